@@ -1,0 +1,139 @@
+"""TrainingConfig: every setting of a run, from code, YAML or the environment."""
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from agentgym.errors import ConfigError
+
+
+class TrainingConfig(BaseSettings):
+    """Settings of one training run.
+
+    Values come, strongest first, from arguments, a YAML file (:meth:`from_yaml`)
+    and the environment (``AGENTGYM_EPISODES=500``). Unknown keys are refused.
+
+    Attributes:
+        scenario: Name of the scenario.
+        framework: Whose agent is trained: ``langchain``, ``native``, …
+        agent: ``module:name`` of a factory ``make_agent(llm, tools)`` to train
+            instead of the scenario's own agent.
+        model: ``nano``, a folder, or a Hugging Face id.
+        engine: ``local`` (torch, in process) or ``verl``.
+        gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU.
+        episodes: Budget of training rollouts.
+        seed: Of tasks, sampling and initialisation.
+        deterministic: Same seed, same weights, bit for bit; slower.
+        group_size: Rollouts per task, the baseline of each other.
+        tasks_per_step: Tasks per policy update.
+        algorithm: ``rloo`` (arXiv:2402.14740) or ``grpo`` (arXiv:2402.03300).
+        learning_rate: AdamW's peak learning rate; None takes the model's default.
+        warmup_steps: Updates over which the learning rate rises.
+        clip: PPO clip range of the probability ratio.
+        entropy_coefficient: Weight of the entropy bonus.
+        max_grad_norm: Gradient clipping.
+        temperature: Of sampling in training.
+        eval_temperature: Of sampling in evaluations.
+        max_tokens: Most tokens of one response.
+        lora_rank: 0 trains all weights; None: 0 for nano, 16 for other models.
+        eval_every: Updates between validation evaluations.
+        eval_tasks: Validation tasks.
+        test_tasks: Held-out tasks of the before/after table.
+        eval_samples: Attempts per held-out task, for pass^1 and pass^k.
+        early_stop: End once the success criteria hold on validation tasks.
+        checkpoint_every: Updates between checkpoints.
+        keep_checkpoints: Newest checkpoints kept.
+        workers: Worker processes.
+        concurrency: Episodes in flight per worker.
+        rollout_timeout_s: Wall seconds after which an episode is ended.
+        max_attempts: Attempts per rollout before it is dropped.
+        unsafe_local_exec: Run model-written code without a sandbox.
+        tracker: ``tensorboard``, ``wandb`` or ``none``.
+        name: Of the run; None makes one from scenario, framework and date.
+        output: Folder of runs.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="AGENTGYM_", extra="forbid", frozen=True
+    )
+
+    scenario: str = "coding"
+    framework: str = "langchain"
+    agent: str | None = None
+    model: str = "nano"
+    engine: Literal["local", "verl"] = "local"
+    gpu: Literal["auto", "local", "runpod", "lambda", "none"] = "auto"
+    episodes: int = Field(default=10_000, gt=0)
+    seed: int = Field(default=0, ge=0)
+    deterministic: bool = False
+    group_size: int = Field(default=8, ge=2)
+    tasks_per_step: int = Field(default=16, ge=1)
+    algorithm: Literal["rloo", "grpo"] = "rloo"
+    learning_rate: float | None = Field(default=None, gt=0)
+    warmup_steps: int = Field(default=3, ge=0)
+    clip: float = Field(default=0.2, gt=0, lt=1)
+    entropy_coefficient: float = Field(default=0.01, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    temperature: float = Field(default=1.0, gt=0)
+    eval_temperature: float = Field(default=0.5, ge=0)
+    max_tokens: int = Field(default=160, gt=0)
+    lora_rank: int | None = Field(default=None, ge=0)
+    eval_every: int = Field(default=10, gt=0)
+    eval_tasks: int = Field(default=64, gt=0)
+    test_tasks: int = Field(default=120, gt=0)
+    eval_samples: int = Field(default=4, ge=1)
+    early_stop: bool = True
+    checkpoint_every: int = Field(default=1, gt=0)
+    keep_checkpoints: int = Field(default=2, ge=1)
+    workers: int | None = Field(default=None, gt=0)
+    concurrency: int = Field(default=64, gt=0)
+    rollout_timeout_s: float = Field(default=60.0, gt=0)
+    max_attempts: int = Field(default=3, ge=1)
+    unsafe_local_exec: bool = False
+    tracker: Literal["tensorboard", "wandb", "none"] = "tensorboard"
+    name: str | None = None
+    output: Path = Path("runs")
+
+    @classmethod
+    def create(cls, **values: Any) -> Self:
+        """Validate ``values``, those that are None left to the environment.
+
+        Raises:
+            ConfigError: Says which key, which value, and what was expected.
+        """
+        given = {key: value for key, value in values.items() if value is not None}
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise ConfigError(_explain(error, sorted(cls.model_fields))) from None
+
+    @classmethod
+    def from_yaml(cls, path: Path, **overrides: Any) -> Self:
+        """Read a YAML mapping; ``overrides`` that are not None win over it.
+
+        Raises:
+            ConfigError: The file cannot be read, is no mapping, or does not
+                validate.
+        """
+        try:
+            data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        except (OSError, yaml.YAMLError) as error:
+            raise ConfigError(f"Cannot read the configuration {path}: {error}") from None
+        if not isinstance(data, dict):
+            raise ConfigError(f"{path} must hold a mapping of settings to values.")
+        given = {key: value for key, value in overrides.items() if value is not None}
+        return cls.create(**{**data, **given})
+
+
+def _explain(error: ValidationError, known: list[str]) -> str:
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"unknown setting {key!r}; known: {', '.join(known)}")
+        else:
+            lines.append(f"{key} = {problem['input']!r}: {problem['msg']}")
+    return "Invalid configuration: " + "; ".join(lines) + "."

@@ -1,0 +1,197 @@
+"""Tools: a typed function, its JSON schema, and what became of a call to it."""
+
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from agentgym.errors import ScenarioError
+
+ToolFunction = Callable[..., str | Awaitable[str]]
+
+_MARK = "__agentgym_tool__"
+_ARGUMENT_LINE = re.compile(r"^\s{4,}(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
+
+
+class ToolOutcome(StrEnum):
+    """What became of one tool call. Only ``OK`` counts as reliable."""
+
+    OK = "ok"
+    UNKNOWN_TOOL = "unknown_tool"
+    MALFORMED = "malformed"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    RAISED = "raised"
+    RULE_BROKEN = "rule_broken"
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """What a model is told of a tool, and what its arguments must be.
+
+    Attributes:
+        name: The name the model calls.
+        description: One sentence, from the first line of the docstring.
+        args_model: Pydantic model of the arguments; unknown arguments are refused.
+    """
+
+    name: str
+    description: str
+    args_model: type[BaseModel]
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, without titles."""
+        schema: dict[str, Any] = _without_titles(self.args_model.model_json_schema())
+        return schema
+
+    def to_openai(self) -> dict[str, Any]:
+        """Return the tool as OpenAI's chat completions API takes it."""
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+        }
+        return {"type": "function", "function": function}
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Check ``arguments`` in pydantic's lax mode and fill in defaults.
+
+        Raises:
+            pydantic.ValidationError: An argument is missing, extra or ill-typed.
+        """
+        return dict(self.args_model.model_validate(arguments))
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool bound to the live state of one episode.
+
+    Attributes:
+        spec: What the model is told.
+        function: The bound callable, sync or async; it returns the text that the
+            agent sees and raises :class:`~agentgym.errors.ToolError` to refuse.
+    """
+
+    spec: ToolSpec
+    function: ToolFunction
+
+    async def __call__(self, **arguments: Any) -> str:
+        """Validate ``arguments``, run the function, and return its text."""
+        result = self.function(**self.spec.validate(arguments))
+        return await result if inspect.isawaitable(result) else result
+
+
+def tool[F: Callable[..., Any]](function: F) -> F:
+    """Mark a function, or a method of an Environment, as a tool.
+
+    The name is the function's, the description is its docstring's first
+    paragraph, argument descriptions come from the Google-style ``Args:`` section,
+    and types from the annotations, all of which must be there.
+
+    Raises:
+        ScenarioError: The docstring or an annotation is missing.
+    """
+    setattr(function, _MARK, spec_of(function))
+    return function
+
+
+def tool_specs(owner: type) -> list[ToolSpec]:
+    """Return the specs of the methods of ``owner`` marked with :func:`tool`."""
+    found: list[ToolSpec] = []
+    for klass in reversed(owner.__mro__):
+        for value in vars(klass).values():
+            spec = getattr(value, _MARK, None)
+            if isinstance(spec, ToolSpec):
+                found = [s for s in found if s.name != spec.name] + [spec]
+    return found
+
+
+def bound_tools(instance: object) -> list[Tool]:
+    """Return the tools of ``instance``, in the order of its class's definition."""
+    return [Tool(s, getattr(instance, s.name)) for s in tool_specs(type(instance))]
+
+
+def spec_of(function: Callable[..., Any]) -> ToolSpec:
+    """Derive a :class:`ToolSpec` from a function's signature and docstring."""
+    name = function.__name__
+    doc = inspect.getdoc(function)
+    if not doc:
+        raise ScenarioError(f"Tool {name!r} has no docstring; write one sentence.")
+    described = dict(_argument_lines(doc))
+    hints = get_type_hints(function)
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.name not in hints:
+            raise ScenarioError(
+                f"Argument {parameter.name!r} of tool {name!r} has no type annotation."
+            )
+        missing = parameter.default is inspect.Parameter.empty
+        fields[parameter.name] = (
+            hints[parameter.name],
+            Field(
+                default=... if missing else parameter.default,
+                description=described.get(parameter.name),
+            ),
+        )
+    model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+    return ToolSpec(name, " ".join(doc.split("\n\n")[0].split()), model)
+
+
+def parse_arguments(raw: str) -> dict[str, Any] | None:
+    """Return the arguments object of a tool call, or None if it is malformed."""
+    try:
+        value = json.loads(raw or "{}")
+    except json.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def check_call(
+    specs: dict[str, ToolSpec], name: str, raw_arguments: str
+) -> tuple[ToolOutcome, str]:
+    """Judge a call before it runs, the same way for every framework.
+
+    Args:
+        specs: The tools that were offered, by name, with their original schemas.
+        name: The tool that the model named.
+        raw_arguments: The arguments as the model wrote them.
+
+    Returns:
+        The outcome (``OK`` if the call may run) and the reason, empty if OK.
+    """
+    if name not in specs:
+        return ToolOutcome.UNKNOWN_TOOL, f"no tool is named {name!r}"
+    arguments = parse_arguments(raw_arguments)
+    if arguments is None:
+        return ToolOutcome.MALFORMED, "the arguments are not a JSON object"
+    try:
+        specs[name].validate(arguments)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return ToolOutcome.INVALID_ARGUMENTS, f"{where}: {first['msg']}"
+    return ToolOutcome.OK, ""
+
+
+def _argument_lines(doc: str) -> list[tuple[str, str]]:
+    _, _, section = doc.partition("Args:\n")
+    lines = section.split("\n\n")[0].splitlines()
+    return [m.groups() for m in map(_ARGUMENT_LINE.match, lines) if m]  # type: ignore[misc]
+
+
+def _without_titles(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {
+            key: _without_titles(value)
+            for key, value in schema.items()
+            if not (key == "title" and isinstance(value, str))
+        }
+    return [_without_titles(v) for v in schema] if isinstance(schema, list) else schema

@@ -1,0 +1,173 @@
+"""Trajectories: what a rollout recorded, as typed steps that round-trip as JSON."""
+
+import json
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentgym.core.tools import ToolOutcome
+
+TRAJECTORY_VERSION = 1
+
+
+class RolloutStatus(StrEnum):
+    """How a rollout ended: the agent finished, it failed, or it is left out."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+
+class RequestedCall(BaseModel):
+    """A tool call as the model wrote it, before any framework touched it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    name: str
+    arguments: str
+
+
+class ModelCall(BaseModel):
+    """One call of the policy.
+
+    Attributes:
+        agent: Which agent of a team spoke; ``"agent"`` for a single one.
+        messages: The request's messages, OpenAI-shaped.
+        tools: The request's tools as the framework sent them, OpenAI-shaped.
+        content: The text of the response, None if it was only tool calls.
+        tool_calls: The tool calls of the response.
+        prompt_ids: Exact token ids the policy saw; empty if not recorded.
+        response_ids: Exact token ids the policy sampled, the end token included.
+        logprobs: Natural-log probability of each response token when sampled, same
+            length as ``response_ids``.
+        model_version: Updates the policy had had when it answered.
+        finish_reason: ``stop``, ``tool_calls`` or ``length``.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["model_call"] = "model_call"
+    agent: str = "agent"
+    messages: list[dict[str, Any]] = Field(default_factory=list)
+    tools: list[dict[str, Any]] = Field(default_factory=list)
+    content: str | None = None
+    tool_calls: list[RequestedCall] = Field(default_factory=list)
+    prompt_ids: list[int] = Field(default_factory=list)
+    response_ids: list[int] = Field(default_factory=list)
+    logprobs: list[float] = Field(default_factory=list)
+    model_version: int = 0
+    finish_reason: str = "stop"
+    latency_ms: float = 0.0
+
+
+class ToolCall(BaseModel):
+    """One tool call and its outcome.
+
+    Attributes:
+        id: Joins it to a :class:`RequestedCall`; None where the framework hides it.
+        arguments: Parsed arguments, None if malformed.
+        outcome: ``OK``, or what was wrong.
+        result: The text the agent saw.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["tool_call"] = "tool_call"
+    id: str | None = None
+    name: str
+    arguments: dict[str, Any] | None = None
+    outcome: ToolOutcome = ToolOutcome.OK
+    result: str = ""
+    duration_ms: float = 0.0
+
+
+Step = Annotated[ModelCall | ToolCall, Field(discriminator="type")]
+
+
+class Trajectory(BaseModel):
+    """What one rollout recorded, in order.
+
+    Attributes:
+        version: Of this format; a newer one is refused.
+        rollout_id: The rollout; ``attempt`` counts its retries from 0.
+        group: Rollouts of one group attempted the same task at the same step.
+        steps: Model calls and tool calls in the order they happened.
+        reward: None until scored, and for a dropped rollout: never invented.
+        reward_parts: Named parts that add up to the reward, for people to read.
+        success: Whether the task's goal was reached and no rule broken.
+        status: How it ended, and ``reason`` why.
+        duration_s: Wall seconds.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: int = Field(default=TRAJECTORY_VERSION, ge=1, le=TRAJECTORY_VERSION)
+    rollout_id: str
+    attempt: int = 0
+    scenario: str
+    task_id: str
+    family: str = ""
+    level: int = 1
+    group: str = ""
+    steps: list[Step] = Field(default_factory=list)
+    reward: float | None = None
+    reward_parts: dict[str, float] = Field(default_factory=dict)
+    success: bool | None = None
+    status: RolloutStatus = RolloutStatus.SUCCEEDED
+    reason: str = ""
+    duration_s: float = 0.0
+
+    @property
+    def model_calls(self) -> list[ModelCall]:
+        """The calls of the policy, in order."""
+        return [step for step in self.steps if isinstance(step, ModelCall)]
+
+    def get_tool_calls(self, name: str | None = None) -> list[ToolCall]:
+        """Return the tool calls in order, only those of tool ``name`` if given."""
+        calls = [step for step in self.steps if isinstance(step, ToolCall)]
+        return calls if name is None else [c for c in calls if c.name == name]
+
+    def get_total_reward(self) -> float | None:
+        """Return the trajectory's reward; None if it was never scored."""
+        return self.reward
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the trajectory as JSON values; :meth:`from_dict` is its inverse."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Build a trajectory from :meth:`to_dict`'s output.
+
+        Raises:
+            pydantic.ValidationError: A field is unknown or ill-typed, or the
+                version is newer than this package reads.
+        """
+        return cls.model_validate(data)
+
+
+def write_jsonl(path: Path, trajectories: Iterable[Trajectory]) -> int:
+    """Append trajectories to a JSON Lines file; return how many were written."""
+    count = 0
+    with path.open("a", encoding="utf-8") as file:
+        for trajectory in trajectories:
+            file.write(json.dumps(trajectory.to_dict(), ensure_ascii=False) + "\n")
+            count += 1
+    return count
+
+
+def read_jsonl(path: Path) -> Iterator[Trajectory]:
+    """Yield the trajectories of a JSON Lines file; a cut last line is passed over.
+
+    Raises:
+        ValueError: A line other than the last is not a trajectory.
+    """
+    lines = path.read_text(encoding="utf-8").split("\n")
+    complete = lines[:-1]  # what follows the last newline was cut while writing
+    for line in complete:
+        if line:
+            yield Trajectory.from_dict(json.loads(line))

@@ -1,0 +1,155 @@
+"""One hierarchy for every error that AgentGym raises on purpose.
+
+Each message says what was wrong, quoting the value, and what to do next. The
+command line prints the message alone and ends with :attr:`AgentGymError.exit_code`.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def _nearest(value: str, known: Iterable[str]) -> str:
+    """Return " Did you mean 'x'? Available: a, b." for an unknown ``value``."""
+    names = sorted(known)
+    close = get_close_matches(value, names, n=1, cutoff=0.4)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"{hint} Available: {', '.join(names) or 'none'}."
+
+
+class AgentGymError(Exception):
+    """Base of all errors of this package.
+
+    Attributes:
+        exit_code: What the command line exits with: 2 for wrong usage, 1 for a
+            failure at run time.
+    """
+
+    exit_code = 1
+
+
+class UsageError(AgentGymError):
+    """The caller asked for something that cannot be meant: a bad value or option."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A training configuration that does not validate (unknown key, bad value)."""
+
+
+class UnsupportedError(UsageError):
+    """A combination of settings that an engine or adapter does not support."""
+
+
+class ScenarioNotFoundError(UsageError):
+    """No scenario has this name.
+
+    Attributes:
+        name: The name asked for.
+    """
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(f"No scenario is named {name!r}.{_nearest(name, known)}")
+
+
+class FrameworkNotFoundError(UsageError):
+    """No framework adapter has this name.
+
+    Attributes:
+        name: The name asked for.
+    """
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(f"No framework is named {name!r}.{_nearest(name, known)}")
+
+
+class AgentNotFoundError(UsageError):
+    """No saved agent has this name, and no folder with an agent is at this path.
+
+    Attributes:
+        name: The name or path asked for.
+    """
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(
+            f"No trained agent is saved as {name!r}.{_nearest(name, known)} "
+            "Train one with `agentgym train SCENARIO`."
+        )
+
+
+class RunNotFoundError(UsageError):
+    """No run folder has this name or path.
+
+    Attributes:
+        name: The name or path asked for.
+    """
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(f"No run is named {name!r}.{_nearest(name, known)}")
+
+
+class MissingExtraError(UsageError):
+    """An optional dependency is not installed.
+
+    Attributes:
+        extra: The extra of this package that brings it.
+    """
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        self.extra = extra
+        super().__init__(
+            f"{purpose} needs the extra {extra!r}, which is not installed. "
+            f'Install it with: pip install "agentgym[{extra}]"'
+        )
+
+
+class GPUNotAvailableError(UsageError):
+    """A GPU was asked for and none is there."""
+
+
+class ModelError(UsageError):
+    """A model that cannot be loaded or cannot be trained for tool calls."""
+
+
+class ScenarioError(AgentGymError):
+    """A scenario broke its contract (reward out of range, tool without types)."""
+
+
+class ToolError(AgentGymError):
+    """A tool refused or failed; its message is shown to the agent as the result."""
+
+
+class RuleViolation(ToolError):
+    """A tool call that a rule of the scenario forbids; shown to the agent."""
+
+
+class SandboxError(AgentGymError):
+    """The sandbox itself failed, as opposed to the code inside it."""
+
+
+class SandboxUnavailableError(SandboxError):
+    """No safe way to run untrusted code was found on this machine."""
+
+
+class RolloutError(AgentGymError):
+    """The rollout layer (gateway, store, workers) failed."""
+
+
+class EngineError(AgentGymError):
+    """The engine could not generate or update."""
+
+
+class CheckpointError(AgentGymError):
+    """A checkpoint that is missing, cut short or corrupt."""
+
+
+class RunFolderError(AgentGymError):
+    """A run folder that is in use, not writable, or not a run."""
+
+
+class TrainingFailedError(AgentGymError):
+    """Training ended without a usable policy."""

@@ -1,0 +1,133 @@
+"""Scenario: what to train on. Subclass it, fill in four methods, and train."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import Tool, ToolSpec, bound_tools
+from agentgym.core.trajectory import Trajectory
+
+
+@dataclass(frozen=True)
+class Reward:
+    """The score of one finished episode.
+
+    Attributes:
+        value: In ``Scenario.reward_range``.
+        success: Whether the goal was reached and no rule was broken.
+        parts: Named parts that add up to ``value``, for people to read.
+    """
+
+    value: float
+    success: bool
+    parts: dict[str, float] = field(default_factory=dict)
+
+
+class Environment(ABC):
+    """The live state of one episode. Methods marked ``@tool`` are its tools.
+
+    A tool returns the text that the agent sees, raises ``ToolError`` to refuse, and
+    raises ``RuleViolation`` when a rule of the scenario forbids the call.
+    """
+
+    def tools(self) -> list[Tool]:
+        """Return the tools bound to this episode."""
+        return bound_tools(self)
+
+    def close(self) -> None:
+        """Release what the episode holds. Called exactly once, also after errors."""
+
+
+class Scenario(ABC):
+    """Tasks, an environment, tools, a reward, and what counts as good enough.
+
+    Attributes:
+        name: What users type.
+        description: One line for lists.
+        difficulty: ``beginner``, ``intermediate`` or ``advanced``.
+        estimated_time: For people, e.g. ``"about 5 minutes on 2 cores"``.
+        reward_range: Lowest and highest value that ``calculate_reward`` returns.
+        max_turns: Model calls after which an episode is cut.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]]
+    estimated_time: ClassVar[str]
+    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    max_turns: ClassVar[int] = 10
+
+    @abstractmethod
+    def system_prompt(self) -> str:
+        """Return the agent's system prompt: its role and the rules it must keep."""
+
+    @abstractmethod
+    def tools(self) -> list[ToolSpec]:
+        """Return the tools that every episode offers, in a fixed order."""
+
+    @abstractmethod
+    def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
+        """Return ``count`` tasks of ``split``, families interleaved evenly.
+
+        The same arguments give the same tasks on every machine, and no task,
+        phrase or entity of one split occurs in another.
+        """
+
+    @abstractmethod
+    def create_environment(self, task: Task) -> Environment:
+        """Return a fresh environment in the task's initial state."""
+
+    @abstractmethod
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score a finished episode from the environment's state.
+
+        May run code (hidden tests), so it is called in a worker, before
+        ``environment.close()``. What the agent *says* must not count.
+
+        Raises:
+            Exception: Any; the rollout is then retried or dropped, never scored 0.
+        """
+
+    def broadcast_rewards(self, trajectory: Trajectory) -> list[float]:
+        """Give each model call its reward: by default the trajectory's, unchanged.
+
+        Returns:
+            One reward per model call. Trajectory-level broadcast follows AgentFlow
+            (arXiv:2510.05592): each turn is credited with the final outcome.
+        """
+        reward = trajectory.get_total_reward()
+        return [] if reward is None else [reward] * len(trajectory.model_calls)
+
+    def define_trainable_components(self) -> dict[str, bool]:
+        """Say which spans of the policy's own text the loss covers."""
+        return {
+            "tool_selection": True,
+            "parameter_selection": True,
+            "reasoning": False,
+            "tool_execution": False,
+            "output_generation": False,
+        }
+
+    def success_criteria(self) -> dict[str, float]:
+        """Return what validation tasks must reach for training to end early.
+
+        ``tool_reliability`` and ``success_rate`` are lowest shares, 0..1;
+        ``cost_reduction`` is reported against the baseline, never waited for.
+        """
+        return {"tool_reliability": 0.95, "cost_reduction": 0.30}
+
+    def card(self) -> dict[str, Any]:
+        """Return what ``agentgym scenarios show`` prints."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "difficulty": self.difficulty,
+            "estimated_time": self.estimated_time,
+            "tools": [spec.to_openai()["function"] for spec in self.tools()],
+            "trainable_components": self.define_trainable_components(),
+            "success_criteria": self.success_criteria(),
+            "system_prompt": self.system_prompt(),
+        }
