@@ -99,6 +99,8 @@ class Trajectory(BaseModel):
         reward: None until scored, and for a dropped rollout: never invented.
         reward_parts: Named parts that add up to the reward, for people to read.
         success: Whether the task's goal was reached and no rule broken.
+        right_tool: Share of the calls the task needs whose tool was called.
+        right_arguments: Share of those that were made with the right arguments.
         status: How it ended, and ``reason`` why.
         duration_s: Wall seconds.
     """
@@ -117,6 +119,8 @@ class Trajectory(BaseModel):
     reward: float | None = None
     reward_parts: dict[str, float] = Field(default_factory=dict)
     success: bool | None = None
+    right_tool: float | None = None
+    right_arguments: float | None = None
     status: RolloutStatus = RolloutStatus.SUCCEEDED
     reason: str = ""
     duration_s: float = 0.0

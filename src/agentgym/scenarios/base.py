@@ -17,11 +17,15 @@ class Reward:
         value: In ``Scenario.reward_range``.
         success: Whether the goal was reached and no rule was broken.
         parts: Named parts that add up to ``value``, for people to read.
+        right_tool: Share of the calls that the task needs whose tool was called.
+        right_arguments: Share of those that were made with the right arguments.
     """
 
     value: float
     success: bool
     parts: dict[str, float] = field(default_factory=dict)
+    right_tool: float | None = None
+    right_arguments: float | None = None
 
 
 class Environment(ABC):

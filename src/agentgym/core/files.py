@@ -1,0 +1,53 @@
+"""Writing files so that a killed process leaves the old one or the new one."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace ``path`` by ``text``, durable once this returns."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace ``path`` by ``value`` as JSON, atomically."""
+    write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes ``path`` if the block succeeds."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+    except BaseException:
+        rmtree(temporary, ignore_errors=True)
+        raise
+    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    if path.exists():
+        path.replace(old)
+    temporary.replace(path)
+    sync_folder(path.parent)
+    rmtree(old, ignore_errors=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

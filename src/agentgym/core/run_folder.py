@@ -1,0 +1,228 @@
+"""A run's folder: its layout, its lock, and what is found in it later."""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.files import new_folder, write_json
+from agentgym.core.ledger import Ledger
+from agentgym.core.metrics import Metrics
+from agentgym.errors import CheckpointError, RunFolderError, RunNotFoundError
+
+_MINIMUM_FREE_BYTES = 200 * 2**20
+
+
+class RunState(BaseModel):
+    """What a checkpoint knows beside weights: where the run stands.
+
+    Attributes:
+        step: Updates done.
+        episodes: Training rollouts done.
+        position: Training tasks taken from the scenario so far.
+        wall_seconds: Spent so far, over all resumes.
+        cpu_seconds: Likewise.
+        baseline: Held-out measurements of the untrained policy, by name.
+        validation: The newest validation measurement.
+        ledger: Model calls so far.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    step: int = 0
+    episodes: int = 0
+    position: int = 0
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    baseline: dict[str, Metrics] = Field(default_factory=dict)
+    validation: Metrics | None = None
+    ledger: Ledger = Field(default_factory=Ledger)
+
+
+class RunFolder:
+    """Paths and records of one run.
+
+    ::
+
+        run.json            settings, status (running, interrupted, failed, done)
+        metrics.jsonl       one line a step
+        trajectories.jsonl  one line a training rollout, dropped ones included
+        rollouts.db         every rollout and event (SQLite)
+        checkpoints/        step-000012/, newest last
+        tensorboard/        the same metrics as curves
+        agent/              the trained agent, once done
+        result.json         before and after, once done
+
+    Attributes:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, config: TrainingConfig) -> "RunFolder":
+        """Make a new folder for ``config``.
+
+        Raises:
+            RunFolderError: It exists with a run in it, cannot be written, or the
+                disk is nearly full.
+        """
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        default = f"{config.scenario}-{config.framework}-{stamp}"
+        run = cls(config.output / (config.name or default))
+        if (run.path / "run.json").exists():
+            raise RunFolderError(
+                f"{run.path} already holds a run. Continue it with "
+                f"`agentgym train --resume {run.path}` or choose another --name."
+            )
+        try:
+            (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+            run.check_writable()
+            run.write_record(status="running", config=config.model_dump(mode="json"))
+        except OSError as error:
+            raise RunFolderError(
+                f"Cannot write the run folder {run.path}: {error.strerror}. "
+                "Choose another with --output."
+            ) from None
+        return run
+
+    @classmethod
+    def open(cls, name: str | Path, output: Path = Path("runs")) -> "RunFolder":
+        """Find a run by path, or by name below ``output``.
+
+        Raises:
+            RunNotFoundError: Names the nearest and those available.
+        """
+        for path in (Path(name), output / name):
+            if (path / "run.json").exists():
+                return cls(path)
+        raise RunNotFoundError(str(name), [run.path.name for run in list_runs(output)])
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder against a second process; freed also by a kill.
+
+        Raises:
+            RunFolderError: Another process trains in this folder.
+        """
+        with (self.path / ".lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise RunFolderError(
+                    f"Process {file.read() or 'unknown'} is training in {self.path}. "
+                    "Wait for it, end it, or choose another --name."
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def check_writable(self) -> None:
+        """Refuse a folder that cannot be written or a disk that is nearly full.
+
+        Raises:
+            RunFolderError: Says which, and what to do.
+        """
+        probe = self.path / ".probe"
+        probe.write_text("x")
+        probe.unlink()
+        free = shutil.disk_usage(self.path).free
+        if free < _MINIMUM_FREE_BYTES:
+            raise RunFolderError(
+                f"Only {free / 2**20:.0f} MB are free where {self.path} is; a run "
+                f"needs {_MINIMUM_FREE_BYTES / 2**20:.0f} MB. Free some space or "
+                "choose another disk with --output."
+            )
+
+    def record(self) -> dict[str, Any]:
+        """Return run.json.
+
+        Raises:
+            RunFolderError: It is missing or corrupt.
+        """
+        try:
+            data: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+            return data
+        except (OSError, json.JSONDecodeError) as error:
+            raise RunFolderError(f"{self.path} holds no readable run: {error}") from None
+
+    def write_record(self, **changes: Any) -> None:
+        """Change fields of run.json."""
+        path = self.path / "run.json"
+        old = self.record() if path.exists() else {"created": _now()}
+        write_json(path, {**old, **changes, "updated": _now()})
+
+    def config(self) -> TrainingConfig:
+        """Return the settings that the run was started with."""
+        return TrainingConfig.create(**self.record()["config"])
+
+    @contextmanager
+    def new_checkpoint(self, state: RunState, keep: int) -> Iterator[Path]:
+        """Yield a folder that becomes ``state.step``'s checkpoint, atomically.
+
+        Older checkpoints beyond ``keep`` are removed afterwards.
+        """
+        with new_folder(self.checkpoint_path(state.step)) as folder:
+            yield folder
+            write_json(folder / "state.json", state.model_dump(mode="json"))
+        for old in self.checkpoints()[:-keep]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def checkpoint_path(self, step: int) -> Path:
+        """Return where the checkpoint of ``step`` is or would be."""
+        return self.path / "checkpoints" / f"step-{step:06d}"
+
+    def checkpoints(self) -> list[Path]:
+        """Return the complete checkpoints, oldest first."""
+        return sorted((self.path / "checkpoints").glob("step-*"))
+
+    def load_state(self) -> tuple[RunState, Path] | None:
+        """Return the newest checkpoint's state and folder, None if there is none.
+
+        Raises:
+            CheckpointError: Its state cannot be read.
+        """
+        found = self.checkpoints()
+        if not found:
+            return None
+        try:
+            text = (found[-1] / "state.json").read_text()
+            return RunState.model_validate_json(text), found[-1]
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"The checkpoint {found[-1]} is corrupt: {error}. Remove that folder "
+                "to continue from the one before it."
+            ) from None
+
+    def truncate_to(self, step: int) -> None:
+        """Forget lines of steps after ``step``, so that none is there twice."""
+        for name in ("metrics.jsonl", "trajectories.jsonl"):
+            path = self.path / name
+            if not path.exists():
+                continue
+            kept = path.with_suffix(".kept")
+            with path.open() as source, kept.open("w") as target:
+                for line in source:
+                    if line.endswith("\n") and json.loads(line)["step"] <= step:
+                        target.write(line)
+            kept.replace(path)
+
+
+def list_runs(output: Path) -> list[RunFolder]:
+    """Return the runs below ``output``, oldest first."""
+    return [RunFolder(path.parent) for path in sorted(output.glob("*/run.json"))]
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
