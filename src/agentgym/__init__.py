@@ -1,1 +1,65 @@
-"""x"""
+"""AgentGym: train existing agents, by reinforcement learning, to call their tools.
+
+::
+
+    from agentgym import Trainer
+
+    result = Trainer().train("coding", framework="langchain")
+    agent = result.to_langchain()
+
+The public names are imported when first used, so that ``import agentgym`` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentgym.core.config import TrainingConfig
+    from agentgym.core.result import TrainingResult
+    from agentgym.core.task import Split, Task
+    from agentgym.core.tools import tool
+    from agentgym.core.trained_agent import TrainedAgent
+    from agentgym.core.trainer import Trainer
+    from agentgym.core.trajectory import Trajectory
+    from agentgym.scenarios.base import Environment, Reward, Scenario
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Trainer": "agentgym.core.trainer",
+    "TrainingConfig": "agentgym.core.config",
+    "TrainingResult": "agentgym.core.result",
+    "TrainedAgent": "agentgym.core.trained_agent",
+    "Trajectory": "agentgym.core.trajectory",
+    "Scenario": "agentgym.scenarios.base",
+    "Environment": "agentgym.scenarios.base",
+    "Reward": "agentgym.scenarios.base",
+    "Split": "agentgym.core.task",
+    "Task": "agentgym.core.task",
+    "tool": "agentgym.core.tools",
+}
+
+__all__ = [
+    "Environment",
+    "Reward",
+    "Scenario",
+    "Split",
+    "Task",
+    "TrainedAgent",
+    "Trainer",
+    "TrainingConfig",
+    "TrainingResult",
+    "Trajectory",
+    "__version__",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'agentgym' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -153,3 +153,20 @@ class RunFolderError(AgentGymError):
 
 class TrainingFailedError(AgentGymError):
     """Training ended without a usable policy."""
+
+
+class TrainingInterrupted(AgentGymError):
+    """The user ended a run; everything finished is saved.
+
+    Attributes:
+        run: The run folder, for ``--resume``.
+    """
+
+    exit_code = 130
+
+    def __init__(self, run: str, step: int) -> None:
+        self.run = run
+        super().__init__(
+            f"Interrupted after step {step}; nothing finished is lost. "
+            f"Continue with: agentgym train --resume {run}"
+        )

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import new_folder, write_json
+from agentgym.core.files import new_folder, write_atomically, write_json
 from agentgym.core.ledger import Ledger
 from agentgym.core.metrics import Metrics
 from agentgym.errors import CheckpointError, RunFolderError, RunNotFoundError
@@ -54,8 +54,7 @@ class RunFolder:
 
         run.json            settings, status (running, interrupted, failed, done)
         metrics.jsonl       one line a step
-        trajectories.jsonl  one line a training rollout, dropped ones included
-        rollouts.db         every rollout and event (SQLite)
+        rollouts.db         every rollout, model call, tool call and reward (SQLite)
         checkpoints/        step-000012/, newest last
         tensorboard/        the same metrics as curves
         agent/              the trained agent, once done
@@ -205,18 +204,24 @@ class RunFolder:
                 "to continue from the one before it."
             ) from None
 
-    def truncate_to(self, step: int) -> None:
-        """Forget lines of steps after ``step``, so that none is there twice."""
-        for name in ("metrics.jsonl", "trajectories.jsonl"):
-            path = self.path / name
-            if not path.exists():
-                continue
-            kept = path.with_suffix(".kept")
-            with path.open() as source, kept.open("w") as target:
-                for line in source:
-                    if line.endswith("\n") and json.loads(line)["step"] <= step:
-                        target.write(line)
-            kept.replace(path)
+    def append_metrics(self, line: dict[str, Any]) -> None:
+        """Append one step's line to metrics.jsonl, durably."""
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the lines of metrics.jsonl, a cut last one left out."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def truncate_metrics(self, step: int) -> None:
+        """Forget the lines of steps after ``step``, which will be done again."""
+        kept = [line for line in self.metrics() if line["step"] <= step]
+        text = "".join(json.dumps(line) + "\n" for line in kept)
+        write_atomically(self.path / "metrics.jsonl", text)
 
 
 def list_runs(output: Path) -> list[RunFolder]:
