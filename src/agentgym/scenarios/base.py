@@ -53,6 +53,8 @@ class Scenario(ABC):
         estimated_time: For people, e.g. ``"about 5 minutes on 2 cores"``.
         reward_range: Lowest and highest value that ``calculate_reward`` returns.
         max_turns: Model calls after which an episode is cut.
+        unsafe_local_exec: Set by whoever runs the scenario when the user allowed
+            model-written code to run without a sandbox.
     """
 
     name: ClassVar[str]
@@ -61,6 +63,7 @@ class Scenario(ABC):
     estimated_time: ClassVar[str]
     reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     max_turns: ClassVar[int] = 10
+    unsafe_local_exec: bool = False
 
     @abstractmethod
     def system_prompt(self) -> str:
@@ -122,6 +125,9 @@ class Scenario(ABC):
         ``cost_reduction`` is reported against the baseline, never waited for.
         """
         return {"tool_reliability": 0.95, "cost_reduction": 0.30}
+
+    def close(self) -> None:
+        """Release what outlives episodes, e.g. a sandbox. Called once, at the end."""
 
     def card(self) -> dict[str, Any]:
         """Return what ``agentgym scenarios show`` prints."""

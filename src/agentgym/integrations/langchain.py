@@ -1,0 +1,137 @@
+"""The LangChain adapter: a real ``create_agent`` graph, trained and given back."""
+
+from typing import TYPE_CHECKING, Any
+
+from agentgym.core.tools import ToolSpec
+from agentgym.errors import MissingExtraError, UnsupportedError
+from agentgym.integrations.base import Adapter, Blueprint, EpisodeCut, RunnableAgent
+from agentgym.integrations.factory import load_factory
+from agentgym.integrations.registry import require
+from agentgym.rollout.episode import current_episode
+from agentgym.rollout.transport import PLACEHOLDER, episode_client
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+_STEPS_PER_TURN = 2  # LangGraph counts the model node and the tools node
+
+
+class LangChainAgent(RunnableAgent):
+    """One compiled graph for all episodes of a worker."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        from langchain.agents import create_agent
+        from langchain_openai import ChatOpenAI
+
+        self._client = episode_client(blueprint.connections)
+        llm = ChatOpenAI(
+            model=blueprint.model,
+            base_url=blueprint.gateway + PLACEHOLDER,
+            api_key=lambda: blueprint.api_key,
+            http_async_client=self._client,
+            max_retries=0,
+        )
+        tools = [episode_tool(spec) for spec in blueprint.tools]
+        if blueprint.factory is None:
+            self._graph = create_agent(
+                model=llm, tools=tools, system_prompt=blueprint.system_prompt
+            )
+        else:
+            self._graph = load_factory(blueprint.factory)(llm, tools)
+            require_graph(self._graph, blueprint.factory)
+        self._limit = _STEPS_PER_TURN * blueprint.max_turns
+
+    async def run(self, instruction: str) -> None:
+        """Run the graph on one instruction."""
+        from langgraph.errors import GraphRecursionError
+        from openai import BadRequestError
+
+        try:
+            await self._graph.ainvoke(
+                {"messages": [("user", instruction)]},
+                config={"recursion_limit": self._limit},
+            )
+        except GraphRecursionError:
+            raise EpisodeCut("max_turns") from None
+        except BadRequestError as error:
+            if error.code == "context_length_exceeded":
+                raise EpisodeCut("context_overflow") from None
+            raise
+
+    async def close(self) -> None:
+        """Close the pooled connections."""
+        await self._client.aclose()
+
+
+class LangChainAdapter(Adapter):
+    """LangChain >= 1.4: ``langchain.agents.create_agent`` and LangGraph graphs."""
+
+    name = "langchain"
+    extra = "langchain"
+
+    def check(self) -> None:
+        """Check that langchain, langgraph and langchain-openai are installed."""
+        modules = ["langchain", "langgraph", "langchain_openai"]
+        require(modules, "langchain", "The LangChain adapter")
+
+    def extract_tools(self, agent: Any) -> list[ToolSpec]:
+        """Return the tools of a graph made by ``create_agent``.
+
+        Raises:
+            UnsupportedError: The graph has no ``tools`` node.
+        """
+        require_graph(agent, repr(agent))
+        node = agent.nodes.get("tools")
+        if node is None:
+            raise UnsupportedError(f"The graph {agent.name!r} has no tools node.")
+        return [
+            ToolSpec(tool.name, tool.description, tool.get_input_schema())
+            for tool in node.bound.tools_by_name.values()
+        ]
+
+    def create_environment(self, blueprint: Blueprint) -> RunnableAgent:
+        """Build the graph whose model is the gateway.
+
+        Raises:
+            MissingExtraError: LangChain is not installed.
+            UsageError: The user's factory does not work.
+        """
+        self.check()
+        return LangChainAgent(blueprint)
+
+    def wrap_agent(self, trained: Any, **options: Any) -> Any:
+        """Return a ``TrainedAgent`` as a compiled graph."""
+        return trained.to_langchain(**options)
+
+
+def episode_tool(spec: ToolSpec) -> "BaseTool":
+    """Return a LangChain tool that acts on the current episode's environment."""
+    from langchain_core.tools import StructuredTool
+
+    async def call(**arguments: Any) -> str:
+        return await current_episode().call_tool(spec.name, arguments)
+
+    return StructuredTool(
+        name=spec.name,
+        description=spec.description,
+        args_schema=spec.args_model,
+        coroutine=call,
+    )
+
+
+def require_graph(graph: Any, origin: str) -> None:
+    """Check that ``graph`` is a compiled LangGraph graph.
+
+    Raises:
+        MissingExtraError: LangGraph is not installed.
+        UnsupportedError: It is something else; says what.
+    """
+    try:
+        from langgraph.graph.state import CompiledStateGraph
+    except ImportError:
+        raise MissingExtraError("langchain", "The LangChain adapter") from None
+    if not isinstance(graph, CompiledStateGraph):
+        raise UnsupportedError(
+            f"{origin} gave a {type(graph).__name__}, not a compiled graph. Return "
+            "what langchain.agents.create_agent or StateGraph.compile returns."
+        )

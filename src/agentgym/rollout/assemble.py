@@ -1,0 +1,58 @@
+"""Joins what the gateway saw with what the tools saw into one list of steps."""
+
+from collections.abc import Sequence
+
+from agentgym.core.tools import ToolOutcome, ToolSpec, check_call, parse_arguments
+from agentgym.core.trajectory import ModelCall, RequestedCall, Step, ToolCall
+
+NOT_RUN = "(the agent ended before this call ran)"
+
+
+def assemble_steps(
+    model_calls: Sequence[ModelCall],
+    tool_calls: Sequence[ToolCall],
+    specs: dict[str, ToolSpec],
+) -> list[Step]:
+    """Interleave model calls with the outcomes of the tool calls they asked for.
+
+    Reliability is judged in two layers, the same for every framework: what the
+    model wrote (the tool was offered, the arguments parse and validate against the
+    original schema) and what became of the call (it ran, was refused, broke a
+    rule). Calls that a framework rejected itself are known only from the first.
+
+    Args:
+        model_calls: From the gateway, in order.
+        tool_calls: From around the callables, in the order they finished.
+        specs: The offered tools by name, with their original schemas.
+
+    Returns:
+        Every model call followed by one tool call per requested call.
+    """
+    pending = list(tool_calls)
+    steps: list[Step] = []
+    for model_call in model_calls:
+        steps.append(model_call)
+        steps.extend(_outcome(call, pending, specs) for call in model_call.tool_calls)
+    steps.extend(pending)  # made by the agent's own code, not asked for by the model
+    return steps
+
+
+def _outcome(
+    requested: RequestedCall, pending: list[ToolCall], specs: dict[str, ToolSpec]
+) -> ToolCall:
+    """Return what became of a requested call, taking it from ``pending``."""
+    by_id = [call for call in pending if call.id == requested.id]
+    by_name = [c for c in pending if c.id is None and c.name == requested.name]
+    for ran in (*by_id, *by_name):
+        pending.remove(ran)
+        return ran.model_copy(update={"id": requested.id})
+    outcome, reason = check_call(specs, requested.name, requested.arguments)
+    if outcome is ToolOutcome.OK:
+        outcome, reason = ToolOutcome.RAISED, NOT_RUN
+    return ToolCall(
+        id=requested.id,
+        name=requested.name,
+        arguments=parse_arguments(requested.arguments),
+        outcome=outcome,
+        result=f"Error: {reason}",
+    )

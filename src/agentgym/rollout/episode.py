@@ -1,0 +1,101 @@
+"""Episode: one attempt at one task inside a worker, found through a ContextVar.
+
+Frameworks build their agent once per worker. What differs between episodes, the
+identity that the gateway needs and the environment that tools act on, is looked up
+here, so that many episodes can share one agent and one HTTP client.
+"""
+
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from agentgym.core.tools import Tool, ToolOutcome
+from agentgym.core.trajectory import ToolCall
+from agentgym.errors import RolloutError, RuleViolation, ToolError
+
+_CURRENT: ContextVar["Episode"] = ContextVar("agentgym_episode")
+
+
+@dataclass
+class Episode:
+    """One attempt at one task.
+
+    Attributes:
+        rollout_id: The rollout, ``attempt`` its try, ``mode`` ``train`` or ``val``.
+        tools: The environment's tools by name.
+        calls: Outcomes of the calls that reached a tool, in order.
+    """
+
+    rollout_id: str
+    attempt: str
+    mode: str
+    tools: dict[str, Tool]
+    calls: list[ToolCall] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        """The gateway's path of this episode's OpenAI-compatible endpoint."""
+        return (
+            f"/proxy/rollout/{self.rollout_id}/attempt/{self.attempt}"
+            f"/mode/{self.mode}/openai/v1"
+        )
+
+    def enter(self) -> None:
+        """Make this the current episode of the running asyncio task."""
+        _CURRENT.set(self)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, object], *, call_id: str | None = None
+    ) -> str:
+        """Run a tool, record the outcome, and return the text for the agent.
+
+        A refusal (``ToolError``, invalid arguments, unknown tool) is text that
+        starts with ``Error:``; any other exception ends the episode as crashed.
+        """
+        started = time.perf_counter()
+        outcome = ToolOutcome.OK
+        try:
+            if name not in self.tools:
+                outcome = ToolOutcome.UNKNOWN_TOOL
+                result = f"Error: no tool is named {name!r}."
+            else:
+                result = await self.tools[name](**arguments)
+        except ValidationError as error:
+            outcome = ToolOutcome.INVALID_ARGUMENTS
+            first = error.errors()[0]
+            result = f"Error: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        except RuleViolation as error:
+            outcome = ToolOutcome.RULE_BROKEN
+            result = f"Error: {error}"
+        except ToolError as error:
+            outcome = ToolOutcome.RAISED
+            result = f"Error: {error}"
+        self.calls.append(
+            ToolCall(
+                id=call_id,
+                name=name,
+                arguments=dict(arguments),
+                outcome=outcome,
+                result=result,
+                duration_ms=1000 * (time.perf_counter() - started),
+            )
+        )
+        return result
+
+
+def current_episode() -> Episode:
+    """Return the episode that the running task belongs to.
+
+    Raises:
+        RolloutError: The caller runs outside any episode, e.g. because the agent
+            started a thread that did not copy the context.
+    """
+    try:
+        return _CURRENT.get()
+    except LookupError:
+        raise RolloutError(
+            "A tool or model was called outside an episode. If the agent starts its "
+            "own threads, copy the context: contextvars.copy_context().run(...)."
+        ) from None

@@ -1,0 +1,41 @@
+"""An HTTP transport that sends each request to the current episode's endpoint."""
+
+import httpx
+
+from agentgym.rollout.episode import current_episode
+
+PLACEHOLDER = "/episode"
+"""Path that clients are built with; replaced by the episode's own."""
+
+
+class EpisodeTransport(httpx.AsyncBaseTransport):
+    """Rewrites ``/episode/...`` so that one client serves many episodes.
+
+    One client per worker keeps the cost of a call low: building an OpenAI client
+    takes longer than a request on it.
+    """
+
+    def __init__(self, *, limits: httpx.Limits) -> None:
+        self._inner = httpx.AsyncHTTPTransport(limits=limits)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send ``request`` on behalf of the current episode."""
+        path = request.url.raw_path.decode()
+        if path.startswith(PLACEHOLDER):
+            episode_path = current_episode().path + path[len(PLACEHOLDER) :]
+            request.url = request.url.copy_with(raw_path=episode_path.encode())
+        return await self._inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        """Close the pooled connections."""
+        await self._inner.aclose()
+
+
+def episode_client(connections: int) -> httpx.AsyncClient:
+    """Return a client whose requests to ``/episode`` follow the current episode."""
+    limits = httpx.Limits(
+        max_connections=connections, max_keepalive_connections=connections
+    )
+    return httpx.AsyncClient(
+        transport=EpisodeTransport(limits=limits), timeout=httpx.Timeout(None)
+    )

@@ -1,0 +1,319 @@
+"""A worker process: runs many episodes at a time against the gateway.
+
+Started as ``python -m agentgym.rollout.worker`` with a :class:`WorkerSpec` as JSON
+on standard input. It imports the framework and builds the agent once, claims
+rollouts from the gateway by waiting (no polling), and reports every episode's tool
+calls, reward and end. On standard output it writes one line when it is ready, a beat
+each second, and whom to blame should an episode block the process.
+"""
+
+import asyncio
+import json
+import logging
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from agentgym.core.task import Task
+from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
+from agentgym.errors import AgentGymError, RolloutError, ScenarioError
+from agentgym.integrations.base import Blueprint, EpisodeCut, RunnableAgent
+from agentgym.integrations.registry import get_adapter
+from agentgym.rollout.assemble import assemble_steps
+from agentgym.rollout.episode import Episode
+from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.scenarios.registry import get_scenario
+
+logger = logging.getLogger(__name__)
+
+EXIT_BLOCKED = 70
+"""Exit code of a worker whose event loop an episode blocked."""
+
+_CLAIM_WAIT_S = 20.0
+_BEAT_S = 1.0
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+class WorkerSpec(BaseModel):
+    """Everything a worker needs to know.
+
+    Attributes:
+        worker: Its name in the store.
+        gateway: Base URL of the gateway, and its key.
+        model: Name of the policy.
+        concurrency: Episodes in flight.
+        timeout_s: Wall seconds after which an episode is ended.
+        memory_mb: Address space beyond which allocations fail in the worker.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    worker: str
+    gateway: str
+    api_key: str
+    model: str
+    scenario: str
+    framework: str
+    agent: str | None = None
+    concurrency: int = 64
+    timeout_s: float = 60.0
+    memory_mb: int = 8192
+    unsafe_local_exec: bool = False
+
+
+class Worker:
+    """Runs episodes until it is told to stop.
+
+    Args:
+        spec: What to run and where.
+        scenario: The scenario, its sandbox settings applied.
+        agent: The agent, built once.
+    """
+
+    def __init__(
+        self, spec: WorkerSpec, scenario: Scenario, agent: RunnableAgent
+    ) -> None:
+        import aiohttp
+
+        self._spec = spec
+        self._scenario = scenario
+        self._agent = agent
+        self._specs = {tool.name: tool for tool in scenario.tools()}
+        self._running: dict[asyncio.Task[None], str] = {}
+        self._http = aiohttp.ClientSession(
+            spec.gateway,
+            connector=aiohttp.TCPConnector(limit=0),
+            headers={"Authorization": f"Bearer {spec.api_key}"},
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
+
+    async def run(self) -> None:
+        """Claim and run episodes until the gateway goes away."""
+        import aiohttp
+
+        try:
+            while True:
+                free = self._spec.concurrency - len(self._running)
+                if free == 0:
+                    await asyncio.wait(
+                        self._running, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    continue
+                for rollout in await self._claim(free):
+                    episode = asyncio.create_task(self._run_rollout(rollout))
+                    self._running[episode] = rollout["rollout_id"]
+                    episode.add_done_callback(self._running.pop)
+        except aiohttp.ClientConnectionError:
+            logger.info("the gateway is gone; worker %s ends", self._spec.worker)
+        finally:
+            for episode in list(self._running):
+                episode.cancel()
+            await asyncio.gather(*self._running, return_exceptions=True)
+            await self._agent.close()
+            await self._http.close()
+
+    def rollout_of(self, task: "asyncio.Task[Any] | None") -> str | None:
+        """Return the rollout that an asyncio task runs, None if it runs none."""
+        return None if task is None else self._running.get(task)
+
+    async def _claim(self, n: int) -> list[dict[str, Any]]:
+        body = {"n": n, "worker": self._spec.worker, "wait_s": _CLAIM_WAIT_S}
+        rollouts: list[dict[str, Any]] = await self._post("/api/rollouts/claim", body)
+        return rollouts
+
+    async def _run_rollout(self, rollout: dict[str, Any]) -> None:
+        attempt = rollout["status"]["last_attempt_id"]
+        path = f"/api/rollouts/{rollout['rollout_id']}/attempt/{attempt}"
+        try:
+            events = await self._run_episode(rollout, attempt, path)
+            report: dict[str, Any] = {"state": "succeeded", "events": events}
+        except asyncio.CancelledError:
+            raise
+        except TimeoutError:
+            reason = f"timeout: no end within {self._spec.timeout_s:g} s"
+            report = {"state": "failed", "error_message": reason, "events": []}
+        except Exception as error:  # the agent's and the scenario's own code
+            logger.warning("rollout %s crashed", rollout["rollout_id"], exc_info=True)
+            reason = f"{_kind(error)}: {type(error).__name__}: {error}"
+            report = {"state": "failed", "error_message": reason[:500], "events": []}
+        await self._post(f"{path}/finish", report)
+
+    async def _run_episode(
+        self, rollout: dict[str, Any], attempt: str, path: str
+    ) -> list[dict[str, Any]]:
+        """Run one episode and return its events: tool calls, then the reward."""
+        task = Task.model_validate(rollout["input"])
+        environment = self._scenario.create_environment(task)
+        try:
+            episode = Episode(
+                rollout_id=rollout["rollout_id"],
+                attempt=attempt,
+                mode="train" if rollout["is_train"] else "val",
+                tools={tool.spec.name: tool for tool in environment.tools()},
+            )
+            episode.enter()
+            started = time.perf_counter()
+            ended = "answered"
+            async with asyncio.timeout(self._spec.timeout_s):
+                try:
+                    await self._agent.run(task.instruction)
+                except EpisodeCut as cut:
+                    ended = cut.reason
+                calls = await self._get(f"{path}/calls")
+                if not calls:
+                    raise RolloutError(
+                        "the agent ended without calling the model through the "
+                        "gateway; its model was not replaced"
+                    )
+                trajectory = Trajectory(
+                    rollout_id=episode.rollout_id,
+                    scenario=self._scenario.name,
+                    task_id=task.id,
+                    family=task.family,
+                    level=task.level,
+                    steps=assemble_steps(
+                        [ModelCall.model_validate(call) for call in calls],
+                        episode.calls,
+                        self._specs,
+                    ),
+                    status=RolloutStatus.SUCCEEDED,
+                    duration_s=time.perf_counter() - started,
+                )
+                reward = await asyncio.to_thread(
+                    self._score, task, environment, trajectory
+                )
+            events = [
+                {"event_type": "tool_call", "data": call.model_dump(mode="json")}
+                for call in trajectory.get_tool_calls()
+            ]
+            score = {
+                "value": reward.value,
+                "source": "scenario",
+                "reason": ended,
+                "success": reward.success,
+                "parts": reward.parts,
+                "right_tool": reward.right_tool,
+                "right_arguments": reward.right_arguments,
+                "duration_s": trajectory.duration_s,
+            }
+            return [*events, {"event_type": "reward", "data": score}]
+        finally:
+            environment.close()
+
+    def _score(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        reward = self._scenario.calculate_reward(task, environment, trajectory)
+        low, high = self._scenario.reward_range
+        if not (math.isfinite(reward.value) and low <= reward.value <= high):
+            raise ScenarioError(
+                f"calculate_reward returned {reward.value!r} for task {task.id}, "
+                f"outside reward_range ({low:g}, {high:g})."
+            )
+        return reward
+
+    async def _post(self, path: str, body: dict[str, Any]) -> Any:
+        async with self._http.post(path, json=body) as response:
+            return await _json(response)
+
+    async def _get(self, path: str) -> Any:
+        async with self._http.get(path) as response:
+            return await _json(response)
+
+
+async def _json(response: Any) -> Any:
+    if response.status >= 400:
+        text = await response.text()
+        raise RolloutError(f"{response.url} answered {response.status}: {text}")
+    return await response.json()
+
+
+def _kind(error: Exception) -> str:
+    return "scenario" if isinstance(error, ScenarioError) else "crash"
+
+
+def _say(**line: Any) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def _watch(loop: asyncio.AbstractEventLoop, worker: Worker, limit_s: float) -> None:
+    """Beat while the loop turns; end the process when an episode blocks it."""
+
+    def watch() -> None:
+        turned = threading.Event()
+        while True:
+            turned.clear()
+            loop.call_soon_threadsafe(turned.set)
+            if not turned.wait(limit_s):
+                _say(blocked=worker.rollout_of(asyncio.current_task(loop)))
+                os._exit(EXIT_BLOCKED)
+            _say(beat=True)
+            time.sleep(_BEAT_S)
+
+    threading.Thread(target=watch, name="watch", daemon=True).start()
+
+
+def _limit_process(memory_mb: int) -> None:
+    """Die with the parent, and make a memory blow-up fail inside its episode."""
+    import ctypes
+    import resource
+
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    limit = memory_mb * 2**20
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard == resource.RLIM_INFINITY or limit <= hard:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
+async def _serve(spec: WorkerSpec) -> None:
+    scenario = get_scenario(spec.scenario)
+    scenario.unsafe_local_exec = spec.unsafe_local_exec
+    blueprint = Blueprint(
+        system_prompt=scenario.system_prompt(),
+        tools=scenario.tools(),
+        max_turns=scenario.max_turns,
+        gateway=spec.gateway,
+        api_key=spec.api_key,
+        model=spec.model,
+        connections=spec.concurrency,
+        factory=spec.agent,
+    )
+    agent = get_adapter(spec.framework).create_environment(blueprint)
+    worker = Worker(spec, scenario, agent)
+    loop = asyncio.get_running_loop()
+    running = asyncio.current_task()
+    assert running is not None
+    loop.add_signal_handler(signal.SIGTERM, running.cancel)
+    _watch(loop, worker, limit_s=spec.timeout_s)
+    _say(ready=True)
+    try:
+        await worker.run()
+    except asyncio.CancelledError:
+        logger.info("worker %s was told to end", spec.worker)
+    finally:
+        scenario.close()
+
+
+def main() -> int:
+    """Run a worker to its end; return the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to handle
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    spec = WorkerSpec.model_validate_json(sys.stdin.readline())
+    _limit_process(spec.memory_mb)
+    try:
+        asyncio.run(_serve(spec))
+    except AgentGymError as error:
+        _say(error=str(error), kind=type(error).__name__)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
