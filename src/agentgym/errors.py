@@ -139,8 +139,28 @@ class RolloutError(AgentGymError):
     """The rollout layer (gateway, store, workers) failed."""
 
 
+class RolloutNotFoundError(RolloutError):
+    """No rollout has this id.
+
+    Attributes:
+        rollout_id: The id asked for.
+    """
+
+    def __init__(self, rollout_id: str) -> None:
+        self.rollout_id = rollout_id
+        super().__init__(f"Rollout not found: {rollout_id}")
+
+
+class RolloutStateError(RolloutError):
+    """What was asked does not fit the rollout's state or attempt."""
+
+
 class EngineError(AgentGymError):
     """The engine could not generate or update."""
+
+
+class ContextLengthError(EngineError):
+    """The prompt leaves no room for an answer in the model's context."""
 
 
 class CheckpointError(AgentGymError):
