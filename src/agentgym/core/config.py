@@ -110,6 +110,15 @@ class TrainingConfig(BaseSettings):
         except ValidationError as error:
             raise ConfigError(_explain(error, sorted(cls.model_fields))) from None
 
+    def replaced(self, **changes: Any) -> Self:
+        """Return a copy with ``changes`` that are not None, validated again.
+
+        Raises:
+            ConfigError: Says which key, which value, and what was expected.
+        """
+        given = {key: value for key, value in changes.items() if value is not None}
+        return self.create(**{**self.model_dump(), **given})
+
     @classmethod
     def from_yaml(cls, path: Path, **overrides: Any) -> Self:
         """Read a YAML mapping; ``overrides`` that are not None win over it.

@@ -81,6 +81,15 @@ class Scenario(ABC):
         phrase or entity of one split occurs in another.
         """
 
+    def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
+        """Return the task sets of the before/after table, the main one first.
+
+        Args:
+            seed: Of the tasks.
+            count: Tasks of the main set; others may be smaller.
+        """
+        return {"held-out": self.tasks(Split.TEST, seed, count)}
+
     @abstractmethod
     def create_environment(self, task: Task) -> Environment:
         """Return a fresh environment in the task's initial state."""

@@ -1,0 +1,1 @@
+"""The vocabulary (config, task, tools, trajectory, metrics) and the verbs."""

@@ -1,0 +1,332 @@
+"""The training loop: one run from its baseline to its trained agent."""
+
+import dataclasses
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.evaluation import Measurement, criteria_hold, measure
+from agentgym.core.export import export_agent
+from agentgym.core.interrupt import InterruptFlag
+from agentgym.core.metrics import Metrics
+from agentgym.core.plan import make_plan
+from agentgym.core.progress import Progress, StepReport
+from agentgym.core.result import RESULT_FILE, Artifacts, TrainingResult
+from agentgym.core.run_folder import RunFolder, RunState
+from agentgym.core.task import Split, Task
+from agentgym.core.tracking import open_tracker
+from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.core.usage import ResourceUse
+from agentgym.engines.base import Engine, UpdateMetrics
+from agentgym.engines.registry import create_engine
+from agentgym.errors import TrainingFailedError, TrainingInterrupted
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.rollout.session import RolloutSession
+from agentgym.scenarios.registry import get_scenario
+
+logger = logging.getLogger(__name__)
+
+_TASKS_PER_EPOCH = 1024
+
+
+class TrainingLoop:
+    """One run. Everything that must survive a kill is in ``self.state``.
+
+    Args:
+        config: Every setting, already checked.
+        run: Its folder, locked by the caller.
+        progress: Told what happens.
+    """
+
+    def __init__(
+        self, config: TrainingConfig, run: RunFolder, progress: Progress
+    ) -> None:
+        self._config = config
+        self._run = run
+        self._progress = progress
+        self._scenario = get_scenario(config.scenario)
+        self._trainable = self._scenario.define_trainable_components()
+        self.state = RunState()
+
+    def run(self) -> TrainingResult:
+        """Run to the end.
+
+        Raises:
+            TrainingInterrupted: Ctrl-C or SIGTERM; everything finished is saved.
+            TrainingFailedError: Every rollout of a step was dropped.
+        """
+        plan = make_plan(self._config)
+        engine = create_engine(self._config)
+        restored = self._restore(engine)
+        self._progress.planned(
+            dataclasses.replace(
+                plan, run=self._run.path, resumed_step=restored
+            )
+        )
+        self._run.write_record(
+            status="running", config=self._config.model_dump(mode="json")
+        )
+        try:
+            with (
+                InterruptFlag() as self._interrupt,
+                ResourceUse(self.state) as self._use,
+                RolloutSession(
+                    self._config, engine.policy, self._run.path, plan.workers
+                ) as self._session,
+            ):
+                self._session.forget_steps_after(self.state.step)
+                result = self._run_with(engine)
+        except TrainingInterrupted:
+            self._run.write_record(status="interrupted")
+            raise
+        except BaseException as error:
+            self._run.write_record(status="failed", error=str(error))
+            raise
+        finally:
+            engine.close()
+        self._run.write_record(status="done")
+        return result
+
+    def _run_with(self, engine: Engine) -> TrainingResult:
+        """Measure, train, measure again, and export."""
+        if not self.state.baseline:
+            self.state.baseline = self._measure_held_out("baseline")
+            self._checkpoint(engine)
+        self._progress.baseline(next(iter(self.state.baseline.values())))
+        stopped = self._train(engine)
+        self._progress.ended(stopped, self.state.ledger)
+        after = self._measure_held_out("held-out tasks")
+        return self._finish(engine, stopped, after)
+
+    def _train(self, engine: Engine) -> str:
+        """Do steps until the criteria hold or the budget is spent; say which."""
+        config, state = self._config, self.state
+        started, first = time.monotonic(), state.episodes
+        with open_tracker(config, self._run.path) as tracker:
+            while state.episodes < config.episodes:
+                if self._criteria_reached():
+                    return "success criteria reached"
+                began = time.monotonic()
+                groups = self._rollouts(state.step + 1)
+                sampled = time.monotonic()
+                update = engine.update(
+                    groups, self._call_rewards(groups), self._trainable
+                )
+                trajectories = [t for group in groups for t in group]
+                for trajectory in trajectories:
+                    self._account(trajectory, update)
+                state.step = update.step
+                state.episodes += len(trajectories)
+                state.position += len(groups)
+                report = _report(groups, update, state, config, began, sampled)
+                pace = (time.monotonic() - started) / (state.episodes - first)
+                report = dataclasses.replace(
+                    report, seconds_left=pace * (config.episodes - state.episodes)
+                )
+                if state.step % config.eval_every == 0:
+                    self._validate()
+                self._run.append_metrics(dataclasses.asdict(report))
+                tracker.log(report, state.validation)
+                if (
+                    state.step % config.checkpoint_every == 0
+                    or state.episodes >= config.episodes
+                ):
+                    self._checkpoint(engine)
+                self._progress.stepped(report)
+                self._session.forget(trajectories)
+                self._interrupt.check(str(self._run.path), state.step)
+        return "success criteria reached" if self._criteria_reached() else "budget spent"
+
+    def _rollouts(self, step: int) -> list[list[Trajectory]]:
+        """Attempt the next tasks ``group_size`` times each."""
+        config = self._config
+        left = (config.episodes - self.state.episodes) // config.group_size
+        tasks = self._next_tasks(max(1, min(config.tasks_per_step, left)))
+        requests = [
+            RolloutRequest(
+                rollout_id=f"s{step:05d}-t{index:03d}-{attempt:02d}",
+                task=task,
+                train=True,
+                group=f"s{step:05d}-t{index:03d}",
+                step=step,
+            )
+            for index, task in enumerate(tasks)
+            for attempt in range(config.group_size)
+        ]
+        self._progress.phase("rollouts", len(requests))
+        trajectories = self._session.run(requests, self._on_rollout)
+        if all(t.status is RolloutStatus.DROPPED for t in trajectories):
+            raise TrainingFailedError(
+                f"Every rollout of step {step} was dropped: {trajectories[0].reason}. "
+                f"See `agentgym doctor {self._run.path}`."
+            )
+        size = config.group_size
+        return [trajectories[i : i + size] for i in range(0, len(trajectories), size)]
+
+    def _next_tasks(self, count: int) -> list[Task]:
+        """Return the training tasks after ``state.position``."""
+        tasks: list[Task] = []
+        position = self.state.position
+        while len(tasks) < count:
+            epoch, offset = divmod(position + len(tasks), _TASKS_PER_EPOCH)
+            if self._epoch_tasks is None or self._epoch_tasks[0] != epoch:
+                seed = self._config.seed * 1_000_003 + epoch
+                made = self._scenario.tasks(Split.TRAIN, seed, _TASKS_PER_EPOCH)
+                self._epoch_tasks = (epoch, made)
+            tasks += self._epoch_tasks[1][offset : offset + count - len(tasks)]
+        return tasks
+
+    _epoch_tasks: tuple[int, list[Task]] | None = None
+
+    def _call_rewards(
+        self, groups: Sequence[Sequence[Trajectory]]
+    ) -> dict[str, list[float]]:
+        return {
+            trajectory.rollout_id: self._scenario.broadcast_rewards(trajectory)
+            for group in groups
+            for trajectory in group
+        }
+
+    def _account(self, trajectory: Trajectory, update: UpdateMetrics) -> None:
+        """Put each model call of a rollout into its bucket of the ledger."""
+        calls = len(trajectory.model_calls)
+        self.state.ledger.add(update.ledger[trajectory.rollout_id], calls=calls)
+
+    def _validate(self) -> None:
+        """Measure validation tasks, which early stopping goes by."""
+        config = self._config
+        tasks = self._scenario.tasks(Split.VALIDATION, config.seed, config.eval_tasks)
+        name = f"v{self.state.step:05d}"
+        done = measure(
+            self._session, [Measurement(name, tasks)], 1, self._phase, self._on_rollout
+        )
+        self.state.validation = done[name]
+        self._progress.validated(
+            self.state.step, done[name], self._criteria_reached()
+        )
+
+    def _criteria_reached(self) -> bool:
+        validation = self.state.validation
+        if validation is None or not self._config.early_stop:
+            return False
+        return criteria_hold(self._scenario.success_criteria(), validation)
+
+    def _measure_held_out(self, phase: str) -> dict[str, Metrics]:
+        """Measure the policy on every held-out set of the scenario, main one first."""
+        config = self._config
+        held_out = self._scenario.held_out(config.seed, config.test_tasks)
+        prefix = "before" if phase == "baseline" else "after"
+        return {
+            name.removeprefix(f"{prefix} "): metrics
+            for name, metrics in measure(
+                self._session,
+                [Measurement(f"{prefix} {n}", t) for n, t in held_out.items()],
+                config.eval_samples,
+                lambda _, total: self._progress.phase(phase, total),
+                self._on_rollout,
+            ).items()
+        }
+
+    def _phase(self, name: str, total: int) -> None:
+        self._progress.phase("validation", total)
+
+    def _on_rollout(self, trajectory: Trajectory) -> None:
+        self._progress.rollout_done()
+        self._interrupt.check(str(self._run.path), self.state.step)
+
+    def _checkpoint(self, engine: Engine) -> None:
+        """Make the step durable: events first, then the checkpoint that counts it."""
+        self._session.flush()
+        self._use.update()
+        keep = self._config.keep_checkpoints
+        with self._run.new_checkpoint(self.state, keep) as folder:
+            engine.save_checkpoint(folder)
+
+    def _restore(self, engine: Engine) -> int | None:
+        """Continue from the newest checkpoint; return its step, None if new."""
+        found = self._run.load_state()
+        if found is None:
+            return None
+        self.state, folder = found
+        engine.load_checkpoint(folder)
+        self._run.truncate_metrics(self.state.step)
+        return self.state.step
+
+    def _finish(
+        self, engine: Engine, stopped: str, after: dict[str, Metrics]
+    ) -> TrainingResult:
+        state, before = self.state, self.state.baseline
+        main, *others = before
+        agent, saved_as = export_agent(
+            engine,
+            self._scenario,
+            self._config,
+            folder=self._run.path / "agent",
+            state=state,
+            metrics=after[main],
+            baseline=before[main],
+        )
+        self._use.update()
+        result = TrainingResult(
+            scenario=self._scenario.name,
+            config=self._config.model_dump(mode="json"),
+            baseline=before[main],
+            metrics=after[main],
+            breakdown={name: (before[name], after[name]) for name in others},
+            stopped=stopped,
+            steps=state.step,
+            episodes=state.episodes,
+            wall_seconds=state.wall_seconds,
+            cpu_seconds=state.cpu_seconds,
+            peak_memory_mb=self._use.peak_memory_mb,
+            ledger=state.ledger,
+            artifacts=Artifacts(run=self._run.path, agent=agent, saved_as=saved_as),
+        )
+        _write_result(self._run.path, result)
+        return result
+
+
+def _write_result(folder: Path, result: TrainingResult) -> None:
+    from agentgym.core.files import write_json
+
+    write_json(folder / RESULT_FILE, result.model_dump(mode="json"))
+
+
+def _report(
+    groups: Sequence[Sequence[Trajectory]],
+    update: UpdateMetrics,
+    state: RunState,
+    config: TrainingConfig,
+    began: float,
+    sampled: float,
+) -> StepReport:
+    """Put one step into numbers."""
+    trajectories = [t for group in groups for t in group]
+    scored = [t for t in trajectories if t.reward is not None]
+    calls = [call for t in scored for call in t.get_tool_calls()]
+    tokens = sum(len(c.response_ids) for t in trajectories for c in t.model_calls)
+    ended = time.monotonic()
+    return StepReport(
+        step=update.step,
+        episodes=state.episodes,
+        budget=config.episodes,
+        reward=sum(t.reward or 0.0 for t in scored) / len(scored),
+        success_rate=sum(bool(t.success) for t in scored) / len(scored),
+        tool_reliability=sum(c.outcome == "ok" for c in calls) / max(1, len(calls)),
+        loss=update.loss,
+        entropy=update.entropy,
+        kl=update.kl,
+        grad_norm=update.grad_norm,
+        clip_fraction=update.clip_fraction,
+        trained_tokens=update.trained_tokens,
+        skipped_groups=update.skipped_groups,
+        groups=len(groups),
+        dropped=len(trajectories) - len(scored),
+        sampled_tokens=tokens,
+        rollout_seconds=sampled - began,
+        update_seconds=ended - sampled,
+        tokens_per_second=tokens / (ended - began),
+        seconds_left=0.0,
+    )

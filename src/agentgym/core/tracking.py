@@ -1,0 +1,100 @@
+"""Curves of a run: TensorBoard by default, Weights & Biases if asked."""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.metrics import Metrics
+from agentgym.core.progress import StepReport
+from agentgym.errors import MissingExtraError
+
+
+class Tracker(Protocol):
+    """Takes a step's numbers."""
+
+    def log(self, report: StepReport, validation: Metrics | None) -> None:
+        """Record the numbers of one step."""
+
+
+class NoTracker:
+    """Records nothing."""
+
+    def log(self, report: StepReport, validation: Metrics | None) -> None:
+        """Ignore the step."""
+
+
+class TensorBoardTracker:
+    """Writes event files below ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        from tensorboard.summary import Writer
+
+        self._writer = Writer(str(folder))
+
+    def log(self, report: StepReport, validation: Metrics | None) -> None:
+        """Write each number as a scalar."""
+        for name, value in _scalars(report, validation).items():
+            self._writer.add_scalar(name, value, report.step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Finish the event file."""
+        self._writer.close()
+
+
+class WandbTracker:
+    """Sends the numbers to Weights & Biases."""
+
+    def __init__(self, config: TrainingConfig, run: Path) -> None:
+        try:
+            import wandb
+        except ImportError:
+            raise MissingExtraError("wandb", "--tracker wandb") from None
+        self._run = wandb.init(
+            project="agentgym",
+            name=run.name,
+            id=run.name,
+            dir=str(run),
+            resume="allow",
+            config=config.model_dump(mode="json"),
+        )
+
+    def log(self, report: StepReport, validation: Metrics | None) -> None:
+        """Send each number."""
+        self._run.log(_scalars(report, validation), step=report.step)
+
+    def close(self) -> None:
+        """Finish the run there."""
+        self._run.finish()
+
+
+@contextmanager
+def open_tracker(config: TrainingConfig, run: Path) -> Iterator[Tracker]:
+    """Yield the tracker that ``config`` asks for.
+
+    Raises:
+        MissingExtraError: Its library is not installed.
+    """
+    if config.tracker == "none":
+        yield NoTracker()
+        return
+    tracker: TensorBoardTracker | WandbTracker = (
+        WandbTracker(config, run)
+        if config.tracker == "wandb"
+        else TensorBoardTracker(run / "tensorboard")
+    )
+    try:
+        yield tracker
+    finally:
+        tracker.close()
+
+
+def _scalars(report: StepReport, validation: Metrics | None) -> dict[str, float]:
+    numbers = {f"train/{k}": float(v) for k, v in dataclasses.asdict(report).items()}
+    if validation is not None:
+        numbers["validation/success_rate"] = validation.success_rate
+        numbers["validation/tool_reliability"] = validation.tool_reliability.value
+    return numbers
