@@ -1,0 +1,28 @@
+"""Run code that a model wrote, isolated from the machine and from other executions.
+
+- ``sandbox``: :func:`open_sandbox` and :class:`Sandbox`, a pool of warm zygotes.
+- ``config``, ``commands``, ``result``: what goes in and what comes out.
+- ``ladder``, ``rungs``: the ways of isolating, safest first, and the probe.
+- ``guest_process``, ``launch``, ``runtime``, ``slots``: starting a zygote and talking
+  to it.
+- ``report``, ``cache``: decoding and remembering results.
+- ``guest``: the code that runs inside.
+"""
+
+from agentgym.sandbox.commands import Argv, Command, PythonScript, RunTests
+from agentgym.sandbox.config import Limits, SandboxConfig
+from agentgym.sandbox.result import SandboxResult, TestOutcome
+from agentgym.sandbox.sandbox import Sandbox, open_sandbox
+
+__all__ = [
+    "Argv",
+    "Command",
+    "Limits",
+    "PythonScript",
+    "RunTests",
+    "Sandbox",
+    "SandboxConfig",
+    "SandboxResult",
+    "TestOutcome",
+    "open_sandbox",
+]

@@ -1,0 +1,13 @@
+"""What runs inside the sandbox: the zygote and the children it forks.
+
+These modules import nothing but the standard library and each other, because inside
+the sandbox neither this package nor its dependencies are visible. The host loads
+them by folder, under another package name.
+
+- ``zygote``: the loop that forks one child per execution, watches it, sweeps up.
+- ``box``: the private folders of one execution.
+- ``child``: the forked side: confines itself, writes the files, runs the command.
+- ``confine``: identity drop, resource limits, Landlock and seccomp, in that order.
+- ``landlock``, ``seccomp``, ``libc``: the system calls behind it.
+- ``testrun``, ``rewrite``: the built-in test runner.
+"""

@@ -1,0 +1,88 @@
+"""The private, writable folders of one execution, made before it and gone after it."""
+
+import os
+import shutil
+import subprocess
+from typing import Protocol
+
+from . import libc
+
+
+class Box(Protocol):
+    """Where one execution may write.
+
+    Attributes:
+        workspace: Working directory, which receives the files.
+        temporary: What ``TMPDIR`` names.
+    """
+
+    workspace: str
+    temporary: str
+
+    def open(self) -> None:
+        """Make empty folders, owned by the user that the execution runs as."""
+
+    def close(self) -> None:
+        """Remove everything that was written."""
+
+
+class MountedBox:
+    """Fresh tmpfs mounts at fixed places inside the sandbox's own mount namespace."""
+
+    workspace = "/workspace"
+    temporary = "/tmp"
+
+    def __init__(self, *, owner: int, size_mb: int) -> None:
+        self._options = (
+            f"size={size_mb}m,nr_inodes=8192,mode=0700,uid={owner},gid={owner}"
+        )
+        self._targets = (self.workspace, self.temporary, "/dev/shm")
+
+    def open(self) -> None:
+        """Mount the folders."""
+        for target in self._targets:
+            libc.mount_tmpfs(target, self._options)
+
+    def close(self) -> None:
+        """Unmount the folders, which frees their content."""
+        for target in self._targets:
+            libc.unmount(target)
+
+
+class DirectoryBox:
+    """A directory on the host's disk, for rungs without a mount namespace."""
+
+    def __init__(self, scratch: str, *, owner: int | None) -> None:
+        self._root = os.path.join(scratch, "box")
+        self._owner = owner
+        self.workspace = os.path.join(self._root, "workspace")
+        self.temporary = os.path.join(self._root, "tmp")
+
+    def open(self) -> None:
+        """Make the directories."""
+        if os.path.lexists(self._root):
+            self.close()
+        for path in (self._root, self.workspace, self.temporary):
+            os.mkdir(path, 0o700)
+            if self._owner is not None:
+                os.chown(path, self._owner, self._owner)
+
+    def close(self) -> None:
+        """Remove the directories, whatever modes and depths they were given.
+
+        Raises:
+            OSError: Something is left.
+        """
+        try:
+            shutil.rmtree(self._root)
+        except (OSError, RecursionError):
+            self._remove_by_force()
+
+    def _remove_by_force(self) -> None:
+        """Remove a tree that refuses the simple way: unreadable or too deep."""
+        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+            subprocess.run(
+                [*command, "--", self._root], check=False, capture_output=True
+            )
+        if os.path.lexists(self._root):
+            raise OSError(f"could not remove {self._root}")

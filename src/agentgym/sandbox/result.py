@@ -1,0 +1,87 @@
+"""What one execution came to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Outcome = Literal["passed", "failed", "error"]
+Status = Literal["exited", "killed", "timed_out", "sandbox_error"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestOutcome:
+    """One test of a test run.
+
+    Attributes:
+        name: ``file.py::test_name``, or the file if it could not be imported.
+        outcome: ``failed`` for an assertion, ``error`` for anything else.
+        message: ``file:line: Type: text`` of the failure, else empty.
+        seconds: Wall time.
+    """
+
+    __test__ = False
+
+    name: str
+    outcome: Outcome
+    message: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxResult:
+    """What one execution came to.
+
+    The test report is written by the process that also runs the code under test.
+    Code that sets out to deceive its runner can forge it; code that merely exits or
+    crashes cannot pass, because a missing report counts as an error.
+
+    Attributes:
+        status: ``exited`` by itself; ``killed`` by a signal, such as a resource
+            limit's; ``timed_out``; or ``sandbox_error`` when the sandbox failed.
+        exit_code: Exit code; None unless it exited.
+        signal: Number of the signal that killed it, if one did.
+        stdout: Standard output, cut at the limit.
+        stderr: Standard error, cut at the limit.
+        truncated: Whether one of them was cut.
+        tests: Outcome of each test; None unless tests were run.
+        files: Text files of the workspace that differ from those given (None for
+            a file that is gone); None unless they were asked for.
+        wall_s: Wall time inside the sandbox, seconds.
+        cpu_s: CPU time of all its processes, seconds.
+        rung: Name of the rung that isolated it.
+        warm: Whether it was forked from a warm interpreter.
+        cached: Whether this is a remembered result.
+        error: What failed, for ``sandbox_error``.
+    """
+
+    status: Status
+    exit_code: int | None = None
+    signal: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+    tests: tuple[TestOutcome, ...] | None = None
+    files: Mapping[str, str | None] | None = None
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    rung: str
+    warm: bool
+    cached: bool = False
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it exited with code 0; for tests, also that all of them passed."""
+        if self.tests is not None and self.passed < max(1, len(self.tests)):
+            return False
+        return self.status == "exited" and self.exit_code == 0
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether it was ended by the clock."""
+        return self.status == "timed_out"
+
+    @property
+    def passed(self) -> int:
+        """How many tests passed."""
+        return sum(test.outcome == "passed" for test in self.tests or ())
