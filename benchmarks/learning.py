@@ -1,0 +1,91 @@
+"""Trains several seeds as a user would and prints before and after, with intervals.
+
+    uv run python benchmarks/learning.py --seeds 5 --framework langchain
+"""
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from machine import machine
+
+# Student's t, two-sided 95 %, by degrees of freedom.
+_T95 = {1: 12.71, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 9: 2.262}
+
+_ROWS = {
+    "pass^1": "pass_1",
+    "pass^k": "pass_k",
+    "tool reliability": "tool_reliability",
+    "right tool": "right_tool",
+    "right arguments": "right_arguments",
+    "tokens per task": "tokens",
+}
+
+
+def main() -> None:
+    """Run the seeds one after the other and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scenario", default="coding")
+    parser.add_argument("--framework", default="langchain")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=None)
+    parser.add_argument("rest", nargs="*", help="further options of agentgym train")
+    options = parser.parse_args()
+    output = options.output or Path(tempfile.mkdtemp(prefix="agentgym-learning-"))
+    results = [_train(options, seed, output) for seed in range(options.seeds)]
+    _print(results, f"{options.scenario}, {options.framework}")
+
+
+def _train(options: argparse.Namespace, seed: int, output: Path) -> dict:
+    name = f"seed-{seed}"
+    done = output / name / "result.json"
+    if not done.exists():
+        command = [sys.executable, "-m", "agentgym", "train", options.scenario]
+        command += ["--framework", options.framework, "--seed", str(seed)]
+        command += ["--name", name, "--output", str(output), *options.rest]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return json.loads(done.read_text())
+
+
+def _print(results: list[dict], what: str) -> None:
+    print(f"{what}; {len(results)} seeds; {machine()}\n")
+    print("| tasks | metric | before | after | gain |")
+    print("|---|---|---|---|---|")
+    sets = ["held-out", *results[0]["breakdown"]]
+    for name in sets:
+        for label, key in _ROWS.items():
+            before = [_pair(r, name)[0][key]["value"] for r in results]
+            after = [_pair(r, name)[1][key]["value"] for r in results]
+            gain = [b - a for a, b in zip(before, after, strict=True)]
+            cells = " | ".join(_mean(values, key) for values in (before, after, gain))
+            print(f"| {name} | {label} | {cells} |")
+    print()
+    for key in ("wall_seconds", "cpu_seconds", "peak_memory_mb", "episodes", "steps"):
+        print(f"{key}: {', '.join(f'{r[key]:.0f}' for r in results)}")
+    print("stopped:", ", ".join(r["stopped"] for r in results))
+
+
+def _pair(result: dict, name: str) -> tuple[dict, dict]:
+    if name == "held-out":
+        return result["baseline"], result["metrics"]
+    before, after = result["breakdown"][name]
+    return before, after
+
+
+def _mean(values: list[float], key: str) -> str:
+    scale, unit = (1, "") if key == "tokens" else (100, " %")
+    mean = scale * statistics.mean(values)
+    if len(values) < 2:
+        return f"{mean:.1f}{unit}"
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    half = scale * _T95.get(len(values) - 1, 1.96) * error
+    return f"{mean:.1f} ± {half:.1f}{unit}"
+
+
+if __name__ == "__main__":
+    main()
