@@ -1,13 +1,14 @@
 """TrainingResult: what a run reached, and the agent it made."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.core.metrics import Metrics
+from agentgym.errors import RunFolderError
 
 if TYPE_CHECKING:
     from agentgym.core.trained_agent import TrainedAgent
@@ -64,6 +65,21 @@ class TrainingResult(BaseModel):
     peak_memory_mb: float
     ledger: Ledger
     artifacts: Artifacts
+
+    @classmethod
+    def load(cls, run: Path) -> Self | None:
+        """Read the result of a finished run; None if the run has not finished.
+
+        Raises:
+            RunFolderError: ``result.json`` is there but cannot be read.
+        """
+        path = run / RESULT_FILE
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"{path} cannot be read: {error}") from None
 
     @property
     def agent(self) -> "TrainedAgent":

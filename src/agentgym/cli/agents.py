@@ -1,0 +1,42 @@
+"""``agentgym agents``: trained agents saved in ``AGENTGYM_HOME``."""
+
+from typing import Annotated
+
+import typer
+
+from agentgym.cli import listing
+from agentgym.cli.output import print_json, progress_console
+
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to ``app``."""
+    group = typer.Typer(help="Trained agents.", no_args_is_help=True)
+    group.command("list")(list_agents)
+    group.command("show")(show)
+    app.add_typer(group, name="agents")
+
+
+def list_agents(as_json: _AsJson = False) -> None:
+    """List the agents saved in AGENTGYM_HOME."""
+    typer.echo(listing.agents(as_json=as_json), nl=False)
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="A saved name, or a folder.")],
+    as_json: _AsJson = False,
+) -> None:
+    """Show an agent: where it comes from, its tools, and what it reached."""
+    import json
+
+    from agentgym.core.trained_agent import AGENT_FILE, TrainedAgent
+
+    agent = TrainedAgent.load(name)
+    if as_json:
+        print_json(json.loads((agent.path / AGENT_FILE).read_text(encoding="utf-8")))
+        return
+    from agentgym.ui.cards import agent_view
+
+    console = progress_console(False)
+    console.print(agent_view(agent, console.width))

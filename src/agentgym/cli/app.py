@@ -1,0 +1,83 @@
+"""The typer application, and what each error becomes."""
+
+import errno
+import sys
+import traceback
+from importlib import import_module
+
+import typer
+
+from agentgym import __version__
+from agentgym.errors import AgentGymError
+
+_COMMANDS = {
+    "train": "agentgym.cli.train",
+    "eval": "agentgym.cli.evaluate",
+    "scenarios": "agentgym.cli.scenarios",
+    "runs": "agentgym.cli.runs",
+    "agents": "agentgym.cli.agents",
+    "doctor": "agentgym.cli.doctor",
+}
+
+
+def build() -> typer.Typer:
+    """Return the application with all commands."""
+    app = typer.Typer(
+        name="agentgym",
+        help="Train existing agents, by reinforcement learning, to call their tools "
+        "reliably. Every command takes --help, and --debug for a traceback.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for module in _COMMANDS.values():
+        import_module(module).register(app)
+    return app
+
+
+def run(words: list[str]) -> int:
+    """Run one command line and return its exit code.
+
+    Every :class:`AgentGymError` becomes one paragraph on standard error.
+    """
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        build()(args=words, prog_name="agentgym", standalone_mode=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(bool(end.code))
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
+        return 130
+    except Exception as error:  # noqa: BLE001 - the last place to explain it
+        if debug:
+            traceback.print_exc()
+        sys.stderr.write(explain(error) + "\n")
+        return error.exit_code if isinstance(error, AgentGymError) else 1
+    return 0
+
+
+def explain(error: Exception) -> str:
+    """Return one paragraph for ``error``: what was wrong and what to do next."""
+    if isinstance(error, AgentGymError):
+        return f"Error: {error}"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            "Error: the disk is full. Free some space, or choose another disk with "
+            "--output; then continue with `agentgym train --resume RUN`."
+        )
+    return (
+        f"Error: {type(error).__name__}: {error}. This is not an error that AgentGym "
+        "knows; run the same command again with --debug to see where it happened."
+    )
+
+
+def _options(
+    version: bool = typer.Option(False, "--version", help="Print the version."),
+) -> None:
+    if version:
+        typer.echo(f"agentgym {__version__}")
+        raise typer.Exit

@@ -1,0 +1,57 @@
+"""``agentgym doctor``: what is wrong with this machine, or with a run."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentgym.cli.output import print_json, progress_console
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command()(doctor)
+
+
+def doctor(
+    run: Annotated[
+        str | None, typer.Argument(help="A run's folder or name; none: this machine.")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check this machine; or, with RUN, say why a run does not learn.
+
+    Exits with 1 if something is broken.
+    """
+    console = progress_console(False)
+    if run is None:
+        from agentgym.core.machine import check_machine
+        from agentgym.ui.health import checks_view
+
+        checks = check_machine()
+        if as_json:
+            print_json([asdict(check) for check in checks])
+        else:
+            console.print(checks_view(checks))
+        broken = any(check.state == "broken" for check in checks)
+    else:
+        from agentgym.core.diagnosis import diagnose, read_evidence
+        from agentgym.core.run_folder import RunFolder
+        from agentgym.ui.health import findings_view
+
+        evidence = read_evidence(RunFolder.open(run, output))
+        findings = diagnose(evidence)
+        if as_json:
+            print_json(
+                {
+                    "ledger": evidence.ledger.model_dump(mode="json"),
+                    "findings": [asdict(finding) for finding in findings],
+                }
+            )
+        else:
+            console.print(findings_view(evidence, findings))
+        broken = any(finding.severity == "critical" for finding in findings)
+    if broken:
+        raise typer.Exit(1)

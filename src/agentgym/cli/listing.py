@@ -1,0 +1,130 @@
+"""The lists of scenarios, runs and agents, from what is on disk and no heavy import.
+
+Each function returns the text to print: aligned columns, or JSON.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def scenarios(*, as_json: bool = False) -> str:
+    """Return the scenarios that can be trained on."""
+    from agentgym.scenarios.registry import scenario_cards
+
+    rows: list[Row] = [
+        {
+            "name": card.name,
+            "difficulty": card.difficulty,
+            "time": card.estimated_time,
+            "description": card.description,
+        }
+        for card in scenario_cards()
+    ]
+    return _render(rows, as_json, empty="No scenarios are installed.")
+
+
+def runs(output: Path = Path("runs"), *, as_json: bool = False) -> str:
+    """Return the runs below ``output``, oldest first."""
+    rows = [_run_row(path) for path in sorted(output.glob("*/run.json"))]
+    return _render(
+        rows,
+        as_json,
+        empty=f"No runs in {output}. Start one with: agentgym train coding",
+    )
+
+
+def agents(*, as_json: bool = False) -> str:
+    """Return the agents saved in ``AGENTGYM_HOME``."""
+    home = Path(os.environ.get("AGENTGYM_HOME", "~/.agentgym")).expanduser() / "agents"
+    rows = [_agent_row(path) for path in sorted(home.glob("*/agent.json"))]
+    return _render(
+        rows,
+        as_json,
+        empty=f"No agents in {home}. Train one with: agentgym train coding",
+    )
+
+
+def _run_row(record: Path) -> Row:
+    data = _read(record) or {}
+    config = data.get("config", {})
+    result = _read(record.with_name("result.json")) or {}
+    return {
+        "name": record.parent.name,
+        "status": run_status(record.parent, data),
+        "scenario": config.get("scenario", ""),
+        "framework": config.get("framework", ""),
+        "updated": data.get("updated", ""),
+        "success": _change(result, "pass_1"),
+        "tool_reliability": _change(result, "tool_reliability"),
+    }
+
+
+def run_status(run: Path, record: Row) -> str:
+    """Return a run's status; one that says running without a process was killed."""
+    status = str(record.get("status", "unreadable"))
+    if status != "running":
+        return status
+    try:
+        os.kill(int((run / ".lock").read_text()), 0)
+    except (OSError, ValueError, OverflowError):
+        return "killed"
+    return status
+
+
+def _agent_row(card: Path) -> Row:
+    data = _read(card) or {}
+    spec, provenance = data.get("spec", {}), data.get("provenance", {})
+    return {
+        "name": card.parent.name,
+        "scenario": spec.get("scenario", "unreadable"),
+        "base": provenance.get("base_model", ""),
+        "created": provenance.get("created", ""),
+        "success": _change(data, "pass_1"),
+        "tool_reliability": _change(data, "tool_reliability"),
+    }
+
+
+def _change(data: Row, metric: str) -> dict[str, float] | None:
+    """Return a metric's values before and after training, None if not measured."""
+    try:
+        return {
+            "before": data["baseline"][metric]["value"],
+            "after": data["metrics"][metric]["value"],
+        }
+    except (KeyError, TypeError):
+        return None
+
+
+def _read(path: Path) -> Row | None:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _render(rows: list[Row], as_json: bool, empty: str) -> str:
+    """Lay rows out in columns, or as a JSON array of objects."""
+    if as_json:
+        return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+    if not rows:
+        return empty + "\n"
+    columns = list(rows[0])
+    table = [[column.replace("_", " ").upper() for column in columns]]
+    table += [[_cell(row[column]) for column in columns] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        for cells in table
+    )
+    return "".join(line.rstrip() + "\n" for line in lines)
+
+
+def _cell(value: str | dict[str, float] | None) -> str:
+    if isinstance(value, dict):
+        return f"{100 * value['before']:.0f} % -> {100 * value['after']:.0f} %"
+    return value or ""

@@ -1,0 +1,41 @@
+"""Entry point of ``agentgym``: lists and the version at once, the rest via typer.
+
+typer and pydantic take a quarter of a second to import, so what people and shells
+ask for most is answered before either is loaded, from the same functions that the
+typer commands call.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from agentgym import __version__
+from agentgym.cli import listing
+
+_QUICK: dict[tuple[str, ...], Callable[[], str]] = {
+    ("--version",): lambda: f"agentgym {__version__}\n",
+    ("scenarios", "list"): lambda: listing.scenarios(),
+    ("scenarios", "list", "--json"): lambda: listing.scenarios(as_json=True),
+    ("runs", "list"): lambda: listing.runs(),
+    ("runs", "list", "--json"): lambda: listing.runs(as_json=True),
+    ("agents", "list"): lambda: listing.agents(),
+    ("agents", "list", "--json"): lambda: listing.agents(as_json=True),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: Words after the program's name; None takes ``sys.argv``.
+
+    Returns:
+        The exit code: 0, 1 for a failure, 2 for wrong usage, 130 if interrupted.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    answer = _QUICK.get(tuple(words))
+    if answer is not None:
+        sys.stdout.write(answer())
+        return 0
+    from agentgym.cli.app import run
+
+    return run(words)

@@ -1,0 +1,92 @@
+"""What ``show`` prints: a scenario, a run, an agent."""
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from agentgym.core.result import TrainingResult
+from agentgym.core.run_folder import RunFolder
+from agentgym.core.task import Split
+from agentgym.core.trained_agent import TrainedAgent
+from agentgym.scenarios.base import Scenario
+from agentgym.ui.tables import comparison_view, grid, result_view
+from agentgym.ui.words import number, percent, plural
+
+_EXAMPLES = 5
+
+
+def scenario_view(scenario: Scenario) -> RenderableType:
+    """Show what a scenario asks, offers and counts as good enough."""
+    facts = grid()
+    facts.add_row("difficulty", scenario.difficulty)
+    facts.add_row("time", scenario.estimated_time)
+    goal = scenario.success_criteria()
+    facts.add_row("goal", ", ".join(f"{k} {v:g}" for k, v in goal.items()))
+    trained = [k for k, on in scenario.define_trainable_components().items() if on]
+    facts.add_row("trained", ", ".join(trained))
+    tools = grid()
+    for spec in scenario.tools():
+        arguments = ", ".join(spec.parameters.get("properties", {}))
+        tools.add_row(f"{spec.name}({arguments})", spec.description)
+    examples = grid()
+    for task in scenario.tasks(Split.TRAIN, 0, _EXAMPLES):
+        examples.add_row(f"level {task.level}", task.instruction)
+    return Group(
+        Text.assemble((scenario.name, "bold cyan"), f"  {scenario.description}"),
+        Padding(facts, (0, 0, 1, 2)),
+        Text("What the agent is told", "bold"),
+        Padding(Text(scenario.system_prompt()), (0, 0, 1, 2)),
+        Text("Tools", "bold"),
+        Padding(tools, (0, 0, 1, 2)),
+        Text("Some training tasks", "bold"),
+        Padding(examples, (0, 0, 0, 2)),
+    )
+
+
+def run_view(
+    run: RunFolder, status: str, result: TrainingResult | None, width: int
+) -> RenderableType:
+    """Show a run's settings, its newest step, and its result if there is one."""
+    config, steps = run.config(), run.metrics()
+    facts = grid()
+    facts.add_row("status", status)
+    facts.add_row("scenario", f"{config.scenario}, through {config.framework}")
+    facts.add_row("model", config.model)
+    if steps:
+        last = steps[-1]
+        facts.add_row(
+            "newest step",
+            f"{last['step']}: {last['episodes']:,} of "
+            f"{plural(last['budget'], 'episode')}, reward {number(last['reward'])}, "
+            f"success {percent(last['success_rate'])}, "
+            f"tool reliability {percent(last['tool_reliability'])}",
+        )
+    parts: list[RenderableType] = [
+        Text(str(run.path), "bold cyan"),
+        Padding(facts, (0, 0, 0, 2)),
+    ]
+    if result is not None:
+        parts.append(result_view(result, width))
+    elif status != "running":
+        resume = f"agentgym train --resume {run.path}"
+        parts.append(Text.assemble("Continue it with: ", (resume, "green")))
+    return Group(*parts)
+
+
+def agent_view(agent: TrainedAgent, width: int) -> RenderableType:
+    """Show where a trained agent comes from, its tools, and what it reached."""
+    spec, made = agent.spec, agent.provenance
+    facts = grid()
+    facts.add_row("scenario", f"{spec.scenario}, trained through {spec.framework}")
+    facts.add_row("base", made.base_model)
+    facts.add_row(
+        "training", f"{plural(made.steps, 'step')}, {plural(made.episodes, 'episode')}"
+    )
+    facts.add_row("created", made.created)
+    facts.add_row("folder", str(agent.path))
+    facts.add_row("tools", ", ".join(tool["function"]["name"] for tool in spec.tools))
+    return Group(
+        Text(agent.path.name, "bold cyan"),
+        Padding(facts, (0, 0, 1, 2)),
+        comparison_view(agent.baseline, agent.metrics, width),
+    )

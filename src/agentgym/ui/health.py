@@ -1,0 +1,50 @@
+"""What the doctor says, of a machine or of a run."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from agentgym.core.diagnosis import Evidence, Finding
+from agentgym.core.machine import Check
+from agentgym.ui.tables import grid, ledger_view
+from agentgym.ui.words import plural
+
+_STYLES = {
+    "ok": "green",
+    "missing": "yellow",
+    "broken": "bold red",
+    "critical": "bold red",
+    "warning": "yellow",
+    "info": "cyan",
+}
+
+
+def checks_view(checks: Sequence[Check]) -> RenderableType:
+    """Show what was checked on a machine."""
+    table = grid()
+    table.add_column(style="dim", overflow="fold")
+    for check in checks:
+        state = Text(check.state, _STYLES[check.state])
+        table.add_row(check.name, state, check.detail)
+    return table
+
+
+def findings_view(run: Evidence, findings: Sequence[Finding]) -> RenderableType:
+    """Show a run's ledger and what stands in the way of learning."""
+    head = f"{run.status}, {plural(len(run.steps), 'step')}, "
+    head += plural(run.episodes, "episode")
+    parts: list[RenderableType] = [Text(head, "dim"), ledger_view(run.ledger), Text("")]
+    if not findings:
+        parts.append(Text("Nothing stands in the way of learning.", "green"))
+    for number, finding in enumerate(findings):
+        likeliest = number == 0 and finding.severity != "info"
+        title = Text.assemble(
+            ("Likeliest cause: " if likeliest else "", "bold"),
+            (finding.title, _STYLES[finding.severity]),
+            (f"  ({finding.severity})", "dim"),
+        )
+        detail = Text(f"{finding.evidence}\n{finding.advice}")
+        parts += [title, Padding(detail, (0, 0, 1, 2))]
+    return Group(*parts)

@@ -1,0 +1,172 @@
+"""TerminalProgress: a run as it goes, live on a terminal, in plain lines elsewhere."""
+
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from agentgym.core.ledger import Ledger
+from agentgym.core.metrics import Metrics
+from agentgym.core.progress import Plan, Progress, StepReport
+from agentgym.ui.tables import metrics_view, plan_view
+from agentgym.ui.words import duration, number, percent, plural, share_span, sparkline
+
+_PLAIN_SECONDS = 5.0
+
+
+class TerminalProgress(Progress):
+    """Shows a run on ``console``; use it as a context manager.
+
+    On a terminal the newest state is redrawn in place. Elsewhere (a log file, a
+    pipe) it writes plain lines, steps at most every five seconds.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(
+            get_renderable=self._state,
+            console=console,
+            refresh_per_second=4,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._phase: str | None = None
+        self._total = 0
+        self._done = 0
+        self._report: StepReport | None = None
+        self._reported_at = 0.0
+        self._written_at = float("-inf")
+        self._unwritten = False
+        self._rewards: list[float] = []
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def planned(self, plan: Plan) -> None:
+        """Print the plan."""
+        self._console.print(plan_view(plan), Text(""), sep="\n")
+
+    def phase(self, name: str, total: int) -> None:
+        """Start counting a phase's rollouts."""
+        self._phase, self._total, self._done = name, total, 0
+        if not self._console.is_terminal and self._report is None:
+            self._console.print(f"{name}: {plural(total, 'rollout')} ...")
+
+    def rollout_done(self) -> None:
+        """Count one rollout."""
+        self._done += 1
+
+    def baseline(self, metrics: Metrics) -> None:
+        """Print the untrained policy's metrics."""
+        self._phase = None
+        title = "Baseline: the untrained policy on held-out tasks"
+        self._console.print(metrics_view(title, metrics), Text(""), sep="\n")
+
+    def stepped(self, report: StepReport) -> None:
+        """Show a step's figures."""
+        self._phase = None
+        self._report, self._reported_at = report, monotonic()
+        self._rewards.append(report.reward)
+        self._unwritten = True
+        due = monotonic() - self._written_at >= _PLAIN_SECONDS
+        if due and not self._console.is_terminal:
+            self._write_step()
+
+    def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
+        """Print a validation's figures."""
+        self._phase = None
+        line = Text.assemble(
+            (f"step {step:<4}", "dim"),
+            (" validation ", "bold"),
+            f"pass^1 {share_span(metrics.pass_1)}, "
+            f"tool reliability {share_span(metrics.tool_reliability)}",
+            ("  goal reached" if reached else "", "bold green"),
+        )
+        self._console.print(line)
+
+    def ended(self, reason: str, ledger: Ledger) -> None:
+        """Print why training ended."""
+        if not self._console.is_terminal and self._unwritten:
+            self._write_step()
+        report, self._report, self._phase = self._report, None, None
+        if report is not None:
+            where = (
+                f" after {plural(report.step, 'step')} and "
+                f"{plural(report.episodes, 'episode')}"
+            )
+            self._console.print(Text(f"Training ended{where}: {reason}.", "bold"))
+
+    def _write_step(self) -> None:
+        if self._report is not None:
+            self._console.print(_plain(self._report), soft_wrap=True)
+        self._written_at, self._unwritten = monotonic(), False
+
+    def _state(self) -> RenderableType:
+        """Draw what changes: the training so far and the current phase."""
+        width = self._console.width
+        parts: list[RenderableType] = []
+        if self._report is not None:
+            left = self._report.seconds_left - (monotonic() - self._reported_at)
+            parts += _training(self._report, left, self._rewards, width)
+        if self._phase is not None:
+            parts.append(_bar(self._phase, self._done, self._total, "", width))
+        return Group(*parts)
+
+
+def _training(
+    report: StepReport, left: float, rewards: list[float], width: int
+) -> list[RenderableType]:
+    time = f"at most {duration(left)} left"
+    step = f"step {report.step}"
+    figures = [
+        ("reward", number(report.reward)),
+        ("success", percent(report.success_rate)),
+        ("tool reliability", percent(report.tool_reliability)),
+        ("tokens/s", f"{report.tokens_per_second:,.0f}"),
+    ]
+    text = Text(overflow="fold")
+    for label, value in figures:
+        text.append(f"{label} ", "dim")
+        text.append(value, "bold")
+        if label == "reward":
+            text.append(f" {sparkline(rewards, 12 if width >= 72 else 6)}", "cyan")
+        text.append("  ")
+    return [_bar(step, report.episodes, report.budget, time, width), text]
+
+
+def _bar(name: str, done: int, total: int, after: str, width: int) -> RenderableType:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_row(
+        Text(name, "bold"),
+        ProgressBar(total=max(total, 1), completed=done, width=max(8, width // 4)),
+        Text(f"{done:,}/{total:,} {'episodes' if after else 'rollouts'}"),
+        Text(after, "dim"),
+    )
+    return grid
+
+
+def _plain(report: StepReport) -> str:
+    return (
+        f"step {report.step}  {report.episodes:,}/{report.budget:,} episodes  "
+        f"reward {number(report.reward)}  success {percent(report.success_rate)}  "
+        f"tool reliability {percent(report.tool_reliability)}  "
+        f"{report.tokens_per_second:,.0f} tokens/s  "
+        f"at most {duration(report.seconds_left)} left"
+    )

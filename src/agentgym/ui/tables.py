@@ -1,0 +1,154 @@
+"""What the terminal shows of a plan, a measurement and a result."""
+
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from agentgym.core.ledger import Ledger
+from agentgym.core.metrics import Metrics
+from agentgym.core.progress import Plan
+from agentgym.core.result import TrainingResult
+from agentgym.ui.comparison import Row, breakdown_rows, rows, values
+from agentgym.ui.words import duration, plural, rough_duration
+
+_NARROW = 72
+
+
+def plan_view(plan: Plan) -> RenderableType:
+    """Show what is about to happen, and roughly how long it takes."""
+    config = plan.config
+    facts = grid()
+    facts.add_row("policy", f"{plan.model} on {plan.device}")
+    facts.add_row("agent", f"{config.agent or config.scenario} ({config.framework})")
+    ending = ", fewer once the goal holds" if config.early_stop else ""
+    facts.add_row(
+        "budget",
+        f"{plural(config.episodes, 'episode')} in {plural(plan.steps, 'step')}{ending}",
+    )
+    facts.add_row(
+        "rollouts",
+        f"{plural(plan.workers, 'worker')}, {config.concurrency} episodes in flight "
+        f"each; sandbox: {plan.sandbox}",
+    )
+    facts.add_row("run", str(plan.run))
+    facts.add_row("time", rough_duration(plan.estimated_seconds))
+    verb = "Training"
+    if plan.resumed_step is not None:
+        verb = f"Continuing after step {plan.resumed_step}:"
+    title = Text.assemble((f"{verb} ", "bold"), (config.scenario, "bold cyan"))
+    return Group(title, _indent(facts))
+
+
+def metrics_view(title: str, metrics: Metrics) -> RenderableType:
+    """Show one measurement with its intervals."""
+    table = grid()
+    for label, value in values(metrics):
+        table.add_row(label, value)
+    return Group(Text(title, "bold"), Text(_over(metrics), "dim"), _indent(table))
+
+
+def result_view(result: TrainingResult, width: int) -> RenderableType:
+    """Show before and after, the ledger, and how to use the trained agent.
+
+    Args:
+        result: Of a finished run.
+        width: Columns of the terminal.
+    """
+    parts: list[RenderableType] = [
+        Text(""),
+        Text("Before and after, on held-out tasks", "bold"),
+        Text(_over(result.metrics), "dim"),
+        comparison_view(result.baseline, result.metrics, width),
+    ]
+    if result.breakdown:
+        further = _comparison(breakdown_rows(result.breakdown), width)
+        counts = ", ".join(
+            f"{name}: {plural(after.tasks, 'task')}"
+            for name, (_, after) in result.breakdown.items()
+        )
+        parts += [
+            Text(""),
+            Text("Harder held-out tasks", "bold"),
+            Text(counts, "dim"),
+            _indent(further),
+        ]
+    parts += [Text(""), ledger_view(result.ledger), Text(_spent(result), "dim")]
+    parts += [Text(""), _usage(result.artifacts.saved_as, result.artifacts.run)]
+    return Group(*parts)
+
+
+def comparison_view(before: Metrics, after: Metrics, width: int) -> RenderableType:
+    """Show two measurements on the same tasks side by side."""
+    return _indent(_comparison(rows(before, after), width))
+
+
+def ledger_view(ledger: Ledger) -> Text:
+    """Show where every model call went, with the reasons, in two lines."""
+    text = Text.assemble(
+        (f"{plural(ledger.calls, 'model call')}: ", "bold"),
+        f"{ledger.trained:,} trained, {ledger.masked:,} masked, "
+        f"{ledger.dropped:,} dropped",
+        ("" if ledger.adds_up else "  (does not add up!)", "bold red"),
+    )
+    reasons = [(k, n) for k, n in ledger.buckets.most_common() if k != "trained" and n]
+    if reasons:
+        listed = ", ".join(f"{key.replace(':', ': ')} {n:,}" for key, n in reasons)
+        text.append(f"\n  {listed}", "dim")
+    return text
+
+
+def _usage(saved_as: str, run: Path) -> RenderableType:
+    code = (
+        "from agentgym import TrainedAgent\n"
+        f"agent = TrainedAgent.load({saved_as!r}).to_langchain()"
+    ).replace("'", '"')
+    saved = Text.assemble(("Saved as ", "bold"), (saved_as, "bold cyan"), ". Use it:")
+    report = Text(f"Everything else is in {run}, report.md first.", "dim")
+    return Group(saved, Text(""), _indent(Text(code, "green")), Text(""), report)
+
+
+def _spent(result: TrainingResult) -> str:
+    return (
+        f"{plural(result.steps, 'step')}, {plural(result.episodes, 'episode')}; "
+        f"{duration(result.wall_seconds)} of wall time, "
+        f"{duration(result.cpu_seconds)} of CPU time, "
+        f"{result.peak_memory_mb / 1024:.1f} GB of memory at most. "
+        f"Ended: {result.stopped}."
+    )
+
+
+def _over(metrics: Metrics) -> str:
+    dropped = f", {metrics.dropped} dropped" if metrics.dropped else ""
+    return (
+        f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')}"
+        f"{dropped}; 95 % intervals in brackets"
+    )
+
+
+def _comparison(compared: list[Row], width: int) -> Table:
+    narrow = width < _NARROW
+    table = Table(box=None, padding=(0, 1 if narrow else 3, 0, 0), header_style="dim")
+    table.add_column("")
+    table.add_column("before", no_wrap=True)
+    table.add_column("after", no_wrap=True)
+    table.add_column("gain", justify="right", no_wrap=True)
+    for row in compared:
+        style = {1: "green", 0: "", -1: "red"}[row.clear]
+        gain = row.gain.removesuffix(" points") if narrow else row.gain
+        table.add_row(row.label, row.before, Text(row.after, "bold"), Text(gain, style))
+    return table
+
+
+def grid() -> Table:
+    """Return an empty table of labels and what belongs to them."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _indent(view: RenderableType) -> Padding:
+    return Padding(view, (0, 0, 0, 2))

@@ -1,0 +1,82 @@
+"""Numbers in words: shares, intervals, durations and counts, the same everywhere."""
+
+from itertools import pairwise
+
+from agentgym.core.metrics import Estimate
+
+_SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def percent(share: float) -> str:
+    """Return ``"93 %"`` for 0.93; one decimal where rounding would claim 100."""
+    rounded = f"{100 * share:.0f}"
+    if rounded == "100" and share < 1.0:
+        rounded = f"{100 * share:.1f}"
+    return f"{rounded} %"
+
+
+def share_span(estimate: Estimate) -> str:
+    """Return a share with its interval, ``"93 % [90, 95]"``."""
+    if estimate.n == 0:
+        return "not measured"
+    low, high = (percent(end)[:-2] for end in (estimate.low, estimate.high))
+    return f"{percent(estimate.value)} [{low}, {high}]"
+
+
+def number_span(estimate: Estimate) -> str:
+    """Return a number with its interval, with as many digits as its size needs."""
+    if estimate.n == 0:
+        return "not measured"
+    value, low, high = map(number, (estimate.value, estimate.low, estimate.high))
+    return f"{value} [{low}, {high}]"
+
+
+def number(value: float) -> str:
+    """Return a number with two decimals below 10, one below 100, else none."""
+    size = abs(value)
+    return (
+        f"{value:.2f}"
+        if size < 10
+        else f"{value:.1f}"
+        if size < 100
+        else f"{value:,.0f}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """Return ``"45 s"``, ``"4 min 10 s"`` or ``"2 h 5 min"``."""
+    total = max(0, round(seconds))
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60} min {total % 60} s"
+    return f"{total // 3600} h {total % 3600 // 60} min"
+
+
+def rough_duration(seconds: float) -> str:
+    """Return a duration as roughly as an estimate is known."""
+    if seconds < 90:
+        return "about a minute" if seconds > 40 else "less than a minute"
+    minutes = seconds / 60
+    return (
+        f"about {minutes:.0f} minutes"
+        if minutes < 90
+        else f"about {minutes / 60:.0f} hours"
+    )
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``"1 step"`` or ``"1,204 steps"``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def sparkline(values: list[float], width: int) -> str:
+    """Draw the means of ``values`` over time in at most ``width`` characters."""
+    if len(values) < 2 or width < 2:
+        return ""
+    count = min(width, len(values))
+    edges = [round(i * len(values) / count) for i in range(count + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+    low, high = min(means), max(means)
+    scale = (len(_SPARKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_SPARKS[round((mean - low) * scale)] for mean in means)
