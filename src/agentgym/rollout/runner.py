@@ -6,10 +6,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from agentlightning.schemas import RolloutCreate
+
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Trajectory
+from agentgym.errors import RolloutError
+from agentgym.rollout.pool import WorkerDeath, WorkerPool
+from agentgym.rollout.record import to_trajectory
+from agentgym.rollout.store import Store
 
 logger = logging.getLogger(__name__)
+
+_WAIT_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -29,3 +37,108 @@ class RolloutRequest:
     train: bool
     group: str
     step: int
+
+
+class Runner:
+    """Runs batches of rollouts on a pool of workers.
+
+    The store tries a failed attempt again on a fresh environment, a few times; then
+    the rollout is dropped with its last reason. When a worker dies, the rollout that
+    is known to have blocked it is charged with a try. If nobody is known, all it was
+    running are suspects: each is tried again alone, once nothing else runs, so that
+    the guilty one is found out and the others lose nothing.
+
+    Args:
+        store: Where rollouts and events are.
+        scenario: Name of the scenario, recorded with each rollout.
+        max_attempts: Workers that a suspect may kill when tried alone.
+    """
+
+    def __init__(self, store: Store, *, scenario: str, max_attempts: int) -> None:
+        self._store = store
+        self._scenario = scenario
+        self._max_attempts = max_attempts
+        self._lock = threading.Lock()
+        self._suspects: deque[str] = deque()
+        self._strikes: Counter[str] = Counter()
+        self._on_trial: str | None = None
+
+    def run(
+        self,
+        requests: Sequence[RolloutRequest],
+        pool: WorkerPool,
+        on_done: Callable[[Trajectory], None],
+    ) -> list[Trajectory]:
+        """Run every request to its end.
+
+        Args:
+            requests: What to run.
+            pool: Who runs it.
+            on_done: Called in this thread as each ends; may raise to give up.
+
+        Returns:
+            One trajectory per request, in the same order; dropped ones included.
+
+        Raises:
+            RolloutError: The workers cannot start.
+        """
+        waiting = {request.rollout_id for request in requests}
+        done: dict[str, Trajectory] = {}
+        self._store.create_rollouts([self._create(r) for r in requests])
+        try:
+            while waiting:
+                for rollout_id in self._store.wait_terminal(waiting, _WAIT_S, count=1):
+                    waiting.remove(rollout_id)
+                    rollout = self._store.get(rollout_id)
+                    done[rollout_id] = to_trajectory(
+                        rollout, self._store.events(rollout_id)
+                    )
+                    on_done(done[rollout_id])
+                self._try_suspects(waiting)
+                if pool.failure is not None:
+                    raise RolloutError(f"The workers cannot start: {pool.failure}")
+        finally:
+            for rollout_id in waiting:
+                self._store.fail(rollout_id, "given up: the run was ended")
+        return [done[request.rollout_id] for request in requests]
+
+    def worker_died(self, death: WorkerDeath) -> None:
+        """Find new work for what a dead worker was running. Any thread."""
+        for rollout_id in self._store.held_by(death.worker):
+            reason = f"its worker died: {death.reason}"
+            if rollout_id == death.blamed:
+                self._store.requeue(rollout_id, "hang: it blocked its worker")
+            elif death.blamed is not None:
+                self._store.requeue(rollout_id, reason, charge=False)
+            else:
+                with self._lock:
+                    self._suspect(rollout_id, reason)
+
+    def _suspect(self, rollout_id: str, reason: str) -> None:
+        """Put a rollout off until it can be tried alone, or end it."""
+        if rollout_id == self._on_trial:
+            self._strikes[rollout_id] += 1
+        if self._strikes[rollout_id] >= self._max_attempts:
+            self._store.fail(rollout_id, f"crash: {reason}, each time it ran alone")
+        else:
+            self._suspects.append(rollout_id)
+
+    def _try_suspects(self, waiting: set[str]) -> None:
+        """Try the next suspect if everything else that runs has ended."""
+        with self._lock:
+            if not self._suspects or waiting - set(self._suspects):
+                return
+            self._on_trial = self._suspects.popleft()
+            self._store.requeue(self._on_trial, "its worker died", charge=False)
+
+    def _create(self, request: RolloutRequest) -> RolloutCreate:
+        return RolloutCreate(
+            rollout_id=request.rollout_id,
+            input=request.task.model_dump(mode="json"),
+            is_train=request.train,
+            metadata={
+                "scenario": self._scenario,
+                "group": request.group,
+                "step": request.step,
+            },
+        )

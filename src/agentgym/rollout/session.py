@@ -1,0 +1,110 @@
+"""RolloutSession: store, gateway and workers of one run, opened and closed as one."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.trajectory import Trajectory
+from agentgym.engines.base import Policy
+from agentgym.rollout.gateway import Gateway
+from agentgym.rollout.pool import WorkerPool
+from agentgym.rollout.protocol import GatewaySettings
+from agentgym.rollout.runner import RolloutRequest, Runner
+from agentgym.rollout.store import Store
+from agentgym.rollout.worker import WorkerSpec
+
+DATABASE_FILE = "rollouts.db"
+WORKER_LOG = "workers.log"
+
+
+class RolloutSession:
+    """Runs rollouts of one configuration against one policy.
+
+    Args:
+        config: Every setting.
+        policy: Answers the model calls.
+        folder: Where rollouts.db and the workers' log go.
+        workers: Worker processes.
+    """
+
+    def __init__(
+        self, config: TrainingConfig, policy: Policy, folder: Path, workers: int
+    ) -> None:
+        self._config = config
+        self._policy = policy
+        self._folder = folder
+        self._workers = workers
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        config = self._config
+        with ExitStack() as stack:
+            self._store = stack.enter_context(
+                Store(self._folder / DATABASE_FILE, max_attempts=config.max_attempts)
+            )
+            gateway = stack.enter_context(
+                Gateway(self._store, policy=self._policy, settings=_settings(config))
+            )
+            self._runner = Runner(
+                self._store,
+                scenario=config.scenario,
+                max_attempts=config.max_attempts,
+            )
+            self._pool = stack.enter_context(
+                WorkerPool(
+                    WorkerSpec(
+                        worker="worker",
+                        gateway=gateway.url,
+                        api_key=gateway.api_key,
+                        model=self._policy.model_name,
+                        scenario=config.scenario,
+                        framework=config.framework,
+                        agent=config.agent,
+                        concurrency=config.concurrency,
+                        timeout_s=config.rollout_timeout_s,
+                        unsafe_local_exec=config.unsafe_local_exec,
+                    ),
+                    count=self._workers,
+                    log=self._folder / WORKER_LOG,
+                    on_death=self._runner.worker_died,
+                )
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(
+        self,
+        requests: Sequence[RolloutRequest],
+        on_done: Callable[[Trajectory], None],
+    ) -> list[Trajectory]:
+        """Run every request to its end; see :meth:`Runner.run`."""
+        return self._runner.run(requests, self._pool, on_done)
+
+    def forget(self, trajectories: Iterable[Trajectory]) -> None:
+        """Drop ended rollouts from memory; they stay in the database."""
+        self._store.forget([t.rollout_id for t in trajectories])
+
+    def forget_steps_after(self, step: int) -> None:
+        """Delete rollouts that a killed run left behind its last checkpoint.
+
+        They will be made again, under the same ids.
+        """
+        self._store.delete_unfinished_steps(step)
+
+    def flush(self) -> None:
+        """Return once everything recorded so far is on disk."""
+        self._store.flush()
+
+
+def _settings(config: TrainingConfig) -> GatewaySettings:
+    return GatewaySettings(
+        seed=config.seed,
+        train_temperature=config.temperature,
+        val_temperature=config.eval_temperature,
+        max_tokens=config.max_tokens,
+    )
