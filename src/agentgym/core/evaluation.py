@@ -38,7 +38,6 @@ def measure(
     session: RolloutSession,
     measurements: Sequence[Measurement],
     samples: int,
-    on_phase: Callable[[int], None],
     on_rollout: Callable[[Trajectory], None],
 ) -> dict[str, Metrics]:
     """Attempt every task ``samples`` times and return metrics by name.
@@ -63,7 +62,6 @@ def measure(
         for task in m.tasks
         for sample in range(samples)
     }
-    on_phase(len(requests))
     trajectories = session.run([request for _, request in requests.values()], on_rollout)
     session.forget(trajectories)
     by_name: dict[str, list[Trajectory]] = {m.name: [] for m in measurements}
@@ -115,11 +113,11 @@ def evaluate(config: TrainingConfig, split: Split, progress: Progress) -> Metric
                 config, engine.policy, Path(folder), plan.workers
             ) as session,
         ):
+            progress.phase("evaluation", len(tasks) * config.eval_samples)
             found = measure(
                 session,
                 [Measurement(split.value, tasks)],
                 config.eval_samples,
-                lambda total: progress.phase("evaluation", total),
                 lambda _: progress.rollout_done(),
             )
     finally:

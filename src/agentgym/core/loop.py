@@ -92,12 +92,12 @@ class TrainingLoop:
     def _run_with(self, engine: Engine) -> TrainingResult:
         """Measure, train, measure again, and export."""
         if not self.state.baseline:
-            self.state.baseline = self._measure_held_out("baseline")
+            self.state.baseline = self._measure_held_out("before")
             self._checkpoint(engine)
         self._progress.baseline(next(iter(self.state.baseline.values())))
         stopped = self._train(engine)
         self._progress.ended(stopped, self.state.ledger)
-        after = self._measure_held_out("held-out tasks")
+        after = self._measure_held_out("after")
         return self._finish(engine, stopped, after)
 
     def _train(self, engine: Engine) -> str:
@@ -199,9 +199,8 @@ class TrainingLoop:
         config = self._config
         tasks = self._scenario.tasks(Split.VALIDATION, config.seed, config.eval_tasks)
         name = f"v{self.state.step:05d}"
-        done = measure(
-            self._session, [Measurement(name, tasks)], 1, self._phase, self._on_rollout
-        )
+        self._progress.phase("validation", len(tasks))
+        done = measure(self._session, [Measurement(name, tasks)], 1, self._on_rollout)
         self.state.validation = done[name]
         self._progress.validated(
             self.state.step, done[name], self._criteria_reached()
@@ -217,20 +216,11 @@ class TrainingLoop:
         """Measure the policy on every held-out set of the scenario, main one first."""
         config = self._config
         held_out = self._scenario.held_out(config.seed, config.test_tasks)
-        prefix = "before" if phase == "baseline" else "after"
-        return {
-            name.removeprefix(f"{prefix} "): metrics
-            for name, metrics in measure(
-                self._session,
-                [Measurement(f"{prefix} {n}", t) for n, t in held_out.items()],
-                config.eval_samples,
-                lambda _, total: self._progress.phase(phase, total),
-                self._on_rollout,
-            ).items()
-        }
-
-    def _phase(self, name: str, total: int) -> None:
-        self._progress.phase("validation", total)
+        rollouts = config.eval_samples * sum(map(len, held_out.values()))
+        self._progress.phase(phase, rollouts)
+        sets = [Measurement(f"{phase} {name}", t) for name, t in held_out.items()]
+        done = measure(self._session, sets, config.eval_samples, self._on_rollout)
+        return {name: done[f"{phase} {name}"] for name in held_out}
 
     def _on_rollout(self, trajectory: Trajectory) -> None:
         self._progress.rollout_done()

@@ -89,10 +89,11 @@ def _version(module: str) -> str:
 
 
 def _sandbox() -> Check:
-    from agentgym.sandbox import describe_sandbox
+    from agentgym.sandbox.config import SandboxConfig
+    from agentgym.sandbox.ladder import choose_rung
 
     try:
-        return Check("sandbox", "ok", describe_sandbox(False))
+        return Check("sandbox", "ok", choose_rung(SandboxConfig()).summary)
     except SandboxUnavailableError as error:
         return Check("sandbox", "broken", str(error))
 

@@ -8,7 +8,8 @@ from agentgym.core.progress import Plan
 from agentgym.engines.registry import describe_engine
 from agentgym.errors import UsageError
 from agentgym.integrations.registry import get_adapter
-from agentgym.sandbox import describe_sandbox
+from agentgym.sandbox.config import SandboxConfig
+from agentgym.sandbox.ladder import choose_rung
 from agentgym.scenarios.registry import get_scenario
 
 # From docs/benchmarks.md: wall seconds on 2 cores with the nano policy.
@@ -37,12 +38,13 @@ def make_plan(config: TrainingConfig) -> Plan:
     validation = config.eval_tasks * (steps // config.eval_every)
     rollouts = config.episodes + 2 * held_out + validation
     seconds = _SECONDS_PER_EPISODE.get(config.framework, 0.05) * rollouts
+    rung = choose_rung(SandboxConfig(unsafe_local_exec=config.unsafe_local_exec))
     return Plan(
         config=config,
         run=config.output / (config.name or f"{config.scenario}-{config.framework}-…"),
         model=model,
         device=device,
-        sandbox=describe_sandbox(config.unsafe_local_exec),
+        sandbox=rung.summary,
         workers=worker_count(config),
         steps=steps,
         estimated_seconds=_START_SECONDS + seconds,

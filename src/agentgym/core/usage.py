@@ -72,4 +72,5 @@ class ResourceUse:
         )
         self._children = alive
         self.peak_memory_mb = max(self.peak_memory_mb, resident / 2**20)
-        return own.user + own.system + self._ended_cpu + sum(alive.values())
+        used: float = own.user + own.system + self._ended_cpu + sum(alive.values())
+        return used

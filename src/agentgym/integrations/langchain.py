@@ -11,6 +11,7 @@ from agentgym.rollout.episode import current_episode
 from agentgym.rollout.transport import PLACEHOLDER, episode_client
 
 if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
 
 _STEPS_PER_TURN = 2  # LangGraph counts the model node and the tools node
@@ -39,17 +40,19 @@ class LangChainAgent(RunnableAgent):
         else:
             self._graph = load_factory(blueprint.factory)(llm, tools)
             require_graph(self._graph, blueprint.factory)
-        self._limit = _STEPS_PER_TURN * blueprint.max_turns
+        self._limits: RunnableConfig = {
+            "recursion_limit": _STEPS_PER_TURN * blueprint.max_turns
+        }
 
     async def run(self, instruction: str) -> None:
         """Run the graph on one instruction."""
+        from langchain_core.messages import HumanMessage
         from langgraph.errors import GraphRecursionError
         from openai import BadRequestError
 
         try:
             await self._graph.ainvoke(
-                {"messages": [("user", instruction)]},
-                config={"recursion_limit": self._limit},
+                {"messages": [HumanMessage(instruction)]}, config=self._limits
             )
         except GraphRecursionError:
             raise EpisodeCut("max_turns") from None

@@ -78,8 +78,7 @@ def bound_tool(tool: Tool) -> "BaseTool":
             return f"Error: {error}"
 
     def call_sync(**arguments: Any) -> str:
-        result: str = in_background(call(**arguments))
-        return result
+        return in_background(call(**arguments))
 
     return StructuredTool(
         name=tool.spec.name,

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import (
@@ -146,14 +146,14 @@ class PolicyChatModel(BaseChatModel):
             yield chunk
 
 
-def in_background[T](coroutine: Any) -> T:
-    """Run a coroutine to its end from sync code, also inside a running loop."""
+def in_background[T](awaitable: Awaitable[T]) -> T:
+    """Wait for an awaitable from sync code, also inside a running event loop."""
     outcome: list[T] = []
     failure: list[BaseException] = []
 
     def run() -> None:
         try:
-            outcome.append(asyncio.run(_await(coroutine)))
+            outcome.append(asyncio.run(_await(awaitable)))
         except BaseException as error:  # carried over to the caller's thread
             failure.append(error)
 
@@ -165,7 +165,7 @@ def in_background[T](coroutine: Any) -> T:
     return outcome[0]
 
 
-async def _await(awaitable: Any) -> Any:
+async def _await[T](awaitable: Awaitable[T]) -> T:
     return await awaitable
 
 
