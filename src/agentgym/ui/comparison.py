@@ -55,15 +55,11 @@ def rows(before: Metrics, after: Metrics) -> list[Row]:
     return [_row(m, before, after) for m in _measures(min(before.k, after.k))]
 
 
-def breakdown_rows(parts: dict[str, tuple[Metrics, Metrics]]) -> list[Row]:
-    """Return pass^1 and tool reliability of further held-out measurements."""
-    found = []
-    for name, (before, after) in parts.items():
-        shown = [m for m in _measures(4) if m.label in ("pass^1", "tool reliability")]
-        for row in (_row(measure, before, after) for measure in shown):
-            label = f"{name}: {row.label}"
-            found.append(Row(label, row.before, row.after, row.gain, row.clear))
-    return found
+def breakdown_rows(before: Metrics, after: Metrics) -> list[Row]:
+    """Return only what is compared of further held-out sets."""
+    k = min(before.k, after.k)
+    shown = ("pass^1", f"pass^{k}", "tool reliability")
+    return [_row(m, before, after) for m in _measures(k) if m.label in shown]
 
 
 def _row(measure: _Measure, before: Metrics, after: Metrics) -> Row:

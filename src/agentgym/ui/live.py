@@ -28,14 +28,6 @@ class TerminalProgress(Progress):
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._live = Live(
-            get_renderable=self._state,
-            console=console,
-            refresh_per_second=4,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
         self._phase: str | None = None
         self._total = 0
         self._done = 0
@@ -44,6 +36,14 @@ class TerminalProgress(Progress):
         self._written_at = float("-inf")
         self._unwritten = False
         self._rewards: list[float] = []
+        self._live = Live(
+            get_renderable=self._state,
+            console=console,
+            refresh_per_second=4,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -67,7 +67,7 @@ class TerminalProgress(Progress):
         """Start counting a phase's rollouts."""
         self._phase, self._total, self._done = name, total, 0
         if not self._console.is_terminal and self._report is None:
-            self._console.print(f"{name}: {plural(total, 'rollout')} ...")
+            self._print(f"{name}: {plural(total, 'rollout')} ...")
 
     def rollout_done(self) -> None:
         """Count one rollout."""
@@ -99,7 +99,7 @@ class TerminalProgress(Progress):
             f"tool reliability {share_span(metrics.tool_reliability)}",
             ("  goal reached" if reached else "", "bold green"),
         )
-        self._console.print(line)
+        self._print(line)
 
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Print why training ended."""
@@ -111,11 +111,15 @@ class TerminalProgress(Progress):
                 f" after {plural(report.step, 'step')} and "
                 f"{plural(report.episodes, 'episode')}"
             )
-            self._console.print(Text(f"Training ended{where}: {reason}.", "bold"))
+            self._print(Text(f"Training ended{where}: {reason}.", "bold"))
+
+    def _print(self, line: str | Text) -> None:
+        """Print a line, unbroken where nobody sees the width."""
+        self._console.print(line, soft_wrap=not self._console.is_terminal)
 
     def _write_step(self) -> None:
         if self._report is not None:
-            self._console.print(_plain(self._report), soft_wrap=True)
+            self._print(_plain(self._report))
         self._written_at, self._unwritten = monotonic(), False
 
     def _state(self) -> RenderableType:
@@ -126,39 +130,35 @@ class TerminalProgress(Progress):
             left = self._report.seconds_left - (monotonic() - self._reported_at)
             parts += _training(self._report, left, self._rewards, width)
         if self._phase is not None:
-            parts.append(_bar(self._phase, self._done, self._total, "", width))
+            count = f"{self._done:,}/{self._total:,} rollouts"
+            share = self._done / max(1, self._total)
+            parts.append(_bar(self._phase, share, count, width))
         return Group(*parts)
 
 
 def _training(
     report: StepReport, left: float, rewards: list[float], width: int
 ) -> list[RenderableType]:
-    time = f"at most {duration(left)} left"
-    step = f"step {report.step}"
     figures = [
-        ("reward", number(report.reward)),
+        ("reward", f"{number(report.reward)} {sparkline(rewards, max(6, width // 8))}"),
         ("success", percent(report.success_rate)),
         ("tool reliability", percent(report.tool_reliability)),
         ("tokens/s", f"{report.tokens_per_second:,.0f}"),
+        ("at most", f"{duration(left)} left"),
     ]
     text = Text(overflow="fold")
     for label, value in figures:
-        text.append(f"{label} ", "dim")
-        text.append(value, "bold")
-        if label == "reward":
-            text.append(f" {sparkline(rewards, 12 if width >= 72 else 6)}", "cyan")
-        text.append("  ")
-    return [_bar(step, report.episodes, report.budget, time, width), text]
+        text.append(f"{label} ", "dim").append(value, "bold").append("   ")
+    count = f"{report.episodes:,}/{report.budget:,} episodes"
+    done = report.episodes / report.budget
+    return [_bar(f"step {report.step}", done, count, width), text]
 
 
-def _bar(name: str, done: int, total: int, after: str, width: int) -> RenderableType:
+def _bar(name: str, share: float, count: str, width: int) -> RenderableType:
     grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_row(
-        Text(name, "bold"),
-        ProgressBar(total=max(total, 1), completed=done, width=max(8, width // 4)),
-        Text(f"{done:,}/{total:,} {'episodes' if after else 'rollouts'}"),
-        Text(after, "dim"),
-    )
+    grid.add_column(style="bold", min_width=len("validation"), no_wrap=True)
+    bar = ProgressBar(total=1.0, completed=share, width=max(8, width // 3))
+    grid.add_row(name, bar, Text(count, no_wrap=True))
     return grid
 
 

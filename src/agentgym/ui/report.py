@@ -29,9 +29,9 @@ def render_report(result: TrainingResult) -> str:
     title = f"# {result.scenario}, trained through {config.get('framework', '?')}\n"
     heading = "## Before and after, on held-out tasks\n"
     parts = [title, spent, heading, size, _table(rows(result.baseline, metrics))]
-    if result.breakdown:
-        further = _table(breakdown_rows(result.breakdown))
-        parts += ["## Harder held-out tasks\n", further]
+    for name, (before, after) in result.breakdown.items():
+        heading = f"### {name[:1].upper()}{name[1:]}: {plural(after.tasks, 'task')}\n"
+        parts += [heading, _table(breakdown_rows(before, after))]
     buckets = ledger.buckets.most_common()
     parts += [
         "## Where every model call went\n",

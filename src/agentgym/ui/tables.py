@@ -15,6 +15,8 @@ from agentgym.ui.comparison import Row, breakdown_rows, rows, values
 from agentgym.ui.words import duration, plural, rough_duration
 
 _NARROW = 72
+_LABELS = len("tool reliability")
+_SPANS = len("0.04 [-0.01, 0.09]")
 
 
 def plan_view(plan: Plan) -> RenderableType:
@@ -60,21 +62,12 @@ def result_view(result: TrainingResult, width: int) -> RenderableType:
     parts: list[RenderableType] = [
         Text(""),
         Text("Before and after, on held-out tasks", "bold"),
-        Text(_over(result.metrics), "dim"),
         comparison_view(result.baseline, result.metrics, width),
     ]
-    if result.breakdown:
-        further = _comparison(breakdown_rows(result.breakdown), width)
-        counts = ", ".join(
-            f"{name}: {plural(after.tasks, 'task')}"
-            for name, (_, after) in result.breakdown.items()
-        )
-        parts += [
-            Text(""),
-            Text("Harder held-out tasks", "bold"),
-            Text(counts, "dim"),
-            _indent(further),
-        ]
+    for name, (before, after) in result.breakdown.items():
+        title = Text(f"{name[:1].upper()}{name[1:]}", "bold")
+        table = _comparison(breakdown_rows(before, after), width)
+        parts += [Text(""), title, Text(_over(after), "dim"), table]
     parts += [Text(""), ledger_view(result.ledger), Text(_spent(result), "dim")]
     parts += [Text(""), _usage(result.artifacts.saved_as, result.artifacts.run)]
     return Group(*parts)
@@ -82,7 +75,8 @@ def result_view(result: TrainingResult, width: int) -> RenderableType:
 
 def comparison_view(before: Metrics, after: Metrics, width: int) -> RenderableType:
     """Show two measurements on the same tasks side by side."""
-    return _indent(_comparison(rows(before, after), width))
+    table = _comparison(rows(before, after), width)
+    return Group(Text(_over(after), "dim"), table)
 
 
 def ledger_view(ledger: Ledger) -> Text:
@@ -128,18 +122,23 @@ def _over(metrics: Metrics) -> str:
     )
 
 
-def _comparison(compared: list[Row], width: int) -> Table:
+def _comparison(compared: list[Row], width: int) -> RenderableType:
     narrow = width < _NARROW
-    table = Table(box=None, padding=(0, 1 if narrow else 3, 0, 0), header_style="dim")
-    table.add_column("")
-    table.add_column("before", no_wrap=True)
-    table.add_column("after", no_wrap=True)
+    table = Table(
+        box=None,
+        padding=(0, 1 if narrow else 3, 0, 0),
+        pad_edge=False,
+        header_style="dim",
+    )
+    table.add_column("", no_wrap=True, min_width=_LABELS)
+    table.add_column("before", min_width=0 if narrow else _SPANS)
+    table.add_column("after", min_width=0 if narrow else _SPANS)
     table.add_column("gain", justify="right", no_wrap=True)
     for row in compared:
         style = {1: "green", 0: "", -1: "red"}[row.clear]
         gain = row.gain.removesuffix(" points") if narrow else row.gain
         table.add_row(row.label, row.before, Text(row.after, "bold"), Text(gain, style))
-    return table
+    return table if narrow else _indent(table)
 
 
 def grid() -> Table:
@@ -151,4 +150,4 @@ def grid() -> Table:
 
 
 def _indent(view: RenderableType) -> Padding:
-    return Padding(view, (0, 0, 0, 2))
+    return Padding(view, (0, 0, 0, 2), expand=False)

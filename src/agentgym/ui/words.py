@@ -27,20 +27,19 @@ def number_span(estimate: Estimate) -> str:
     """Return a number with its interval, with as many digits as its size needs."""
     if estimate.n == 0:
         return "not measured"
-    value, low, high = map(number, (estimate.value, estimate.low, estimate.high))
+    digits = _digits(estimate.value)
+    ends = (estimate.value, estimate.low, estimate.high)
+    value, low, high = (f"{end:,.{digits}f}" for end in ends)
     return f"{value} [{low}, {high}]"
 
 
 def number(value: float) -> str:
     """Return a number with two decimals below 10, one below 100, else none."""
-    size = abs(value)
-    return (
-        f"{value:.2f}"
-        if size < 10
-        else f"{value:.1f}"
-        if size < 100
-        else f"{value:,.0f}"
-    )
+    return f"{value:,.{_digits(value)}f}"
+
+
+def _digits(value: float) -> int:
+    return 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
 
 
 def duration(seconds: float) -> str:
