@@ -1,5 +1,6 @@
 """The host's side of one zygote: start it, hand it jobs, collect what comes back."""
 
+import contextlib
 import json
 import os
 import select
@@ -100,11 +101,9 @@ class GuestProcess:
     """
 
     def __init__(self, rung: Rung, config: SandboxConfig) -> None:
-        root = os.geteuid() == 0
         self._rung = rung
-        self._slot = IdentitySlot() if root and rung.sweep != "children" else None
-        if root and rung.strict:
-            self._slot = IdentitySlot()
+        privileged = os.geteuid() == 0 and (rung.bubblewrap or rung.landlock)
+        self._slot = IdentitySlot() if privileged else None
         identity = None if self._slot is None else self._slot.identity
         start_as = None if rung.own_identity else identity
         private = rung.bubblewrap and rung.own_identity
@@ -116,17 +115,18 @@ class GuestProcess:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._control, theirs = socket.socketpair()
         self._buffer = b""
+        self._process: subprocess.Popen[bytes] | None = None
         try:
             with theirs:
                 self._process = self._start(
                     config, runtime, theirs.fileno(), identity, start_as
                 )
             self._wait_for("serving", time.monotonic() + _START_S, started=False)
-        except GuestDiedError as died:
+        except (GuestDiedError, OSError) as error:
             self.close()
             raise SandboxError(
-                f"The sandbox rung {rung.name!r} did not start: {died}"
-            ) from died
+                f"The sandbox rung {rung.name!r} did not start: {error}"
+            ) from error
 
     def _start(
         self,
@@ -165,7 +165,7 @@ class GuestProcess:
     @property
     def pid(self) -> int:
         """Process id of the zygote, or of the bubblewrap around it."""
-        return self._process.pid
+        return self._process.pid if self._process else 0
 
     def execute(
         self,
@@ -260,10 +260,10 @@ class GuestProcess:
 
     def _last_words(self) -> str:
         """Return how the process ended and what it wrote on stderr."""
-        try:
-            code: int | str = self._process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            code = "none, it still runs"
+        code: int | None = None
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(timeout=2)
         self._log.seek(0)
         text = self._log.read()[-2000:].decode(errors="replace").strip()
         return f"it ended (exit code {code}): {text or 'without a word'}"
@@ -271,14 +271,13 @@ class GuestProcess:
     def close(self) -> None:
         """End the zygote and whatever it runs, and remove its folders."""
         self._control.close()
-        if self._rung.bubblewrap:
-            self._process.kill()
-        try:
-            self._process.wait(timeout=_GRACE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
         self._log.close()
+        if self._process is not None:
+            try:
+                self._process.wait(1.0 if self._rung.bubblewrap else _GRACE_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch = None

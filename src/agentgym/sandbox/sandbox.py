@@ -151,6 +151,8 @@ class Sandbox:
                 done: Future[SandboxResult] = Future()
                 done.set_result(known)
                 return done
+        if not self._finalizer.alive:
+            raise SandboxError("This sandbox is closed: open a new one.")
         return self._pool.submit(self._work, job, key)
 
     def _work(self, job: _Job, key: str) -> SandboxResult:

@@ -64,6 +64,7 @@ def drop_identity(confinement: Confinement) -> None:
     """Change user and drop capabilities, as far as this rung does."""
     if confinement.identity is not None:
         become(confinement.identity)
+        libc.prctl(libc.PR_SET_DUMPABLE, 1)  # Else its own /proc/self is closed to it.
     if confinement.identity is not None or confinement.drop_capabilities:
         libc.drop_capabilities()
 

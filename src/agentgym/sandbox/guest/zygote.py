@@ -259,7 +259,7 @@ def _stop(number: int, frame: object) -> None:
 
 
 def main(descriptor: int, config: str) -> None:
-    """Serve on an inherited socket.
+    """Serve on an inherited socket, then exit.
 
     Args:
         descriptor: Number of the control socket.
@@ -270,7 +270,8 @@ def main(descriptor: int, config: str) -> None:
     zygote = Zygote(control, json.loads(config))
     try:
         zygote.serve()
-    except ConnectionError:
-        return
+    except (ConnectionError, SystemExit):
+        pass
     finally:
         zygote.shut()
+    os._exit(0)

@@ -1,0 +1,160 @@
+"""What one sandboxed execution costs: bare, cold, warm and cached, in one run.
+
+    python benchmarks/sandbox_latency.py [--runs 40] [--rung bubblewrap]
+
+Each round runs all ways once, in random order, so that they share the machine's noise.
+The job is the tests of a tiny package. CPU counts the host, the zygote and the
+execution together; ``bare`` is `python -c` of the same tests with no sandbox, and
+``pytest`` is the same with pytest, where it is installed.
+"""
+
+import argparse
+import importlib.util
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agentgym.sandbox import RunTests, Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox.ladder import available_rungs
+
+FILES = {
+    "shop/__init__.py": "",
+    "shop/cart.py": (
+        "from dataclasses import dataclass, field\n"
+        "@dataclass\n"
+        "class Cart:\n"
+        "    prices: list[int] = field(default_factory=list)\n"
+        "    def add(self, price: int, count: int = 1) -> None:\n"
+        "        self.prices += [price] * count\n"
+        "    def total(self) -> int:\n"
+        "        return sum(self.prices)\n"
+    ),
+    "tests/test_cart.py": (
+        "from shop.cart import Cart\n"
+        "def test_empty():\n    assert Cart().total() == 0\n"
+        "def test_add():\n    c = Cart()\n    c.add(3, 2)\n    assert c.total() == 6\n"
+        "def test_fresh():\n    assert Cart().prices is not Cart().prices\n"
+    ),
+}
+BARE = (
+    "import tests.test_cart as t\n[f() for n, f in vars(t).items() if n[:5] == 'test_']"
+)
+
+
+def cpu_seconds() -> float:
+    """CPU of this process, its ended children, and its living descendants."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime + _living()
+
+
+def _living() -> float:
+    """CPU of living descendants with their ended children, from ``/proc``."""
+    tick = os.sysconf("SC_CLK_TCK")
+    parents, cpu = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[1])
+            cpu[int(entry.name)] = sum(map(int, fields[11:15])) / tick
+    family = {os.getpid()}
+    while more := {pid for pid, up in parents.items() if up in family} - family:
+        family |= more
+    return sum(cpu[pid] for pid in family - {os.getpid()})
+
+
+def in_sandbox(sandbox: Sandbox) -> Callable[[], float]:
+    """Return a way that runs the tests in a sandbox and returns the guest's CPU."""
+
+    def run() -> float:
+        result = sandbox.run_sync(FILES, RunTests())
+        if not result.ok:
+            raise RuntimeError(f"the benchmark's own tests did not pass: {result}")
+        return 0.0 if result.cached else result.cpu_s
+
+    return run
+
+
+def in_process(argv: list[str], folder: Path) -> Callable[[], float]:
+    """Return a way that runs a command in a folder with no sandbox."""
+
+    def run() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(argv, cwd=folder, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return run
+
+
+def measure(ways: dict[str, Callable[[], float]], runs: int) -> None:
+    """Run all ways in random order, so many rounds, and write the table."""
+    wall: dict[str, list[float]] = {name: [] for name in ways}
+    guest: dict[str, list[float]] = {name: [] for name in ways}
+    for run in ways.values():
+        run()
+    for _ in range(runs):
+        for name in random.sample(list(ways), len(ways)):
+            started = time.perf_counter()
+            guest[name].append(ways[name]() * 1e3)
+            wall[name].append((time.perf_counter() - started) * 1e3)
+    every: dict[str, float] = {}
+    for name, run in ways.items():
+        before = cpu_seconds()
+        for _ in range(runs):
+            run()
+        every[name] = (cpu_seconds() - before) / runs * 1e3
+    base = statistics.median(wall["warm"])
+    write = sys.stdout.write
+    write(f"{'':10}{'wall p50':>10}{'wall min':>10}{'of warm':>9}")
+    write(f"{'exec CPU p50':>14}{'exec CPU min':>14}{'all CPU mean':>14}   (ms)\n")
+    for name in ways:
+        median = statistics.median(wall[name])
+        write(f"{name:10}{median:10.2f}{min(wall[name]):10.2f}{median / base:8.2f}x")
+        write(f"{statistics.median(guest[name]):14.2f}{min(guest[name]):14.2f}")
+        write(f"{every[name]:14.2f}\n")
+
+
+def main() -> None:
+    """Measure the best rung, or the one that is named."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--rung", choices=[rung.name for rung in available_rungs()])
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_sandbox(SandboxConfig(rung=options.rung, cache_entries=0)) as warm,
+        open_sandbox(
+            SandboxConfig(rung=options.rung, cache_entries=0, warm=False)
+        ) as cold,
+        open_sandbox(SandboxConfig(rung=options.rung)) as cached,
+    ):
+        for name, text in FILES.items():
+            path = Path(folder, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        bare = [sys.executable, "-I", "-c", "import sys; sys.path[:0] = ['.']\n" + BARE]
+        ways = {
+            "bare": in_process(bare, Path(folder)),
+            "cold": in_sandbox(cold),
+            "warm": in_sandbox(warm),
+            "cached": in_sandbox(cached),
+        }
+        if importlib.util.find_spec("pytest"):
+            pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+            ways["pytest"] = in_process(pytest, Path(folder))
+        sys.stdout.write(f"rung {warm.rung.name}, {options.runs} runs\n")
+        measure(ways, options.runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Scripts that try to get out. Each prints REACHED for what it reached, or refused."""
+
+PRELUDE = """\
+import ctypes, os, socket, sys, time
+def attempt(call):
+    try:
+        value = call()
+    except (OSError, PermissionError) as error:
+        print("refused", error)
+    else:
+        print("REACHED", value)
+libc = ctypes.CDLL(None, use_errno=True)
+def syscall(number, *arguments):
+    result = libc.syscall(number, *arguments)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+"""
+
+NETWORK = (
+    PRELUDE
+    + """
+for family, kind in [
+    (socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM),
+    (socket.AF_INET6, socket.SOCK_STREAM), (socket.AF_UNIX, socket.SOCK_STREAM),
+    (socket.AF_UNIX, socket.SOCK_DGRAM), (socket.AF_NETLINK, socket.SOCK_RAW),
+]:
+    attempt(lambda: socket.socket(family, kind))
+attempt(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+"""
+)
+
+WRITE_HOST = (
+    PRELUDE
+    + """
+attempt(lambda: open(os.path.join(sys.argv[1], "written"), "w"))
+attempt(lambda: os.mkdir(os.path.join(sys.argv[1], "made")))
+attempt(lambda: os.remove(os.path.join(sys.argv[1], "victim")))
+attempt(lambda: os.rename(os.path.join(sys.argv[1], "victim"), "stolen"))
+attempt(lambda: os.link(os.path.join(sys.argv[1], "victim"), "linked"))
+attempt(lambda: os.truncate(os.path.join(sys.argv[1], "victim"), 0))
+"""
+)
+
+WRITE_SYSTEM = (
+    PRELUDE
+    + """
+for path in ["/usr/x", "/etc/x", "/x", "/dev/x", "/var/x", "/home/x", "/root/x",
+             "/proc/sys/kernel/core_pattern", "/lib/x", "/run/x"]:
+    attempt(lambda: open(path, "a"))
+"""
+)
+
+READ_HOST = (
+    PRELUDE
+    + """
+attempt(lambda: open(os.path.join(sys.argv[1], "secret")).read())
+attempt(lambda: os.listdir(sys.argv[1]))
+attempt(lambda: open("/etc/shadow").read())
+attempt(lambda: os.listdir("/root/.ssh"))
+"""
+)
+
+ENVIRONMENT = """
+import os
+found = [repr(dict(os.environ))]
+try:
+    processes = os.listdir("/proc")
+except OSError:
+    processes = []
+for pid in [*processes, "1", str(os.getppid()), "self"]:
+    for name in ("environ", "cmdline"):
+        try:
+            found.append(open(f"/proc/{pid}/{name}").read())
+        except OSError:
+            pass
+print("REACHED" if any("hunter2" in text for text in found) else "refused")
+"""
+
+SYSTEM_CALLS = (
+    PRELUDE
+    + """
+import platform
+column = ["x86_64", "aarch64"].index(platform.machine())
+calls = {
+    "unshare": ((272, 97), (0x10000000,)), "setns": ((308, 268), (0, 0)),
+    "mount": ((165, 40), (0, 0, 0, 0, 0)), "umount2": ((166, 39), (b"/tmp", 2)),
+    "ptrace": ((101, 117), (16, 1, 0, 0)), "bpf": ((321, 280), (0, 0, 0)),
+    "keyctl": ((250, 219), (0, -3, 1)), "perf_event_open": ((298, 241), (0,) * 5),
+    "shmget": ((29, 194), (0, 4096, 0o1777)), "msgget": ((68, 186), (0, 0o1777)),
+    "memfd_create": ((319, 279), (b"x", 0)), "userfaultfd": ((323, 282), (1,)),
+    "io_uring_setup": ((425, 425), (8, ctypes.create_string_buffer(120))),
+    "clone new user": ((56, 220), (0x10000000 | 17, 0, 0, 0, 0)),
+    "chroot": ((161, 51), (b"/",)), "process_vm_readv": ((310, 270), (1, 0, 0, 0, 0, 0)),
+    "pdeathsig": ((157, 167), (1, 0, 0, 0, 0)), "newer than 2025": ((500, 500), ()),
+    "clone3": ((435, 435), (0, 0)),
+}
+for name, (numbers, arguments) in calls.items():
+    print(name, end=" ")
+    attempt(lambda: syscall(numbers[column], *arguments))
+"""
+)
+
+PRIVILEGES = (
+    PRELUDE
+    + """
+import resource
+attempt(lambda: os.setuid(0))
+attempt(lambda: os.setgroups([0]))
+attempt(lambda: libc.prctl(39, 0, 0, 0, 0) == 1 or (_ for _ in ()).throw(OSError("off")))
+def raise_limit():
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))
+    except ValueError as error:
+        raise OSError(error)
+attempt(raise_limit)
+"""
+)
+
+FORK_BOMB = """
+import os, time
+def bomb():
+    while True:
+        try:
+            if os.fork() == 0:
+                time.sleep(0)
+        except OSError:
+            time.sleep(0.01)
+try:
+    os.fork() or os.setsid()
+except OSError as error:
+    print("refused", error)
+    raise SystemExit
+bomb()
+"""
+
+COUNT_FORKS = """
+import os, time
+children = 0
+try:
+    for _ in range(400):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(30)
+            os._exit(0)
+        children += 1
+except OSError:
+    pass
+print(children)
+"""
+
+DAEMON = """
+import os, sys
+try:
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execvp("sleep", ["sleep", sys.argv[1]])
+        os._exit(0)
+    os.wait()
+except OSError as error:
+    print("refused", error)
+"""
+
+MEMORY_HOG = """
+blocks = []
+try:
+    while True:
+        blocks.append(bytearray(16 << 20))
+except MemoryError:
+    count = len(blocks)
+    blocks.clear()
+    print("stopped at", count * 16)
+"""
+
+MASSACRE = """
+import os, signal
+for target in (os.getppid(), 1, -1, 0 - os.getpgid(os.getppid()) or 0):
+    if target in (0, -0) or target == -os.getpgid(0):
+        continue
+    try:
+        os.kill(target, signal.SIGKILL)
+    except OSError as error:
+        print("refused", error)
+print("still here")
+"""
+
+DESCRIPTORS = """
+import os
+found = []
+for number in range(256):
+    try:
+        os.fstat(number)
+    except OSError:
+        continue
+    found.append(number)
+print(found)
+"""
+
+SEARCH_MEMORY = """
+import sys
+head, tail = sys.argv[1].encode(), sys.argv[2].encode()
+found = 0
+with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+    for line in maps:
+        span, mode = line.split()[:2]
+        if "r" not in mode or "[v" in line:
+            continue
+        start, end = (int(part, 16) for part in span.split("-"))
+        try:
+            memory.seek(start)
+            data = memory.read(end - start)
+        except OSError:
+            continue
+        at = data.find(head)
+        while at >= 0:
+            found += data.startswith(tail, at + len(head))
+            at = data.find(head, at + 1)
+        del data
+print("REACHED" if found else "refused", found)
+"""

@@ -1,0 +1,216 @@
+"""What goes in and what comes out: scripts, tests, files, the cache."""
+
+import pytest
+
+from agentgym.errors import SandboxError
+from agentgym.sandbox import (
+    Argv,
+    PythonScript,
+    RunTests,
+    Sandbox,
+    SandboxConfig,
+    SandboxResult,
+    open_sandbox,
+)
+from agentgym.sandbox.cache import ResultCache
+from agentgym.sandbox.commands import check_files, encode, find_tests
+
+TESTS = """\
+from app import add
+
+def helper():
+    raise RuntimeError
+
+def test_right():
+    assert add(1, 2) == 3
+
+def test_wrong():
+    assert add(1, 2) == 4, "sum"
+
+def test_crash():
+    add(1, None)
+
+def test_exit():
+    raise SystemExit(0)
+
+def test_argument(tmp_path):
+    pass
+"""
+FILES = {"app.py": "def add(a, b):\n    return a + b\n", "tests/test_app.py": TESTS}
+
+
+def _messages(result: SandboxResult) -> dict[str, tuple[str, str]]:
+    return {
+        test.name.partition("::")[2]: (test.outcome, test.message)
+        for test in result.tests or ()
+    }
+
+
+def test_outcomes_of_tests(best_sandbox: Sandbox) -> None:
+    result = best_sandbox.run_sync(FILES, RunTests())
+    found = _messages(result)
+    assert result.exit_code == 1
+    assert not result.ok
+    assert result.passed == 1
+    assert found["test_right"] == ("passed", "")
+    assert found["test_wrong"] == (
+        "failed",
+        (
+            "tests/test_app.py:10: AssertionError: sum\n"
+            "assert add(1, 2) == 4 (left: 3, right: 4)"
+        ),
+    )
+    assert found["test_crash"][0] == "error"
+    assert found["test_crash"][1].startswith("app.py:2: TypeError: unsupported")
+    assert found["test_exit"][0] == "error"
+    assert found["test_argument"][0] == "error"
+    assert "helper" not in found
+
+
+def test_selecting_tests(best_sandbox: Sandbox) -> None:
+    identity = "tests/test_app.py::test_right"
+    result = best_sandbox.run_sync(FILES, RunTests(select=(identity,)))
+    assert result.ok
+    assert [test.name for test in result.tests or ()] == [identity]
+
+
+def test_a_file_that_does_not_import(best_sandbox: Sandbox) -> None:
+    for text, part in [("def (:", "SyntaxError"), ("import nothing_here", "No module")]:
+        result = best_sandbox.run_sync({"test_a.py": text}, RunTests())
+        assert not result.ok
+        (test,) = result.tests or ()
+        assert (test.name, test.outcome) == ("test_a.py", "error")
+        assert part in test.message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import os; os._exit(0)",
+        "import os; os.close(3)",
+        "import os; os.write(3, b'{]' + bytes(70) + b'\\n[1]\\n'); os._exit(0)",
+        "import sys; sys.stdout.close(); import os; os.abort()",
+        "while True: pass",
+        "import os; os.write(3, b'[' * 50000 + b'\\n'); os._exit(0)",
+    ],
+)
+def test_ending_early_is_not_passing(best_sandbox: Sandbox, body: str) -> None:
+    files = {"test_a.py": f"def test_first():\n    pass\ndef test_it():\n    {body}\n"}
+    result = best_sandbox.run_sync(files, RunTests(), timeout_s=0.4)
+    assert not result.ok
+    assert any(test.outcome == "error" for test in result.tests or ()), result
+
+
+def test_a_timeout_names_the_test(best_sandbox: Sandbox) -> None:
+    files = {"test_a.py": "def test_a(): pass\ndef test_b():\n    while True: pass"}
+    result = best_sandbox.run_sync(files, RunTests(), timeout_s=0.3)
+    found = _messages(result)
+    assert found["test_a"][0] == "passed"
+    assert found["test_b"] == (
+        "error",
+        "test_a.py::test_b did not finish: the process timed out",
+    )
+
+
+def test_a_script_behaves_as_under_python(best_sandbox: Sandbox) -> None:
+    script = (
+        "import atexit, sys, threading, statistics, lib.util\n"
+        "if __name__ == '__main__':\n"
+        "    atexit.register(print, 'at exit')\n"
+        "    threading.Thread(target=print, args=('thread',)).start()\n"
+        "    print(sys.argv, lib.util.X, statistics.OURS)\n"
+        "    exit('bye')\n"
+    )
+    files = {"main.py": script, "lib/util.py": "X = 1", "statistics.py": "OURS = 2"}
+    result = best_sandbox.run_sync(files, PythonScript("main.py", ("a b",)))
+    lines = sorted(result.stdout.splitlines())
+    assert lines == ["['main.py', 'a b'] 1 2", "at exit", "thread"]
+    assert (result.exit_code, result.stderr) == (1, "bye\n")
+
+
+def test_a_traceback_shows_only_the_program(best_sandbox: Sandbox) -> None:
+    result = best_sandbox.run_sync(
+        {"a.py": "def f():\n  1/0\nf()"}, PythonScript("a.py")
+    )
+    assert result.exit_code == 1
+    assert result.stderr.startswith('Traceback (most recent call last):\n  File "a.py"')
+    assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_status_of_a_crash(best_sandbox: Sandbox) -> None:
+    files = {"a.py": "import os; os.abort()"}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"))
+    assert (result.status, result.signal, result.exit_code) == ("killed", 6, None)
+
+
+def test_changed_files(best_sandbox: Sandbox) -> None:
+    script = "open('b', 'w').write('2'); open('bin', 'wb').write(b'\\xff')"
+    files = {"a.py": script, "b": "1", "c": "1"}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
+    assert result.files == {"b": "2"}
+    assert best_sandbox.run_sync(files, PythonScript("a.py")).files is None
+
+
+def test_too_large_a_workspace_is_an_error(best_sandbox: Sandbox) -> None:
+    files = {"a.py": "", "big": "x" * (65 << 20)}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"))
+    assert result.status == "sandbox_error"
+    assert "Setup failed" in result.error
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/x", "../x", "a/../x", "", ".", "a//b", "./a", "a\0b", "a/"]
+)
+def test_names_that_leave_the_workspace(name: str) -> None:
+    with pytest.raises(SandboxError, match="cannot be named"):
+        check_files({name: ""})
+
+
+def test_finding_tests() -> None:
+    files = dict.fromkeys(
+        ["a.py", "test_a.py", "t/test_b.py", "t/u/c_test.py", "t/data.txt"], ""
+    )
+    assert find_tests(RunTests(), files) == [
+        "t/test_b.py",
+        "t/u/c_test.py",
+        "test_a.py",
+    ]
+    assert find_tests(RunTests(("t/",)), files) == ["t/test_b.py", "t/u/c_test.py"]
+    assert find_tests(RunTests(("a.py", "t/u")), files) == ["a.py", "t/u/c_test.py"]
+    assert find_tests(RunTests(select=("test_a.py::test_x",)), files) == ["test_a.py"]
+
+
+def test_malformed_commands() -> None:
+    with pytest.raises(SandboxError, match=r"no script 'b.py'"):
+        encode(PythonScript("b.py"), {"a.py": ""})
+    with pytest.raises(SandboxError, match="at least a program"):
+        encode(Argv(()), {})
+
+
+def test_cache(best_sandbox: Sandbox) -> None:
+    config = SandboxConfig(rung=best_sandbox.rung.name, cache_entries=2)
+    with open_sandbox(config) as sandbox:
+        first = sandbox.run_sync({"a.py": "print(1)"}, PythonScript("a.py"))
+        again = sandbox.run_sync({"a.py": "print(1)"}, PythonScript("a.py"))
+        other = sandbox.run_sync({"a.py": "print(1)"}, PythonScript("a.py", ("x",)))
+        assert (first.cached, again.cached, other.cached) == (False, True, False)
+        assert again.stdout == first.stdout
+        assert (sandbox.cache_stats.hits, sandbox.cache_stats.misses) == (1, 2)
+        hang = {"a.py": "while True: pass"}
+        for _ in range(2):
+            result = sandbox.run_sync(hang, PythonScript("a.py"), timeout_s=0.1)
+            assert not result.cached
+        assert sandbox.cache_stats.misses == 4
+
+
+def test_cache_forgets_the_least_recently_used() -> None:
+    cache = ResultCache(2)
+    result = SandboxResult(status="exited", exit_code=0, rung="x", warm=True)
+    cache.put("a", result)
+    cache.put("b", result)
+    assert cache.get("a") is not None
+    cache.put("c", result)
+    assert cache.get("b") is None
+    assert cache.get("a") is not None
+    cache.put("d", SandboxResult(status="timed_out", rung="x", warm=True))
+    assert cache.get("d") is None

@@ -1,0 +1,242 @@
+"""Nothing gets out, on any rung, warm or cold."""
+
+import os
+import time
+from pathlib import Path
+
+import attacks
+import pytest
+from conftest import Attack
+
+from agentgym.sandbox import PythonScript, Sandbox
+
+
+def _all_refused(text: str, attempts: int) -> bool:
+    """Whether each of so many attempts was made, and refused."""
+    lines = text.splitlines()
+    return len(lines) == attempts and all("refused" in line for line in lines)
+
+
+def _processes_with(marker: str) -> list[int]:
+    """Host processes with this text in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                text = (entry / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if marker in text.split("\0"):
+                found.append(int(entry.name))
+    return found
+
+
+def test_attacks_succeed_without_isolation(
+    unsafe_sandbox: Sandbox,
+    attack: Attack,
+    open_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (open_folder / "victim").write_text("x")
+    (open_folder / "secret").write_text("x")
+    for script in (attacks.NETWORK, attacks.WRITE_HOST, attacks.READ_HOST):
+        assert "REACHED" in attack(unsafe_sandbox, script, str(open_folder)).stdout
+    assert (open_folder / "written").exists()
+
+
+def test_network(sandbox: Sandbox, attack: Attack) -> None:
+    result = attack(sandbox, attacks.NETWORK)
+    assert _all_refused(result.stdout, 7), result
+
+
+def test_event_loop_still_works(sandbox: Sandbox, attack: Attack) -> None:
+    script = "import asyncio\nasync def f():\n    return 5\nprint(asyncio.run(f()))"
+    result = attack(sandbox, script)
+    assert result.stdout == "5\n", result
+
+
+def test_host_writes(sandbox: Sandbox, attack: Attack, open_folder: Path) -> None:
+    victim = open_folder / "victim"
+    victim.write_text("x")
+    result = attack(sandbox, attacks.WRITE_HOST, str(open_folder))
+    assert _all_refused(result.stdout, 6), result
+    assert list(open_folder.iterdir()) == [victim]
+    assert victim.read_text() == "x"
+
+
+def test_system_writes(sandbox: Sandbox, attack: Attack) -> None:
+    result = attack(sandbox, attacks.WRITE_SYSTEM)
+    assert _all_refused(result.stdout, 10), result
+
+
+def test_host_reads(sandbox: Sandbox, attack: Attack, open_folder: Path) -> None:
+    (open_folder / "secret").write_text("hunter2")
+    result = attack(sandbox, attacks.READ_HOST, str(open_folder))
+    assert _all_refused(result.stdout, 4), result
+
+
+def test_environment_does_not_leak(
+    sandbox: Sandbox, attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "hunter2")
+    result = attack(sandbox, attacks.ENVIRONMENT)
+    assert result.stdout == "refused\n", result
+
+
+def test_system_calls(sandbox: Sandbox, attack: Attack) -> None:
+    result = attack(sandbox, attacks.SYSTEM_CALLS)
+    assert _all_refused(result.stdout, 19), result
+
+
+def test_privileges(sandbox: Sandbox, attack: Attack) -> None:
+    lines = attack(sandbox, attacks.PRIVILEGES).stdout.splitlines()
+    assert ["refused" in line for line in lines] == [True, True, False, True], lines
+
+
+def test_only_the_standard_descriptors_are_open(
+    sandbox: Sandbox, attack: Attack
+) -> None:
+    result = attack(sandbox, attacks.DESCRIPTORS)
+    assert result.stdout == "[0, 1, 2, 3]\n", result
+
+
+def test_endless_loop(sandbox: Sandbox, attack: Attack) -> None:
+    result = attack(sandbox, "print('begun')\nwhile True: pass", timeout_s=0.3)
+    assert result.timed_out
+    assert result.stdout == "begun\n"
+    assert result.wall_s < 2
+    assert attack(sandbox, "print(1)").stdout == "1\n"
+
+
+def test_fork_bomb(sandbox: Sandbox, attack: Attack) -> None:
+    result = attack(sandbox, attacks.FORK_BOMB, timeout_s=0.5)
+    assert result.timed_out or "refused" in result.stdout, result
+    assert result.wall_s < 5
+    assert attack(sandbox, "print(1)").stdout == "1\n"
+
+
+def test_number_of_processes(sandbox: Sandbox, attack: Attack) -> None:
+    result = attack(sandbox, attacks.COUNT_FORKS)
+    assert int(result.stdout) <= sandbox.config.limits.processes, result
+    assert sandbox.rung.strict == (int(result.stdout) == 0)
+
+
+def test_memory_hog(sandbox: Sandbox, attack: Attack) -> None:
+    result = attack(sandbox, attacks.MEMORY_HOG)
+    assert result.stdout.startswith("stopped at "), result
+    assert int(result.stdout.split()[-1]) <= sandbox.config.limits.memory_mb
+
+
+def test_file_size(sandbox: Sandbox, attack: Attack) -> None:
+    script = "import os\nfor _ in range(200): os.write(1, b'')\n" + (
+        "with open('big', 'wb') as f:\n"
+        "    for _ in range(100): f.write(bytes(1 << 20))\n"
+    )
+    result = attack(sandbox, script)
+    assert not result.ok, result
+
+
+def test_daemon(sandbox: Sandbox, attack: Attack) -> None:
+    marker = f"600.{os.getpid()}{time.monotonic_ns() % 10**9}"
+    result = attack(sandbox, attacks.DAEMON, marker)
+    assert ("refused" in result.stdout) == sandbox.rung.strict, result
+    assert _processes_with(marker) == []
+
+
+def test_output_flood(sandbox: Sandbox, attack: Attack) -> None:
+    script = "while True: print('x' * 5000)"
+    result = attack(sandbox, script, timeout_s=0.4)
+    assert result.timed_out
+    assert result.truncated
+    assert len(result.stdout) == sandbox.config.limits.output_bytes
+
+
+def test_cannot_kill_others(sandbox: Sandbox, attack: Attack) -> None:
+    before = sandbox.restarts
+    result = attack(sandbox, attacks.MASSACRE)
+    assert result.stdout.endswith("still here\n"), result
+    assert attack(sandbox, "print(1)").stdout == "1\n"
+    assert sandbox.restarts == before
+
+
+def test_nothing_is_left_for_the_next_execution(
+    sandbox: Sandbox, attack: Attack
+) -> None:
+    write = (
+        "import os, tempfile\n"
+        "open('left', 'w').close()\n"
+        "open(os.path.join(tempfile.gettempdir(), 'left'), 'w').close()\n"
+        "os.makedirs('a/b'); os.chmod('a', 0)\n"
+        "try: open('/dev/shm/left', 'w').close()\n"
+        "except OSError: pass\n"
+        "import json; json.dumps = None\n"
+    )
+    look = (
+        "import os, tempfile, json\n"
+        "shm = os.listdir('/dev/shm') if os.access('/dev/shm', os.R_OK) else []\n"
+        "shm = [name for name in shm if name == 'left']\n"
+        "print(os.listdir('.'), os.listdir(tempfile.gettempdir()), shm, json.dumps(1))"
+    )
+    if sandbox.rung.landlock:
+        look = look.replace("os.listdir('/dev/shm')", "[]")
+    assert attack(sandbox, write).ok
+    assert attack(sandbox, look).stdout == "['attack.py'] [] [] 1\n"
+
+
+def test_running_executions_do_not_see_each_other(
+    sandbox: Sandbox, attack: Attack
+) -> None:
+    hide = (
+        "import time\nprint(1, flush=True)\ntime.sleep(0.4)\nprint(open('own').read())"
+    )
+    files = {"attack.py": hide, "own": "mine"}
+    running = sandbox._submit(files, PythonScript("attack.py"), 5.0, False)
+    time.sleep(0.2)
+    scratch = [str(path) for path in Path("/tmp").glob("agentgym-sandbox-*/box/*")]
+    seek = attacks.PRELUDE + (
+        "for box in sys.argv[1:]:\n"
+        "    if box == os.getcwd() or box == os.environ['TMPDIR']: continue\n"
+        "    attempt(lambda: os.listdir(box))\n"
+        "    attempt(lambda: open(box + '/own').read())\n"
+        "    attempt(lambda: open(box + '/own', 'a'))\n"
+        "try: pids = [p for p in os.listdir('/proc') if p.isdigit()]\n"
+        "except OSError: pids = []\n"
+        "for pid in pids:\n"
+        "    if int(pid) != os.getpid():\n"
+        "        attempt(lambda: os.listdir(f'/proc/{pid}/cwd'))\n"
+    )
+    result = attack(sandbox, seek, *scratch)
+    assert result.ok, result
+    assert "REACHED" not in result.stdout
+    assert bool(scratch) == sandbox.rung.landlock
+    assert running.result().stdout == "1\nmine\n"
+
+
+def test_memory_of_the_zygote_holds_no_earlier_workspace(
+    warm_sandbox: Sandbox, attack: Attack
+) -> None:
+    if warm_sandbox.rung.landlock:
+        pytest.skip("this rung hides /proc, so the search below cannot be made")
+    head, tail = "needle", "in-a-haystack"
+    control = f"planted = {head + tail!r}\n" + attacks.SEARCH_MEMORY
+    assert "REACHED" in attack(warm_sandbox, control, head, tail).stdout
+    files = {"attack.py": "print(1)", "x": (head + tail) * 1000}
+    warm_sandbox.run_sync(files, PythonScript("attack.py"))
+    result = attack(warm_sandbox, attacks.SEARCH_MEMORY, head, tail)
+    assert result.stdout == "refused 0\n", result
+
+
+def test_awkward_trees_are_removed_and_collected(sandbox: Sandbox) -> None:
+    script = (
+        "import os\n"
+        "os.symlink('/etc/passwd', 'link'); os.mkfifo('fifo')\n"
+        "open('new', 'w').write('n'); os.remove('gone')\n"
+        "os.makedirs('locked/in'); os.chmod('locked', 0)\n"
+        "for _ in range(1200): os.mkdir('d'); os.chdir('d')\n"
+    )
+    files = {"attack.py": script, "gone": "x", "kept": "y"}
+    result = sandbox.run_sync(files, PythonScript("attack.py"), collect=True)
+    assert result.ok, result
+    assert result.files == {"new": "n", "gone": None}
+    again = sandbox.run_sync(files, PythonScript("attack.py"), collect=True)
+    assert again.files == result.files
