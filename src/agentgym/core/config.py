@@ -1,5 +1,6 @@
 """TrainingConfig: every setting of a run, from code, YAML or the environment."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -57,7 +58,7 @@ class TrainingConfig(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="AGENTGYM_", extra="forbid", frozen=True
+        env_prefix="AGENTGYM_", extra="forbid", frozen=True, allow_inf_nan=False
     )
 
     scenario: str = "coding"
@@ -94,7 +95,7 @@ class TrainingConfig(BaseSettings):
     max_attempts: int = Field(default=3, ge=1)
     unsafe_local_exec: bool = False
     tracker: Literal["tensorboard", "wandb", "none"] = "tensorboard"
-    name: str | None = None
+    name: str | None = Field(default=None, pattern=r"^\w[\w.-]*$")
     output: Path = Path("runs")
 
     @classmethod
@@ -129,12 +130,15 @@ class TrainingConfig(BaseSettings):
         """
         try:
             data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except (OSError, yaml.YAMLError) as error:
-            raise ConfigError(f"Cannot read the configuration {path}: {error}") from None
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(
+                f"Cannot read the configuration {path}: {reason}"
+            ) from None
         if not isinstance(data, dict):
             raise ConfigError(f"{path} must hold a mapping of settings to values.")
         given = {key: value for key, value in overrides.items() if value is not None}
-        return cls.create(**{**data, **given})
+        return cls.create(**{**{str(key): data[key] for key in data}, **given})
 
 
 def _explain(error: ValidationError, known: list[str]) -> str:
@@ -142,7 +146,9 @@ def _explain(error: ValidationError, known: list[str]) -> str:
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            lines.append(f"unknown setting {key!r}; known: {', '.join(known)}")
+            close = get_close_matches(key, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {known}"
+            lines.append(f"unknown setting {key!r}, {hint}")
         else:
             lines.append(f"{key} = {problem['input']!r}: {problem['msg']}")
-    return "Invalid configuration: " + "; ".join(lines) + "."
+    return "Invalid configuration: " + "; ".join(lines)

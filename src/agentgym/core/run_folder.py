@@ -83,11 +83,16 @@ class RunFolder:
                 f"{run.path} already holds a run. Continue it with "
                 f"`agentgym train --resume {run.path}` or choose another --name."
             )
+        existed = run.path.exists()
         try:
             (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
             run.check_writable()
             run.write_record(status="running", config=config.model_dump(mode="json"))
-        except OSError as error:
+        except (OSError, RunFolderError) as error:
+            if not existed:
+                shutil.rmtree(run.path, ignore_errors=True)
+            if isinstance(error, RunFolderError):
+                raise
             raise RunFolderError(
                 f"Cannot write the run folder {run.path}: {error.strerror}. "
                 "Choose another with --output."
@@ -154,7 +159,9 @@ class RunFolder:
             data: dict[str, Any] = json.loads((self.path / "run.json").read_text())
             return data
         except (OSError, json.JSONDecodeError) as error:
-            raise RunFolderError(f"{self.path} holds no readable run: {error}") from None
+            raise RunFolderError(
+                f"{self.path} holds no readable run: {error}"
+            ) from None
 
     def write_record(self, **changes: Any) -> None:
         """Change fields of run.json."""

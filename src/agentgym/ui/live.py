@@ -144,11 +144,11 @@ def _training(
         ("success", percent(report.success_rate)),
         ("tool reliability", percent(report.tool_reliability)),
         ("tokens/s", f"{report.tokens_per_second:,.0f}"),
-        ("at most", f"{duration(left)} left"),
+        ("left", duration(left)),
     ]
     text = Text(overflow="fold")
     for label, value in figures:
-        text.append(f"{label} ", "dim").append(value, "bold").append("   ")
+        text.append(f"{label} ", "dim").append(value, "bold").append("  ")
     count = f"{report.episodes:,}/{report.budget:,} episodes"
     done = report.episodes / report.budget
     return [_bar(f"step {report.step}", done, count, width), text]

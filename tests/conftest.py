@@ -1,0 +1,18 @@
+"""What every test starts from: no settings of the developer's own."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yield an empty AGENTGYM_HOME, the only AGENTGYM_* variable that is set."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AGENTGYM_")]:
+            patch.delenv(name)
+        patch.setenv("AGENTGYM_HOME", str(home))
+        yield home

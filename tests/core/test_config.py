@@ -1,0 +1,120 @@
+"""TrainingConfig: where values come from, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym import TrainingConfig
+from agentgym.errors import ConfigError
+
+
+@pytest.fixture
+def yaml_file(tmp_path: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text("scenario: coding\nepisodes: 300\nlearning_rate: 0.001\n")
+    return path
+
+
+def test_defaults_train_coding_through_langchain() -> None:
+    config = TrainingConfig.create()
+    assert (config.scenario, config.framework) == ("coding", "langchain")
+    assert config.episodes == 10_000
+
+
+def test_environment_sets_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTGYM_EPISODES", "500")
+    monkeypatch.setenv("AGENTGYM_DETERMINISTIC", "true")
+    config = TrainingConfig.create()
+    assert config.episodes == 500
+    assert config.deterministic
+
+
+def test_home_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTGYM_HOME", "/somewhere")
+    assert TrainingConfig.create().scenario == "coding"
+
+
+def test_file_wins_over_environment_and_arguments_over_both(
+    yaml_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTGYM_EPISODES", "500")
+    assert TrainingConfig.from_yaml(yaml_file).episodes == 300
+    assert TrainingConfig.from_yaml(yaml_file, episodes=7).episodes == 7
+    assert TrainingConfig.from_yaml(yaml_file, episodes=None).episodes == 300
+
+
+def test_bad_environment_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTGYM_EPISODES", "many")
+    with pytest.raises(ConfigError, match="episodes = 'many'"):
+        TrainingConfig.create()
+
+
+def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("epsodes: 300\n")
+    with pytest.raises(ConfigError, match=r"'epsodes'.*did you mean 'episodes'"):
+        TrainingConfig.from_yaml(path)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"episodes": 0},
+        {"episodes": -5},
+        {"group_size": 1},
+        {"clip": 1.5},
+        {"learning_rate": 0},
+        {"learning_rate": float("inf")},
+        {"temperature": float("nan")},
+        {"engine": "cloud"},
+        {"gpu": "yes"},
+        {"name": "../elsewhere"},
+        {"name": ""},
+    ],
+    ids=str,
+)
+def test_impossible_value_is_quoted(values: dict[str, Any]) -> None:
+    key, value = next(iter(values.items()))
+    with pytest.raises(ConfigError) as caught:
+        TrainingConfig.create(**values)
+    assert f"{key} = {value!r}" in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "content", [b"- a\n- b\n", b"a: [", b"\xff\xfe\x00", b"1: 2\n"], ids=repr
+)
+def test_unreadable_file_is_one_paragraph(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        TrainingConfig.from_yaml(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["absent.yaml", "."])
+def test_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="Cannot read the configuration"):
+        TrainingConfig.from_yaml(tmp_path / name)
+
+
+def test_empty_file_takes_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("")
+    assert TrainingConfig.from_yaml(path) == TrainingConfig.create()
+
+
+def test_replaced_keeps_the_rest_and_validates() -> None:
+    config = TrainingConfig.create(episodes=64, seed=3)
+    assert config.replaced(episodes=128, seed=None).model_dump() == {
+        **config.model_dump(),
+        "episodes": 128,
+    }
+    with pytest.raises(ConfigError, match="episodes = -1"):
+        config.replaced(episodes=-1)
+
+
+def test_settings_round_trip_as_json() -> None:
+    config = TrainingConfig.create(episodes=64, name="a.b-c", learning_rate=1e-4)
+    assert TrainingConfig.create(**config.model_dump(mode="json")) == config
