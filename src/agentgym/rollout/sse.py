@@ -1,0 +1,200 @@
+"""Server-sent events: frames, the chunks of a streamed answer, and their assembly."""
+
+import time
+from typing import Any
+
+import orjson
+
+from agentgym.engines.base import ChatResult
+from agentgym.rollout.calls import log_prob_content
+from agentgym.rollout.completions import tool_calls, usage
+
+DONE = b"data: [DONE]\n\n"
+_TOOL_CALL_MARK = "<tool_call"
+
+
+def frame(chunk: dict[str, Any]) -> bytes:
+    """Return a chunk as one event."""
+    return b"data: " + orjson.dumps(chunk) + b"\n\n"
+
+
+class ChunkWriter:
+    """Turns what a policy samples into the frames of a streamed chat completion.
+
+    Text is sent on as it comes, but tool calls are not text: from the first sign of
+    Hermes-style markup it is held back, and follows parsed, with the end.
+
+    Args:
+        call_id: The completion's id.
+        model: The policy's name.
+        logprobs: Whether the last chunk holds log-probabilities.
+        include_usage: Whether a chunk with the usage follows it.
+    """
+
+    def __init__(
+        self, call_id: str, model: str, *, logprobs: bool, include_usage: bool
+    ) -> None:
+        self._head = {
+            "id": call_id,
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model,
+        }
+        self._logprobs = logprobs
+        self._include_usage = include_usage
+        self._sampled = ""
+        self._sent = ""
+
+    def start(self) -> bytes:
+        """Return the first frame: who speaks."""
+        return self._frame({"role": "assistant", "content": ""})
+
+    def text(self, piece: str) -> bytes:
+        """Return the frame of what can be told of the answer's text by now."""
+        self._sampled += piece
+        certain = _certain_text(self._sampled)
+        new, self._sent = certain[len(self._sent) :], certain
+        return self._frame({"content": new}) if new else b""
+
+    def end(self, result: ChatResult) -> bytes:
+        """Return the frames that end the answer: what was held back, ids, usage."""
+        rest = _rest(result.content or "", self._sent)
+        frames = [self._frame({"content": rest})] if rest else []
+        calls = [
+            {"index": index, **call}
+            for index, call in enumerate(tool_calls(result.tool_calls))
+        ]
+        if calls:
+            frames.append(self._frame({"tool_calls": calls}))
+        choice: dict[str, Any] = {
+            "index": 0,
+            "delta": {},
+            "finish_reason": result.finish_reason,
+            "token_ids": result.response_ids,
+        }
+        if self._logprobs:
+            choice["logprobs"] = log_prob_content(result.response_ids, result.logprobs)
+        ids = {"prompt_token_ids": result.prompt_ids}
+        frames.append(frame({**self._head, "choices": [choice], **ids}))
+        if self._include_usage:
+            frames.append(frame({**self._head, "choices": [], "usage": usage(result)}))
+        return b"".join((*frames, DONE))
+
+    def _frame(self, delta: dict[str, Any]) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": None}
+        return frame({**self._head, "choices": [choice]})
+
+
+class StreamAssembler:
+    """Puts a streamed answer of a remote server back together, exactly.
+
+    Feed it the bytes as they come; :attr:`response` is then the body that the
+    server would have sent without streaming.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._body: dict[str, Any] = {}
+        self._choice: dict[str, Any] = {"index": 0, "finish_reason": None}
+        self._message: dict[str, Any] = {"role": "assistant", "content": None}
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._text: str | None = None
+        self._logprobs: dict[str, list[Any]] = {}
+        self.is_done = False
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream.
+
+        Raises:
+            ValueError: They are no server-sent events with JSON in them.
+        """
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            if not line.startswith(b"data:"):
+                continue
+            value = line[5:].strip()
+            if value == b"[DONE]":
+                self.is_done = True
+            else:
+                self._take(orjson.loads(value))
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The body, as far as it has come."""
+        if "error" in self._body:
+            return self._body
+        choice = dict(self._choice)
+        if self._text is not None:
+            choice["text"] = self._text
+        else:
+            choice["message"] = dict(self._message)
+            if self._calls:
+                calls = [self._calls[index] for index in sorted(self._calls)]
+                choice["message"]["tool_calls"] = calls
+        choice["logprobs"] = self._logprobs or None
+        return {**self._body, "choices": [choice]}
+
+    def _take(self, chunk: dict[str, Any]) -> None:
+        for key, value in chunk.items():
+            if key == "object":
+                self._body[key] = str(value).removesuffix(".chunk")
+            elif key != "choices" and (value is not None or key not in self._body):
+                self._body[key] = value
+        for choice in chunk.get("choices") or ():
+            if choice.get("index", 0) == 0:
+                self._take_choice(choice)
+
+    def _take_choice(self, choice: dict[str, Any]) -> None:
+        for key, value in choice.items():
+            if value is None or key in ("delta", "index"):
+                continue
+            if key == "token_ids":
+                self._choice[key] = [*self._choice.get(key, ()), *value]
+            elif key == "logprobs":
+                for name, items in value.items():
+                    self._logprobs.setdefault(name, []).extend(items or ())
+            elif key == "text":
+                self._text = (self._text or "") + value
+            else:
+                self._choice[key] = value
+        self._take_delta(choice.get("delta") or {})
+
+    def _take_delta(self, delta: dict[str, Any]) -> None:
+        for key, value in delta.items():
+            if key == "tool_calls":
+                for call in value or ():
+                    self._take_call(call)
+            elif isinstance(value, str) and key != "role":
+                self._message[key] = (self._message.get(key) or "") + value
+            elif value is not None:
+                self._message[key] = value
+
+    def _take_call(self, delta: dict[str, Any]) -> None:
+        call = self._calls.setdefault(
+            delta.get("index", 0),
+            {"id": "", "type": "function", "function": {"name": "", "arguments": ""}},
+        )
+        call["id"] = delta.get("id") or call["id"]
+        function = delta.get("function") or {}
+        for name in ("name", "arguments"):
+            call["function"][name] += function.get(name) or ""
+
+
+def _certain_text(sampled: str) -> str:
+    """Return the start of ``sampled`` that is surely text, not a tool call."""
+    cut = sampled.find(_TOOL_CALL_MARK)
+    if cut < 0:
+        cut = len(sampled)
+        for length in range(min(len(_TOOL_CALL_MARK) - 1, len(sampled)), 0, -1):
+            if sampled.endswith(_TOOL_CALL_MARK[:length]):
+                cut -= length
+                break
+    return sampled[:cut].rstrip()
+
+
+def _rest(content: str, sent: str) -> str:
+    """Return what of ``content`` was not sent; a policy may strip its start."""
+    if content.startswith(sent):
+        return content[len(sent) :]
+    content, sent = content.lstrip(), sent.lstrip()
+    return content[len(sent) :] if content.startswith(sent) else ""
