@@ -11,8 +11,11 @@ def machine() -> str:
     """Return processor, cores, memory, Python and date in one line."""
     info = Path("/proc/cpuinfo")
     names = (
-        [line.split(":")[1].strip() for line in info.read_text().splitlines() if
-         line.startswith("model name")]
+        [
+            line.split(":")[1].strip()
+            for line in info.read_text().splitlines()
+            if line.startswith("model name")
+        ]
         if info.exists()
         else [platform.processor()]
     )

@@ -35,7 +35,9 @@ def test_calls_join_by_order_where_the_framework_hides_ids() -> None:
 
 
 def test_calls_join_by_id_where_parallel_calls_finish_out_of_order() -> None:
-    call = asked(("1", "read_file", '{"path": "a"}'), ("2", "read_file", '{"path": "b"}'))
+    call = asked(
+        ("1", "read_file", '{"path": "a"}'), ("2", "read_file", '{"path": "b"}')
+    )
     steps = assemble_steps([call], [ran("b", "2"), ran("a", "1")], SPECS)
     found = [s for s in steps if isinstance(s, ToolCall)]
     assert [(s.id, s.result) for s in found] == [("1", "a"), ("2", "b")]

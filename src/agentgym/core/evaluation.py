@@ -39,6 +39,8 @@ def measure(
     measurements: Sequence[Measurement],
     samples: int,
     on_rollout: Callable[[Trajectory], None],
+    *,
+    step: int = 0,
 ) -> dict[str, Metrics]:
     """Attempt every task ``samples`` times and return metrics by name.
 
@@ -55,14 +57,16 @@ def measure(
                 task=task,
                 train=False,
                 group=f"{m.name}-{task.id}",
-                step=0,
+                step=step,
             ),
         )
         for m in measurements
         for task in m.tasks
         for sample in range(samples)
     }
-    trajectories = session.run([request for _, request in requests.values()], on_rollout)
+    trajectories = session.run(
+        [request for _, request in requests.values()], on_rollout
+    )
     session.forget(trajectories)
     by_name: dict[str, list[Trajectory]] = {m.name: [] for m in measurements}
     for (name, _), trajectory in zip(requests.values(), trajectories, strict=True):

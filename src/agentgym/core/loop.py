@@ -61,9 +61,7 @@ class TrainingLoop:
         engine = create_engine(self._config)
         restored = self._restore(engine)
         self._progress.planned(
-            dataclasses.replace(
-                plan, run=self._run.path, resumed_step=restored
-            )
+            dataclasses.replace(plan, run=self._run.path, resumed_step=restored)
         )
         self._run.write_record(
             status="running", config=self._config.model_dump(mode="json")
@@ -76,7 +74,7 @@ class TrainingLoop:
                     self._config, engine.policy, self._run.path, plan.workers
                 ) as self._session,
             ):
-                self._session.forget_steps_after(self.state.step)
+                self._session.delete_steps_after(-1 if restored is None else restored)
                 result = self._run_with(engine)
         except TrainingInterrupted:
             self._run.write_record(status="interrupted")
@@ -92,12 +90,12 @@ class TrainingLoop:
     def _run_with(self, engine: Engine) -> TrainingResult:
         """Measure, train, measure again, and export."""
         if not self.state.baseline:
-            self.state.baseline = self._measure_held_out("before")
+            self.state.baseline = self._measure_held_out("before", step=0)
             self._checkpoint(engine)
         self._progress.baseline(next(iter(self.state.baseline.values())))
         stopped = self._train(engine)
         self._progress.ended(stopped, self.state.ledger)
-        after = self._measure_held_out("after")
+        after = self._measure_held_out("after", step=self.state.step + 1)
         return self._finish(engine, stopped, after)
 
     def _train(self, engine: Engine) -> str:
@@ -137,7 +135,9 @@ class TrainingLoop:
                 self._progress.stepped(report)
                 self._session.forget(trajectories)
                 self._interrupt.check(str(self._run.path), state.step)
-        return "success criteria reached" if self._criteria_reached() else "budget spent"
+        return (
+            "success criteria reached" if self._criteria_reached() else "budget spent"
+        )
 
     def _rollouts(self, step: int) -> list[list[Trajectory]]:
         """Attempt the next tasks ``group_size`` times each."""
@@ -200,11 +200,11 @@ class TrainingLoop:
         tasks = self._scenario.tasks(Split.VALIDATION, config.seed, config.eval_tasks)
         name = f"v{self.state.step:05d}"
         self._progress.phase("validation", len(tasks))
-        done = measure(self._session, [Measurement(name, tasks)], 1, self._on_rollout)
-        self.state.validation = done[name]
-        self._progress.validated(
-            self.state.step, done[name], self._criteria_reached()
+        done = self._measure(
+            [Measurement(name, tasks)], samples=1, step=self.state.step
         )
+        self.state.validation = done[name]
+        self._progress.validated(self.state.step, done[name], self._criteria_reached())
 
     def _criteria_reached(self) -> bool:
         validation = self.state.validation
@@ -212,14 +212,24 @@ class TrainingLoop:
             return False
         return criteria_hold(self._scenario.success_criteria(), validation)
 
-    def _measure_held_out(self, phase: str) -> dict[str, Metrics]:
-        """Measure the policy on every held-out set of the scenario, main one first."""
+    def _measure(
+        self, sets: Sequence[Measurement], *, samples: int, step: int
+    ) -> dict[str, Metrics]:
+        return measure(self._session, sets, samples, self._on_rollout, step=step)
+
+    def _measure_held_out(self, phase: str, step: int) -> dict[str, Metrics]:
+        """Measure the policy on every held-out set of the scenario, main one first.
+
+        Args:
+            phase: ``before`` or ``after``.
+            step: A resumed run forgets the rollouts of later steps than its own.
+        """
         config = self._config
         held_out = self._scenario.held_out(config.seed, config.test_tasks)
         rollouts = config.eval_samples * sum(map(len, held_out.values()))
         self._progress.phase(phase, rollouts)
         sets = [Measurement(f"{phase} {name}", t) for name, t in held_out.items()]
-        done = measure(self._session, sets, config.eval_samples, self._on_rollout)
+        done = self._measure(sets, samples=config.eval_samples, step=step)
         return {name: done[f"{phase} {name}"] for name in held_out}
 
     def _on_rollout(self, trajectory: Trajectory) -> None:

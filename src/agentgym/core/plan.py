@@ -56,5 +56,3 @@ def worker_count(config: TrainingConfig) -> int:
     if config.workers is not None:
         return config.workers
     return max(1, min(8, len(os.sched_getaffinity(0)) - 1))
-
-

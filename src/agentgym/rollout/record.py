@@ -5,7 +5,13 @@ from typing import Any
 
 from agentlightning.schemas import Rollout, RolloutState
 
-from agentgym.core.trajectory import ModelCall, RolloutStatus, Step, ToolCall, Trajectory
+from agentgym.core.trajectory import (
+    ModelCall,
+    RolloutStatus,
+    Step,
+    ToolCall,
+    Trajectory,
+)
 from agentgym.rollout.events import RecordedEvent, answered_calls
 
 
@@ -27,9 +33,7 @@ def to_trajectory(rollout: Rollout, events: list[RecordedEvent]) -> Trajectory:
         for event in events
         if event.event_type == "tool_call"
     ]
-    reward = next(
-        (e.data for e in reversed(events) if e.event_type == "reward"), None
-    )
+    reward = next((e.data for e in reversed(events) if e.event_type == "reward"), None)
     metadata = rollout.metadata.model_dump()
     common = {
         "rollout_id": rollout.rollout_id,

@@ -5,6 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from agentlightning.schemas import RolloutState
+
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.base import Policy
@@ -89,12 +91,20 @@ class RolloutSession:
         """Drop ended rollouts from memory; they stay in the database."""
         self._store.forget([t.rollout_id for t in trajectories])
 
-    def forget_steps_after(self, step: int) -> None:
-        """Delete rollouts that a killed run left behind its last checkpoint.
+    def delete_steps_after(self, step: int) -> None:
+        """Delete what a killed run left behind its last checkpoint, of ``step``.
 
-        They will be made again, under the same ids.
+        Those rollouts will be made again, under the same ids.
         """
-        self._store.delete_unfinished_steps(step)
+        for rollout in self._store.list_rollouts(set(RolloutState), -1):
+            if rollout.metadata.model_dump()["step"] > step:
+                self._store.delete(rollout.rollout_id)
+        self._store.flush()
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers."""
+        return self._pool.pids
 
     def flush(self) -> None:
         """Return once everything recorded so far is on disk."""

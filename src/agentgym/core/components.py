@@ -1,0 +1,219 @@
+"""Components: which part of a response each of its tokens belongs to.
+
+A response is text with tool calls in Hermes form,
+``<tool_call>{"name": "x", "arguments": {...}}</tool_call>``. Every token belongs to
+the components of the characters it covers, and is trained only if *all* of them are
+trainable, so a token that straddles a boundary is never trained by half.
+
+What belongs to tool selection, and why it is more than the tool's name: the first
+token of a response is the decision to call a tool or to answer; the ``<tool_call>``
+marker is the decision to call after some text; ``</tool_call>`` and the end token are
+the decision to stop or to go on. If only the name were trained, failing calls would be
+pushed down while "answer instead" got no gradient, and calling would die out.
+
+A call that does not parse has no boundary between name and arguments. Its tokens
+belong to both components: they are trained where both are trainable (so that the
+policy can unlearn malformed calls) and masked otherwise.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+OPEN_CALL = "<tool_call>"
+CLOSE_CALL = "</tool_call>"
+_CALL = re.compile(rf"{OPEN_CALL}(.*?)(?:{CLOSE_CALL}|(?={OPEN_CALL})|\Z)", re.DOTALL)
+_THINKING = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
+_DECODER = json.JSONDecoder()
+
+
+class Component(StrEnum):
+    """A kind of span in a response."""
+
+    TOOL_SELECTION = "tool_selection"
+    PARAMETER_SELECTION = "parameter_selection"
+    REASONING = "reasoning"
+    OUTPUT_GENERATION = "output_generation"
+
+
+_BOTH = frozenset({Component.TOOL_SELECTION, Component.PARAMETER_SELECTION})
+_TOOL = frozenset({Component.TOOL_SELECTION})
+_PARAMETERS = frozenset({Component.PARAMETER_SELECTION})
+_REASONING = frozenset({Component.REASONING})
+_OUTPUT = frozenset({Component.OUTPUT_GENERATION})
+
+Components = frozenset[Component]
+
+
+@dataclass(frozen=True)
+class CallSpan:
+    """Where one tool call stands in a response's text.
+
+    Attributes:
+        start: Of ``<tool_call>``.
+        end: After ``</tool_call>``, or where the text of an unclosed call ends.
+        name: The tool; None if the call is malformed.
+        arguments: The arguments as written, JSON; None if the call is malformed.
+        arguments_start: Where the arguments' value starts in the text.
+        arguments_end: After it.
+    """
+
+    start: int
+    end: int
+    name: str | None = None
+    arguments: str | None = None
+    arguments_start: int = -1
+    arguments_end: int = -1
+
+    @property
+    def malformed(self) -> bool:
+        """Whether the call cannot be read as a name and arguments."""
+        return self.name is None
+
+
+def find_calls(text: str) -> list[CallSpan]:
+    """Return the tool calls in ``text``, malformed ones included, in order.
+
+    Arguments may be a JSON object or a JSON string that holds one.
+    """
+    return [_read_call(text, match) for match in _CALL.finditer(text)]
+
+
+def label_tokens(pieces: Sequence[str]) -> list[Components]:
+    """Return the components of each token of a response.
+
+    Args:
+        pieces: The text of each token, in order, special tokens included; what they
+            join to is the response. An empty piece (a byte of a character that a
+            later token completes) takes the components of what follows.
+
+    Returns:
+        One non-empty set per token: the components of the characters it covers.
+    """
+    text = "".join(pieces)
+    by_character = _label_characters(text)
+    labels: list[Components] = []
+    start = 0
+    for piece in pieces:
+        end = start + max(1, len(piece))
+        found = frozenset[Component]().union(*by_character[start:end])
+        labels.append(found or _OUTPUT)
+        start += len(piece)
+    if labels:
+        labels[_decision(pieces, by_character)] = _TOOL
+        labels[-1] = labels[-1] if _is_cut(text, pieces[-1]) else _TOOL
+    return labels
+
+
+def is_trained(components: Components, trainable: Mapping[str, bool]) -> bool:
+    """Return whether the loss covers a token of these components."""
+    return all(trainable.get(component, False) for component in components)
+
+
+def _label_characters(text: str) -> list[Components]:
+    labels = [_OUTPUT] * len(text)
+
+    def mark(start: int, end: int, components: Components) -> None:
+        labels[start:end] = [components] * (end - start)
+
+    thinking = _THINKING.match(text)
+    answer = thinking.end() if thinking else 0
+    mark(0, answer, _REASONING)
+    for span in find_calls(text[answer:]):
+        mark(answer + span.start, answer + span.end, _BOTH if span.malformed else _TOOL)
+        if span.malformed:
+            mark(answer + span.start, answer + span.start + len(OPEN_CALL), _TOOL)
+        else:
+            mark(
+                answer + span.arguments_start,
+                answer + span.arguments_end,
+                _PARAMETERS,
+            )
+    return labels
+
+
+def _decision(pieces: Sequence[str], by_character: Sequence[Components]) -> int:
+    """Return the token that decides: the first one with text that is no reasoning."""
+    start = 0
+    for index, piece in enumerate(pieces):
+        covered = by_character[start : start + len(piece)]
+        start += len(piece)
+        if piece.strip() and any(label != _REASONING for label in covered):
+            return index
+    return len(pieces) - 1
+
+
+def _is_cut(text: str, last: str) -> bool:
+    """Return whether a response ends in the middle, without an end token.
+
+    End tokens are the last piece of a finished response and look like
+    ``<|end|>`` or ``</s>``: text that no sampled word looks like.
+    """
+    marker = last.strip()
+    return not (marker.startswith("<") and marker.endswith(">"))
+
+
+def _read_call(text: str, match: re.Match[str]) -> CallSpan:
+    """Read one call; whatever is not exactly a name and arguments is malformed."""
+    start, end = match.span()
+    malformed = CallSpan(start, end)
+    if not match[0].endswith(CLOSE_CALL):
+        return malformed
+    fields: dict[str, tuple[object, int, int]] = {}
+    try:
+        for key, value, first, last in _members(text, match.start(1), match.end(1)):
+            if key in fields:
+                return malformed
+            fields[key] = (value, first, last)
+    except ValueError:
+        return malformed
+    if set(fields) != {"name", "arguments"}:
+        return malformed
+    name, (arguments, first, last) = fields["name"][0], fields["arguments"]
+    written = arguments if isinstance(arguments, str) else text[first:last]
+    if not isinstance(name, str) or not name or not _is_object(written):
+        return malformed
+    return CallSpan(start, end, name, written, first, last)
+
+
+def _members(text: str, start: int, end: int) -> Iterator[tuple[str, object, int, int]]:
+    """Yield key, value and the value's span of the JSON object in ``text``.
+
+    Raises:
+        ValueError: It is no JSON object, or something follows it.
+    """
+    at = _expect(text, start, "{")
+    while True:
+        key, at = _DECODER.raw_decode(text, _skip(text, at))
+        if not isinstance(key, str):
+            raise ValueError("a key that is no string")
+        first = _skip(text, _expect(text, at, ":"))
+        value, at = _DECODER.raw_decode(text, first)
+        yield key, value, first, at
+        if text[_skip(text, at)] != ",":
+            break
+        at = _skip(text, at) + 1
+    if _skip(text, _expect(text, at, "}")) != end:
+        raise ValueError("text after the object")
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at : at + 1].isspace():
+        at += 1
+    return at
+
+
+def _expect(text: str, at: int, character: str) -> int:
+    at = _skip(text, at)
+    if text[at : at + 1] != character:
+        raise ValueError(f"{character!r} is missing")
+    return at + 1
+
+
+def _is_object(written: str) -> bool:
+    try:
+        return isinstance(json.loads(written), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,68 @@
+"""Credit: from the rewards of a group of rollouts to the advantage of each.
+
+Two baselines, both from the group itself, so that no value model is needed:
+
+- RLOO (arXiv:2402.14740): the mean reward of the *other* rollouts of the group.
+- GRPO (arXiv:2402.03300): the group's mean, divided by its standard deviation.
+
+Division by each group's own deviation weights nearly-solved and nearly-hopeless tasks
+up (Dr. GRPO, arXiv:2503.20783), so RLOO does without. What keeps its scale apart from
+the reward's is one division by the root mean square over the whole batch
+(:func:`normalise`), which leaves the weights between tasks alone.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+Algorithm = Literal["rloo", "grpo"]
+
+_EPSILON = 1e-6
+
+
+def group_advantages(
+    rewards: Sequence[Sequence[float] | None], algorithm: Algorithm
+) -> list[list[float] | None] | None:
+    """Return one advantage per model call of each rollout of a group.
+
+    Args:
+        rewards: For each rollout one reward per model call, or None if the rollout
+            was never scored; it is then no part of the others' baseline.
+        algorithm: Which baseline.
+
+    Returns:
+        For each rollout its calls' advantages, None where it has no reward; None
+        altogether if the group teaches nothing: fewer than two scored rollouts, or
+        all of them with the same reward.
+    """
+    scores = [_mean(calls) for calls in rewards if calls]
+    if len(scores) < 2 or max(scores) - min(scores) < _EPSILON:
+        return None
+    mean = sum(scores) / len(scores)
+    if algorithm == "grpo":
+        spread = math.sqrt(sum((s - mean) ** 2 for s in scores) / len(scores))
+        return [
+            None if not calls else [(r - mean) / (spread + _EPSILON) for r in calls]
+            for calls in rewards
+        ]
+    total, others = sum(scores), len(scores) - 1
+    return [
+        None if not calls else [r - (total - _mean(calls)) / others for r in calls]
+        for calls in rewards
+    ]
+
+
+def normalise(advantages: Sequence[float]) -> float:
+    """Return the factor that gives a batch's advantages a root mean square of 1.
+
+    One factor for the batch, not one per group (as in REINFORCE++,
+    arXiv:2501.03262). It is 1 for a batch without any advantage.
+    """
+    if not advantages:
+        return 1.0
+    square = sum(a * a for a in advantages) / len(advantages)
+    return 1.0 / math.sqrt(square) if square > _EPSILON**2 else 1.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

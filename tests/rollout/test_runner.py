@@ -1,0 +1,203 @@
+"""Rollouts on real workers with real LangChain agents, some of which misbehave."""
+
+import os
+import signal
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.task import Split
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.engines.base import ChatRequest
+from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.errors import RolloutError
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.rollout.session import DATABASE_FILE, RolloutSession
+from agentgym.scenarios.registry import get_scenario
+
+MISBEHAVING = "tests.rollout.misbehaving:make_agent"
+
+
+def list_then_answer(request: ChatRequest) -> Reply:
+    if request.messages[-1]["role"] == "tool":
+        return Reply(content="Done.")
+    return Reply(calls=[("list_files", {})])
+
+
+def requests(count: int, *, seed: int = 0) -> list[RolloutRequest]:
+    tasks = get_scenario("coding").tasks(Split.TRAIN, seed, count)
+    return [
+        RolloutRequest(f"r{seed}-{i:03d}", task, train=True, group=f"g{i}", step=1)
+        for i, task in enumerate(tasks)
+    ]
+
+
+@contextmanager
+def session(
+    folder: Path,
+    policy: ScriptedPolicy | None = None,
+    workers: int = 1,
+    **settings: object,
+) -> Iterator[RolloutSession]:
+    config = TrainingConfig.create(**settings)
+    chosen = policy or ScriptedPolicy(list_then_answer)
+    with RolloutSession(config, chosen, folder, workers) as opened:
+        yield opened
+
+
+@pytest.fixture
+def misdeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "misdeeds"
+    folder.mkdir()
+    monkeypatch.setenv("AGENTGYM_TEST_MISDEEDS", str(folder))
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    return folder
+
+
+def write_down(folder: Path, request: RolloutRequest, misdeed: str) -> None:
+    text = f"{request.task.instruction}\n{misdeed}"
+    (folder / request.rollout_id).write_text(text)
+
+
+@pytest.mark.parametrize("framework", ["langchain", "native"])
+def test_every_rollout_is_run_scored_and_recorded(
+    tmp_path: Path, framework: str
+) -> None:
+    wanted = requests(12)
+    with session(tmp_path, framework=framework) as opened:
+        found = opened.run(wanted, lambda _: None)
+        opened.flush()
+    assert [t.rollout_id for t in found] == [r.rollout_id for r in wanted]
+    for trajectory in found:
+        assert trajectory.reward is not None
+        assert [s.type for s in trajectory.steps] == [
+            "model_call",
+            "tool_call",
+            "model_call",
+        ]
+        [call] = trajectory.get_tool_calls()
+        assert call.outcome is ToolOutcome.OK
+        assert call.result
+        assert trajectory.model_calls[0].response_ids
+    assert any(t.success for t in found if t.family == "list_files")
+    with sqlite3.connect(tmp_path / DATABASE_FILE) as database:
+        [(ended,)] = database.execute(
+            "SELECT count(*) FROM rollouts WHERE state = 'succeeded'"
+        )
+    assert ended == len(wanted)
+
+
+def test_a_policy_that_never_answers_is_cut_and_scored(tmp_path: Path) -> None:
+    always = ScriptedPolicy(lambda request: Reply(calls=[("list_files", {})]))
+    with session(tmp_path, always, framework="langchain") as opened:
+        [trajectory] = opened.run(requests(1), lambda _: None)
+    assert trajectory.reason == "max_turns"
+    assert trajectory.reward is not None
+    assert not trajectory.success
+    turns = get_scenario("coding").max_turns
+    assert len(trajectory.model_calls) == turns
+
+
+def test_bad_calls_are_judged_the_same_with_and_without_a_framework(
+    tmp_path: Path,
+) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        said = [m for m in request.messages if m["role"] == "assistant"]
+        script = [
+            ("open_file", {"path": "x"}),
+            ("read_file", {"file": "x"}),
+            ("read_file", {"path": "no_such_file.py"}),
+        ]
+        return Reply(calls=[script[len(said)]]) if len(said) < 3 else Reply("Done.")
+
+    outcomes = {}
+    for framework in ("langchain", "native"):
+        folder = tmp_path / framework
+        folder.mkdir()
+        with session(folder, ScriptedPolicy(respond), framework=framework) as opened:
+            [trajectory] = opened.run(requests(1), lambda _: None)
+        outcomes[framework] = [c.outcome.value for c in trajectory.get_tool_calls()]
+    assert outcomes["langchain"] == outcomes["native"]
+    assert outcomes["native"] == ["unknown_tool", "invalid_arguments", "raised"]
+
+
+def test_contract_2_no_reward_is_invented_for_a_crashed_agent(
+    tmp_path: Path, misdeeds: Path
+) -> None:
+    wanted = requests(6)
+    write_down(misdeeds, wanted[2], "raise")
+    with session(tmp_path, agent=MISBEHAVING, max_attempts=2) as opened:
+        found = opened.run(wanted, lambda _: None)
+    dropped = found[2]
+    assert dropped.status is RolloutStatus.DROPPED
+    assert dropped.reward is None
+    assert "the agent is broken" in dropped.reason
+    assert dropped.attempt == 1
+    assert all(t.reward is not None for t in found if t is not dropped)
+
+
+def test_contract_2_an_agent_that_ignores_its_model_is_dropped(
+    tmp_path: Path, misdeeds: Path
+) -> None:
+    agent = "tests.rollout.misbehaving:deaf_agent"
+    with session(tmp_path, agent=agent, max_attempts=1) as opened:
+        [trajectory] = opened.run(requests(1), lambda _: None)
+    assert trajectory.reward is None
+    assert "without calling the model" in trajectory.reason
+
+
+@pytest.mark.parametrize("misdeed", ["exit", "block", "memory"])
+def test_contract_7_a_bad_episode_ends_alone(
+    tmp_path: Path, misdeeds: Path, misdeed: str
+) -> None:
+    wanted = requests(16)
+    write_down(misdeeds, wanted[5], misdeed)
+    with session(
+        tmp_path, agent=MISBEHAVING, max_attempts=2, rollout_timeout_s=4.0
+    ) as opened:
+        found = opened.run(wanted, lambda _: None)
+    statuses = Counter(t.status is RolloutStatus.DROPPED for t in found)
+    assert statuses == {True: 1, False: 15}
+    assert found[5].status is RolloutStatus.DROPPED
+    assert found[5].reward is None
+
+
+def test_a_killed_worker_costs_only_time(tmp_path: Path) -> None:
+    killed: list[int] = []
+    with session(tmp_path, framework="native", workers=2) as opened:
+
+        def kill_once(_: Trajectory) -> None:
+            if not killed:
+                killed.append(opened.worker_pids[0])
+                os.kill(killed[0], signal.SIGKILL)
+
+        found = opened.run(requests(64), kill_once)
+    assert killed
+    assert all(t.reward is not None for t in found)
+    assert len({t.rollout_id for t in found}) == 64
+
+
+def test_a_timeout_ends_the_episode_and_is_no_reward(tmp_path: Path) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        raise RuntimeError("the engine is stuck")
+
+    with session(
+        tmp_path, ScriptedPolicy(respond), framework="native", max_attempts=1
+    ) as opened:
+        [trajectory] = opened.run(requests(1), lambda _: None)
+    assert trajectory.status is RolloutStatus.DROPPED
+    assert trajectory.reward is None
+
+
+def test_an_agent_that_cannot_be_imported_says_so(tmp_path: Path) -> None:
+    with (
+        session(tmp_path, agent="no_such_module:make_agent") as opened,
+        pytest.raises(RolloutError, match="no_such_module"),
+    ):
+        opened.run(requests(1), lambda _: None)
