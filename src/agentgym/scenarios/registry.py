@@ -83,7 +83,12 @@ def get_scenario(name: str) -> "Scenario":
         points = [point for point in _entry_points() if point.name == name]
         if not points:
             raise ScenarioNotFoundError(name, scenario_names())
-        scenario = points[0].load()()
+        try:
+            scenario = points[0].load()()
+        except (ImportError, AttributeError) as error:
+            raise ScenarioError(
+                f"Scenario {name!r} cannot be loaded from {points[0].value}: {error}."
+            ) from error
     if not isinstance(scenario, Scenario):
         raise ScenarioError(f"Scenario {name!r} is no agentgym.Scenario subclass.")
     return scenario

@@ -96,12 +96,12 @@ def ledger_view(ledger: Ledger) -> Text:
 
 def _usage(saved_as: str, run: Path) -> RenderableType:
     code = (
-        "from agentgym import TrainedAgent\n"
-        f"agent = TrainedAgent.load({saved_as!r}).to_langchain()"
-    ).replace("'", '"')
-    saved = Text.assemble(("Saved as ", "bold"), (saved_as, "bold cyan"), ". Use it:")
+        "  from agentgym import TrainedAgent\n"
+        f'  agent = TrainedAgent.load("{saved_as}").to_langchain()\n'
+    )
+    saved = Text.assemble(("Saved as ", "bold"), (saved_as, "bold cyan"), ". Use it:\n")
     report = Text(f"Everything else is in {run}, report.md first.", "dim")
-    return Group(saved, Text(""), _indent(Text(code, "green")), Text(""), report)
+    return Group(saved, Text(code, "green", overflow="fold"), report)
 
 
 def _spent(result: TrainingResult) -> str:

@@ -1,0 +1,163 @@
+"""The lists and cards of scenarios, runs and agents."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from agentgym import TrainingConfig
+from agentgym.core.run_folder import RunFolder
+from agentgym.core.trained_agent import AgentSpec, Provenance, TrainedAgent
+from tests.cli.conftest import Command
+from tests.ui import made_up
+
+
+def make_run(name: str, status: str = "interrupted") -> RunFolder:
+    """Make a run in ./runs."""
+    run = RunFolder.create(TrainingConfig.create(name=name))
+    run.write_record(status=status)
+    return run
+
+
+def make_agent(home: Path, name: str) -> TrainedAgent:
+    """Make an agent that is saved under ``name``."""
+    agent = TrainedAgent(
+        home / "agents" / name,
+        spec=AgentSpec(
+            scenario="coding",
+            framework="langchain",
+            system_prompt="You repair code.",
+            tools=[{"type": "function", "function": {"name": "lint"}}],
+            max_turns=10,
+            max_tokens=160,
+            temperature=0.5,
+        ),
+        provenance=Provenance(
+            base_model="nano", config={}, steps=31, episodes=3968, created="2026-11-20"
+        ),
+        baseline=made_up.metrics(0.5),
+        metrics=made_up.metrics(0.97),
+    )
+    agent.path.mkdir(parents=True)
+    agent.write_card()
+    return agent
+
+
+def test_scenarios_list_shows_the_built_in_ones(agentgym: Command) -> None:
+    ended = agentgym("scenarios", "list")
+    assert ended.code == 0
+    assert ended.out.splitlines()[0].split() == [
+        "NAME",
+        "DIFFICULTY",
+        "TIME",
+        "DESCRIPTION",
+    ]
+    assert "coding" in ended.out
+
+
+@pytest.mark.parametrize("group", ["scenarios", "runs", "agents"])
+def test_quick_answers_equal_those_of_typer(
+    agentgym: Command, own_home: Path, group: str
+) -> None:
+    from agentgym.cli.app import run
+
+    make_run("first")
+    make_agent(own_home, "coding")
+    for words in (["list"], ["list", "--json"]):
+        quick = agentgym(group, *words)
+        assert quick.code == 0
+        slow = agentgym(group, *words, "--debug")  # --debug takes the way of typer
+        assert slow.out == quick.out
+    assert run([group, "list"]) == 0
+
+
+def test_lists_as_json_are_pure_json(agentgym: Command, own_home: Path) -> None:
+    make_run("first")
+    make_agent(own_home, "coding")
+    runs = json.loads(agentgym("runs", "list", "--json").out)
+    assert [(r["name"], r["status"]) for r in runs] == [("first", "interrupted")]
+    agents = json.loads(agentgym("agents", "list", "--json").out)
+    assert agents[0]["success"] == {"before": 0.5, "after": 0.97}
+
+
+def test_empty_lists_say_what_to_do(agentgym: Command) -> None:
+    for group in ("runs", "agents"):
+        assert "agentgym train coding" in agentgym(group, "list").out
+        assert json.loads(agentgym(group, "list", "--json").out) == []
+
+
+def test_killed_run_is_not_called_running(agentgym: Command) -> None:
+    run = make_run("gone", "running")
+    (run.path / ".lock").write_text("999999999")
+    assert "killed" in agentgym("runs", "list").out
+    (run.path / ".lock").write_text(str(os.getpid()))
+    assert "running" in agentgym("runs", "list").out
+
+
+def test_unreadable_run_is_listed_as_such(agentgym: Command) -> None:
+    run = make_run("odd")
+    (run.path / "run.json").write_text("{")
+    assert agentgym("runs", "list").out.splitlines()[1].split() == ["odd", "unreadable"]
+
+
+def test_runs_show_tells_how_to_continue(agentgym: Command) -> None:
+    run = make_run("first")
+    run.append_metrics({**vars(made_up.step(7)), "step": 7})
+    ended = agentgym("runs", "show", "first")
+    assert ended.code == 0
+    assert "7: 896 of 10,000 episodes" in ended.out
+    assert "agentgym train --resume runs/first" in ended.out
+
+
+def test_runs_show_has_the_result(agentgym: Command) -> None:
+    run = make_run("first", "done")
+    result = made_up.result(run.path)
+    (run.path / "result.json").write_text(result.model_dump_json())
+    ended = agentgym("runs", "show", "first")
+    assert "97 % [94, 100]" in ended.out
+    assert "--resume" not in ended.out
+    shown = json.loads(agentgym("runs", "show", "first", "--json").out)
+    assert shown["status"] == "done"
+    assert shown["result"]["metrics"]["pass_1"]["value"] == 0.97
+
+
+def test_corrupt_result_is_one_paragraph(agentgym: Command) -> None:
+    run = make_run("first", "done")
+    (run.path / "result.json").write_text("{")
+    ended = agentgym("runs", "show", "first")
+    assert ended.code == 1
+    assert "result.json cannot be read" in ended.err
+
+
+def test_agents_show(agentgym: Command, own_home: Path) -> None:
+    make_agent(own_home, "coding")
+    ended = agentgym("agents", "show", "coding")
+    assert ended.code == 0
+    assert "31 steps, 3,968 episodes" in ended.out
+    assert "+47 points" in ended.out
+    shown = json.loads(agentgym("agents", "show", "coding", "--json").out)
+    assert shown["spec"]["scenario"] == "coding"
+
+
+def test_unknown_agent_names_the_nearest(agentgym: Command, own_home: Path) -> None:
+    make_agent(own_home, "coding")
+    ended = agentgym("agents", "show", "codign")
+    assert ended.code == 2
+    assert "Did you mean 'coding'?" in ended.err
+
+
+def test_unknown_scenario_names_the_nearest(agentgym: Command) -> None:
+    ended = agentgym("scenarios", "show", "codign")
+    assert ended.code == 2
+    assert "Did you mean 'coding'?" in ended.err
+
+
+def test_scenarios_show(agentgym: Command) -> None:
+    ended = agentgym("scenarios", "show", "coding")
+    assert ended.code == 0
+    for heading in ("What the agent is told", "Tools", "Some training tasks"):
+        assert heading in ended.out
+    card = json.loads(agentgym("scenarios", "show", "coding", "--json").out)
+    assert card["name"] == "coding"
+    assert card["tools"]

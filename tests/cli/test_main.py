@@ -1,0 +1,146 @@
+"""What every command has in common: help, errors, exit codes."""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import agentgym as package
+from agentgym.core import run_folder
+from agentgym.errors import TrainingInterrupted
+from tests.cli.conftest import Command
+
+GROUPS = ["train", "eval", "scenarios", "runs", "agents", "doctor"]
+
+
+def test_version(agentgym: Command) -> None:
+    ended = agentgym("--version")
+    assert (ended.code, ended.out) == (0, f"agentgym {package.__version__}\n")
+
+
+def test_help_names_every_command(agentgym: Command) -> None:
+    ended = agentgym("--help")
+    assert ended.code == 0
+    for name in GROUPS:
+        assert name in ended.out
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_command_has_help(agentgym: Command, name: str) -> None:
+    ended = agentgym(name, "--help")
+    assert ended.code == 0
+    assert "Usage: agentgym " + name in ended.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["trian"],
+        ["train", "coding", "--epsodes", "3"],
+        ["runs", "show"],
+        ["agents", "x"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_exits_with_2(agentgym: Command, words: list[str]) -> None:
+    ended = agentgym(*words)
+    assert ended.code == 2
+    assert "Usage:" in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--version"],
+        ["scenarios", "list"],
+        ["scenarios", "list", "--json"],
+        ["runs", "list"],
+        ["agents", "list", "--json"],
+    ],
+    ids=" ".join,
+)
+def test_what_shells_ask_for_loads_nothing_heavy(words: list[str]) -> None:
+    script = (
+        "import sys; from agentgym.cli.main import main\n"
+        f"assert main({words!r}) == 0\n"
+        "heavy = {'typer', 'rich', 'pydantic', 'torch', 'yaml', 'importlib.metadata'}\n"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True)
+    assert ended.returncode == 0, ended.stderr.decode()
+
+
+def test_help_loads_no_pydantic_and_no_torch() -> None:
+    script = (
+        "import sys; from agentgym.cli.main import main\n"
+        "assert main(['--help']) == 0\n"
+        "assert not {'rich', 'pydantic', 'torch'} & set(sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True)
+    assert ended.returncode == 0, ended.stderr.decode()
+
+
+def failing(error: BaseException) -> Callable[..., None]:
+    """Return a function that raises ``error``, whatever it is given."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_error_is_one_paragraph_without_traceback(agentgym: Command) -> None:
+    ended = agentgym("runs", "show", "nowhere")
+    assert ended.code == 2
+    assert ended.err.startswith("Error: No run is named 'nowhere'.")
+    assert ended.err.count("\n") == 1
+    assert ended.out == ""
+
+
+def test_debug_shows_the_traceback_too(agentgym: Command) -> None:
+    ended = agentgym("runs", "show", "nowhere", "--debug")
+    assert ended.code == 2
+    assert "Traceback (most recent call last)" in ended.err
+    assert "Error: No run is named 'nowhere'." in ended.err
+
+
+def test_unexpected_error_says_how_to_see_more(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_folder.RunFolder, "open", failing(LookupError("odd")))
+    ended = agentgym("runs", "show", "x")
+    assert ended.code == 1
+    assert ended.err.startswith("Error: LookupError: odd.")
+    assert "--debug" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_full_disk_says_so(agentgym: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(run_folder.RunFolder, "open", failing(full))
+    ended = agentgym("runs", "show", "x")
+    assert ended.code == 1
+    assert "the disk is full" in ended.err
+
+
+def test_interrupted_run_says_how_to_resume(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = TrainingInterrupted("runs/x", 12)
+    monkeypatch.setattr(run_folder.RunFolder, "open", failing(stop))
+    ended = agentgym("runs", "show", "x")
+    assert ended.code == 130
+    assert "agentgym train --resume runs/x" in ended.err
+
+
+def test_ctrl_c_elsewhere_ends_quietly(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_folder.RunFolder, "open", failing(KeyboardInterrupt()))
+    ended = agentgym("runs", "show", "x")
+    assert ended.code == 130
+    assert "Traceback" not in ended.err

@@ -1,0 +1,251 @@
+"""``agentgym train`` and ``agentgym eval``: options in, output out."""
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from agentgym import TrainingConfig
+from agentgym.core import trainer
+from agentgym.core.progress import Plan, Progress
+from agentgym.core.result import TrainingResult
+from agentgym.errors import TrainingInterrupted
+from tests.cli.conftest import Command
+from tests.ui import made_up
+
+
+class FakeTrainer:
+    """Takes what Trainer takes and reports what Trainer reports, at once."""
+
+    calls: ClassVar[list[tuple[TrainingConfig | None, dict[str, Any]]]]
+    error: ClassVar[BaseException | None] = None
+
+    def __init__(
+        self,
+        config: TrainingConfig | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> None:
+        self.config = config
+        self.progress = progress or Progress()
+
+    def plan(self) -> Plan:
+        return made_up.plan()
+
+    def train(self, scenario: str | None = None, **given: Any) -> TrainingResult:
+        self.calls.append((self.config, given))
+        self.progress.planned(made_up.plan())
+        self.progress.phase("baseline", 2)
+        self.progress.rollout_done()
+        self.progress.baseline(made_up.metrics(0.52))
+        self.progress.stepped(made_up.step(1))
+        if self.error is not None:
+            raise self.error
+        self.progress.validated(1, made_up.metrics(0.96), True)
+        self.progress.ended("success criteria reached", made_up.ledger())
+        run = Path("runs/demo")
+        run.mkdir(parents=True)
+        return made_up.result(run)
+
+    def evaluate(self, scenario: str | None = None, **given: Any) -> Any:
+        self.calls.append((self.config, given))
+        self.progress.phase("evaluation", 2)
+        return made_up.metrics(0.9)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeTrainer]:
+    """Put a fake in Trainer's place and return it."""
+
+    class Fake(FakeTrainer):
+        calls: ClassVar[list[tuple[TrainingConfig | None, dict[str, Any]]]] = []
+
+    monkeypatch.setattr(trainer, "Trainer", Fake)
+    return Fake
+
+
+def test_shows_everything_a_newcomer_needs(
+    agentgym: Command, fake: type[FakeTrainer]
+) -> None:
+    ended = agentgym("train", "coding", "--framework", "langchain")
+    assert ended.code == 0
+    for part in (
+        "about 5 minutes",
+        "Baseline",
+        "52 % [48, 56]",
+        "step 1 ",
+        "goal reached",
+        "Before and after",
+        "+45 points",
+        "Out of vocabulary",
+        "9,000 trained, 800 masked, 200 dropped",
+        "Saved as coding",
+        "from agentgym import TrainedAgent\n",
+        'agent = TrainedAgent.load("coding").to_langchain()\n',
+    ):
+        assert part in ended.out
+    assert "\x1b" not in ended.out
+
+
+def test_writes_the_report(agentgym: Command, fake: type[FakeTrainer]) -> None:
+    agentgym("train", "coding")
+    assert "| pass^1 | 52 % [48, 56] |" in Path("runs/demo/report.md").read_text()
+
+
+def test_json_alone_is_on_standard_output(
+    agentgym: Command, fake: type[FakeTrainer]
+) -> None:
+    ended = agentgym("train", "coding", "--json")
+    assert json.loads(ended.out)["metrics"]["pass_1"]["value"] == 0.97
+    assert "Baseline" in ended.err
+
+
+def test_options_become_settings(agentgym: Command, fake: type[FakeTrainer]) -> None:
+    words = "train coding --framework native --episodes 64 --seed 3 --deterministic"
+    words += " --algorithm grpo --tracker none --name x --gpu none --output elsewhere"
+    words += " --agent my.module:make --model models/mine --unsafe-local-exec"
+    assert agentgym(*words.split()).code == 0
+    config = fake.calls[0][0]
+    assert config is not None
+    expected = TrainingConfig.create(
+        scenario="coding",
+        framework="native",
+        episodes=64,
+        seed=3,
+        deterministic=True,
+        algorithm="grpo",
+        tracker="none",
+        name="x",
+        gpu="none",
+        output=Path("elsewhere"),
+        agent="my.module:make",
+        model="models/mine",
+        unsafe_local_exec=True,
+    )
+    assert config == expected
+
+
+def test_flags_that_are_not_given_leave_the_environment_alone(
+    agentgym: Command, fake: type[FakeTrainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTGYM_DETERMINISTIC", "1")
+    agentgym("train", "coding")
+    config = fake.calls[0][0]
+    assert config is not None
+    assert config.deterministic
+
+
+def test_options_win_over_the_file(agentgym: Command, fake: type[FakeTrainer]) -> None:
+    Path("run.yaml").write_text("scenario: coding\nepisodes: 300\nseed: 5\n")
+    agentgym("train", "--config", "run.yaml", "--episodes", "64")
+    config = fake.calls[0][0]
+    assert config is not None
+    assert (config.episodes, config.seed) == (64, 5)
+
+
+def test_scenario_must_be_named(agentgym: Command) -> None:
+    ended = agentgym("train")
+    assert ended.code == 2
+    assert "Available: coding" in ended.err
+
+
+def test_dry_run_starts_nothing(agentgym: Command, fake: type[FakeTrainer]) -> None:
+    ended = agentgym("train", "coding", "--dry-run")
+    assert ended.code == 0
+    assert "Nothing was started" in ended.out
+    assert fake.calls == []
+    plan = json.loads(agentgym("train", "coding", "--dry-run", "--json").out)
+    assert plan["steps"] == 79
+
+
+def test_resume_takes_the_run_and_a_larger_budget(
+    agentgym: Command, fake: type[FakeTrainer]
+) -> None:
+    ended = agentgym("train", "--resume", "runs/x", "--episodes", "99")
+    assert ended.code == 0
+    assert fake.calls[0][1] == {"resume": "runs/x", "episodes": 99}
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--config", "run.yaml"], "leave --config"),
+        (["--dry-run"], "leave --config"),
+        (["--seed", "3"], "leave out: seed"),
+        (["--model", "other"], "leave out: model"),
+    ],
+    ids=str,
+)
+def test_resume_keeps_the_settings_of_the_run(
+    agentgym: Command, fake: type[FakeTrainer], words: list[str], part: str
+) -> None:
+    ended = agentgym("train", "--resume", "runs/x", *words)
+    assert ended.code == 2
+    assert part in ended.err
+    assert fake.calls == []
+
+
+def test_ctrl_c_says_how_to_resume(agentgym: Command, fake: type[FakeTrainer]) -> None:
+    fake.error = TrainingInterrupted("runs/x", 12)
+    ended = agentgym("train", "coding")
+    assert ended.code == 130
+    assert "agentgym train --resume runs/x" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        (["codign"], 2, "Did you mean 'coding'?"),
+        (["coding", "--framework", "langchian"], 2, "Did you mean 'langchain'?"),
+        (["coding", "--episodes", "0"], 2, "episodes = 0"),
+        (["coding", "--engine", "cloud"], 2, "engine = 'cloud'"),
+        (["coding", "--engine", "verl"], 2, "verl"),
+        (["--config", "absent.yaml"], 2, "absent.yaml"),
+        (["--resume", "absent"], 2, "No run is named 'absent'"),
+        (["coding", "--output", "file"], 1, "Cannot write the run folder"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_input_is_one_paragraph(
+    agentgym: Command, words: list[str], code: int, part: str
+) -> None:
+    Path("file").write_text("")
+    ended = agentgym("train", *words)
+    assert (ended.code, ended.out) == (code, "")
+    assert part in ended.err
+    assert ended.err.count("\n") == 1
+    assert not Path("runs").exists()
+
+
+def test_eval_shows_and_prints_json(agentgym: Command, fake: type[FakeTrainer]) -> None:
+    ended = agentgym("eval", "coding", "--agent", "coding", "--tasks", "8")
+    assert ended.code == 0
+    assert "90 % [86, 94]" in ended.out
+    given = fake.calls[0][1]
+    assert given == {"agent": "coding", "split": "test", "tasks": 8, "samples": None}
+    ended = agentgym("eval", "coding", "--json")
+    assert json.loads(ended.out)["pass_1"]["value"] == 0.9
+
+
+@pytest.mark.parametrize(("least", "code"), [("0.5", 0), ("0.95", 1), ("95", 2)])
+def test_fail_under_is_the_exit_code(
+    agentgym: Command, fake: type[FakeTrainer], least: str, code: int
+) -> None:
+    assert agentgym("eval", "coding", "--fail-under", least).code == code
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--agent", "a", "--model", "b"], "--agent or --model"),
+        (["--split", "tset"], "No split is named 'tset'"),
+    ],
+    ids=str,
+)
+def test_eval_refuses_what_cannot_be_meant(
+    agentgym: Command, words: list[str], part: str
+) -> None:
+    ended = agentgym("eval", "coding", *words)
+    assert ended.code == 2
+    assert part in ended.err

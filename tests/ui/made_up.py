@@ -1,0 +1,105 @@
+"""Made-up runs for tests of what people see."""
+
+from collections import Counter
+from pathlib import Path
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.ledger import Ledger
+from agentgym.core.metrics import Estimate, Metrics
+from agentgym.core.progress import Plan, StepReport
+from agentgym.core.result import Artifacts, TrainingResult
+
+
+def estimate(value: float, spread: float = 0.04, n: int = 120) -> Estimate:
+    """Return an estimate with an interval of ``spread`` to both sides."""
+    return Estimate(value=value, low=value - spread, high=value + spread, n=n)
+
+
+def metrics(level: float, *, k: int = 4, tasks: int = 120) -> Metrics:
+    """Return metrics that are better the higher ``level`` (0..1) is."""
+    share = estimate(level, min(level, 1 - level, 0.04), tasks)
+    return Metrics(
+        tasks=tasks,
+        rollouts=tasks * k,
+        dropped=0,
+        k=k,
+        right_tool=share,
+        right_arguments=share,
+        pass_1=share,
+        pass_k=share,
+        tool_reliability=share,
+        reward=estimate(2 * level - 1, 0.05, tasks),
+        model_calls=estimate(4 - 2 * level, 0.2, tasks),
+        tokens=estimate(200 - 100 * level, 6, tasks),
+    )
+
+
+def plan(run: Path = Path("runs/demo"), **settings: object) -> Plan:
+    """Return the plan of a run with ``settings``."""
+    config = TrainingConfig.create(scenario="coding", **settings)
+    return Plan(
+        config=config,
+        run=run,
+        model="nano (1.1M parameters, full weights)",
+        device="cpu",
+        sandbox="bubblewrap",
+        workers=2,
+        steps=79,
+        estimated_seconds=290,
+    )
+
+
+def step(number: int, **changes: float) -> StepReport:
+    """Return the report of a step that goes well, with ``changes``."""
+    share = min(0.99, 0.3 + 0.02 * number)
+    values = {
+        "step": number,
+        "episodes": 128 * number,
+        "budget": 10_000,
+        "reward": 2 * share - 1,
+        "success_rate": share,
+        "tool_reliability": min(1.0, share + 0.1),
+        "loss": 0.02,
+        "entropy": 0.4 - 0.002 * number,
+        "kl": 0.01,
+        "grad_norm": 0.7,
+        "clip_fraction": 0.05,
+        "trained_tokens": 5000,
+        "skipped_groups": 3,
+        "groups": 16,
+        "dropped": 0,
+        "sampled_tokens": 12_000,
+        "rollout_seconds": 2.0,
+        "update_seconds": 1.0,
+        "tokens_per_second": 4000.0,
+        "seconds_left": 3.0 * (79 - number),
+    }
+    return StepReport(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def ledger() -> Ledger:
+    """Return a ledger that adds up."""
+    buckets = {"trained": 9000, "masked:zero_variance": 800, "dropped:timeout": 200}
+    return Ledger(calls=10_000, buckets=Counter(buckets))
+
+
+def result(run: Path = Path("runs/demo")) -> TrainingResult:
+    """Return the result of a run that went well."""
+    return TrainingResult(
+        scenario="coding",
+        config=TrainingConfig.create(scenario="coding").model_dump(mode="json"),
+        baseline=metrics(0.52),
+        metrics=metrics(0.97),
+        breakdown={
+            "level 3": (metrics(0.1, tasks=40), metrics(0.3, tasks=40)),
+            "out of vocabulary": (metrics(0.2, tasks=60), metrics(0.4, tasks=60)),
+        },
+        stopped="success criteria reached",
+        steps=31,
+        episodes=3968,
+        wall_seconds=251,
+        cpu_seconds=468,
+        peak_memory_mb=1830,
+        ledger=ledger(),
+        artifacts=Artifacts(run=run, agent=run / "agent", saved_as="coding"),
+    )
