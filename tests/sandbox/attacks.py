@@ -1,5 +1,13 @@
 """Scripts that try to get out. Each prints REACHED for what it reached, or refused."""
 
+from collections.abc import Callable
+
+from agentgym.sandbox import SandboxResult
+from agentgym.sandbox.rungs import RUNGS
+
+ISOLATING = [name for name in RUNGS if name != "unsafe"]
+Attack = Callable[..., SandboxResult]
+
 PRELUDE = """\
 import ctypes, os, socket, sys, time
 def attempt(call):
@@ -91,7 +99,8 @@ calls = {
     "memfd_create": ((319, 279), (b"x", 0)), "userfaultfd": ((323, 282), (1,)),
     "io_uring_setup": ((425, 425), (8, ctypes.create_string_buffer(120))),
     "clone new user": ((56, 220), (0x10000000 | 17, 0, 0, 0, 0)),
-    "chroot": ((161, 51), (b"/",)), "process_vm_readv": ((310, 270), (1, 0, 0, 0, 0, 0)),
+    "chroot": ((161, 51), (b"/",)),
+    "process_vm_readv": ((310, 270), (1, 0, 0, 0, 0, 0)),
     "pdeathsig": ((157, 167), (1, 0, 0, 0, 0)), "newer than 2025": ((500, 500), ()),
     "clone3": ((435, 435), (0, 0)),
 }
@@ -107,7 +116,7 @@ PRIVILEGES = (
 import resource
 attempt(lambda: os.setuid(0))
 attempt(lambda: os.setgroups([0]))
-attempt(lambda: libc.prctl(39, 0, 0, 0, 0) == 1 or (_ for _ in ()).throw(OSError("off")))
+attempt(lambda: syscall({"x86_64": 157}.get(os.uname().machine, 167), 39, 0, 0, 0, 0))
 def raise_limit():
     try:
         resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))

@@ -1,7 +1,7 @@
 """Sandboxes of every rung that works here, warm and cold."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,7 @@ from agentgym.sandbox import (
 )
 from agentgym.sandbox.ladder import probe
 from agentgym.sandbox.rungs import RUNGS
-
-ISOLATING = [name for name in RUNGS if name != "unsafe"]
-Attack = Callable[..., SandboxResult]
+from tests.sandbox.attacks import ISOLATING, Attack
 
 
 def _open(rung: str, *, warm: bool) -> Sandbox:

@@ -1,14 +1,15 @@
 """Nothing gets out, on any rung, warm or cold."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
-import attacks
 import pytest
-from conftest import Attack
 
 from agentgym.sandbox import PythonScript, Sandbox
+from tests.sandbox import attacks
+from tests.sandbox.attacks import Attack
 
 
 def _all_refused(text: str, attempts: int) -> bool:
@@ -128,12 +129,9 @@ def test_memory_hog(sandbox: Sandbox, attack: Attack) -> None:
 
 
 def test_file_size(sandbox: Sandbox, attack: Attack) -> None:
-    script = "import os\nfor _ in range(200): os.write(1, b'')\n" + (
-        "with open('big', 'wb') as f:\n"
-        "    for _ in range(100): f.write(bytes(1 << 20))\n"
-    )
+    script = "with open('big', 'wb') as f:\n  while True: f.write(bytes(1 << 20))"
     result = attack(sandbox, script)
-    assert not result.ok, result
+    assert result.signal == signal.SIGXFSZ or "OSError" in result.stderr, result
 
 
 def test_daemon(sandbox: Sandbox, attack: Attack) -> None:
@@ -232,7 +230,7 @@ def test_awkward_trees_are_removed_and_collected(sandbox: Sandbox) -> None:
         "os.symlink('/etc/passwd', 'link'); os.mkfifo('fifo')\n"
         "open('new', 'w').write('n'); os.remove('gone')\n"
         "os.makedirs('locked/in'); os.chmod('locked', 0)\n"
-        "for _ in range(1200): os.mkdir('d'); os.chdir('d')\n"
+        "for _ in range(120): os.mkdir('d'); os.chdir('d')\n"
     )
     files = {"attack.py": script, "gone": "x", "kept": "y"}
     result = sandbox.run_sync(files, PythonScript("attack.py"), collect=True)

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ISOLATING
 
 import agentgym
 from agentgym.errors import SandboxError, SandboxUnavailableError
@@ -22,9 +21,11 @@ from agentgym.sandbox import (
     open_sandbox,
 )
 from agentgym.sandbox import ladder as ladder_module
+from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.ladder import choose_rung, probe
 from agentgym.sandbox.rungs import RUNGS
 from agentgym.sandbox.runtime import readable_by_anyone, readable_runtime
+from tests.sandbox.attacks import ISOLATING
 
 SOURCE = Path(agentgym.__file__).parents[1]
 
@@ -127,7 +128,7 @@ def test_an_idle_zygote_that_died_costs_nothing(best_sandbox: Sandbox) -> None:
 
 def test_executions_run_at_the_same_time(best_sandbox: Sandbox) -> None:
     async def both() -> float:
-        files = {"a.py": "import time; time.sleep(0.4)"}
+        files = {"a.py": "import time; time.sleep(0.6)"}
         await best_sandbox.run(files, PythonScript("a.py"))
         started = time.monotonic()
         results = await asyncio.gather(
@@ -136,7 +137,7 @@ def test_executions_run_at_the_same_time(best_sandbox: Sandbox) -> None:
         assert all(result.ok for result in results)
         return time.monotonic() - started
 
-    assert asyncio.run(both()) < 0.75
+    assert asyncio.run(both()) < 1.1
 
 
 def test_closing_removes_processes_and_folders(best_sandbox: Sandbox) -> None:
@@ -250,3 +251,20 @@ def test_a_command_line_without_a_shell(best_sandbox: Sandbox) -> None:
     assert (missing.exit_code, missing.status) == (127, "exited")
     assert "no-such-program" in missing.stderr
     assert best_sandbox.run_sync({}, RunTests()).exit_code == 5
+
+
+def test_remove_tree(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("x")
+    root = tmp_path / "root"
+    folder = root
+    for _ in range(10):
+        folder = folder / ("d" * 250)
+        folder.parent.mkdir(exist_ok=True)
+    (root / "link").symlink_to(outside)
+    (root / "file").write_text("x")
+    (root / ("d" * 250)).chmod(0)
+    remove_tree(str(root))
+    assert [path.name for path in tmp_path.iterdir()] == ["outside"]
+    assert (outside / "kept").exists()

@@ -1,4 +1,4 @@
-"""Start a zygote under a rung: the command line, the environment, the guest's config."""
+"""Start a zygote under a rung: command line, environment, configuration."""
 
 import json
 import os

@@ -1,8 +1,6 @@
 """The private, writable folders of one execution, made before it and gone after it."""
 
 import os
-import shutil
-import subprocess
 from typing import Protocol
 
 from . import libc
@@ -73,16 +71,32 @@ class DirectoryBox:
         Raises:
             OSError: Something is left.
         """
-        try:
-            shutil.rmtree(self._root)
-        except (OSError, RecursionError):
-            self._remove_by_force()
+        remove_tree(self._root)
 
-    def _remove_by_force(self) -> None:
-        """Remove a tree that refuses the simple way: unreadable or too deep."""
-        for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-            subprocess.run(
-                [*command, "--", self._root], check=False, capture_output=True
-            )
-        if os.path.lexists(self._root):
-            raise OSError(f"could not remove {self._root}")
+
+def remove_tree(root: str) -> None:
+    """Remove a directory, however deep, whatever the modes of what is in it.
+
+    Each directory below is first moved to the top, so that no path grows long and
+    only one directory is open at a time. Nothing may write there meanwhile.
+    """
+    waiting = [root]
+    moved = 0
+    while waiting:
+        folder = waiting[-1]
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            for name in os.listdir(descriptor):
+                try:
+                    os.unlink(name, dir_fd=descriptor)
+                    continue
+                except (IsADirectoryError, PermissionError):  # Linux; macOS
+                    os.chmod(name, 0o700, dir_fd=descriptor)
+                moved += 1
+                target = os.path.join(os.path.dirname(root), f"removed-{moved}")
+                os.rename(name, target, src_dir_fd=descriptor)
+                waiting.insert(0, target)
+        finally:
+            os.close(descriptor)
+        os.rmdir(folder)
+        waiting.pop()

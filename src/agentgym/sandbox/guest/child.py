@@ -202,7 +202,7 @@ def _run_script(script: str, args: list[str]) -> int:
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=script, __builtins__=__builtins__)
     sys.modules["__main__"] = main
-    exec(code, main.__dict__)  # noqa: S102 - this is what a sandbox is for
+    exec(code, main.__dict__)
     return 0
 
 

@@ -62,5 +62,5 @@ def load(path: str, name: str) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__dict__.update({"__file__": path, _EXPLAIN: _explain})
     sys.modules[name] = module
-    exec(code, module.__dict__)  # noqa: S102 - this is what a sandbox is for
+    exec(code, module.__dict__)
     return module
