@@ -18,6 +18,7 @@ from agentlightning.schemas import (
 from agentgym.errors import RolloutError, RolloutStateError
 from agentgym.rollout import tables
 from agentgym.rollout.calls import RecordedCall
+from agentgym.rollout.codec import pack_json
 from agentgym.rollout.database import Write
 from agentgym.rollout.events import RecordedEvent, superseded_routes
 
@@ -112,12 +113,9 @@ class LiveRollout:
         previous = None
         if isinstance(payload, RecordedCall):
             previous = self._last_call.get((attempt_id, payload.agent))
-        try:
-            writes = [tables.insert_event(event, len(events), previous)]
-        except TypeError as error:
-            raise RolloutError(
-                f"A {event_type!r} event of rollout {rollout_id} is not JSON: {error}"
-            ) from error
+        else:
+            check_json(event_type, payload)
+        writes = [tables.insert_event(event, len(events), previous)]
         if isinstance(payload, RecordedCall):
             self._last_call[attempt_id, payload.agent] = payload
             place = superseded_routes(events, payload)
@@ -136,6 +134,18 @@ class LiveRollout:
             update={"status": status.model_copy(update=updates)}
         )
         return self.rollout
+
+
+def check_json(event_type: str, data: dict[str, Any]) -> None:
+    """Refuse an event's payload that cannot be stored.
+
+    Raises:
+        RolloutError: It is not JSON.
+    """
+    try:
+        pack_json(data)
+    except TypeError as error:
+        raise RolloutError(f"A {event_type!r} event is not JSON: {error}") from error
 
 
 def new_rollout(item: RolloutCreate) -> Rollout:

@@ -21,7 +21,12 @@ from agentgym.errors import RolloutError, RolloutStateError
 from agentgym.rollout import signals, tables
 from agentgym.rollout.database import Write
 from agentgym.rollout.event_log import EventLog
-from agentgym.rollout.live import ATTEMPT_FAILED, LiveRollout, new_rollout
+from agentgym.rollout.live import (
+    ATTEMPT_FAILED,
+    LiveRollout,
+    check_json,
+    new_rollout,
+)
 from agentgym.rollout.model_servers import ModelServers
 from agentgym.rollout.signals import Signals
 
@@ -66,28 +71,28 @@ class Store(EventLog):
         Raises:
             RolloutError: An input or its metadata is not JSON.
         """
-        created = []
+        created: dict[str, Rollout] = {}
+        found = []
         writes: list[Write] = []
         with self._lock:
             for item in items:
-                known = self._find(item.rollout_id) if item.rollout_id else None
-                rollout = known or new_rollout(item)
-                created.append(rollout)
-                if known is not None:
-                    continue
-                self._ordinal += 1
-                try:
-                    writes.append(tables.insert_rollout(rollout, self._ordinal))
-                except TypeError as error:
-                    raise RolloutError(
-                        f"Rollout {rollout.rollout_id} is not JSON: {error}"
-                    ) from error
-                self._live[rollout.rollout_id] = LiveRollout(rollout)
-                self._deleted.discard(rollout.rollout_id)
-                self._queue.append(rollout.rollout_id)
+                known = item.rollout_id and (
+                    created.get(item.rollout_id) or self._find(item.rollout_id)
+                )
+                if not known:
+                    known = new_rollout(item)
+                    created[known.rollout_id] = known
+                    ordinal = self._ordinal + len(created)
+                    writes.append(_insert(known, ordinal))
+                found.append(known)
             self._database.submit(*writes)
+            self._ordinal += len(created)
+            for rollout_id, rollout in created.items():
+                self._live[rollout_id] = LiveRollout(rollout)
+                self._deleted.discard(rollout_id)
+                self._queue.append(rollout_id)
         self.signals.notify(signals.QUEUE, signals.ANY)
-        return created
+        return found
 
     def list_rollouts(
         self, states: Collection[RolloutState], limit: int = 500
@@ -157,6 +162,21 @@ class Store(EventLog):
         if live is not None:
             self.signals.notify(signals.terminal(rollout_id), signals.ANY)
 
+    def delete_unfinished_steps(self, step: int) -> list[str]:
+        """Remove rollouts of training steps after ``step`` (``metadata.step``).
+
+        A resumed run makes them again, under the same ids.
+        """
+        self.flush()
+        found = self._database.read(
+            "SELECT rollout_id FROM rollouts "
+            "WHERE json_extract(CAST(metadata AS TEXT), '$.step') > ?",
+            (step,),
+        )
+        for (rollout_id,) in found:
+            self.delete(rollout_id)
+        return [rollout_id for (rollout_id,) in found]
+
     def recover(self, reason: str = "interrupted") -> list[str]:
         """Requeue what was running when the process before this one ended."""
         with self._lock:
@@ -201,6 +221,7 @@ class Store(EventLog):
         Raises:
             RolloutNotFoundError: There is none with this id.
             RolloutStateError: The rollout has ended, or the attempt was given up.
+            RolloutError: An event is not JSON.
         """
         with self._lock:
             live = self._get_live(rollout_id)
@@ -210,6 +231,8 @@ class Store(EventLog):
                 raise RolloutStateError(
                     f"Rollout {rollout_id}: cannot end as {state} from {current}."
                 )
+            for event in events:
+                check_json(event.event_type, event.data)
             writes = [
                 write
                 for event in events
@@ -378,3 +401,12 @@ class Store(EventLog):
                         )
                     )
         return claimed
+
+
+def _insert(rollout: Rollout, ordinal: int) -> Write:
+    try:
+        return tables.insert_rollout(rollout, ordinal)
+    except TypeError as error:
+        raise RolloutError(
+            f"Rollout {rollout.rollout_id} is not JSON: {error}"
+        ) from error

@@ -52,17 +52,13 @@ def update_status(rollout: Rollout, terminal_order: int | None) -> Write:
 def insert_event(
     event: RecordedEvent, seq: int, previous: RecordedCall | None
 ) -> Write:
-    """Return the write of an event; model calls are packed in the writing thread.
-
-    Raises:
-        TypeError: A client's payload is not JSON.
-    """
+    """Return the write of an event; it is packed in the writing thread."""
     sql = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     key = (event.rollout_id, event.attempt_id, seq, event.event_type, event.timestamp)
     payload = event.payload
     if isinstance(payload, RecordedCall):
         return sql, lambda: (*key, *pack_call(payload, previous))
-    return sql, (*key, pack_json(payload), None, None)
+    return sql, lambda: (*key, pack_json(payload), None, None)
 
 
 def drop_routes(event: RecordedEvent, seq: int) -> Write:

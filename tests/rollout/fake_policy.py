@@ -33,7 +33,7 @@ def call(name: str = "add", arguments: str = '{"a": 1}') -> RequestedCall:
     return RequestedCall(id=f"call_{name}", name=name, arguments=arguments)
 
 
-class ScriptedPolicy(Policy):
+class FakePolicy(Policy):
     """Answers with what ``script`` returns; remembers what it was asked.
 
     Args:
@@ -56,7 +56,7 @@ class ScriptedPolicy(Policy):
 
     @property
     def model_name(self) -> str:
-        return "scripted"
+        return "fake"
 
     async def chat(self, request: ChatRequest) -> ChatResult:
         self.requests.append(request)

@@ -1,0 +1,50 @@
+"""Fills a store until it is killed; says on standard output what it has flushed."""
+
+import sys
+from pathlib import Path
+
+from agentlightning.schemas import EventCreate, RolloutCreate, RolloutState
+
+from agentgym.rollout.calls import RecordedCall
+from agentgym.rollout.store import Store
+
+
+def recorded(step: int, turn: int) -> RecordedCall:
+    return RecordedCall(
+        agent="agent",
+        model="m",
+        endpoint="in-process",
+        model_version=step,
+        request={"messages": [{"role": "user", "content": f"{step}"}] * (turn + 1)},
+        response={"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]},
+        prompt_ids=list(range(50 * (turn + 1))),
+        response_ids=[step, turn],
+        logprobs=[-0.5, -0.25],
+    )
+
+
+def main() -> None:
+    store = Store(Path(sys.argv[1]), group_commit_s=0.002)
+    for step in range(10_000):
+        ids = [f"{step}-{i}" for i in range(4)]
+        store.create_rollouts([RolloutCreate(rollout_id=i, input=step) for i in ids])
+        store.claim("w", len(ids))
+        for rollout_id in ids:
+            for turn in range(3):
+                store.record_call(rollout_id, "0", recorded(step, turn))
+            store.finish(
+                rollout_id,
+                "0",
+                state=RolloutState.SUCCEEDED,
+                events=[
+                    EventCreate(event_type="tool_call", data={"step": step}),
+                    EventCreate(event_type="reward", data={"value": step}),
+                ],
+            )
+        store.forget(ids)
+        sys.stdout.write(f"{step}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
