@@ -29,7 +29,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: third-party\n")
     (info / "entry_points.txt").write_text(
-        "[agentgym.scenarios]\nmine = third_party:Mine\nodd = third_party:Odd\nbroken = third_party:Gone\n"
+        "[agentgym.scenarios]\nmine = third_party:Mine\n"
+        "odd = third_party:Odd\nbroken = third_party:Gone\n"
     )
     methods = "system_prompt tools tasks create_environment calculate_reward"
     (tmp_path / "third_party.py").write_text(

@@ -103,7 +103,7 @@ def _home() -> Check:
     place = home
     while not place.exists():
         place = place.parent
-    if os.access(place, os.W_OK):
+    if place.is_dir() and os.access(place, os.W_OK):
         return Check("AGENTGYM_HOME", "ok", str(home))
     return Check(
         "AGENTGYM_HOME", "broken", f"{home} cannot be written; set AGENTGYM_HOME"

@@ -37,7 +37,7 @@ class TerminalProgress(Progress):
         self._unwritten = False
         self._rewards: list[float] = []
         self._live = Live(
-            get_renderable=self._state,
+            get_renderable=self.state,
             console=console,
             refresh_per_second=4,
             transient=True,
@@ -122,7 +122,7 @@ class TerminalProgress(Progress):
             self._print(_plain(self._report))
         self._written_at, self._unwritten = monotonic(), False
 
-    def _state(self) -> RenderableType:
+    def state(self) -> RenderableType:
         """Draw what changes: the training so far and the current phase."""
         width = self._console.width
         parts: list[RenderableType] = []

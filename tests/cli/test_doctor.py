@@ -1,0 +1,78 @@
+"""``agentgym doctor``: of this machine, and of a run."""
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from agentgym import TrainingConfig
+from agentgym.core import machine
+from agentgym.core.ledger import Ledger
+from agentgym.core.machine import Check
+from agentgym.core.run_folder import RunFolder, RunState
+from tests.cli.conftest import Command
+from tests.ui import made_up
+
+
+def make_run(ledger: Ledger) -> None:
+    """Make the run ./runs/first with ``ledger``."""
+    run = RunFolder.create(TrainingConfig.create(name="first"))
+    for number in range(1, 31):
+        run.append_metrics(asdict(made_up.step(number)))
+    base = {"test": made_up.metrics(0.3)}
+    state = RunState(step=30, ledger=ledger, baseline=base)
+    with run.new_checkpoint(state, keep=1):
+        pass
+
+
+def test_machine_is_looked_at(agentgym: Command) -> None:
+    checks = {c["name"]: c for c in json.loads(agentgym("doctor", "--json").out)}
+    for name in ("python", "cpu", "extra local", "sandbox", "AGENTGYM_HOME", "disk"):
+        assert name in checks
+    assert checks["extra local"]["state"] == "ok"
+    text = agentgym("doctor").out
+    assert "AGENTGYM_HOME" in text
+
+
+@pytest.mark.parametrize(("state", "code"), [("missing", 0), ("broken", 1)])
+def test_only_what_is_broken_fails(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch, state: str, code: int
+) -> None:
+    found = [Check("extra local", state, "pip install ...")]  # type: ignore[arg-type]
+    monkeypatch.setattr(machine, "check_machine", lambda: found)
+    assert agentgym("doctor").code == code
+
+
+def test_home_that_cannot_be_made_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "file" / "home"))
+    check = next(c for c in machine.check_machine() if c.name == "AGENTGYM_HOME")
+    assert check.state == "broken"
+
+
+def test_healthy_run(agentgym: Command) -> None:
+    make_run(made_up.ledger())
+    ended = agentgym("doctor", "first")
+    assert ended.code == 0
+    assert "9,000 trained, 800 masked, 200 dropped" in ended.out
+    assert "masked: zero_variance 800" in ended.out
+    assert "Nothing stands in the way" in ended.out
+
+
+def test_sick_run_names_the_likeliest_cause(agentgym: Command) -> None:
+    buckets = Counter({"trained": 10, "masked:span_not_found": 90})
+    make_run(Ledger(calls=100, buckets=buckets))
+    ended = agentgym("doctor", "first")
+    assert ended.code == 1
+    assert "Likeliest cause: most model calls taught nothing" in ended.out
+    found = json.loads(agentgym("doctor", "runs/first", "--json").out)
+    assert found["findings"][0]["severity"] == "critical"
+    assert found["ledger"]["calls"] == 100
+
+
+def test_unknown_run(agentgym: Command) -> None:
+    assert agentgym("doctor", "absent").code == 2

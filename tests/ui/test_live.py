@@ -1,0 +1,108 @@
+"""TerminalProgress: redrawn on a terminal, plain lines elsewhere."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from agentgym.ui import live
+from agentgym.ui.live import TerminalProgress
+from tests.ui import made_up
+
+
+def watch(console: Console, steps: int = 12) -> None:
+    """Report a whole run."""
+    with TerminalProgress(console) as progress:
+        progress.planned(made_up.plan())
+        progress.phase("baseline", 480)
+        for _ in range(480):
+            progress.rollout_done()
+        progress.baseline(made_up.metrics(0.52))
+        for number in range(1, steps + 1):
+            progress.phase("training", 128)
+            progress.stepped(made_up.step(number))
+        progress.validated(steps, made_up.metrics(0.96), True)
+        progress.ended("success criteria reached", made_up.ledger())
+        progress.phase("held-out tasks", 480)
+
+
+def plain(steps: int = 12, width: int = 80) -> str:
+    """Return what is written where there is no terminal."""
+    file = io.StringIO()
+    watch(Console(file=file, width=width, highlight=False), steps)
+    return file.getvalue()
+
+
+def test_plain_output_has_no_control_codes() -> None:
+    assert "\x1b" not in plain()
+    assert "\r" not in plain()
+
+
+def test_plain_output_has_the_whole_story() -> None:
+    text = plain()
+    for part in (
+        "about 5 minutes",
+        "baseline: 480 rollouts",
+        "step 1  128/10,000 episodes  reward -0.36  success 32 %  tool reliability",
+        "4,000 tokens/s  at most 3 min 54 s left",
+        "validation pass^1 96 % [92, 100], tool reliability 96 % [92, 100]  goal",
+        "Training ended after 12 steps and 1,536 episodes: success criteria reached.",
+        "held-out tasks: 480 rollouts",
+    ):
+        assert part in text
+
+
+def test_fast_steps_are_written_only_now_and_then() -> None:
+    written = [line for line in plain(50).splitlines() if "tokens/s" in line]
+    assert written[0].startswith("step 1 ")
+    assert written[-1].startswith("step 50 ")
+    assert len(written) < 10
+
+
+def test_slow_steps_are_all_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_PLAIN_SECONDS", 0.0)
+    written = [line for line in plain(20).splitlines() if "tokens/s" in line]
+    assert len(written) == 20
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_terminal_state_fits(width: int) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=width, height=40, force_terminal=True)
+    progress = TerminalProgress(console)
+    progress.phase("training", 128)
+    progress.rollout_done()
+    for number in range(1, 30):
+        progress.stepped(made_up.step(number))
+    progress.phase("training", 128)
+    lines = console.render_lines(progress.state(), pad=False)
+    texts = ["".join(segment.text for segment in line) for line in lines]
+    assert max(map(len, texts)) <= width
+    shown = "\n".join(texts)
+    for part in ("step 29", "3,712/10,000 episodes", "success 88 %", "tokens/s 4,000"):
+        assert part in shown
+    assert "0/128 rollouts" in shown
+
+
+def test_terminal_is_left_as_it_was() -> None:
+    file = io.StringIO()
+    watch(Console(file=file, width=80, height=40, force_terminal=True))
+    assert file.getvalue().count("\x1b[?25l") == file.getvalue().count("\x1b[?25h") == 1
+    assert "Baseline" in file.getvalue()
+
+
+def test_terminal_is_given_back_after_an_error() -> None:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True)
+    with pytest.raises(ZeroDivisionError), TerminalProgress(console):
+        _ = 1 / 0
+    assert file.getvalue().endswith("\x1b[?25h") or "\x1b[?25h" in file.getvalue()
+
+
+def test_resumed_run_says_where_it_continues() -> None:
+    import dataclasses
+
+    file = io.StringIO()
+    progress = TerminalProgress(Console(file=file))
+    progress.planned(dataclasses.replace(made_up.plan(), resumed_step=7))
+    assert "Continuing after step 7" in file.getvalue()

@@ -1,0 +1,145 @@
+"""Tables and the report: true, complete, and readable in 60 columns."""
+
+import io
+from collections import Counter
+
+import pytest
+from rich.console import Console, RenderableType
+
+from agentgym.core.ledger import Ledger
+from agentgym.core.metrics import Estimate, Metrics
+from agentgym.ui import words
+from agentgym.ui.comparison import rows
+from agentgym.ui.report import render_report
+from agentgym.ui.tables import ledger_view, metrics_view, plan_view, result_view
+from tests.ui import made_up
+
+
+def shown(view: RenderableType, width: int = 100) -> str:
+    """Return what a terminal of ``width`` columns shows."""
+    file = io.StringIO()
+    Console(file=file, width=width, highlight=False).print(view)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 72, 120])
+def test_result_fits_any_width(width: int) -> None:
+    text = shown(result_view(made_up.result(), width), width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    assert "…" not in text
+    row = next(line for line in lines if "tool reliability" in line)
+    assert "52 % [48, 56]" in row
+    assert "97 % [94, 100]" in row
+    assert "+45" in row
+
+
+def test_all_metrics_are_compared() -> None:
+    labels = [row.label for row in rows(made_up.metrics(0.5), made_up.metrics(0.9))]
+    assert labels == [
+        "right tool",
+        "right arguments",
+        "pass^1",
+        "pass^4",
+        "tool reliability",
+        "reward",
+        "model calls",
+        "tokens per task",
+    ]
+
+
+def test_gain_is_in_points_for_shares_and_per_cent_for_costs() -> None:
+    found = {r.label: r for r in rows(made_up.metrics(0.5), made_up.metrics(0.9))}
+    assert found["pass^1"].gain == "+40 points"
+    assert found["reward"].gain == "+0.80"
+    assert found["tokens per task"].gain == "-27 %"
+
+
+def test_only_clear_differences_are_called_better_or_worse() -> None:
+    def clear(before: Metrics, after: Metrics) -> dict[str, int]:
+        return {row.label: row.clear for row in rows(before, after)}
+
+    better = clear(made_up.metrics(0.5), made_up.metrics(0.9))
+    assert better["pass^1"] == better["reward"] == better["tokens per task"] == 1
+    worse = clear(made_up.metrics(0.9), made_up.metrics(0.5))
+    assert worse["pass^1"] == worse["tokens per task"] == -1
+    same = clear(made_up.metrics(0.50), made_up.metrics(0.52))
+    assert set(same.values()) == {0}
+
+
+def test_unmeasured_reliability_is_not_called_zero() -> None:
+    nothing = Estimate(value=0.0, low=0.0, high=0.0, n=0)
+    before = made_up.metrics(0.5).model_copy(update={"tool_reliability": nothing})
+    row = {r.label: r for r in rows(before, made_up.metrics(0.9))}["tool reliability"]
+    assert (row.before, row.gain) == ("not measured", "")
+
+
+def test_dropped_rollouts_are_shown() -> None:
+    metrics = made_up.metrics(0.5).model_copy(update={"dropped": 7})
+    assert "7 dropped" in shown(metrics_view("Baseline", metrics))
+
+
+def test_ledger_shows_reasons_and_whether_it_adds_up() -> None:
+    text = shown(ledger_view(made_up.ledger()))
+    assert "10,000 model calls: 9,000 trained, 800 masked, 200 dropped" in text
+    assert "masked: zero_variance 800, dropped: timeout 200" in text
+    assert "add up" not in text
+    gap = Ledger(calls=11, buckets=Counter({"trained": 10}))
+    assert "does not add up" in shown(ledger_view(gap))
+
+
+def test_plan_says_what_and_how_long() -> None:
+    text = shown(plan_view(made_up.plan(agent="my.module:make", early_stop=False)), 60)
+    for part in ("my.module:make", "10,000 episodes in 79 steps", "bubblewrap"):
+        assert part in " ".join(text.split())
+    assert "fewer once" not in text
+
+
+def test_report_is_markdown_with_everything() -> None:
+    text = render_report(made_up.result())
+    for part in (
+        "# coding, trained through langchain\n",
+        "| pass^4 | 52 % [48, 56] | 97 % [94, 100] | +45 points |\n",
+        "### Out of vocabulary: 60 tasks\n",
+        "| masked:zero_variance | 800 |\n",
+        "| **all** | **10,000** |\n",
+        'agent = TrainedAgent.load("coding").to_langchain()\n',
+        "| seed | `0` |\n",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0 %"), (0.934, "93 %"), (0.9971, "99.7 %"), (1.0, "100 %")],
+)
+def test_percent_claims_no_perfection(share: float, text: str) -> None:
+    assert words.percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-3, "0 s"), (45, "45 s"), (250, "4 min 10 s"), (7500, "2 h 5 min")],
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (10, "less than a minute"),
+        (70, "about a minute"),
+        (290, "about 5 minutes"),
+        (4 * 3600, "about 4 hours"),
+    ],
+)
+def test_rough_duration(seconds: float, text: str) -> None:
+    assert words.rough_duration(seconds) == text
+
+
+def test_sparkline_rises_with_its_values() -> None:
+    assert words.sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
+    assert len(words.sparkline([float(i) for i in range(100)], 12)) == 12
+    assert words.sparkline([1.0], 12) == ""
+    assert set(words.sparkline([1.0, 1.0, 1.0], 3)) == {"▁"}
