@@ -44,7 +44,7 @@ def commit(misdeed: str) -> None:
     if misdeed == "block":
         time.sleep(3600)
     if misdeed == "memory":
-        hoard = [bytearray(2**28) for _ in range(1024)]
+        hoard = [bytearray(2**34) for _ in range(64)]
         assert hoard
 
 

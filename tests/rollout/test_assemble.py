@@ -66,3 +66,15 @@ def test_a_valid_call_that_never_ran_does_not_count_as_reliable() -> None:
 def test_calls_made_by_the_agents_own_code_are_kept() -> None:
     steps = assemble_steps([ModelCall(content="hi")], [ran("a")], SPECS)
     assert len(steps) == 2
+
+
+def test_a_rejected_call_does_not_take_the_outcome_of_a_later_one() -> None:
+    calls = [
+        asked(("1", "read_file", '{"file": "a"}')),
+        asked(("2", "read_file", '{"path": "a"}')),
+    ]
+    steps = assemble_steps(calls, [ran("a")], SPECS)
+    assert [s.outcome for s in steps if isinstance(s, ToolCall)] == [
+        ToolOutcome.INVALID_ARGUMENTS,
+        ToolOutcome.OK,
+    ]

@@ -76,18 +76,21 @@ class CallSpan:
 def find_calls(text: str) -> list[CallSpan]:
     """Return the tool calls in ``text``, malformed ones included, in order.
 
-    Arguments may be a JSON object or a JSON string that holds one.
+    Arguments may be a JSON object or a JSON string that holds one. What stands
+    within ``<think>`` is no call.
     """
-    return [_read_call(text, match) for match in _CALL.finditer(text)]
+    start = _reasoning_end(text)
+    return [_read_call(text, match) for match in _CALL.finditer(text, start)]
 
 
-def label_tokens(pieces: Sequence[str]) -> list[Components]:
+def label_tokens(pieces: Sequence[str], *, ended: bool) -> list[Components]:
     """Return the components of each token of a response.
 
     Args:
         pieces: The text of each token, in order, special tokens included; what they
             join to is the response. An empty piece (a byte of a character that a
             later token completes) takes the components of what follows.
+        ended: Whether the last token is an end token, not one cut off by a limit.
 
     Returns:
         One non-empty set per token: the components of the characters it covers.
@@ -103,7 +106,7 @@ def label_tokens(pieces: Sequence[str]) -> list[Components]:
         start += len(piece)
     if labels:
         labels[_decision(pieces, by_character)] = _TOOL
-        labels[-1] = labels[-1] if _is_cut(text, pieces[-1]) else _TOOL
+        labels[-1] = _TOOL if ended else labels[-1]
     return labels
 
 
@@ -118,20 +121,19 @@ def _label_characters(text: str) -> list[Components]:
     def mark(start: int, end: int, components: Components) -> None:
         labels[start:end] = [components] * (end - start)
 
-    thinking = _THINKING.match(text)
-    answer = thinking.end() if thinking else 0
-    mark(0, answer, _REASONING)
-    for span in find_calls(text[answer:]):
-        mark(answer + span.start, answer + span.end, _BOTH if span.malformed else _TOOL)
+    mark(0, _reasoning_end(text), _REASONING)
+    for span in find_calls(text):
+        mark(span.start, span.end, _BOTH if span.malformed else _TOOL)
         if span.malformed:
-            mark(answer + span.start, answer + span.start + len(OPEN_CALL), _TOOL)
+            mark(span.start, span.start + len(OPEN_CALL), _TOOL)
         else:
-            mark(
-                answer + span.arguments_start,
-                answer + span.arguments_end,
-                _PARAMETERS,
-            )
+            mark(span.arguments_start, span.arguments_end, _PARAMETERS)
     return labels
+
+
+def _reasoning_end(text: str) -> int:
+    thinking = _THINKING.match(text)
+    return thinking.end() if thinking else 0
 
 
 def _decision(pieces: Sequence[str], by_character: Sequence[Components]) -> int:
@@ -143,16 +145,6 @@ def _decision(pieces: Sequence[str], by_character: Sequence[Components]) -> int:
         if piece.strip() and any(label != _REASONING for label in covered):
             return index
     return len(pieces) - 1
-
-
-def _is_cut(text: str, last: str) -> bool:
-    """Return whether a response ends in the middle, without an end token.
-
-    End tokens are the last piece of a finished response and look like
-    ``<|end|>`` or ``</s>``: text that no sampled word looks like.
-    """
-    marker = last.strip()
-    return not (marker.startswith("<") and marker.endswith(">"))
 
 
 def _read_call(text: str, match: re.Match[str]) -> CallSpan:

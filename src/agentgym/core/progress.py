@@ -89,7 +89,7 @@ class Progress:
         """The run is about to start."""
 
     def phase(self, name: str, total: int) -> None:
-        """A phase of ``total`` rollouts starts: ``baseline``, ``validation``, …"""
+        """A phase of ``total`` rollouts starts: e.g. ``validation``."""
 
     def rollout_done(self) -> None:
         """One rollout of the current phase has ended."""

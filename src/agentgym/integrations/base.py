@@ -92,8 +92,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def create_environment(self, blueprint: Blueprint) -> RunnableAgent:
-        """Build the agent whose model is the gateway and whose tools are the
-        current episode's.
+        """Build the agent: its model is the gateway, its tools the episode's.
 
         Raises:
             UsageError: The user's factory cannot be imported or built an object

@@ -2,8 +2,8 @@
 
 import asyncio
 import itertools
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import (
@@ -148,21 +148,8 @@ class PolicyChatModel(BaseChatModel):
 
 def in_background[T](awaitable: Awaitable[T]) -> T:
     """Wait for an awaitable from sync code, also inside a running event loop."""
-    outcome: list[T] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(asyncio.run(_await(awaitable)))
-        except BaseException as error:  # carried over to the caller's thread
-            failure.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, _await(awaitable)).result()
 
 
 async def _await[T](awaitable: Awaitable[T]) -> T:

@@ -1,6 +1,9 @@
 """Joins what the gateway saw with what the tools saw into one list of steps."""
 
 from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
 
 from agentgym.core.tools import ToolOutcome, ToolSpec, check_call, parse_arguments
 from agentgym.core.trajectory import ModelCall, RequestedCall, Step, ToolCall
@@ -41,18 +44,36 @@ def _outcome(
     requested: RequestedCall, pending: list[ToolCall], specs: dict[str, ToolSpec]
 ) -> ToolCall:
     """Return what became of a requested call, taking it from ``pending``."""
-    by_id = [call for call in pending if call.id == requested.id]
-    by_name = [c for c in pending if c.id is None and c.name == requested.name]
-    for ran in (*by_id, *by_name):
+    outcome, reason = check_call(specs, requested.name, requested.arguments)
+    arguments = parse_arguments(requested.arguments)
+    spec = specs.get(requested.name)
+    valid = outcome is ToolOutcome.OK
+    unnamed = [c for c in pending if c.id is None and c.name == requested.name]
+    ran = next((c for c in pending if c.id == requested.id), None) or next(
+        (c for c in unnamed if _normal(spec, c.arguments) == _normal(spec, arguments)),
+        unnamed[0] if unnamed and valid else None,
+    )
+    if ran is not None:
         pending.remove(ran)
         return ran.model_copy(update={"id": requested.id})
-    outcome, reason = check_call(specs, requested.name, requested.arguments)
-    if outcome is ToolOutcome.OK:
+    if valid:
         outcome, reason = ToolOutcome.RAISED, NOT_RUN
     return ToolCall(
         id=requested.id,
         name=requested.name,
-        arguments=parse_arguments(requested.arguments),
+        arguments=arguments,
         outcome=outcome,
         result=f"Error: {reason}",
     )
+
+
+def _normal(
+    spec: ToolSpec | None, arguments: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Return arguments with defaults and types as the tool takes them, if it does."""
+    if spec is None or arguments is None:
+        return arguments
+    try:
+        return spec.validate(arguments)
+    except ValidationError:
+        return arguments
