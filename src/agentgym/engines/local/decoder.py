@@ -1,0 +1,355 @@
+"""The decoder: a thread that answers requests in one continuous batch.
+
+Requests join the running batch between decoding steps and leave it when done. What a
+request shares with earlier ones is not computed again: the head of its prompt (system
+prompt and tools), the earlier turns of its session, and an identical prompt that
+arrives with it.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from agentgym.engines.local.forward import BatchForward
+from agentgym.engines.local.kv_cache import SegmentStore
+from agentgym.engines.local.sampling import random_stream, sample
+from agentgym.errors import EngineError
+
+logger = logging.getLogger(__name__)
+
+_GATHER_SECONDS = 0.002
+_PREFILL_TOKENS = 4096
+_QUEUE_LIMIT = 16_384
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What was sampled: ids and log-probabilities, and why it ended."""
+
+    ids: list[int]
+    logprobs: list[float]
+    finish_reason: str
+    version: int
+
+
+@dataclass
+class Job:
+    """One request as the decoder takes it.
+
+    Attributes:
+        prompt: Token ids.
+        head: How many of them are the prompt's head, shared with other requests.
+        session: Whose earlier turns may be continued; empty for none.
+        temperature: 0 is greedy.
+        max_tokens: Most tokens to sample.
+        seed: Of its own random stream.
+        on_token: Told each token as it is sampled; runs in the decoder's thread.
+        future: Gets the generation; cancelling it ends the request.
+    """
+
+    prompt: list[int]
+    head: int
+    session: str
+    temperature: float
+    max_tokens: int
+    seed: int
+    on_token: Callable[[int], None] | None = None
+    future: "Future[Generation]" = field(default_factory=Future)
+
+
+@dataclass
+class _Row:
+    """A running response."""
+
+    job: Job
+    stream: NDArray[np.float32]
+    version: int
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+
+class Decoder:
+    """Answers jobs from a thread of its own.
+
+    Args:
+        forward: The model and its batch cache.
+        stop_ids: Tokens that end a response.
+        fixed_rows: In deterministic mode the number of rows of every decoding step,
+            so that the kernels see one shape whatever the load; 0 otherwise. Each
+            prompt is then prefilled alone, from its head on.
+        parked_tokens: Most tokens of idle sessions whose keys and values are kept.
+    """
+
+    def __init__(
+        self,
+        forward: BatchForward,
+        stop_ids: frozenset[int],
+        *,
+        fixed_rows: int = 0,
+        parked_tokens: int = 200_000,
+    ) -> None:
+        self._forward = forward
+        self._stop_ids = stop_ids
+        self._fixed_rows = fixed_rows
+        self._limit = fixed_rows or forward.rows
+        self._parked = SegmentStore(parked_tokens)
+        self._heads = SegmentStore(parked_tokens // 4)
+        self._rows: list[_Row] = []
+        self._waiting: deque[Job] = deque()
+        self._wake = threading.Condition()
+        self._paused = self._closed = self._busy = False
+        self.version = 0
+        self._thread = threading.Thread(
+            target=self._run, name="agentgym-decoder", daemon=True
+        )
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Queue a job; its future is the answer.
+
+        Raises:
+            EngineError: The decoder is closed, or too many jobs wait.
+        """
+        with self._wake:
+            if self._closed:
+                raise EngineError("The policy is closed; it answers no more requests.")
+            if len(self._waiting) >= _QUEUE_LIMIT:
+                raise EngineError(f"{_QUEUE_LIMIT} requests wait already; slow down.")
+            self._waiting.append(job)
+            self._wake.notify_all()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let running responses finish, and hold new ones back within the block.
+
+        Every response is so from one version of the weights. What was computed from
+        the old ones is forgotten.
+        """
+        with self._wake:
+            self._paused = True
+            self._wake.notify_all()
+            self._wake.wait_for(lambda: self._closed or not self._is_running())
+        try:
+            yield
+        finally:
+            self._parked.clear()
+            self._heads.clear()
+            with self._wake:
+                self._paused = False
+                self._wake.notify_all()
+
+    def close(self) -> None:
+        """End the thread; jobs that run or wait fail with EngineError."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+        self._thread.join()
+        error = EngineError("The policy was closed while the request ran.")
+        self._fail([*(row.job for row in self._rows), *self._waiting], error)
+        self._rows.clear()
+        self._waiting.clear()
+
+    def _is_running(self) -> bool:
+        return self._busy or bool(self._rows)
+
+    def _run(self) -> None:
+        torch.set_num_threads(1)
+        while (jobs := self._next_jobs()) is not None:
+            try:
+                self._admit(jobs)
+                self._step()
+            except Exception as error:  # one bad batch must not end the thread
+                logger.exception("Decoding failed")
+                failed = [*jobs, *(row.job for row in self._rows)]
+                self._rows.clear()
+                self._fail(failed, EngineError(f"Generation failed: {error}"))
+            with self._wake:
+                self._busy = False
+                if self._paused:
+                    self._wake.notify_all()
+
+    def _next_jobs(self) -> list[Job] | None:
+        """Wait until there is something to do; return jobs to admit, None to end."""
+        with self._wake:
+            self._wake.wait_for(
+                lambda: (
+                    self._closed or self._rows or (self._waiting and not self._paused)
+                )
+            )
+            if self._closed:
+                return None
+            free = self._limit - len(self._rows)
+            if not self._rows:
+                self._gather(free)
+            count = 0 if self._paused else min(free, len(self._waiting))
+            self._busy = True
+            jobs = [self._waiting.popleft() for _ in range(count)]
+        return [job for job in jobs if not job.future.cancelled()]
+
+    def _gather(self, enough: int) -> None:
+        """Give requests that arrive together a moment to form a batch."""
+        deadline = time.monotonic() + _GATHER_SECONDS
+        while len(self._waiting) < enough and not self._closed:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._wake.wait(min(left, _GATHER_SECONDS / 4)):
+                return
+
+    def _admit(self, jobs: list[Job]) -> None:
+        """Prefill new rows, identical prompts once, in chunks of like lengths."""
+        if not jobs:
+            return
+        unique: dict[tuple[int, ...], list[Job]] = {}
+        for job in jobs:
+            unique.setdefault(tuple(job.prompt), []).append(job)
+        plans = [self._plan(same) for same in unique.values()]
+        plans.sort(key=lambda plan: len(plan.new))
+        while plans:
+            count = 1 if self._fixed_rows else _chunk([len(p.new) for p in plans])
+            self._prefill(plans[:count])
+            plans = plans[count:]
+
+    def _plan(self, jobs: list[Job]) -> "_Plan":
+        """Find what of a prompt is held already."""
+        job = jobs[0]
+        most = len(job.prompt) - 1  # the last token's logits are always needed
+        held, segment = 0, None
+        if job.session and not self._fixed_rows:
+            held, segment = self._parked.match(job.session, job.prompt)
+        if held < min(job.head, most):
+            held, segment = min(job.head, most), self._head(job.prompt[: job.head])
+        held = min(held, most)
+        return _Plan(jobs, held, segment, job.prompt[held:])
+
+    def _head(self, ids: list[int]) -> torch.Tensor:
+        """Return the keys and values of a head; computed once, in one shape."""
+        name = ",".join(map(str, ids))
+        held, segment = self._heads.match(name, ids)
+        if segment is None or held < len(ids):
+            spare = len(self._rows)
+            self._forward.prefill(spare, [ids], [0])
+            segment = self._forward.cache.take(spare, len(ids))
+            self._heads.put(name, ids, segment)
+        return segment
+
+    def _prefill(self, plans: list["_Plan"]) -> None:
+        first = len(self._rows)
+        cache = self._forward.cache
+        for row, plan in enumerate(plans, first):
+            if plan.segment is not None:
+                cache.put(row, plan.segment, plan.held)
+        logits = self._forward.prefill(
+            first, [plan.new for plan in plans], [plan.held for plan in plans]
+        )
+        chosen: list[int] = []
+        for index, plan in enumerate(plans):
+            self._rows.append(self._row(plan.jobs[0]))
+            chosen.append(index)
+        for index, plan in enumerate(plans):
+            for job in plan.jobs[1:]:
+                cache.copy(first + index, len(self._rows), len(job.prompt))
+                self._rows.append(self._row(job))
+                chosen.append(index)
+        self._sample(first, logits[chosen])
+
+    def _row(self, job: Job) -> _Row:
+        return _Row(job, random_stream(job.seed, job.max_tokens), self.version)
+
+    def _step(self) -> None:
+        """Sample one more token of every running response."""
+        if not self._rows:
+            return
+        tokens = [row.ids[-1] for row in self._rows]
+        lengths = [len(row.job.prompt) + len(row.ids) - 1 for row in self._rows]
+        idle = max(0, self._fixed_rows - len(self._rows))
+        logits = self._forward.step(tokens + [0] * idle, lengths + [0] * idle)
+        self._sample(0, logits)
+
+    def _sample(self, first: int, logits: torch.Tensor) -> None:
+        """Sample a token for rows from ``first`` on, and let finished ones go."""
+        rows = self._rows[first:]
+        idle = logits.shape[0] - len(rows)
+        device = logits.device
+        tokens, logprobs = sample(
+            logits,
+            torch.tensor(
+                [row.job.temperature for row in rows] + [1.0] * idle, device=device
+            ),
+            torch.tensor(
+                [row.stream[len(row.ids)] for row in rows] + [0.0] * idle,
+                device=device,
+            ),
+        )
+        done: list[tuple[int, str]] = []
+        for index, row in enumerate(rows):
+            token = tokens[index]
+            row.ids.append(token)
+            row.logprobs.append(logprobs[index])
+            if row.job.on_token is not None:
+                row.job.on_token(token)
+            if token in self._stop_ids:
+                done.append((first + index, "stop"))
+            elif len(row.ids) >= row.job.max_tokens:
+                done.append((first + index, "length"))
+            elif row.job.future.cancelled():
+                done.append((first + index, "cancelled"))
+        for place, reason in reversed(done):
+            self._leave(place, reason)
+
+    def _leave(self, place: int, reason: str) -> None:
+        """Take a row out of the batch, park its session, and answer."""
+        row, last = self._rows[place], len(self._rows) - 1
+        job, cache = row.job, self._forward.cache
+        if job.session and not self._fixed_rows:
+            held = [*job.prompt, *row.ids[:-1]]
+            self._parked.put(job.session, held, cache.take(place, len(held)))
+        moved = self._rows.pop()
+        if place != last:
+            self._rows[place] = moved
+            length = len(moved.job.prompt) + len(moved.ids) - 1
+            cache.copy(last, place, length)
+        try:
+            job.future.set_result(
+                Generation(row.ids, row.logprobs, reason, row.version)
+            )
+        except InvalidStateError:
+            logger.debug("A request was cancelled.")
+
+    @staticmethod
+    def _fail(jobs: list[Job], error: EngineError) -> None:
+        for job in jobs:
+            try:
+                job.future.set_exception(error)
+            except InvalidStateError:
+                logger.debug("A request had ended already.")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A prompt to prefill: its jobs, what is held of it, and what is new."""
+
+    jobs: list[Job]
+    held: int
+    segment: torch.Tensor | None
+    new: list[int]
+
+
+def _chunk(lengths: list[int]) -> int:
+    """Return how many of the prompts, shortest first, to prefill together."""
+    count, total = 1, lengths[0]
+    while count < len(lengths):
+        longest = lengths[count]
+        total += longest
+        padded = longest * (count + 1)
+        if padded > _PREFILL_TOKENS or padded > 1.35 * total + 32:
+            break
+        count += 1
+    return count

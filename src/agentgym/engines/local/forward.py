@@ -1,0 +1,129 @@
+"""Forward passes of the running batch: prefill of new rows, one step of all rows."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from agentgym.engines.local.kv_cache import BatchCache
+from agentgym.engines.local.loading import LoadedModel
+
+_WIDTH_STEP = 128
+_CACHE_BYTES = 4 * 2**30
+
+
+class BatchForward:
+    """Runs the model on rows of a :class:`BatchCache`.
+
+    Args:
+        loaded: The model.
+        max_rows: Most responses at once; fewer if their cache would not fit 4 GiB.
+    """
+
+    def __init__(self, loaded: LoadedModel, max_rows: int) -> None:
+        self._loaded = loaded
+        shape, columns = loaded.cache_shape, loaded.context
+        fitting = _CACHE_BYTES // (shape.bytes_per_token * columns)
+        self.cache = BatchCache(
+            shape, max(1, min(max_rows, fitting)), columns, loaded.device
+        )
+
+    @property
+    def rows(self) -> int:
+        """Most responses at once."""
+        return self.cache.rows
+
+    def prefill(
+        self, first: int, ids: Sequence[Sequence[int]], starts: Sequence[int]
+    ) -> Tensor:
+        """Add tokens to rows from ``first`` on, and predict what follows each.
+
+        Args:
+            first: First row.
+            ids: New tokens of each row, at least one; their lengths may differ.
+            starts: How many tokens each row holds already.
+
+        Returns:
+            Logits after each row's last token, (rows, vocabulary).
+        """
+        time = max(map(len, ids))
+        padded = [[*row, *[0] * (time - len(row))] for row in ids]
+        last = [len(row) - 1 for row in ids]
+        return self._run(first, padded, starts, last)
+
+    def step(
+        self, tokens: Sequence[int], lengths: Sequence[int], *, first: int = 0
+    ) -> Tensor:
+        """Add one token to each row and predict the next.
+
+        Args:
+            tokens: One per row.
+            lengths: How many tokens each row holds already.
+            first: First row.
+
+        Returns:
+            Logits, (rows, vocabulary).
+        """
+        return self._run(first, [[t] for t in tokens], lengths, [0] * len(tokens))
+
+    @torch.inference_mode()
+    def _run(
+        self,
+        first: int,
+        ids: Sequence[Sequence[int]],
+        starts: Sequence[int],
+        last: Sequence[int],
+    ) -> Tensor:
+        device, columns = self._loaded.device, self.cache.columns
+        tokens = torch.tensor(ids, device=device)
+        count, time = tokens.shape
+        start = torch.tensor(starts, device=device)
+        positions = start[:, None] + torch.arange(time, device=device)
+        # Padding may point past the end; a row's last column is written before read.
+        positions.clamp_(max=columns - 1)
+        width = min(columns, _round_up(max(starts) + time))
+        keys = torch.arange(width, device=device)
+        mask = torch.zeros(
+            count, 1, time, width, dtype=self._loaded.cache_shape.dtype, device=device
+        )
+        mask.masked_fill_(keys > positions[:, None, :, None], -torch.inf)
+        self.cache.open(first, positions, width)
+        hidden = self._loaded.hidden(tokens, positions, mask, self.cache.layers)
+        row = torch.arange(count, device=device)
+        logits: Tensor = self._loaded.head(hidden[row, torch.tensor(last)])
+        return logits
+
+
+def rows_are_independent(forward: BatchForward, rows: int) -> bool:
+    """Return whether a row's logits are the same bits whatever the other rows hold.
+
+    Decoding with a fixed number of rows is reproducible only if they do not depend on
+    the row's place, on its neighbours, or on how many columns the longest one needs.
+    That is up to the machine's matrix kernels, so it is tried out: a few responses
+    are placed among others of many lengths.
+    """
+    step, columns = _WIDTH_STEP, forward.cache.columns
+    generator = torch.Generator().manual_seed(0)
+    lengths = [7 + 13 * i % (step // 2) for i in range(rows)]
+    pieces = [
+        torch.randn(forward.cache.take(0, n).shape, generator=generator)
+        for n in lengths
+    ]
+    seen: dict[int, Tensor] = {}
+    for trial, longest in enumerate(range(step // 2, columns, step)):
+        order = [(row + 5 * trial) % rows for row in range(rows)]
+        held = [lengths[which] for which in order]
+        for row, which in enumerate(order):
+            forward.cache.put(row, pieces[which], held[row])
+        held[trial % rows] = longest - 1
+        logits = forward.step(order, held)
+        for row, which in enumerate(order):
+            if row == trial % rows:
+                continue
+            if not torch.equal(seen.setdefault(which, logits[row]), logits[row]):
+                return False
+    return True
+
+
+def _round_up(width: int) -> int:
+    return -(-width // _WIDTH_STEP) * _WIDTH_STEP

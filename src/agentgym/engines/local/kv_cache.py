@@ -1,0 +1,174 @@
+"""Keys and values: of the running batch, of parked sessions, of a shared prefix.
+
+The model sees each of them through transformers' public cache interface, so any model
+with full attention works unchanged.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from agentgym.engines.local.loading import CacheShape
+
+
+@dataclass
+class Window:
+    """Which part of a :class:`BatchCache` one forward pass reads and writes.
+
+    Attributes:
+        rows: First row and the row after the last.
+        width: Cache columns that the attention sees.
+        targets: For each new token and head, in order of row, head and time, the
+            flat index of the column where its key and value go.
+    """
+
+    rows: tuple[int, int]
+    width: int
+    targets: Tensor
+
+
+class BatchCache:
+    """Keys and values of the running batch, one row per response.
+
+    Running rows are dense, 0 to n-1, so that a decoding step reads a slice. One
+    tensor holds all layers: (layers, 2, rows, heads, columns, head_dim).
+
+    Args:
+        shape: Of the model's keys and values.
+        rows: Most responses that run at once.
+        columns: Most tokens of prompt and response together.
+    """
+
+    def __init__(
+        self, shape: CacheShape, rows: int, columns: int, device: torch.device
+    ) -> None:
+        self.rows, self.columns, self._heads = rows, columns, shape.heads
+        size = (shape.layers, 2, rows, shape.heads, columns, shape.head_dim)
+        self._data = torch.zeros(size, dtype=shape.dtype, device=device)
+        self.window = Window((0, 0), 0, torch.empty(0))
+        self.layers = Cache(layers=[_BatchLayer(self, layer) for layer in self._data])
+
+    def open(self, first: int, positions: Tensor, width: int) -> None:
+        """Aim the next forward pass at rows from ``first`` on.
+
+        Args:
+            first: First row.
+            positions: Columns of the new tokens, (rows, time).
+            width: Columns that the attention sees, from 0.
+        """
+        count = positions.shape[0]
+        row = torch.arange(first, first + count, device=positions.device)
+        head = torch.arange(self._heads, device=positions.device)
+        start = (row[:, None] * self._heads + head) * self.columns
+        targets = start[:, :, None] + positions[:, None, :]
+        self.window = Window((first, first + count), width, targets.flatten())
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Copy the first ``length`` columns of one row to another."""
+        self._data[:, :, target, :, :length] = self._data[:, :, source, :, :length]
+
+    def take(self, row: int, length: int) -> Tensor:
+        """Return a copy of a row: (layers, 2, heads, length, head_dim)."""
+        return self._data[:, :, row, :, :length].clone()
+
+    def put(self, row: int, segment: Tensor, length: int) -> None:
+        """Write the first ``length`` columns of what :meth:`take` gave into a row."""
+        self._data[:, :, row, :, :length] = segment[:, :, :, :length]
+
+
+class _BatchLayer(CacheLayerMixin):
+    """One layer of a :class:`BatchCache`, as a model sees it."""
+
+    def __init__(self, owner: BatchCache, data: Tensor) -> None:
+        super().__init__()
+        self._owner = owner
+        self.keys, self.values = data[0], data[1]
+        self._flat = (
+            data[0].view(-1, data.shape[-1]),
+            data[1].view(-1, data.shape[-1]),
+        )
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing to do: the memory is there."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write the new keys and values, and return all of the window's."""
+        window = self._owner.window
+        width = key_states.shape[-1]
+        for flat, new in zip(self._flat, (key_states, value_states), strict=True):
+            flat.index_copy_(0, window.targets, new.reshape(-1, width))
+        first, last = window.rows
+        assert self.keys is not None
+        assert self.values is not None
+        return (
+            self.keys[first:last, :, : window.width],
+            self.values[first:last, :, : window.width],
+        )
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Return how many keys the attention sees, and from which on."""
+        return self._owner.window.width, 0
+
+    def get_seq_length(self) -> int:
+        """Return the columns in use before this pass; rows differ, so the window."""
+        return self._owner.window.width
+
+    def get_max_length(self) -> int:
+        """Return how many columns there are."""
+        return self._owner.columns
+
+
+class SegmentStore:
+    """Keys and values by name, the least recently used dropped beyond a budget.
+
+    Args:
+        tokens: Most tokens held.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self._budget = tokens
+        self._held = 0
+        self._entries: OrderedDict[str, tuple[list[int], Tensor]] = OrderedDict()
+
+    def put(self, name: str, ids: list[int], segment: Tensor) -> None:
+        """Keep ``segment``, the keys and values of ``ids``, in place of the old one."""
+        self.drop(name)
+        self._entries[name] = (ids, segment)
+        self._held += len(ids)
+        while self._held > self._budget:
+            self.drop(next(iter(self._entries)))
+
+    def match(self, name: str, ids: Sequence[int]) -> tuple[int, Tensor | None]:
+        """Return how many of the first ``ids`` are held, and the segment."""
+        found = self._entries.get(name)
+        if found is None:
+            return 0, None
+        self._entries.move_to_end(name)
+        return common_prefix(found[0], ids), found[1]
+
+    def drop(self, name: str) -> None:
+        """Forget one segment, if it is there."""
+        found = self._entries.pop(name, None)
+        if found is not None:
+            self._held -= len(found[0])
+
+    def clear(self) -> None:
+        """Forget all: the weights have changed."""
+        self._entries.clear()
+        self._held = 0
+
+
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many leading items two sequences share."""
+    limit = min(len(first), len(second))
+    if first[:limit] == second[:limit]:
+        return limit
+    return next(i for i in range(limit) if first[i] != second[i])

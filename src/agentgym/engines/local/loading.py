@@ -1,0 +1,303 @@
+"""Loads a policy: weights, tokenizer and what the engine must know of both."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from peft import LoraConfig, PeftModel, get_peft_model
+from torch import Tensor, nn
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DynamicCache,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.cache_utils import DynamicLayer
+
+from agentgym.core.components import CLOSE_CALL, OPEN_CALL
+from agentgym.engines.local.support import model_source
+from agentgym.errors import GPUNotAvailableError, ModelError
+
+_PROBE_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "probe_tool",
+        "description": "Probe.",
+        "parameters": {"type": "object", "properties": {"a": {"type": "string"}}},
+    },
+}
+_PROBE_CHAT: list[dict[str, Any]] = [
+    {"role": "system", "content": "s"},
+    {"role": "user", "content": "u"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {
+                "id": "call_00000",
+                "type": "function",
+                "function": {"name": "probe_tool", "arguments": {"a": "probe_value"}},
+            }
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call_00000", "content": "r"},
+]
+
+
+@dataclass(frozen=True)
+class CacheShape:
+    """The keys, or the values, of one token: what a KV cache is made of."""
+
+    layers: int
+    heads: int
+    head_dim: int
+    dtype: torch.dtype
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Of keys and values together, over all layers."""
+        return 2 * self.layers * self.heads * self.head_dim * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A causal language model that can call tools.
+
+    Attributes:
+        name: What the user asked for.
+        model: The model; with LoRA its adapters are injected in place.
+        adapter: The same model as peft sees it, None without LoRA.
+        tokenizer: Its tokenizer, with a chat template.
+        device: Where it is.
+        context: Most tokens of prompt and response together.
+        stop_ids: Tokens that end a response.
+        cache_shape: Of its KV cache.
+    """
+
+    name: str
+    model: PreTrainedModel
+    adapter: PeftModel | None
+    tokenizer: PreTrainedTokenizerBase
+    device: torch.device
+    context: int
+    stop_ids: frozenset[int]
+    cache_shape: CacheShape
+
+    @property
+    def head(self) -> nn.Module:
+        """The layer from hidden states to logits."""
+        head = self.model.get_output_embeddings()
+        assert isinstance(head, nn.Module)
+        return head
+
+    def hidden(
+        self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: object
+    ) -> Tensor:
+        """Return the last hidden states, (batch, time, width).
+
+        Args:
+            ids: Token ids, (batch, time).
+            positions: Position of each, same shape.
+            mask: Additive, (batch or 1, 1, time, keys); None is plain causal.
+            cache: A transformers cache, written to by the model, or None.
+        """
+        output = self.model.get_decoder()(
+            input_ids=ids,
+            position_ids=positions,
+            attention_mask=mask,
+            past_key_values=cache,
+            use_cache=cache is not None,
+        )
+        states: Tensor = output.last_hidden_state
+        return states
+
+    def trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
+        """Return the parameters that training changes, by name."""
+        return [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+
+
+def load_model(model: str, *, device: str, rank: int | None, seed: int) -> LoadedModel:
+    """Load a policy by name, folder or Hugging Face id.
+
+    Args:
+        model: ``nano``, a folder (of a model, or of a peft adapter) or an id.
+        device: ``cpu`` or ``cuda``.
+        rank: Of a new LoRA adapter to train; 0 trains all weights (or the adapter,
+            if the folder holds one); None loads for inference alone.
+        seed: Of the new adapter's first weights.
+
+    Raises:
+        ModelError: It cannot be loaded, or cannot be trained to call tools.
+        GPUNotAvailableError: torch sees no CUDA device.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise GPUNotAvailableError(
+            "A GPU is there, but this torch cannot use it (torch.cuda.is_available() "
+            "is false). Install a CUDA build of torch, or use --gpu none."
+        )
+    source = model_source(model)
+    with _quiet():
+        tokenizer, causal = _read(model, source, device, half=bool(rank))
+    adapter = _adapt(causal, source, rank, seed)
+    if adapter is not None:
+        causal = adapter.get_base_model()  # type: ignore[assignment]
+    causal.to(device).eval()  # type: ignore[arg-type]
+    if rank is None:
+        causal.requires_grad_(False)
+    _check_template(model, tokenizer)
+    return LoadedModel(
+        name=model,
+        model=causal,
+        adapter=adapter,
+        tokenizer=tokenizer,
+        device=torch.device(device),
+        context=_context(causal, tokenizer),
+        stop_ids=_stop_ids(model, causal, tokenizer),
+        cache_shape=_probe(model, causal),
+    )
+
+
+def _read(
+    model: str, source: str, device: str, *, half: bool
+) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+    """Read tokenizer and base weights; half precision only below an adapter."""
+    dtype = torch.bfloat16 if device == "cuda" and half else torch.float32
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        base = source
+        if (Path(source) / "adapter_config.json").is_file():
+            base = str(LoraConfig.from_pretrained(source).base_model_name_or_path)
+            base = model_source(base)
+        causal = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ModelError(
+            f"The model {model!r} cannot be loaded: {reason} Without a network, give "
+            "a folder that holds the model, or use --model nano."
+        ) from error
+    return tokenizer, causal
+
+
+def _adapt(
+    causal: PreTrainedModel, source: str, rank: int | None, seed: int
+) -> PeftModel | None:
+    """Inject the adapter of ``source``, or a new one of ``rank``."""
+    if (Path(source) / "adapter_config.json").is_file():
+        return PeftModel.from_pretrained(causal, source, is_trainable=rank is not None)
+    if not rank:
+        return None
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        adapted = get_peft_model(causal, config)
+    assert isinstance(adapted, PeftModel)
+    return adapted
+
+
+def _check_template(model: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a template that cannot show tools, or writes calls in another form.
+
+    Raises:
+        ModelError: Says which.
+    """
+    advice = "Use a model of the Qwen2.5 or Qwen3 families, or --model nano."
+    if tokenizer.chat_template is None:
+        raise ModelError(f"The model {model!r} has no chat template. {advice}")
+    try:
+        text = tokenizer.apply_chat_template(
+            _PROBE_CHAT, tools=[_PROBE_TOOL], tokenize=False, add_generation_prompt=True
+        )
+    except Exception as error:  # templates raise what they like
+        raise ModelError(
+            f"The chat template of {model!r} cannot render a tool call: {error}. "
+            f"{advice}"
+        ) from error
+    written = str(text)
+    head, _, call = written.partition("probe_value")
+    if head.count("probe_tool") < 2:
+        raise ModelError(
+            f"The chat template of {model!r} leaves out tools or tool calls. {advice}"
+        )
+    if OPEN_CALL not in head or CLOSE_CALL not in call:
+        raise ModelError(
+            f"The chat template of {model!r} does not write tool calls in Hermes form "
+            f"({OPEN_CALL}…{CLOSE_CALL}). {advice}"
+        )
+
+
+def _context(causal: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    limit = int(causal.config.get_text_config().max_position_embeddings)
+    return min(limit, int(min(tokenizer.model_max_length, 10**9)))
+
+
+def _stop_ids(
+    model: str, causal: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> frozenset[int]:
+    """Return the end tokens of the tokenizer and of the generation settings."""
+    found = {tokenizer.eos_token_id}
+    settings = causal.generation_config
+    if settings is not None:
+        more = settings.eos_token_id
+        found.update(more if isinstance(more, list) else [more])
+    ids = frozenset(int(i) for i in found if i is not None)
+    if not ids:
+        raise ModelError(f"The tokenizer of {model!r} names no end token (eos_token).")
+    return ids
+
+
+@torch.inference_mode()
+def _probe(model: str, causal: PreTrainedModel) -> CacheShape:
+    """Run a few tokens to see the cache, and that the head is one plain layer.
+
+    Raises:
+        ModelError: Its attention, or its head, is of a kind that is not supported.
+    """
+    ids = torch.arange(4, device=causal.device)[None]
+    cache = DynamicCache(config=causal.config)
+    output = causal.get_decoder()(input_ids=ids, past_key_values=cache, use_cache=True)
+    shapes = set()
+    for layer in cache.layers:
+        if type(layer) is not DynamicLayer or layer.keys is None:
+            raise ModelError(
+                f"The model {model!r} has layers of type {type(layer).__name__}; only "
+                "full attention is supported. Use a Llama- or Qwen-like model."
+            )
+        _, heads, _, width = layer.keys.shape
+        shapes.add((heads, width, layer.keys.dtype))
+    if len(shapes) != 1:
+        raise ModelError(f"The layers of {model!r} differ in shape: {sorted(shapes)}.")
+    head = causal.get_output_embeddings()
+    logits = causal(input_ids=ids).logits
+    if head is None or not torch.allclose(
+        head(output.last_hidden_state).float(), logits.float(), rtol=1e-2, atol=1e-2
+    ):
+        raise ModelError(
+            f"The logits of {model!r} are more than one linear layer (scaled or "
+            "capped), which is not supported. Use a Llama- or Qwen-like model."
+        )
+    heads, width, dtype = shapes.pop()
+    return CacheShape(len(cache.layers), heads, width, dtype)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers' progress bars and advice off the terminal."""
+    logging = transformers.logging
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        logging.enable_progress_bar()
