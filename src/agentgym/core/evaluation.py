@@ -49,27 +49,26 @@ def measure(
     Raises:
         RolloutError: Not one rollout of a set could be scored; says why.
     """
-    requests = {
-        f"{m.name}-{task.id}-{sample:02d}": (
-            m.name,
-            RolloutRequest(
-                rollout_id=f"{m.name}-{task.id}-{sample:02d}".replace(" ", "_"),
-                task=task,
-                train=False,
-                group=f"{m.name}-{task.id}",
-                step=step,
-            ),
-        )
+    attempts = [
+        (m.name, task, f"{m.name.replace(' ', '_')}-t{index:04d}", sample)
         for m in measurements
-        for task in m.tasks
+        for index, task in enumerate(m.tasks)
         for sample in range(samples)
-    }
-    trajectories = session.run(
-        [request for _, request in requests.values()], on_rollout
-    )
+    ]
+    requests = [
+        RolloutRequest(
+            rollout_id=f"{group}-{sample:02d}",
+            task=task,
+            train=False,
+            group=group,
+            step=step,
+        )
+        for _, task, group, sample in attempts
+    ]
+    trajectories = session.run(requests, on_rollout)
     session.forget(trajectories)
     by_name: dict[str, list[Trajectory]] = {m.name: [] for m in measurements}
-    for (name, _), trajectory in zip(requests.values(), trajectories, strict=True):
+    for (name, *_), trajectory in zip(attempts, trajectories, strict=True):
         by_name[name].append(trajectory)
     for name, found in by_name.items():
         if all(t.status is RolloutStatus.DROPPED for t in found):
