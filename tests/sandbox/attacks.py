@@ -182,6 +182,20 @@ except MemoryError:
     print("stopped at", count * 16)
 """
 
+MEMORY_CROWD = """
+import os, time
+try:
+    for _ in range(12):
+        if os.fork() == 0:
+            block = bytearray(os.urandom(1) * (100 << 20))
+            time.sleep(30)
+            os._exit(0)
+except OSError as error:
+    print("refused", error)
+    raise SystemExit
+time.sleep(30)
+"""
+
 MASSACRE = """
 import os, signal
 for target in (os.getppid(), 1, -1, 0 - os.getpgid(os.getppid()) or 0):

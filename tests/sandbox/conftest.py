@@ -28,7 +28,7 @@ def _open(rung: str, *, warm: bool) -> Sandbox:
         warm=warm,
         cache_entries=0,
         concurrency=2,
-        limits=Limits(memory_mb=256),
+        limits=Limits(memory_mb=256, total_memory_mb=400),
     )
     return open_sandbox(config)
 

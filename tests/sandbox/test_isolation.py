@@ -128,6 +128,16 @@ def test_memory_hog(sandbox: Sandbox, attack: Attack) -> None:
     assert int(result.stdout.split()[-1]) <= sandbox.config.limits.memory_mb
 
 
+def test_memory_of_all_processes(sandbox: Sandbox, attack: Attack) -> None:
+    result = attack(sandbox, attacks.MEMORY_CROWD, timeout_s=20)
+    if sandbox.rung.strict:
+        assert "refused" in result.stdout, result
+    else:
+        assert (result.status, result.signal) == ("killed", 9), result
+        assert "total_memory_mb" in result.error
+    assert attack(sandbox, "print(1)").stdout == "1\n"
+
+
 def test_file_size(sandbox: Sandbox, attack: Attack) -> None:
     script = "with open('big', 'wb') as f:\n  while True: f.write(bytes(1 << 20))"
     result = attack(sandbox, script)

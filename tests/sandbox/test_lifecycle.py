@@ -120,7 +120,9 @@ def test_an_idle_zygote_that_died_costs_nothing(best_sandbox: Sandbox) -> None:
         assert sandbox.run_sync(files, PythonScript("a.py")).ok
         guest = sandbox._idle.take()
         assert guest is not None
+        family = {guest.pid, *_descendants(guest.pid)}
         os.kill(guest.pid, signal.SIGKILL)
+        assert _gone(family, within_s=5)
         sandbox._idle.give(guest)
         assert sandbox.run_sync(files, PythonScript("a.py")).stdout == "1\n"
         assert sandbox.restarts == 1

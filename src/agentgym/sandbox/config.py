@@ -11,6 +11,8 @@ class Limits:
 
     Attributes:
         memory_mb: Address space of each process.
+        total_memory_mb: Resident memory of all its processes together, looked at
+            ten times a second.
         processes: Processes and threads at one time.
         file_mb: Size of each written file, and of each of the private folders where
             they are mounted.
@@ -20,6 +22,7 @@ class Limits:
     """
 
     memory_mb: int = 512
+    total_memory_mb: int = 1024
     processes: int = 32
     file_mb: int = 64
     open_files: int = 256

@@ -173,6 +173,7 @@ class GuestProcess:
         *,
         limits: Mapping[str, int],
         timeout_s: float,
+        total_memory_mb: int,
         output_bytes: int,
         collect_bytes: int,
     ) -> Raw:
@@ -182,13 +183,19 @@ class GuestProcess:
             payload: JSON of files, command and environment.
             limits: Resource limits by name.
             timeout_s: Wall-clock limit.
+            total_memory_mb: Resident memory of all processes together.
             output_bytes: How much of each output to keep.
             collect_bytes: How much of the workspace to read back; 0 for nothing.
 
         Raises:
             GuestDiedError: The zygote ended or stopped answering.
         """
-        job = {"limits": limits, "timeout_s": timeout_s, "collect_bytes": collect_bytes}
+        job = {
+            "limits": limits,
+            "timeout_s": timeout_s,
+            "total_memory_mb": total_memory_mb,
+            "collect_bytes": collect_bytes,
+        }
         ours: list[int] = []
         theirs = [_payload_file(payload)]
         for _ in range(3):

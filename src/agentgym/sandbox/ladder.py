@@ -103,6 +103,7 @@ def probe(rung: Rung) -> str:
             json.dumps(payload).encode(),
             limits=limits,
             timeout_s=_PROBE_TIMEOUT_S,
+            total_memory_mb=config.limits.total_memory_mb,
             output_bytes=4096,
             collect_bytes=0,
         )

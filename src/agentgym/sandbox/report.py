@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
+from signal import Signals
 from typing import Any
 
 from agentgym.sandbox.guest_process import Raw
@@ -30,11 +31,13 @@ def decode(
     lines = list(_lines(bytes(raw.report.data)))
     status, exit_code, signal = _ending(raw.reply)
     error = ""
-    if not lines or "ready" not in lines[0]:
+    if raw.reply["over_memory"]:
+        error = "Its processes together used more memory than total_memory_mb allows."
+    elif not lines or "ready" not in lines[0]:
         why = lines[0].get("setup_error") if lines else "it ended during confinement"
         if status != "timed_out":
             status, exit_code, error = "sandbox_error", None, f"Setup failed: {why}"
-    outcomes = _tests(lines, status) if tests and not error else None
+    outcomes = _tests(lines, status) if tests and status != "sandbox_error" else None
     return SandboxResult(
         status=status,
         exit_code=exit_code,
@@ -67,6 +70,8 @@ def _ending(reply: Mapping[str, Any]) -> tuple[Status, int | None, int | None]:
     """Return status, exit code and signal."""
     if reply["timed_out"]:
         return "timed_out", None, None
+    if reply["over_memory"]:
+        return "killed", None, Signals.SIGKILL
     status = reply["status"]
     if status is None:
         return "sandbox_error", None, None

@@ -51,7 +51,8 @@ class SandboxResult:
         rung: Name of the rung that isolated it.
         warm: Whether it was forked from a warm interpreter.
         cached: Whether this is a remembered result.
-        error: What failed, for ``sandbox_error``.
+        error: What failed, for ``sandbox_error``; which limit, if the sandbox and
+            not the kernel enforced it.
     """
 
     status: Status

@@ -188,6 +188,7 @@ class Sandbox:
                     job.timeout_s, count_processes=self.rung.counts_processes
                 ),
                 timeout_s=job.timeout_s,
+                total_memory_mb=limits.total_memory_mb,
                 output_bytes=limits.output_bytes,
                 collect_bytes=limits.collect_bytes if job.collect else 0,
             )

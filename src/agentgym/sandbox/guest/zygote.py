@@ -29,7 +29,10 @@ statistics string tempfile textwrap typing
 PRELOAD = tuple(_PRELOAD.split())
 DESCRIPTORS = 4
 _REAP_SECONDS = 10.0
+_MEMORY_CHECK_S = 0.1
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _TIMED_OUT, _ENDED, _ABANDONED = "timed_out", "ended", "abandoned"
+_OVER_MEMORY = "over_memory"
 
 
 class Zygote:
@@ -120,7 +123,9 @@ class Zygote:
         for descriptor in (payload, out, err):
             os.close(descriptor)
         self._send({"started": True})
-        ending, status, cpu = self._wait(pid, started + job["timeout_s"])
+        ending, status, cpu = self._wait(
+            pid, started + job["timeout_s"], job["total_memory_mb"] << 20
+        )
         cpu += self._sweep(pid)
         wall = time.monotonic() - started
         if ending == _ABANDONED:
@@ -134,12 +139,15 @@ class Zygote:
             {
                 "status": status,
                 "timed_out": ending == _TIMED_OUT,
+                "over_memory": ending == _OVER_MEMORY,
                 "wall_s": wall,
                 "cpu_s": cpu,
             }
         )
 
-    def _wait(self, pid: int, deadline: float) -> tuple[str, int | None, float]:
+    def _wait(
+        self, pid: int, deadline: float, most_memory: int
+    ) -> tuple[str, int | None, float]:
         """Wait for a child; return how it ended, its wait status, CPU seconds."""
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
@@ -160,11 +168,34 @@ class Zygote:
             if left <= 0:
                 _kill(pid)
                 return _TIMED_OUT, None, cpu
-            for descriptor, _ in poll.poll(left * 1000 + 1):
+            ready = poll.poll(min(left, _MEMORY_CHECK_S) * 1000 + 1)
+            if not ready and self._memory() > most_memory:
+                return _OVER_MEMORY, None, cpu
+            for descriptor, _ in ready:
                 if descriptor == self._control.fileno():
                     _kill(pid)
                     return _ABANDONED, None, cpu
                 os.read(self._wakeup, 4096)
+
+    def _memory(self) -> int:
+        """Return the resident bytes of all processes of the execution.
+
+        What each shares with this zygote is not counted. A rung without
+        subprocesses needs no sum: its one process has a limit.
+        """
+        if self._sweeping == "children":
+            return 0
+        pages = 0
+        inherited = _resident_pages("self")
+        for name in os.listdir("/proc"):
+            if not name.isdigit() or name == "1":
+                continue
+            try:
+                if self._identity in (None, os.stat(f"/proc/{name}").st_uid):
+                    pages += max(0, _resident_pages(name) - inherited)
+            except OSError:
+                continue
+        return pages * _PAGE
 
     def _sweep(self, pid: int) -> float:
         """Kill whatever the execution left, reap it, return its CPU seconds.
@@ -224,7 +255,7 @@ class Zygote:
                 limits=job["limits"],
                 max_bytes=job["collect_bytes"],
             )
-        self._wait(pid, time.monotonic() + _REAP_SECONDS)
+        self._wait(pid, time.monotonic() + _REAP_SECONDS, job["total_memory_mb"] << 20)
         self._sweep(pid)
 
     def _send(self, line: dict[str, Any]) -> None:
@@ -239,6 +270,12 @@ def _children() -> list[int]:
             return [int(pid) for pid in source.read().split()]
     except OSError:
         return []
+
+
+def _resident_pages(name: str) -> int:
+    """Return the resident pages of a process, by its name in ``/proc``."""
+    with open(f"/proc/{name}/statm") as source:
+        return int(source.read().split()[1])
 
 
 def _kill(pid: int) -> None:
