@@ -40,9 +40,12 @@ def test_machine_is_looked_at(agentgym: Command) -> None:
 def test_only_what_is_broken_fails(
     agentgym: Command, monkeypatch: pytest.MonkeyPatch, state: str, code: int
 ) -> None:
-    found = [Check("extra local", state, "pip install ...")]  # type: ignore[arg-type]
+    advice = "pip install agentgym[local]"
+    found = [Check("extra local", state, advice)]  # type: ignore[arg-type]
     monkeypatch.setattr(machine, "check_machine", lambda: found)
-    assert agentgym("doctor").code == code
+    ended = agentgym("doctor")
+    assert ended.code == code
+    assert advice in ended.out
 
 
 def test_home_that_cannot_be_made_is_broken(

@@ -36,7 +36,7 @@ class FakeTrainer:
     def train(self, scenario: str | None = None, **given: Any) -> TrainingResult:
         self.calls.append((self.config, given))
         self.progress.planned(made_up.plan())
-        self.progress.phase("baseline", 2)
+        self.progress.phase("before", 2)
         self.progress.rollout_done()
         self.progress.baseline(made_up.metrics(0.52))
         self.progress.stepped(made_up.step(1))

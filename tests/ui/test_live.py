@@ -14,16 +14,16 @@ def watch(console: Console, steps: int = 12) -> None:
     """Report a whole run."""
     with TerminalProgress(console) as progress:
         progress.planned(made_up.plan())
-        progress.phase("baseline", 480)
+        progress.phase("before", 480)
         for _ in range(480):
             progress.rollout_done()
         progress.baseline(made_up.metrics(0.52))
         for number in range(1, steps + 1):
-            progress.phase("training", 128)
+            progress.phase("rollouts", 128)
             progress.stepped(made_up.step(number))
         progress.validated(steps, made_up.metrics(0.96), True)
         progress.ended("success criteria reached", made_up.ledger())
-        progress.phase("held-out tasks", 480)
+        progress.phase("after", 480)
 
 
 def plain(steps: int = 12, width: int = 80) -> str:
@@ -47,7 +47,7 @@ def test_plain_output_has_the_whole_story() -> None:
         "4,000 tokens/s  at most 3 min 54 s left",
         "validation pass^1 96 % [92, 100], tool reliability 96 % [92, 100]  goal",
         "Training ended after 12 steps and 1,536 episodes: success criteria reached.",
-        "held-out tasks: 480 rollouts",
+        "final test: 480 rollouts",
     ):
         assert part in text
 
@@ -70,11 +70,11 @@ def test_terminal_state_fits(width: int) -> None:
     file = io.StringIO()
     console = Console(file=file, width=width, height=40, force_terminal=True)
     progress = TerminalProgress(console)
-    progress.phase("training", 128)
+    progress.phase("rollouts", 128)
     progress.rollout_done()
     for number in range(1, 30):
         progress.stepped(made_up.step(number))
-    progress.phase("training", 128)
+    progress.phase("rollouts", 128)
     lines = console.render_lines(progress.state(), pad=False)
     texts = ["".join(segment.text for segment in line) for line in lines]
     assert max(map(len, texts)) <= width

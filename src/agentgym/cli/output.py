@@ -13,7 +13,7 @@ def progress_console(as_json: bool) -> "Console":
     """Return the console that people read; with ``--json`` it is standard error."""
     from rich.console import Console
 
-    return Console(stderr=as_json, highlight=False)
+    return Console(stderr=as_json, highlight=False, markup=False, emoji=False)
 
 
 def print_json(value: Any) -> None:

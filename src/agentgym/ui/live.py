@@ -17,6 +17,7 @@ from agentgym.ui.tables import metrics_view, plan_view
 from agentgym.ui.words import duration, number, percent, plural, share_span, sparkline
 
 _PLAIN_SECONDS = 5.0
+_PHASES = {"before": "baseline", "rollouts": "training", "after": "final test"}
 
 
 class TerminalProgress(Progress):
@@ -65,9 +66,9 @@ class TerminalProgress(Progress):
 
     def phase(self, name: str, total: int) -> None:
         """Start counting a phase's rollouts."""
-        self._phase, self._total, self._done = name, total, 0
+        self._phase, self._total, self._done = _PHASES.get(name, name), total, 0
         if not self._console.is_terminal and self._report is None:
-            self._print(f"{name}: {plural(total, 'rollout')} ...")
+            self._print(f"{self._phase}: {plural(total, 'rollout')} ...")
 
     def rollout_done(self) -> None:
         """Count one rollout."""

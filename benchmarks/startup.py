@@ -1,0 +1,67 @@
+"""What a command costs beside starting Python: median CPU and wall time of each.
+
+    python benchmarks/startup.py --runs 40
+
+Runs take turns, so that a busy machine slows all alike.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from statistics import median
+from tempfile import TemporaryDirectory
+
+BASE = "python -c pass"
+
+
+def commands() -> dict[str, list[str]]:
+    """Return what is timed, by name."""
+    beside = str(Path(sys.executable).parent)
+    agentgym = shutil.which("agentgym", path=f"{beside}:{os.environ['PATH']}")
+    if agentgym is None:
+        raise SystemExit("agentgym is not installed beside this Python.")
+    words = ["scenarios list", "--version", "runs list", "--help", "train --help"]
+    words += ["runs show absent"]
+    timed = {f"agentgym {line}": [agentgym, *line.split()] for line in words}
+    return {BASE: [sys.executable, "-c", "pass"], **timed}
+
+
+def measure(command: list[str], folder: str) -> tuple[float, float]:
+    """Return CPU and wall milliseconds of one run."""
+    before, started = getrusage(RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    wall, after = time.perf_counter() - started, getrusage(RUSAGE_CHILDREN)
+    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return 1000 * cpu, 1000 * wall
+
+
+def main() -> None:
+    """Time every command and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=40)
+    runs = parser.parse_args().runs
+    timed = commands()
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in timed}
+    with TemporaryDirectory() as folder:
+        for _ in range(runs + 1):
+            for name, command in timed.items():
+                found[name].append(measure(command, folder))
+    medians = {
+        name: tuple(median(values) for values in zip(*pairs[1:], strict=True))
+        for name, pairs in found.items()
+    }
+    print(
+        "| command | CPU ms | wall ms | beside python, wall ms |\n|---|---:|---:|---:|"
+    )
+    for name, (cpu, wall) in medians.items():
+        extra = wall - medians[BASE][1]
+        print(f"| `{name}` | {cpu:.0f} | {wall:.0f} | {extra:+.0f} |")
+
+
+if __name__ == "__main__":
+    main()
