@@ -30,6 +30,19 @@ def list_then_answer(request: ChatRequest) -> Reply:
     return Reply(calls=[("list_files", {})])
 
 
+def first_step(wanted: list[RolloutRequest]) -> ScriptedPolicy:
+    """Return a policy that makes the first call of each task's plan, then answers."""
+    plans = {r.task.instruction: r.task.goal["plan"][0] for r in wanted}
+
+    def respond(request: ChatRequest) -> Reply:
+        if request.messages[-1]["role"] == "tool":
+            return Reply(content="Done.")
+        step = plans[request.messages[-1]["content"]]
+        return Reply(calls=[(step["tool"], step["args"])])
+
+    return ScriptedPolicy(respond)
+
+
 def requests(count: int, *, seed: int = 0) -> list[RolloutRequest]:
     tasks = get_scenario("coding").tasks(Split.TRAIN, seed, count)
     return [
@@ -70,7 +83,7 @@ def test_every_rollout_is_run_scored_and_recorded(
     tmp_path: Path, framework: str
 ) -> None:
     wanted = requests(12)
-    with session(tmp_path, framework=framework) as opened:
+    with session(tmp_path, first_step(wanted), framework=framework) as opened:
         found = opened.run(wanted, lambda _: None)
         opened.flush()
     assert [t.rollout_id for t in found] == [r.rollout_id for r in wanted]
@@ -85,7 +98,8 @@ def test_every_rollout_is_run_scored_and_recorded(
         assert call.outcome is ToolOutcome.OK
         assert call.result
         assert trajectory.model_calls[0].response_ids
-    assert any(t.success for t in found if t.family == "list_files")
+    assert all(t.success for t in found if t.level == 1)
+    assert not any(t.success for t in found if t.level == 3)
     with sqlite3.connect(tmp_path / DATABASE_FILE) as database:
         [(ended,)] = database.execute(
             "SELECT count(*) FROM rollouts WHERE state = 'succeeded'"
