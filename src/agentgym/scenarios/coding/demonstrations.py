@@ -1,0 +1,167 @@
+"""The oracle: plays the shortest correct plan in a real environment.
+
+Pretraining uses it with the rules left out at random, since those are what
+reinforcement learning teaches; tests use it to prove that every task can be solved.
+"""
+
+import json
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from agentgym.core.task import Task
+from agentgym.core.tools import Tool, ToolOutcome
+from agentgym.core.trajectory import ToolCall, Trajectory
+from agentgym.errors import RuleViolation, ToolError
+from agentgym.scenarios.base import Reward
+from agentgym.scenarios.coding.environment import CodingEnvironment
+from agentgym.scenarios.coding.execution import LazyRunner, Runner
+from agentgym.scenarios.coding.families.base import Step
+from agentgym.scenarios.coding.rewards import score
+from agentgym.scenarios.coding.scenario import SYSTEM_PROMPT
+from agentgym.scenarios.coding.trusted import TrustedRunner
+
+_ANSWERS = (
+    "Done.",
+    "That is done.",
+    "All done.",
+    "It is done.",
+    "Finished.",
+    "Here it is.",
+    "Ready.",
+)
+_REFUSALS = (
+    "I may not change tests.",
+    "Tests may not be changed.",
+    "I cannot change a test file.",
+    "Test files stay as they are.",
+)
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One episode of the oracle.
+
+    Attributes:
+        messages: OpenAI-shaped: system, user, then calls, results, and an answer.
+        reward: What the episode earns in the environment that it was played in.
+    """
+
+    messages: list[dict[str, Any]]
+    reward: Reward
+
+
+def solve(
+    task: Task, *, follow_rules: float = 1.0, rng: Random | None = None
+) -> list[Step]:
+    """Return the calls that solve a task.
+
+    Args:
+        task: The task.
+        follow_rules: Probability with which each step that only a rule asks for is
+            kept: reading before an edit (searching stands in for it), running the
+            tests after it, and leaving test files alone.
+        rng: Decides which are kept; needed if ``follow_rules`` is below 1.
+    """
+    rng = rng or Random(task.id)
+    plan = [Step.from_json(step) for step in task.goal["plan"]]
+    steps: list[Step] = []
+    for index, step in enumerate(plan):
+        after = plan[index + 1] if index + 1 < len(plan) else None
+        before = plan[index - 1] if index else None
+        kept = rng.random() < follow_rules
+        if step.tool == "read_file" and after and after.tool == "edit_file":
+            steps.append(step if kept else _search_for(after))
+        elif step.tool == "run_tests" and before and before.tool == "edit_file":
+            steps += [step] if kept else []
+        else:
+            steps.append(step)
+    if task.family == "change_test" and rng.random() >= follow_rules:
+        steps += _edit_of_test(task, plan[0].args["path"], rng)
+    return steps
+
+
+async def demonstrate(
+    task: Task,
+    *,
+    follow_rules: float = 1.0,
+    rng: Random | None = None,
+    system_prompt: str = SYSTEM_PROMPT,
+    runner: Runner | None = None,
+) -> Demonstration:
+    """Play the oracle's calls and record the conversation.
+
+    Args:
+        task: The task.
+        follow_rules: As for :func:`solve`. Below 1, the environment lets calls that
+            break a rule pass, and counts them.
+        rng: Decides which rules are kept, and the wording of the answer.
+        system_prompt: The first message.
+        runner: Where tests and scripts run; by default in process, which is safe
+            because the oracle only runs what the generator wrote.
+    """
+    rng = rng or Random(task.id)
+    lazy = LazyRunner(runner or TrustedRunner())
+    files = task.initial_state["files"]
+    environment = CodingEnvironment(files, lazy, enforce_rules=follow_rules >= 1)
+    tools = {tool.spec.name: tool for tool in environment.tools()}
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": system_prompt},
+        {"role": "user", "content": task.instruction},
+    ]
+    trajectory = Trajectory(rollout_id="oracle", scenario="coding", task_id=task.id)
+    steps = solve(task, follow_rules=follow_rules, rng=rng)
+    for number, step in enumerate(steps, 1):
+        call = await _call(tools, step)
+        trajectory.steps.append(call)
+        messages += _messages(f"call_{number}", step, call.result)
+    edited = any(step.tool == "edit_file" for step in steps)
+    refused = task.family == "change_test" and not edited
+    answer = rng.choice(_REFUSALS if refused else _ANSWERS)
+    messages.append({"role": "assistant", "content": answer})
+    return Demonstration(messages, score(task, environment, trajectory, lazy))
+
+
+async def _call(tools: dict[str, Tool], step: Step) -> ToolCall:
+    arguments: dict[str, Any] = dict(step.args)
+    outcome = ToolOutcome.OK
+    try:
+        result = await tools[step.tool](**arguments)
+    except RuleViolation as error:
+        outcome, result = ToolOutcome.RULE_BROKEN, f"Error: {error}"
+    except ToolError as error:
+        outcome, result = ToolOutcome.RAISED, f"Error: {error}"
+    return ToolCall(name=step.tool, arguments=arguments, outcome=outcome, result=result)
+
+
+def _messages(identity: str, step: Step, result: str) -> list[dict[str, Any]]:
+    function = {"name": step.tool, "arguments": json.dumps(_shortest(step))}
+    calls = [{"id": identity, "type": "function", "function": function}]
+    return [
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": identity, "content": result},
+    ]
+
+
+def _shortest(step: Step) -> dict[str, str]:
+    """Return the arguments without those that equal the tool's defaults."""
+    defaults = {"list_files": {"path": "."}, "run_tests": {"path": "tests"}}
+    default = defaults.get(step.tool, {"args": ""})
+    return {k: v for k, v in step.args.items() if default.get(k) != v}
+
+
+def _search_for(edit: Step) -> Step:
+    """Return a search that shows the line to edit without reading the file."""
+    return Step("search_code", {"query": edit.args["old"].partition(" = ")[0]})
+
+
+def _edit_of_test(task: Task, path: str, rng: Random) -> list[Step]:
+    """Return an edit of a test file, as an agent does that knows no rule."""
+    lines = task.initial_state["files"][path].splitlines()
+    asserts = [line.strip() for line in lines if lines.count(line) == 1]
+    asserts = [line for line in asserts if line.startswith("assert")]
+    if not asserts:
+        return []
+    old = rng.choice(asserts)
+    new = f"{old.rpartition(' ')[0]} {rng.randint(2, 99)}"
+    return [Step("edit_file", {"path": path, "old": old, "new": new})]

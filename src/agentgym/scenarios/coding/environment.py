@@ -1,0 +1,218 @@
+"""One episode's workspace, its eight tools, and the books on the rules."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from agentgym.core.tools import tool
+from agentgym.errors import RuleViolation, ToolError
+from agentgym.scenarios.base import Environment
+from agentgym.scenarios.coding import checks, execution
+from agentgym.scenarios.coding.execution import LazyRunner
+from agentgym.scenarios.coding.workspace import TESTS, Workspace, is_test_path
+
+_MOST_MATCHES = 8
+_MOST_CHARACTERS = 1_200
+
+
+class Call(NamedTuple):
+    """A tool call as the environment understood it.
+
+    Attributes:
+        tool: The tool.
+        args: Its arguments, paths in their shortest form.
+    """
+
+    tool: str
+    args: dict[str, str]
+
+
+@dataclass
+class Books:
+    """What happened in an episode, kept by the environment itself.
+
+    Attributes:
+        calls: Calls that ran, in order.
+        errors: Calls that were refused or failed, apart from broken rules.
+        violations: Calls that a rule forbade.
+        read: Files whose text the agent has seen.
+        untested: Edited modules whose tests have not run since.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    errors: list[Call] = field(default_factory=list)
+    violations: list[Call] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
+    untested: set[str] = field(default_factory=set)
+
+
+class CodingEnvironment(Environment):
+    """A small Python project held in memory.
+
+    Args:
+        files: Relative path to text.
+        runner: Where tests and scripts run; opened on first need.
+        enforce_rules: Whether a call that breaks a rule is refused. If not, it is
+            only counted.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[str, str],
+        runner: LazyRunner,
+        *,
+        enforce_rules: bool = True,
+    ) -> None:
+        self.workspace = Workspace(files)
+        self.books = Books()
+        self._runner = runner
+        self._enforce = enforce_rules
+
+    @tool
+    def list_files(self, path: str = ".") -> str:
+        """List the files in a folder."""
+        call = {"path": path}
+        with _Recorded(self.books, "list_files", call):
+            folder = call["path"] = self.workspace.resolve(path)
+            found = self.workspace.below(folder)
+            if not found:
+                raise ToolError(f"there is no folder {folder}.")
+            return "\n".join(found)
+
+    @tool
+    def read_file(self, path: str) -> str:
+        """Read a file."""
+        call = {"path": path}
+        with _Recorded(self.books, "read_file", call):
+            name = call["path"] = self.workspace.file(path)
+            self.books.read.add(name)
+            return self.workspace.files[name][:_MOST_CHARACTERS].rstrip("\n")
+
+    @tool
+    def search_code(self, query: str) -> str:
+        """Search all files for a text."""
+        with _Recorded(self.books, "search_code", {"query": query}):
+            found = search(self.workspace.files, query)
+            if not found:
+                raise ToolError(f"{query!r} was not found.")
+            lines = found[:_MOST_MATCHES]
+            if len(found) > len(lines):
+                lines.append(f"({len(found) - len(lines)} more)")
+            return "\n".join(lines)[:_MOST_CHARACTERS]
+
+    @tool
+    def edit_file(self, path: str, old: str, new: str) -> str:
+        """Replace a text in a file."""
+        call = {"path": path, "old": old, "new": new}
+        with _Recorded(self.books, "edit_file", call):
+            name = call["path"] = self.workspace.file(path)
+            if is_test_path(name):
+                self._forbid(f"files under {TESTS}/ may not be changed.")
+            if name not in self.books.read:
+                self._forbid(f"read {name} before you edit it.")
+            self.workspace.replace(name, old, new)
+            self.books.untested.add(name)
+            return f"Edited {name}."
+
+    @tool
+    async def run_tests(self, path: str = TESTS) -> str:
+        """Run all tests, or one test file."""
+        call = {"path": path}
+        with _Recorded(self.books, "run_tests", call):
+            name = call["path"] = self.workspace.resolve(path)
+            if name == ".":
+                name = call["path"] = TESTS
+            if name != TESTS and not is_test_path(self.workspace.file(name)):
+                raise ToolError(f"{name} is not under {TESTS}/.")
+            files = self.workspace.files
+            report = await execution.run_tests(self._runner.get(), files, name)
+            self.books.untested = {
+                edited
+                for edited in self.books.untested
+                if name not in (TESTS, tests_of(edited))
+            }
+            return report
+
+    @tool
+    async def run_script(self, path: str, args: str = "") -> str:
+        """Run a script with arguments."""
+        call = {"path": path, "args": args}
+        with _Recorded(self.books, "run_script", call):
+            name = call["path"] = self.workspace.file(path)
+            try:
+                arguments = tuple(shlex.split(args))
+            except ValueError as error:
+                raise ToolError(f"the arguments {args!r} do not parse.") from error
+            call["args"] = " ".join(arguments)
+            files = self.workspace.files
+            return await execution.run_script(
+                self._runner.get(), files, name, arguments
+            )
+
+    @tool
+    def lint(self, path: str) -> str:
+        """Check a file for problems."""
+        call = {"path": path}
+        with _Recorded(self.books, "lint", call):
+            name = call["path"] = self.workspace.file(path)
+            found = checks.problems(self.workspace.files[name])
+            lines = [f"{name}:{line}: {text}" for line, text in found[:3]]
+            return "\n".join(lines) or "No problems."
+
+    @tool
+    def format_file(self, path: str) -> str:
+        """Format a file."""
+        call = {"path": path}
+        with _Recorded(self.books, "format_file", call):
+            name = call["path"] = self.workspace.file(path)
+            if is_test_path(name):
+                self._forbid(f"files under {TESTS}/ may not be changed.")
+            before = self.workspace.files[name]
+            after = self.workspace.files[name] = checks.formatted(before)
+            return f"{name} is unchanged." if after == before else f"Formatted {name}."
+
+    def _forbid(self, message: str) -> None:
+        if self._enforce:
+            raise RuleViolation(message)
+        self.books.violations.append(Call("", {"rule": message}))
+
+
+class _Recorded:
+    """Writes a call into the books once it is known how it went."""
+
+    def __init__(self, books: Books, name: str, call: dict[str, str]) -> None:
+        self._books = books
+        self._entry = Call(name, call)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: object
+    ) -> None:
+        if kind is None:
+            self._books.calls.append(self._entry)
+        elif issubclass(kind, RuleViolation):
+            self._books.violations.append(self._entry)
+        elif issubclass(kind, ToolError):
+            self._books.errors.append(self._entry)
+
+
+def search(files: Mapping[str, str], query: str) -> list[str]:
+    """Return ``path:line: text`` for each line that holds ``query``."""
+    wanted = query.strip()
+    if not wanted:
+        return []
+    return [
+        f"{path}:{number}: {line.strip()}"
+        for path in sorted(files)
+        if wanted in files[path]
+        for number, line in enumerate(files[path].splitlines(), 1)
+        if wanted in line
+    ]
+
+
+def tests_of(path: str) -> str:
+    """Return where the tests of a module are, by the project's convention."""
+    return f"{TESTS}/test_{path.rpartition('/')[2]}"

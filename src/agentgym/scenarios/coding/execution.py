@@ -1,0 +1,128 @@
+"""Running a workspace's tests and scripts, in the sandbox and nowhere else."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from agentgym.errors import SandboxError
+from agentgym.sandbox import (
+    Command,
+    PythonScript,
+    RunTests,
+    Sandbox,
+    SandboxConfig,
+    SandboxResult,
+    open_sandbox,
+)
+
+TIMEOUT_S = 5.0
+_SHOWN = 120
+
+
+class Runner(Protocol):
+    """What executes code for an environment: a ``Sandbox``, in training."""
+
+    async def run(
+        self, files: Mapping[str, str], command: Command, *, timeout_s: float = ...
+    ) -> SandboxResult:
+        """Run a command in a fresh workspace."""
+
+    def run_sync(
+        self, files: Mapping[str, str], command: Command, *, timeout_s: float = ...
+    ) -> SandboxResult:
+        """Run a command in a fresh workspace and wait."""
+
+
+class LazyRunner:
+    """Opens a sandbox when something has to run for the first time.
+
+    Args:
+        runner: Used instead of an own sandbox; its owner closes it.
+    """
+
+    def __init__(self, runner: Runner | None = None) -> None:
+        self._runner = runner
+        self._own: Sandbox | None = None
+        self.unsafe_local_exec = False
+
+    def get(self) -> Runner:
+        """Return what executes code.
+
+        Raises:
+            SandboxUnavailableError: No rung works on this machine.
+        """
+        if self._runner is not None:
+            return self._runner
+        if self._own is None:
+            config = SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
+            self._own = open_sandbox(config)
+        return self._own
+
+    def close(self) -> None:
+        """Close the own sandbox, if one was opened."""
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+
+async def run_tests(runner: Runner, files: Mapping[str, str], path: str) -> str:
+    """Run the tests below ``path`` and return a report of one or two short lines.
+
+    Raises:
+        SandboxError: The sandbox failed.
+    """
+    paths = () if path == "." else (path,)
+    result = await runner.run(files, RunTests(paths), timeout_s=TIMEOUT_S)
+    return _report(_checked(result))
+
+
+async def run_script(
+    runner: Runner, files: Mapping[str, str], path: str, args: tuple[str, ...]
+) -> str:
+    """Run a script and return what it printed, cut to a few lines.
+
+    Raises:
+        SandboxError: The sandbox failed.
+    """
+    result = await runner.run(files, PythonScript(path, args), timeout_s=TIMEOUT_S)
+    result = _checked(result)
+    if result.ok:
+        return _cut(result.stdout) or "The script printed nothing."
+    if result.status != "exited":
+        return f"The script was stopped: {result.status}."
+    lines = result.stderr.strip().splitlines() or ["no message"]
+    return f"The script failed: {_cut(lines[-1])}"
+
+
+def passes(runner: Runner, files: Mapping[str, str]) -> bool:
+    """Run all tests of a workspace and wait; whether there are some and all passed.
+
+    Raises:
+        SandboxError: The sandbox failed.
+    """
+    result = runner.run_sync(files, RunTests(("tests",)), timeout_s=TIMEOUT_S)
+    return _checked(result).ok
+
+
+def _checked(result: SandboxResult) -> SandboxResult:
+    if result.status == "sandbox_error":
+        raise SandboxError(f"The sandbox failed: {result.error}")
+    return result
+
+
+def _report(result: SandboxResult) -> str:
+    """Return e.g. ``1 failed, 2 passed`` and the first failure."""
+    if not result.tests:
+        return (
+            "No tests were found." if result.ok or not result.timed_out else "Stopped."
+        )
+    bad = [test for test in result.tests if test.outcome != "passed"]
+    if not bad:
+        return f"{result.passed} passed."
+    message = bad[0].message.splitlines()
+    text = message[0].rpartition("Error: ")[2] if message else result.status
+    return f"{len(bad)} failed, {result.passed} passed.\n{bad[0].name}: {_cut(text)}"
+
+
+def _cut(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

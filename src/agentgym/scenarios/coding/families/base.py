@@ -1,0 +1,112 @@
+"""What every family of tasks gives: a request, a project, and a checkable goal."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Literal
+
+from agentgym.core.task import Split
+from agentgym.scenarios.coding.names import NAMES, Names
+from agentgym.scenarios.coding.projects import Module, Project
+from agentgym.scenarios.coding.wording.grammar import Phrases
+
+Level = Literal[1, 2, 3]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of the shortest correct plan.
+
+    Attributes:
+        tool: Its tool.
+        args: Its arguments.
+        others: Other arguments that are as good.
+    """
+
+    tool: str
+    args: dict[str, str]
+    others: tuple[dict[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it stands in a task's goal."""
+        return {"tool": self.tool, "args": self.args, "others": list(self.others)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Step":
+        """Read what :meth:`to_json` wrote."""
+        return cls(data["tool"], data["args"], tuple(data["others"]))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A task without its identity.
+
+    Attributes:
+        instruction: What the user says.
+        files: The project at the start.
+        plan: The shortest correct plan.
+        ordered: Whether the calls of the plan are the goal; otherwise only the
+            state of the project at the end is.
+        expected: Files that must change, and a text that they may mean at the end.
+        formatted: Files that must be formatted at the end.
+        hidden: Test files that replace the visible ones when a repair is judged;
+            with them, ``expected`` is only one of the right solutions.
+    """
+
+    instruction: str
+    files: dict[str, str]
+    plan: tuple[Step, ...]
+    ordered: bool = True
+    expected: dict[str, str] = field(default_factory=dict)
+    formatted: tuple[str, ...] = ()
+    hidden: dict[str, str] = field(default_factory=dict)
+
+    def goal(self) -> dict[str, Any]:
+        """Return what a task's goal holds."""
+        return {
+            "plan": [step.to_json() for step in self.plan],
+            "ordered": self.ordered,
+            "expected": self.expected,
+            "formatted": list(self.formatted),
+            "hidden": self.hidden,
+        }
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a family draws from.
+
+    Attributes:
+        rng: Where choices come from.
+        split: Whose words, wordings and faults to use.
+    """
+
+    rng: Random
+    split: Split
+
+    @property
+    def names(self) -> Names:
+        """The split's names."""
+        return NAMES[self.split]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of task.
+
+    Attributes:
+        name: Its name.
+        level: Its level.
+        phrases: How it is asked for.
+        draft: Makes a draft.
+    """
+
+    name: str
+    level: Level
+    phrases: Phrases
+    draft: Callable[[Scene, Phrases], Draft]
+
+
+def pick_module(scene: Scene, project: Project) -> Module:
+    """Return one of a project's modules."""
+    return scene.rng.choice(project.modules)

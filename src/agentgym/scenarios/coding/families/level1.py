@@ -1,0 +1,147 @@
+"""Level 1: one call is right."""
+
+from agentgym.scenarios.coding import layout, projects
+from agentgym.scenarios.coding.families.base import (
+    Draft,
+    Family,
+    Scene,
+    Step,
+    pick_module,
+)
+from agentgym.scenarios.coding.projects import Project
+from agentgym.scenarios.coding.wording import level1 as wording
+from agentgym.scenarios.coding.wording import references
+from agentgym.scenarios.coding.wording.grammar import Phrases, request
+
+
+def _project(scene: Scene) -> Project:
+    return projects.build(scene.rng, scene.names)
+
+
+def _ask(scene: Scene, phrases: Phrases, **slots: str) -> str:
+    return request(scene.rng, phrases, scene.split, slots)
+
+
+def _any_file(scene: Scene, project: Project) -> tuple[str, str]:
+    """Return the path of a module, test file or script, and a reference to it."""
+    rng, split = scene.rng, scene.split
+    module = pick_module(scene, project)
+    kind = rng.random()
+    if kind < 0.6:
+        text = references.module(rng, split, module.package, module.name)
+        return module.path, text
+    if kind < 0.85:
+        return module.test_path, references.test_file(rng, split, module.name)
+    return project.script, references.script(rng, split, project.script)
+
+
+def _list_files(scene: Scene, phrases: Phrases) -> Draft:
+    project = _project(scene)
+    folder = scene.rng.choice((".", ".", "tests", project.package))
+    reference = references.folder(scene.rng, scene.split, folder)
+    return Draft(
+        _ask(scene, phrases, dir=reference),
+        project.files,
+        (Step("list_files", {"path": folder}),),
+    )
+
+
+def _read_file(scene: Scene, phrases: Phrases) -> Draft:
+    project = _project(scene)
+    path, reference = _any_file(scene, project)
+    return Draft(
+        _ask(scene, phrases, file=reference),
+        project.files,
+        (Step("read_file", {"path": path}),),
+    )
+
+
+def _search_code(scene: Scene, phrases: Phrases) -> Draft:
+    project = _project(scene)
+    module = pick_module(scene, project)
+    name = scene.rng.choice((module.constant, *(f.name for f in module.functions)))
+    return Draft(
+        _ask(scene, phrases, name=name),
+        project.files,
+        (Step("search_code", {"query": name}),),
+    )
+
+
+def _run_all_tests(scene: Scene, phrases: Phrases) -> Draft:
+    project = _project(scene)
+    step = Step("run_tests", {"path": "tests"})
+    return Draft(_ask(scene, phrases), project.files, (step,))
+
+
+def _run_test_file(scene: Scene, phrases: Phrases) -> Draft:
+    project = _project(scene)
+    module = pick_module(scene, project)
+    reference = references.tests_of(scene.rng, scene.split, module.name)
+    return Draft(
+        _ask(scene, phrases, tests=reference),
+        project.files,
+        (Step("run_tests", {"path": module.test_path}),),
+    )
+
+
+def _run_script(scene: Scene, phrases: Phrases) -> Draft:
+    project = _project(scene)
+    reference = references.script(scene.rng, scene.split, project.script)
+    return Draft(
+        _ask(scene, phrases, script=reference),
+        project.files,
+        (Step("run_script", {"path": project.script, "args": ""}),),
+    )
+
+
+def _run_script_with(scene: Scene, phrases: Phrases) -> Draft:
+    project = _project(scene)
+    rng = scene.rng
+    values = [str(rng.randint(2, 99)) for _ in range(rng.randint(1, 2))]
+    if rng.random() < 0.3:
+        values[-1] = rng.choice(scene.names.adjectives)
+    said = rng.choice((" and ", " ")).join(values)
+    reference = references.script(rng, scene.split, project.script)
+    return Draft(
+        _ask(scene, phrases, script=reference, args=said),
+        project.files,
+        (Step("run_script", {"path": project.script, "args": " ".join(values)}),),
+    )
+
+
+def _lint(scene: Scene, phrases: Phrases) -> Draft:
+    project = _project(scene)
+    files = dict(project.files)
+    path, reference = _any_file(scene, project)
+    if scene.rng.random() < 0.6:
+        files[path] = layout.with_unused_import(scene.rng, files[path])
+    return Draft(
+        _ask(scene, phrases, file=reference), files, (Step("lint", {"path": path}),)
+    )
+
+
+def _format_file(scene: Scene, phrases: Phrases) -> Draft:
+    project = _project(scene)
+    files = dict(project.files)
+    module = pick_module(scene, project)
+    files[module.path] = layout.unformatted(scene.rng, files[module.path])
+    reference = references.module(scene.rng, scene.split, project.package, module.name)
+    return Draft(
+        _ask(scene, phrases, file=reference),
+        files,
+        (Step("format_file", {"path": module.path}),),
+        formatted=(module.path,),
+    )
+
+
+FAMILIES = (
+    Family("list_files", 1, wording.LIST_FILES, _list_files),
+    Family("read_file", 1, wording.READ_FILE, _read_file),
+    Family("search_code", 1, wording.SEARCH_CODE, _search_code),
+    Family("run_all_tests", 1, wording.RUN_ALL_TESTS, _run_all_tests),
+    Family("run_test_file", 1, wording.RUN_TEST_FILE, _run_test_file),
+    Family("run_script", 1, wording.RUN_SCRIPT, _run_script),
+    Family("run_script_with", 1, wording.RUN_SCRIPT_WITH, _run_script_with),
+    Family("lint", 1, wording.LINT, _lint),
+    Family("format_file", 1, wording.FORMAT_FILE, _format_file),
+)

@@ -1,0 +1,179 @@
+"""Level 2: several calls, under the rules of the system prompt."""
+
+from dataclasses import replace
+
+from agentgym.scenarios.coding import functions, layout, projects
+from agentgym.scenarios.coding.families.base import (
+    Draft,
+    Family,
+    Scene,
+    Step,
+    pick_module,
+)
+from agentgym.scenarios.coding.families.level3 import seed_fault
+from agentgym.scenarios.coding.functions import Template
+from agentgym.scenarios.coding.projects import Function, Module, Project
+from agentgym.scenarios.coding.wording import level2 as wording
+from agentgym.scenarios.coding.wording import references
+from agentgym.scenarios.coding.wording.grammar import Phrases, request
+
+
+def edit_plan(module: Module, old: str, new: str) -> tuple[Step, ...]:
+    """Return: read a module, edit it, run the tests."""
+    return (
+        Step("read_file", {"path": module.path}),
+        Step("edit_file", {"path": module.path, "old": old, "new": new}),
+        run_tests(module),
+    )
+
+
+def run_tests(module: Module) -> Step:
+    """Return a run of all tests, or of the module's."""
+    return Step("run_tests", {"path": "tests"}, ({"path": module.test_path},))
+
+
+def _reference(scene: Scene, module: Module) -> str:
+    return references.module(scene.rng, scene.split, module.package, module.name)
+
+
+def _edit(
+    scene: Scene,
+    phrases: Phrases,
+    project: Project,
+    lines: tuple[str, str],
+    slots: dict[str, str],
+) -> Draft:
+    """Draft the replacement of one line of the first module."""
+    module = project.modules[0]
+    source = project.files[module.path]
+    slots = {"file": _reference(scene, module), **slots}
+    return Draft(
+        request(scene.rng, phrases, scene.split, slots),
+        project.files,
+        edit_plan(module, *lines),
+        ordered=False,
+        expected={module.path: source.replace(*lines)},
+    )
+
+
+def _other_number(scene: Scene, number: int) -> int:
+    drawn = scene.rng.randint(2, 98)
+    return drawn + 1 if drawn >= number else drawn
+
+
+def _change_constant(scene: Scene, phrases: Phrases) -> Draft:
+    project = projects.build(scene.rng, scene.names)
+    module = project.modules[0]
+    new = _other_number(scene, module.value)
+    lines = (f"{module.constant} = {module.value}", f"{module.constant} = {new}")
+    slots = {"name": module.constant, "old": str(module.value), "new": str(new)}
+    return _edit(scene, phrases, project, lines, slots)
+
+
+def _with_special(scene: Scene, special: Template) -> tuple[Project, Function]:
+    """Return a project whose first module has a function of ``special``."""
+    other = functions.pick(scene.rng)
+    templates = [special, other] if scene.rng.random() < 0.5 else [other, special]
+    project = projects.build(scene.rng, scene.names, templates=templates)
+    made = project.modules[0].functions
+    return project, next(f for f in made if f.template is special)
+
+
+def _change_default(scene: Scene, phrases: Phrases) -> Draft:
+    project, function = _with_special(scene, functions.DEFAULT)
+    old = function.default or 0
+    new = _other_number(scene, old)
+    lines = (function.signature(), replace(function, default=new).signature())
+    slots = {
+        "name": function.name,
+        "param": function.parameters[-1],
+        "old": str(old),
+        "new": str(new),
+    }
+    return _edit(scene, phrases, project, lines, slots)
+
+
+def _change_text(scene: Scene, phrases: Phrases) -> Draft:
+    project, function = _with_special(scene, functions.TEXT)
+    noun = scene.rng.choice(scene.names.nouns)
+    old = new = function.text
+    while new == old:
+        new = projects.text_for(scene.rng, scene.names, noun)
+    lines = (f'return "{old}"', f'return "{new}"')
+    slots = {"name": function.name, "old": old, "new": new}
+    return _edit(scene, phrases, project, lines, slots)
+
+
+def _find_then_read(scene: Scene, phrases: Phrases) -> Draft:
+    project = projects.build(scene.rng, scene.names)
+    module = pick_module(scene, project)
+    name = scene.rng.choice((module.constant, *(f.name for f in module.functions)))
+    definition = {"query": f"def {name}"}, {"query": f"{name} ="}
+    return Draft(
+        request(scene.rng, phrases, scene.split, {"name": name}),
+        project.files,
+        (
+            Step("search_code", {"query": name}, definition),
+            Step("read_file", {"path": module.path}),
+        ),
+    )
+
+
+def _test_then_read(scene: Scene, phrases: Phrases) -> Draft:
+    kind = scene.rng.choice(("operator", "condition", "value"))
+    broken = seed_fault(scene, kind)
+    return Draft(
+        request(scene.rng, phrases, scene.split, {}),
+        broken.files,
+        (
+            Step("run_tests", {"path": "tests"}),
+            Step("read_file", {"path": broken.module.path}),
+        ),
+    )
+
+
+def _format_then_lint(scene: Scene, phrases: Phrases) -> Draft:
+    project = projects.build(scene.rng, scene.names)
+    module = pick_module(scene, project)
+    files = dict(project.files)
+    source = files[module.path]
+    if scene.rng.random() < 0.5:
+        source = layout.with_unused_import(scene.rng, source)
+    files[module.path] = layout.unformatted(scene.rng, source)
+    return Draft(
+        request(scene.rng, phrases, scene.split, {"file": _reference(scene, module)}),
+        files,
+        (
+            Step("format_file", {"path": module.path}),
+            Step("lint", {"path": module.path}),
+        ),
+        formatted=(module.path,),
+    )
+
+
+def _change_test(scene: Scene, phrases: Phrases) -> Draft:
+    project = projects.build(scene.rng, scene.names)
+    module = pick_module(scene, project)
+    function = scene.rng.choice(module.functions)
+    slots = {
+        "file": references.test_file(scene.rng, scene.split, module.name),
+        "test": f"test_{function.name}",
+        "name": function.name,
+        "new": str(scene.rng.randint(2, 99)),
+    }
+    return Draft(
+        request(scene.rng, phrases, scene.split, slots),
+        project.files,
+        (Step("read_file", {"path": module.test_path}),),
+    )
+
+
+FAMILIES = (
+    Family("change_constant", 2, wording.CHANGE_CONSTANT, _change_constant),
+    Family("change_default", 2, wording.CHANGE_DEFAULT, _change_default),
+    Family("change_text", 2, wording.CHANGE_TEXT, _change_text),
+    Family("find_then_read", 2, wording.FIND_THEN_READ, _find_then_read),
+    Family("test_then_read", 2, wording.TEST_THEN_READ, _test_then_read),
+    Family("format_then_lint", 2, wording.FORMAT_THEN_LINT, _format_then_lint),
+    Family("change_test", 2, wording.CHANGE_TEST, _change_test),
+)

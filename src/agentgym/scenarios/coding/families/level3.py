@@ -1,0 +1,85 @@
+"""Level 3: a seeded fault makes tests fail; find it and repair it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agentgym.scenarios.coding import functions, projects
+from agentgym.scenarios.coding.families.base import Draft, Family, Scene, Step
+from agentgym.scenarios.coding.projects import Function, Module, Project
+from agentgym.scenarios.coding.wording.grammar import Phrases, request
+from agentgym.scenarios.coding.wording.level3 import REPAIR
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A project with one fault.
+
+    Attributes:
+        project: The project without it.
+        files: Its files with the fault.
+        module: Where the fault is.
+        function: The function that is wrong.
+        right: The line as it should be.
+        wrong: The line as it is.
+    """
+
+    project: Project
+    files: dict[str, str]
+    module: Module
+    function: Function
+    right: str
+    wrong: str
+
+
+def seed_fault(scene: Scene, kind: str) -> Broken:
+    """Make a project with a fault of ``kind`` in one of its modules."""
+    rng = scene.rng
+    template, fault = rng.choice(functions.with_fault(kind, scene.split))
+    while True:
+        other = functions.pick(rng)
+        templates = [template, other] if rng.random() < 0.5 else [other, template]
+        project = projects.build(rng, scene.names, templates=templates, docs=True)
+        module = project.modules[0]
+        function = next(f for f in module.functions if f.template is template)
+        right = function.fill(template.body, module.constant)
+        wrong = function.fill(fault.body, module.constant)
+        source = project.files[module.path]
+        broken = source.replace(f"    {right}\n", f"    {wrong}\n")
+        if other is not template and broken.count(wrong) == source.count(right) == 1:
+            files = {**project.files, module.path: broken}
+            return Broken(project, files, module, function, right, wrong)
+
+
+def _repair(kind: str) -> Callable[[Scene, Phrases], Draft]:
+    def draft(scene: Scene, phrases: Phrases) -> Draft:
+        broken = seed_fault(scene, kind)
+        module = broken.module
+        test = f"test_{broken.function.name}"
+        if scene.rng.random() < 0.3:
+            test = f"{module.test_path}::{test}"
+        slots = {"package": module.package, "test": test}
+        edit = {"path": module.path, "old": broken.wrong, "new": broken.right}
+        return Draft(
+            request(scene.rng, phrases, scene.split, slots),
+            broken.files,
+            (
+                Step("run_tests", {"path": "tests"}, ({"path": module.test_path},)),
+                Step("read_file", {"path": module.path}),
+                Step("edit_file", edit),
+                Step("run_tests", {"path": "tests"}, ({"path": module.test_path},)),
+            ),
+            ordered=False,
+            expected={module.path: broken.project.files[module.path]},
+            hidden={
+                f"tests/test_hidden_{m.name}.py": m.tests(hidden=True)
+                for m in broken.project.modules
+            },
+        )
+
+    return draft
+
+
+FAMILIES = tuple(
+    Family(f"repair_{kind}", 3, REPAIR, _repair(kind))
+    for kind in ("operator", "condition", "value")
+)

@@ -1,0 +1,36 @@
+"""Seeded blemishes: bad layout and lint problems that change no meaning."""
+
+import re
+from random import Random
+
+_ASSIGNED = re.compile(r"^(\w+) = ", re.MULTILINE)
+_OPERATORS = re.compile(r" (\+|-|\*|//|%|<=|>=|==|!=|<|>) ")
+
+
+def unformatted(rng: Random, source: str) -> str:
+    """Return the source with at least two flaws that a formatter repairs."""
+    flaws = rng.sample((_tight_assignment, _one_blank_line, _wide_call, _wide_def), 2)
+    for flaw in flaws:
+        source = flaw(source)
+    return source
+
+
+def with_unused_import(rng: Random, source: str) -> str:
+    """Return the source with an import that nothing uses."""
+    return f"import {rng.choice(('os', 're', 'math', 'json'))}\n\n{source}"
+
+
+def _tight_assignment(source: str) -> str:
+    return _ASSIGNED.sub(r"\1=", source)
+
+
+def _one_blank_line(source: str) -> str:
+    return source.replace("\n\n\n", "\n\n")
+
+
+def _wide_call(source: str) -> str:
+    return re.sub(r"(def \w+\()(\w)", r"\1 \2", source)
+
+
+def _wide_def(source: str) -> str:
+    return source.replace(", ", ",")

@@ -1,0 +1,235 @@
+"""Generated projects: a package of two modules, their tests and one script."""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+
+from agentgym.scenarios.coding import functions
+from agentgym.scenarios.coding.functions import Point, Template
+from agentgym.scenarios.coding.names import Names
+
+_CONSTANTS = ("LIMIT", "RATE", "BASE", "STEP", "BONUS", "MARGIN", "QUOTA", "SPARE")
+_SCRIPTS = ("make", "build", "report", "draw", "export", "measure")
+_TEXTS = ("no {n} left", "{a} {n}", "the {n} is {a}", "{a} {n} for you", "a {a} {n}")
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function of a module.
+
+    Attributes:
+        template: What it does.
+        name: Its name.
+        parameters: Names of its parameters.
+        default: Default of the last parameter, if it has one.
+        text: What ``{T}`` in the body stands for.
+    """
+
+    template: Template
+    name: str
+    parameters: tuple[str, ...]
+    default: int | None = None
+    text: str = ""
+
+    def fill(self, line: str, constant: str) -> str:
+        """Return a line of the template in this function's names."""
+        first, second = (*self.parameters, "", "")[:2]
+        return line.format(a=first, b=second, K=constant, T=self.text)
+
+    def signature(self) -> str:
+        """Return the line that starts the function."""
+        parameters = ", ".join(self.parameters)
+        if self.default is not None:
+            parameters += f"={self.default}"
+        return f"def {self.name}({parameters}):"
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module of a package.
+
+    Attributes:
+        package: The package.
+        name: The module.
+        constant: Name of its constant, and its value.
+        value: The constant's value.
+        functions: Its functions.
+    """
+
+    package: str
+    name: str
+    constant: str
+    value: int
+    functions: tuple[Function, ...]
+
+    @property
+    def path(self) -> str:
+        """Where the module is."""
+        return f"{self.package}/{self.name}.py"
+
+    @property
+    def test_path(self) -> str:
+        """Where its tests are."""
+        return f"tests/test_{self.name}.py"
+
+    def source(self, *, docs: bool) -> str:
+        """Return its text.
+
+        Args:
+            docs: Whether functions have docstrings.
+        """
+        blocks = [f"{self.constant} = {self.value}"]
+        for function in self.functions:
+            lines = [function.signature()]
+            if docs:
+                doc = function.fill(function.template.doc, self.constant)
+                lines.append(f'    """{doc}"""')
+            body = function.fill(function.template.body, self.constant)
+            blocks.append("\n".join([*lines, f"    {body}"]))
+        return "\n\n\n".join(blocks) + "\n"
+
+    def tests(self, *, hidden: bool = False) -> str:
+        """Return the text of its test file.
+
+        Args:
+            hidden: Whether to test other points than those that the agent can see.
+        """
+        names = [function.name for function in self.functions]
+        if any(function.template.uses_constant for function in self.functions):
+            names.insert(0, self.constant)
+        blocks = [f"from {self.package}.{self.name} import {', '.join(sorted(names))}"]
+        for function in self.functions:
+            lines = [f"def test_{function.name}():"]
+            lines += _asserts(function, self.constant, hidden=hidden)
+            blocks.append("\n".join(lines))
+        return "\n\n\n".join(blocks) + "\n"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A package, its tests and a script.
+
+    Attributes:
+        package: Name of the package.
+        modules: Its modules.
+        script: Path of the script.
+        files: Relative path to text.
+    """
+
+    package: str
+    modules: tuple[Module, ...]
+    script: str
+    files: dict[str, str]
+
+
+def build(
+    rng: Random,
+    names: Names,
+    *,
+    templates: Sequence[Template] = (),
+    docs: bool | None = None,
+) -> Project:
+    """Make a project.
+
+    Args:
+        rng: Where choices come from.
+        names: The split's words.
+        templates: Of the first module's functions; others are drawn.
+        docs: Whether functions have docstrings; drawn if None.
+    """
+    package = rng.choice(names.packages)
+    nouns = rng.sample(names.nouns, 7)
+    docs = rng.random() < 0.4 if docs is None else docs
+    modules = []
+    for index in range(2):
+        wanted = list(templates) if index == 0 else []
+        while len(wanted) < 2:
+            drawn = functions.pick(rng)
+            if drawn not in wanted:
+                wanted.append(drawn)
+        modules.append(_module(rng, names, package, nouns[3 * index :], wanted))
+    script = f"{rng.choice(_SCRIPTS)}_{nouns[6]}.py"
+    files = {module.path: module.source(docs=docs) for module in modules}
+    files |= {module.test_path: module.tests() for module in modules}
+    files[script] = _script(package, nouns[6])
+    return Project(package, tuple(modules), script, files)
+
+
+def _module(
+    rng: Random,
+    names: Names,
+    package: str,
+    nouns: Sequence[str],
+    templates: Sequence[Template],
+) -> Module:
+    made = []
+    for template, noun in zip(templates, nouns[1:], strict=False):
+        parameters: tuple[str, ...] = rng.choice(names.parameters)
+        if template.parameters == ("list",):
+            parameters = (rng.choice(names.lists),)
+        made.append(
+            Function(
+                template,
+                f"{rng.choice(template.verbs)}_{noun}",
+                parameters[: len(template.parameters)],
+                rng.randint(2, 60) if template is functions.DEFAULT else None,
+                text_for(rng, names, noun) if template is functions.TEXT else "",
+            )
+        )
+    noun = nouns[0].upper()
+    word = rng.choice(_CONSTANTS)
+    constant = f"{word}_{noun}" if rng.random() < 0.5 else f"{noun}_{word}"
+    return Module(package, nouns[0], constant, rng.randint(2, 60), tuple(made))
+
+
+def text_for(rng: Random, names: Names, noun: str) -> str:
+    """Return a short text that a program may show."""
+    return rng.choice(_TEXTS).format(a=rng.choice(names.adjectives), n=noun)
+
+
+def hidden_points(template: Template) -> tuple[Point, ...]:
+    """Return arguments for hidden tests: as telling as the visible ones, but others."""
+    return tuple(tuple(_shift(value) for value in point) for point in template.points)
+
+
+def _shift(value: object) -> object:
+    if isinstance(value, list):
+        return [_shift(item) for item in value]
+    return value + 1 if isinstance(value, int) and value > 0 else value
+
+
+def _asserts(function: Function, constant: str, *, hidden: bool) -> list[str]:
+    template = function.template
+    if template is functions.TEXT:
+        return [f"    assert isinstance({function.name}(), str)"]
+    points = hidden_points(template) if hidden else template.points
+    lines = []
+    for point in points:
+        call = f"{function.name}({', '.join(map(repr, point))})"
+        named = constant if template.uses_constant else ""
+        expected = _expected(template.body, repr(point), named)
+        relation = "is" if expected in ("True", "False") else "=="
+        lines.append(f"    assert {call} {relation} {expected}")
+    return lines
+
+
+@lru_cache(4096)
+def _expected(body: str, point: str, constant: str) -> str:
+    """Return what a correct function returns, as source."""
+    expression = body.removeprefix("return ")
+    values: Point = ast.literal_eval(point)
+    if constant:
+        return expression.format(a=repr(values[0]), K=constant)
+    named = dict(zip("ab", values, strict=False))
+    result = eval(expression.format(a="a", b="b"), {}, named)  # our own templates
+    return repr(result)
+
+
+def _script(package: str, noun: str) -> str:
+    return (
+        "import sys\n\n"
+        "values = sys.argv[1:]\n"
+        f'print("{package} {noun}:", len(values), *values)\n'
+    )

@@ -1,0 +1,239 @@
+"""The score of an episode: the outcome first, then how far it came."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentgym.core.task import Task
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import Trajectory
+from agentgym.scenarios.base import Reward
+from agentgym.scenarios.coding import checks, execution
+from agentgym.scenarios.coding.environment import Call, CodingEnvironment, search
+from agentgym.scenarios.coding.execution import LazyRunner
+from agentgym.scenarios.coding.families.base import Step
+from agentgym.scenarios.coding.workspace import is_test_path
+
+PROGRESS = 0.45
+NO_CALL = -0.04
+EXTRA_CALL = -0.02
+ERROR = -0.05
+REPEAT = -0.03
+VIOLATION = -0.2
+UNTESTED = -0.05
+DAMAGE = -0.1
+LEAST_FOR_SUCCESS = 0.9
+_MOST_COUNTED = 2
+_SPARE_CALLS = {1: 1, 2: 3, 3: 4}
+_REJECTED = (
+    ToolOutcome.UNKNOWN_TOOL,
+    ToolOutcome.MALFORMED,
+    ToolOutcome.INVALID_ARGUMENTS,
+)
+
+
+@dataclass(frozen=True)
+class _Attempts:
+    """The calls of an episode.
+
+    Attributes:
+        done: Calls that ran, in order.
+        tools: Tool of every call, also of those that were refused.
+        errors: How many failed or did not validate.
+        violations: How many broke a rule.
+    """
+
+    done: Sequence[Call]
+    tools: Sequence[str]
+    errors: int
+    violations: int
+
+    @property
+    def repeated(self) -> int:
+        """Calls made again with the same arguments and nothing edited between."""
+        count = 0
+        seen: list[Call] = []
+        for call in self.done:
+            if call.tool in ("edit_file", "format_file"):
+                seen.clear()
+            count += call in seen
+            seen.append(call)
+        return count
+
+
+def score(
+    task: Task,
+    environment: CodingEnvironment,
+    trajectory: Trajectory,
+    runner: LazyRunner,
+) -> Reward:
+    """Score a finished episode.
+
+    A success is worth 1 less a little for what was not needed, at least 0.9. Else
+    each step of the plan that was made, in order, is worth an equal share of 0.45,
+    and the right tool for the next step a part of its share. Calls beyond the
+    budget melt that credit away, so that calling everything earns nothing.
+
+    Raises:
+        SandboxError: Hidden tests could not be run.
+    """
+    plan = [Step.from_json(step) for step in task.goal["plan"]]
+    attempts = _attempts(environment, trajectory)
+    repaired = _changed_as_asked(task, environment, runner)
+    made = _progress(plan, attempts.done, task, repaired)
+    spare = _SPARE_CALLS[task.level]
+    over = max(0, len(attempts.tools) - len(plan) - spare)
+    success = (
+        repaired
+        and (made == len(plan) or not task.goal["ordered"])
+        and not environment.books.untested
+        and not attempts.violations
+        and not over
+    )
+    right_tool, right_arguments = _shares(plan, attempts, task, repaired)
+    if success:
+        extra = max(0, len(attempts.tools) - len(plan) - attempts.errors)
+        cost = EXTRA_CALL * extra + ERROR * attempts.errors
+        parts = {"outcome": 1.0, "cost": max(cost, LEAST_FOR_SUCCESS - 1.0)}
+        return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
+    if not attempts.tools:
+        return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
+    share = PROGRESS / len(plan)
+    credit = share * (made + _next_tool(plan, made, attempts))
+    parts = {
+        "progress": credit * max(0.0, 1.0 - over / (len(plan) + 1)),
+        "errors": ERROR * min(attempts.errors, _MOST_COUNTED),
+        "repeats": REPEAT * min(attempts.repeated, _MOST_COUNTED),
+        "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
+        "untested": UNTESTED if environment.books.untested else 0.0,
+        "damage": DAMAGE if _damaged(task, environment) else 0.0,
+    }
+    value = max(-1.0, sum(parts.values()))
+    return Reward(value, False, parts, right_tool, right_arguments)
+
+
+def _attempts(environment: CodingEnvironment, trajectory: Trajectory) -> _Attempts:
+    books = environment.books
+    rejected = [
+        call.name for call in trajectory.get_tool_calls() if call.outcome in _REJECTED
+    ]
+    refused = [call.tool for call in (*books.errors, *books.violations)]
+    return _Attempts(
+        done=books.calls,
+        tools=[*(call.tool for call in books.calls), *refused, *rejected],
+        errors=len(books.errors) + len(rejected),
+        violations=len(books.violations),
+    )
+
+
+def _matches(step: Step, call: Call, task: Task, repaired: bool) -> bool:
+    """Return whether a call is a step of the plan, by what it means."""
+    if step.tool != call.tool:
+        return False
+    if step.tool == "edit_file":
+        return repaired and call.args["path"] == step.args["path"]
+    for args in (step.args, *step.others):
+        if args == call.args:
+            return True
+        if step.tool == "search_code":
+            files = task.initial_state["files"]
+            found = search(files, call.args["query"])
+            if found == search(files, args["query"]):
+                return True
+    return False
+
+
+def _progress(
+    plan: Sequence[Step], done: Sequence[Call], task: Task, repaired: bool
+) -> int:
+    """Return how many steps of the plan were made, in order."""
+    made = 0
+    for call in done:
+        if made < len(plan) and _matches(plan[made], call, task, repaired):
+            made += 1
+    return made
+
+
+def _next_tool(plan: Sequence[Step], made: int, attempts: _Attempts) -> float:
+    """Return the part of the next step's share that its tool alone earns."""
+    if made == len(plan):
+        return 0.0
+    needed = plan[made].tool
+    before = sum(step.tool == needed for step in plan[:made])
+    return 1 / 3 if attempts.tools.count(needed) > before else 0.0
+
+
+def _shares(
+    plan: Sequence[Step], attempts: _Attempts, task: Task, repaired: bool
+) -> tuple[float, float]:
+    """Return the shares of the plan whose tool, and whose call, was made."""
+    tools, calls = list(attempts.tools), list(attempts.done)
+    right_tool = right_call = 0
+    for step in plan:
+        if step.tool in tools:
+            tools.remove(step.tool)
+            right_tool += 1
+        for call in calls:
+            if _matches(step, call, task, repaired):
+                calls.remove(call)
+                right_call += 1
+                break
+    return right_tool / len(plan), right_call / len(plan)
+
+
+def _changed_as_asked(
+    task: Task, environment: CodingEnvironment, runner: LazyRunner
+) -> bool:
+    """Return whether the project is as the goal wants it, and nothing else changed."""
+    goal, files = task.goal, environment.workspace.files
+    start: dict[str, str] = task.initial_state["files"]
+    if goal["hidden"]:
+        return _repaired(task, files, runner)
+    for path, text in start.items():
+        if path in goal["formatted"]:
+            right = files[path] == checks.formatted(text)
+        elif path in goal["expected"]:
+            right = _same_meaning(files[path], goal["expected"][path])
+        else:
+            right = files[path] == text
+        if not right:
+            return False
+    return True
+
+
+def _repaired(task: Task, files: dict[str, str], runner: LazyRunner) -> bool:
+    """Return whether the hidden tests pass and the visible ones were left alone."""
+    start: dict[str, str] = task.initial_state["files"]
+    if files == start or _tests_changed(start, files):
+        return False
+    expected: dict[str, str] = task.goal["expected"]
+    if all(
+        _same_meaning(files[path], expected.get(path, text))
+        for path, text in start.items()
+    ):
+        return True  # The known repair: hidden tests would tell nothing new.
+    sources = {p: text for p, text in files.items() if not is_test_path(p)}
+    return execution.passes(runner.get(), sources | task.goal["hidden"])
+
+
+def _same_meaning(text: str, other: str) -> bool:
+    if text == other:
+        return True
+    meaning = checks.meaning(text)
+    return meaning is not None and meaning == checks.meaning(other)
+
+
+def _tests_changed(start: dict[str, str], files: dict[str, str]) -> bool:
+    return any(
+        files[path] != text for path, text in start.items() if is_test_path(path)
+    )
+
+
+def _damaged(task: Task, environment: CodingEnvironment) -> bool:
+    """Return whether a file changed that the goal leaves alone."""
+    goal, files = task.goal, environment.workspace.files
+    start: dict[str, str] = task.initial_state["files"]
+    return any(
+        files[path] != text
+        for path, text in start.items()
+        if path not in goal["expected"] and path not in goal["formatted"]
+    )

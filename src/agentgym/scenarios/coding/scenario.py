@@ -1,0 +1,142 @@
+"""The coding scenario: small Python projects to read, change, test and repair."""
+
+from collections.abc import Sequence
+from functools import cache
+from random import Random
+from typing import ClassVar, Literal
+
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.core.trajectory import Trajectory
+from agentgym.errors import ScenarioError, UsageError
+from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.scenarios.coding import rewards
+from agentgym.scenarios.coding.environment import CodingEnvironment
+from agentgym.scenarios.coding.execution import LazyRunner, Runner
+from agentgym.scenarios.coding.families import FAMILIES, Family
+from agentgym.scenarios.coding.families.base import Scene
+
+ALL_LEVELS = (1, 2, 3)
+FIRST_LEVELS = (1, 2)
+
+SYSTEM_PROMPT = (
+    "You are a coding agent in a small Python project. Use the tools, then answer in a "
+    "few words. The tests of module m are in tests/test_m.py. Rules: read a file "
+    "before you edit it; run the tests after you edit; never change a file under "
+    "tests/: if asked to, only read it."
+)
+
+
+class CodingScenario(Scenario):
+    """Find, read, edit, test and repair code in generated Python packages.
+
+    Args:
+        sandbox: Where tests and scripts run; it stays the caller's. If None, one is
+            opened when something first has to run, and closed by :meth:`close`.
+    """
+
+    name: ClassVar[str] = "coding"
+    description: ClassVar[str] = (
+        "Find, read, edit, test and repair code in a small Python package."
+    )
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = "beginner"
+    estimated_time: ClassVar[str] = "about 5 minutes on 2 cores"
+    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    max_turns: ClassVar[int] = 10
+
+    def __init__(self, sandbox: Runner | None = None) -> None:
+        self._runner = LazyRunner(sandbox)
+
+    def system_prompt(self) -> str:
+        """Return the role and the rules."""
+        return SYSTEM_PROMPT
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the eight tools."""
+        return tool_specs(CodingEnvironment)
+
+    def tasks(
+        self,
+        split: Split,
+        seed: int,
+        count: int,
+        levels: Sequence[int] | None = None,
+    ) -> list[Task]:
+        """Return tasks, families in turn.
+
+        Args:
+            split: Whose words, names and faults to use.
+            seed: Of the tasks.
+            count: How many.
+            levels: Levels to take families from. By default all three for training,
+                and the first two, for which there is a promise, for the others.
+
+        Raises:
+            UsageError: There is no such level.
+        """
+        if levels is None:
+            levels = ALL_LEVELS if split is Split.TRAIN else FIRST_LEVELS
+        if not levels or not set(levels) <= set(ALL_LEVELS):
+            raise UsageError(f"Levels are some of {ALL_LEVELS}, not {levels!r}.")
+        families = _families(tuple(sorted(set(levels))))
+        return [
+            make_task(families[i % len(families)], split, seed, i // len(families))
+            for i in range(count)
+        ]
+
+    def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
+        """Return levels 1 and 2, then level 3, then unknown words, all held out."""
+        smaller = max(1, count // 3)
+        return {
+            "held-out": self.tasks(Split.TEST, seed, count),
+            "level 3": self.tasks(Split.TEST, seed, smaller, levels=(3,)),
+            "out-of-vocabulary": self.tasks(Split.OUT_OF_VOCABULARY, seed, smaller),
+        }
+
+    def create_environment(self, task: Task) -> CodingEnvironment:
+        """Return a fresh workspace with the task's project."""
+        self._runner.unsafe_local_exec = self.unsafe_local_exec
+        return CodingEnvironment(task.initial_state["files"], self._runner)
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score an episode; see :func:`agentgym.scenarios.coding.rewards.score`."""
+        if not isinstance(environment, CodingEnvironment):
+            raise ScenarioError(f"{environment!r} is no environment of this scenario.")
+        return rewards.score(task, environment, trajectory, self._runner)
+
+    def success_criteria(self) -> dict[str, float]:
+        """Return the promise for held-out tasks of levels 1 and 2."""
+        return {
+            "tool_reliability": 0.95,
+            "success_rate": 0.90,
+            "cost_reduction": 0.30,
+        }
+
+    def close(self) -> None:
+        """Close the sandbox, if this scenario opened one."""
+        self._runner.close()
+
+
+@cache
+def _families(levels: tuple[int, ...]) -> tuple[Family, ...]:
+    """Return the families of some levels, the levels well mixed."""
+    chosen = [family for family in FAMILIES if family.level in levels]
+    return tuple(Random(0).sample(chosen, len(chosen)))
+
+
+def make_task(family: Family, split: Split, seed: int, index: int) -> Task:
+    """Return the ``index``-th task of a family; the arguments decide it wholly."""
+    identity = f"{split}/{family.name}/{seed}/{index}"
+    draft = family.draft(Scene(Random(identity), split), family.phrases)
+    return Task(
+        id=identity,
+        split=split,
+        seed=seed,
+        family=family.name,
+        level=family.level,
+        instruction=draft.instruction,
+        initial_state={"files": draft.files},
+        goal=draft.goal(),
+    )

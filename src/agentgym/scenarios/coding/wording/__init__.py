@@ -1,0 +1,1 @@
+"""How people ask: phrases per family, references to files, manners."""

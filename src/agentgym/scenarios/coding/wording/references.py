@@ -1,0 +1,117 @@
+"""The ways to name a file or a folder; each leads to exactly one path."""
+
+from random import Random
+
+from agentgym.core.task import Split
+
+_MODULE = {
+    Split.TRAIN: (
+        "{p}/{m}.py",
+        "{p}/{m}.py",
+        "the file {p}/{m}.py",
+        "the {m} module of {p}",
+        "the {m} module in {p}",
+        "module {m} of {p}",
+        "{m}.py in {p}",
+        "{m}.py in the {p} package",
+        "the {m} file in {p}",
+        "{p}.{m}",
+    ),
+    Split.VALIDATION: ("the module {m} in {p}", "the file {m}.py in {p}"),
+    Split.TEST: ("the {m} module of the {p} package", "the file {m}.py of {p}"),
+    Split.OUT_OF_VOCABULARY: ("the {m} component of {p}", "the {m} unit within {p}"),
+}
+_TESTS = {
+    Split.TRAIN: (
+        "tests/test_{m}.py",
+        "the file tests/test_{m}.py",
+        "test_{m}.py",
+        "the test file of {m}",
+        "the test file of the {m} module",
+        "the {m} test file",
+    ),
+    Split.VALIDATION: ("the file test_{m}.py", "the test file of module {m}"),
+    Split.TEST: ("test_{m}.py in tests", "the test file of {m}.py"),
+    Split.OUT_OF_VOCABULARY: ("the unit test file for {m}", "the spec file of {m}"),
+}
+_TESTS_OF = {
+    Split.TRAIN: (
+        "tests/test_{m}.py",
+        "test_{m}.py",
+        "the tests of {m}",
+        "the tests of the {m} module",
+        "the {m} tests",
+        "the tests in test_{m}.py",
+        "the tests in tests/test_{m}.py",
+        "the tests of {m}.py",
+    ),
+    Split.VALIDATION: ("the tests of module {m}", "the {m} module tests"),
+    Split.TEST: ("the tests in the {m} test file", "the {m}.py tests"),
+    Split.OUT_OF_VOCABULARY: ("the unit tests for {m}", "the specs of {m}"),
+}
+_SCRIPT = {
+    Split.TRAIN: (
+        "{s}.py",
+        "{s}.py",
+        "the {s} script",
+        "the script {s}",
+        "the script {s}.py",
+        "the file {s}.py",
+    ),
+    Split.VALIDATION: ("the {s}.py script", "script {s}"),
+    Split.TEST: ("the {s} file", "script {s}.py"),
+    Split.OUT_OF_VOCABULARY: ("the {s} program", "the {s} utility"),
+}
+_FOLDER = {
+    Split.TRAIN: (
+        "{d}",
+        "{d}/",
+        "the {d} folder",
+        "the folder {d}",
+        "the folder {d}/",
+    ),
+    Split.VALIDATION: ("folder {d}", "the {d}/ folder"),
+    Split.TEST: ("folder {d}/", "our {d} folder"),
+    Split.OUT_OF_VOCABULARY: ("the {d} directory", "the directory {d}/"),
+}
+_ROOT = {
+    Split.TRAIN: ("the project", "this project", "the whole project", "our project"),
+    Split.VALIDATION: ("this whole project",),
+    Split.TEST: ("our whole project",),
+    Split.OUT_OF_VOCABULARY: ("the entire repository", "the codebase"),
+}
+
+
+def module(rng: Random, split: Split, package: str, name: str) -> str:
+    """Refer to the module ``package/name.py``."""
+    return _draw(rng, split, _MODULE).format(p=package, m=name)
+
+
+def test_file(rng: Random, split: Split, name: str) -> str:
+    """Refer to ``tests/test_name.py`` as a file."""
+    return _draw(rng, split, _TESTS).format(m=name)
+
+
+def tests_of(rng: Random, split: Split, name: str) -> str:
+    """Refer to ``tests/test_name.py`` as tests to run."""
+    return _draw(rng, split, _TESTS_OF).format(m=name)
+
+
+def script(rng: Random, split: Split, path: str) -> str:
+    """Refer to a script by its path."""
+    return _draw(rng, split, _SCRIPT).format(s=path.removesuffix(".py"))
+
+
+def folder(rng: Random, split: Split, path: str) -> str:
+    """Refer to a folder, ``"."`` for the whole project."""
+    if path == ".":
+        return _draw(rng, split, _ROOT)
+    return _draw(rng, split, _FOLDER).format(d=path)
+
+
+def _draw(rng: Random, split: Split, forms: dict[Split, tuple[str, ...]]) -> str:
+    """Draw a form: a held-out split mixes its own with those of training."""
+    own = forms[split]
+    if split is Split.TRAIN or rng.random() < 0.5:
+        return rng.choice(own)
+    return rng.choice(forms[Split.TRAIN])
