@@ -28,11 +28,16 @@ class Admission:
         self._limit = settings.max_in_flight
         self._max_waiting = settings.max_waiting
         self._max_wait_s = settings.max_wait_s
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._turns: deque[asyncio.Future[None]] = deque()
         self.in_flight = 0
         self.paused = False
         self.retry_after_s = 5
         self.reason: str | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for a place."""
+        return len(self._turns)
 
     def pause(self, reason: str | None = None, retry_after_s: int = 5) -> None:
         """Refuse new calls; those in flight are answered."""
@@ -73,10 +78,10 @@ class Admission:
             self._leave()
 
     async def _wait(self) -> None:
-        if len(self._waiting) >= self._max_waiting:
-            raise _too_many(f"{len(self._waiting)} calls are waiting already")
+        if len(self._turns) >= self._max_waiting:
+            raise _too_many(f"{len(self._turns)} calls are waiting already")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._turns.append(turn)
         try:
             async with asyncio.timeout(self._max_wait_s):
                 await turn
@@ -84,15 +89,15 @@ class Admission:
             if turn.done() and not turn.cancelled():
                 self._leave()  # handed over at the moment we gave up
             else:
-                self._waiting.remove(turn)
+                self._turns.remove(turn)
             if isinstance(error, TimeoutError):
                 waited = f"no place became free within {self._max_wait_s:g} s"
                 raise _too_many(waited) from None
             raise
 
     def _leave(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
+        while self._turns:
+            turn = self._turns.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return

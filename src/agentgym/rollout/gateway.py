@@ -69,7 +69,8 @@ class Gateway:
         self._proxy = Proxy(store, self._upstream, self.admission)
         self._api = Api(store, takes_models=policy is None)
         self._bound: Future[str] = Future()
-        self._stop: Callable[[], None] = lambda: None
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(
             target=self._run, name="agentgym-gateway", daemon=True
         )
@@ -110,8 +111,13 @@ class Gateway:
 
     def close(self) -> None:
         """Stop listening; requests that wait are cut off."""
-        self._stop()
+        self.call_soon(self._stop.set)
         self._thread.join()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` on the gateway's event loop, if it still runs."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -130,17 +136,15 @@ class Gateway:
             shutdown_timeout=_SHUTDOWN_S,
         )
         await server.setup()
-        stopped = asyncio.Event()
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         settings = self._settings
         try:
             site = web.TCPSite(server, settings.host, settings.port, backlog=_BACKLOG)
             await site.start()
             await self._upstream.start()
-            self._stop = lambda: _call_in(loop, stopped.set)
             _, port = server.addresses[0][:2]
             self._bound.set_result(f"http://{settings.host}:{port}")
-            await stopped.wait()
+            await self._stop.wait()
         except OSError as error:
             self._bound.set_exception(error)
         finally:
@@ -201,11 +205,6 @@ def _error(error: ApiError) -> web.Response:
         headers=error.headers,
         content_type="application/json",
     )
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(callback)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

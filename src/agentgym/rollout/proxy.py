@@ -112,16 +112,15 @@ class Proxy:
             async for item in items:
                 if isinstance(item, Answer):
                     self._record(call, item)
-                    if not response.prepared:
+                    if not response.prepared and not item.is_stream:
                         return web.Response(
                             body=item.payload, status=item.status, content_type=_JSON
                         )
-                    await response.write(item.payload)
-                    break
                 if not response.prepared:
                     await response.prepare(request)
-                if item:
-                    await response.write(item)
+                data = item.payload if isinstance(item, Answer) else item
+                if data:
+                    await response.write(data)
         await response.write_eof()
         return response
 

@@ -5,6 +5,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -78,7 +79,8 @@ class RemoteUpstream(Upstream):
                 async for data in response.content.iter_any():
                     assembler.feed(data)
                     if assembler.is_done:
-                        yield sent.done(assembler.response, 200, data)
+                        answer = sent.done(assembler.response, 200, data)
+                        yield replace(answer, is_stream=True)
                         return
                     has_begun = True
                     yield data

@@ -35,11 +35,13 @@ class Answer:
         status: HTTP status.
         payload: The body; of a streamed answer its last bytes.
         record: What to record before the payload is sent.
+        is_stream: Whether the payload is server-sent events, not JSON.
     """
 
     status: int
     payload: bytes
     record: RecordedCall
+    is_stream: bool = False
 
 
 class Upstream(ABC):
@@ -122,7 +124,7 @@ class PolicyUpstream(Upstream):
                     yield writer.text(item)
                     continue
                 record = self._record(call, request, item, started)
-                yield Answer(200, writer.end(item), record)
+                yield Answer(200, writer.end(item), record, is_stream=True)
                 return
             raise EngineError("The policy's stream ended without a result.")
         except Exception as error:

@@ -1,0 +1,83 @@
+"""An OpenAI-compatible model server with a script, on its own thread."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any, Self
+
+from aiohttp import web
+
+Handler = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
+
+
+def completion(text: str = "Hello.", **fields: Any) -> dict[str, Any]:
+    """Return a completion as vLLM sends it when asked for ids."""
+    return {
+        "id": "cmpl-1",
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": text},
+                "logprobs": {"content": [{"token": "a", "logprob": -0.5}]},
+                "finish_reason": "stop",
+                "token_ids": [70_001],
+                **fields,
+            }
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4},
+        "prompt_token_ids": [1, 2, 3],
+    }
+
+
+class StubServer:
+    """Serves ``/v1/chat/completions`` and ``/v1/completions``.
+
+    Args:
+        respond: Answers each request; None says hello.
+
+    Attributes:
+        bodies: What was asked, in order.
+    """
+
+    def __init__(self, respond: Handler | None = None) -> None:
+        self._respond = respond
+        self.bodies: list[dict[str, Any]] = []
+        self._bound: Future[int] = Future()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve()), daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._bound.result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._bound.result()}/v1"
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        app = web.Application()
+        app.router.add_post("/v1/{path:.+}", self._answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self._bound.set_result(runner.addresses[0][1])
+        await self._stop.wait()
+        await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.bodies.append(body)
+        if self._respond is None:
+            return web.json_response(completion())
+        return await self._respond(request, body)
