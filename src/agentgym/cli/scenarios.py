@@ -31,9 +31,12 @@ def show(
     from agentgym.scenarios.registry import get_scenario
 
     scenario = get_scenario(name)
-    if as_json:
-        print_json(scenario.card())
-        return
-    from agentgym.ui.cards import scenario_view
+    try:
+        if as_json:
+            print_json(scenario.card())
+        else:
+            from agentgym.ui.cards import scenario_view
 
-    progress_console(False).print(scenario_view(scenario))
+            progress_console(False).print(scenario_view(scenario))
+    finally:
+        scenario.close()

@@ -1,0 +1,98 @@
+"""README and docs: snippets run, options exist, links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command, agentgym
+
+__all__ = ["agentgym"]
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+SNIPPET = re.compile(r"(<!-- needs training -->\n)?```python\n(.*?)```", re.DOTALL)
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def snippets(*, trained: bool) -> list[object]:
+    """Return the Python snippets that do or do not need a trained agent."""
+    return [
+        pytest.param(match[2], id=f"{name}-{number}")
+        for name, page in zip(NAMES, PAGES, strict=True)
+        for number, match in enumerate(SNIPPET.finditer(page.read_text()))
+        if bool(match[1]) is trained
+    ]
+
+
+def commands() -> list[str]:
+    """Return every agentgym command line that the pages show, without duplicates."""
+    found = [
+        match[1]
+        for page in PAGES
+        for match in re.finditer(r"^    (?:.* )?agentgym (.+)$", page.read_text(), re.M)
+    ]
+    return list(dict.fromkeys(line.split("#")[0].strip() for line in found))
+
+
+@pytest.mark.parametrize("code", snippets(trained=False))
+def test_snippet_runs(code: str) -> None:
+    exec(compile(code, "snippet", "exec"), {"__name__": "snippet"})
+
+
+@pytest.mark.parametrize("code", snippets(trained=True))
+def test_snippet_that_needs_training_compiles(code: str) -> None:
+    compile(code, "snippet", "exec")
+
+
+def test_scenario_of_the_docs_pays_only_for_what_was_asked() -> None:
+    from agentgym import Split, Trajectory
+
+    names: dict[str, object] = {"__name__": "snippet"}
+    page = ROOT / "docs" / "scenario.md"
+    match = SNIPPET.search(page.read_text())
+    assert match is not None
+    exec(compile(match[2], "snippet", "exec"), names)
+    scenario = names["HeatingScenario"]()  # type: ignore[operator]
+    (task,) = scenario.tasks(Split.TRAIN, 0, 1)
+    house = scenario.create_environment(task)
+    idle = Trajectory(rollout_id="r", scenario="heating", task_id=task.id)
+    assert scenario.calculate_reward(task, house, idle).value == 0.0
+    house.degrees.update(task.goal)
+    assert scenario.calculate_reward(task, house, idle).success
+
+
+@pytest.mark.parametrize("line", commands())
+def test_options_of_every_command_exist(agentgym: Command, line: str) -> None:
+    words = line.split()
+    command = words[: 2 if words[0] in ("scenarios", "runs", "agents") else 1]
+    ended = agentgym(*command, "--help")
+    assert ended.code == 0
+    for option in (word for word in words if word.startswith("--")):
+        assert f"{option} " in ended.out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_readme_opens_with_the_two_commands() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert lines[2:4] == [
+        "    pip install uv && uv run agentgym train coding --framework langchain",
+        "    uv run pytest",
+    ]
+
+
+def test_every_setting_of_the_yaml_example_is_known(tmp_path: Path) -> None:
+    from agentgym import TrainingConfig
+
+    page = (ROOT / "docs" / "cli.md").read_text()
+    match = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert match is not None
+    path = tmp_path / "run.yaml"
+    path.write_text(match[1])
+    assert TrainingConfig.from_yaml(path).episodes == 4000
