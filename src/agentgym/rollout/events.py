@@ -85,8 +85,9 @@ def reward_of(events: Sequence[RecordedEvent]) -> float | None:
     for event in reversed(events):
         if event.event_type == "reward":
             value = event.data.get("value")
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            return float(value) if is_number else None
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return float(value)
+            return None
     return None
 
 

@@ -125,9 +125,10 @@ def read_events(database: Database, rollout_id: str) -> dict[str, list[RecordedE
         (rollout_id,),
     )
     for attempt_id, event_type, timestamp, data, tokens, routes in rows:
-        payload: RecordedCall | dict[str, Any] = orjson.loads(data)
+        values = orjson.loads(data)
+        payload: RecordedCall | dict[str, Any] = values
         if tokens is not None:
-            agent = (attempt_id, payload["agent"])
+            agent = (attempt_id, values["agent"])
             payload = unpack_call((data, tokens, routes), previous.get(agent))
             previous[agent] = payload
         attempts.setdefault(attempt_id, []).append(
