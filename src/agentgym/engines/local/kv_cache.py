@@ -85,7 +85,7 @@ class _BatchLayer(CacheLayerMixin):
     """One layer of a :class:`BatchCache`, as a model sees it."""
 
     def __init__(self, owner: BatchCache, data: Tensor) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._owner = owner
         self.keys, self.values = data[0], data[1]
         self._flat = (

@@ -141,7 +141,7 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
             "is false). Install a CUDA build of torch, or use --gpu none."
         )
     source = model_source(model)
-    with _quiet():
+    with quiet():
         tokenizer, causal = _read(model, source, device, half=bool(rank))
     adapter = _adapt(causal, source, rank, seed)
     if adapter is not None:
@@ -290,7 +290,7 @@ def _probe(model: str, causal: PreTrainedModel) -> CacheShape:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep transformers' progress bars and advice off the terminal."""
     logging = transformers.logging
     level = logging.get_verbosity()

@@ -1,0 +1,200 @@
+"""The local engine: the whole update, from rollouts to new weights, in one file."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.trajectory import Trajectory
+from agentgym.engines.base import Engine, UpdateMetrics
+from agentgym.engines.local import checkpoint
+from agentgym.engines.local.batch import TRAINED, BatchBuilder, TrainingBatch
+from agentgym.engines.local.loading import LoadedModel, load_model, quiet
+from agentgym.engines.local.loss import LossSums, PolicyLoss
+from agentgym.engines.local.policy import LocalPolicy
+from agentgym.engines.local.prefix_tree import plant
+from agentgym.engines.local.support import check_device, check_supported, lora_rank
+
+_LEARNING_RATE = 5e-4
+_LORA_LEARNING_RATE = 1e-4
+_BETAS = (0.9, 0.99)
+_NOT_FINITE = "masked:the update was not finite and was refused"
+
+
+class LocalEngine(Engine):
+    """Trains a policy in this process, on the CPU or one GPU.
+
+    Use :meth:`create`.
+
+    Args:
+        config: Every setting, already checked.
+        loaded: The model.
+    """
+
+    def __init__(self, config: TrainingConfig, loaded: LoadedModel) -> None:
+        self._config = config
+        self._loaded = loaded
+        self._policy = LocalPolicy(loaded, deterministic=config.deterministic)
+        self._step = 0
+        self._threads = 1 if config.deterministic else len(os.sched_getaffinity(0))
+        default = _LEARNING_RATE if loaded.adapter is None else _LORA_LEARNING_RATE
+        self._peak_rate = config.learning_rate or default
+        self._parameters = [p for _, p in loaded.trained_parameters()]
+        self._optimizer = torch.optim.AdamW(
+            self._parameters,
+            lr=self._peak_rate,
+            betas=_BETAS,
+            weight_decay=0.0,
+            fused=True,
+        )
+        self._loss = PolicyLoss(
+            loaded,
+            clip=config.clip,
+            entropy_coefficient=config.entropy_coefficient,
+            temperature=config.temperature,
+        )
+
+    @classmethod
+    def create(cls, config: TrainingConfig) -> Self:
+        """Check the settings, load the model, and start to answer requests.
+
+        Raises:
+            UnsupportedError: A setting that this engine does not do; nothing was
+                loaded.
+            GPUNotAvailableError: A GPU was asked for and none is there.
+            ModelError: The model cannot be loaded or trained.
+        """
+        check_supported(config)
+        device = check_device(config.gpu, deterministic=config.deterministic)
+        loaded = load_model(
+            config.model, device=device, rank=lora_rank(config), seed=config.seed
+        )
+        return cls(config, loaded)
+
+    @property
+    def policy(self) -> LocalPolicy:
+        """The policy being trained; it always answers with the newest weights."""
+        return self._policy
+
+    @property
+    def step(self) -> int:
+        """Updates done so far, those without anything to learn included."""
+        return self._step
+
+    def update(
+        self,
+        groups: Sequence[Sequence[Trajectory]],
+        call_rewards: dict[str, list[float]],
+        trainable: dict[str, bool],
+    ) -> UpdateMetrics:
+        """Do one on-policy update; running responses finish first.
+
+        An update whose gradients are not finite is refused: the weights stay, the
+        loss is reported as it came, and its calls are masked.
+
+        Args:
+            groups: Scored trajectories of the same task, group by group.
+            call_rewards: Per rollout id, one reward per model call.
+            trainable: Which components the loss covers.
+        """
+        builder = BatchBuilder(
+            algorithm=self._config.algorithm,
+            trainable=trainable,
+            pieces=self._policy.detokenizer.pieces,
+            stop_ids=self._loaded.stop_ids,
+        )
+        batch = builder.build(groups, call_rewards)
+        decoder = self._policy.decoder
+        with decoder.paused(), _threads(self._threads):
+            metrics = self._learn(batch)
+            self._step = decoder.version = metrics.step
+        return metrics
+
+    def _learn(self, batch: TrainingBatch) -> UpdateMetrics:
+        """Compute gradients, clip them, and take one step of AdamW."""
+        total = batch.trained_tokens
+        forests = plant(batch.sequences) if total else []
+
+        self._optimizer.zero_grad(set_to_none=True)
+        sums = LossSums()
+        for forest in forests:
+            sums += self._loss.backward(forest, total)
+        norm = torch.nn.utils.clip_grad_norm_(
+            self._parameters, self._config.max_grad_norm
+        )
+        ledger, kl = batch.ledger, 0.0
+        if total and torch.isfinite(norm):
+            for group in self._optimizer.param_groups:
+                group["lr"] = self._rate()
+            self._optimizer.step()
+            after = self._loss.measure(forests[0])
+            kl = after.kl / after.tokens
+        elif total:
+            ledger = {
+                rollout: [_NOT_FINITE if e == TRAINED else e for e in entries]
+                for rollout, entries in ledger.items()
+            }
+        self._optimizer.zero_grad(set_to_none=True)
+        return UpdateMetrics(
+            step=self._step + 1,
+            loss=sums.loss / max(1, total),
+            grad_norm=float(norm),
+            entropy=sums.entropy / max(1, total),
+            clip_fraction=sums.clipped / max(1, total),
+            kl=kl,
+            trained_tokens=total,
+            sequences=len(batch.sequences),
+            skipped_groups=batch.skipped_groups,
+            ledger=ledger,
+        )
+
+    def _rate(self) -> float:
+        """Return this update's learning rate: a linear warm-up, then the peak."""
+        warm_up = (self._step + 1) / max(1, self._config.warmup_steps)
+        return self._peak_rate * min(1.0, warm_up)
+
+    def save_checkpoint(self, folder: Path) -> None:
+        """Write weights (only the adapter's with LoRA), optimizer and random state."""
+        checkpoint.save_checkpoint(folder, self._loaded, self._optimizer, self._step)
+
+    def load_checkpoint(self, folder: Path) -> None:
+        """Continue from what :meth:`save_checkpoint` wrote.
+
+        Raises:
+            CheckpointError: A file is missing, cut short, changed, or of another
+                model; it is named, and nothing was changed.
+        """
+        with self._policy.decoder.paused():
+            self._step = checkpoint.load_checkpoint(
+                folder, self._loaded, self._optimizer
+            )
+            self._policy.decoder.version = self._step
+
+    def export(self, folder: Path) -> None:
+        """Write model (or adapter) and tokenizer as transformers and peft read them.
+
+        Weights are written in the precision they were trained in, so that the
+        exported policy answers as the evaluated one did.
+        """
+        with quiet():
+            (self._loaded.adapter or self._loaded.model).save_pretrained(str(folder))
+        self._loaded.tokenizer.save_pretrained(folder)
+
+    def close(self) -> None:
+        """Stop generating; pending requests fail."""
+        self._policy.close()
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Use ``count`` threads for matrix products; decoding is best with one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

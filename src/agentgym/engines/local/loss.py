@@ -1,0 +1,225 @@
+"""The policy-gradient loss and its gradients, micro-batch by micro-batch.
+
+Per trained token, with r the ratio of the token's probability now to when it was
+sampled and A the advantage of its model call, the loss is PPO's clipped objective
+(arXiv:1707.06347), ``-min(r A, clip(r, 1 - c, 1 + c) A)``, minus an entropy bonus,
+averaged over the trained tokens of the whole batch, not within sequences (Dr. GRPO,
+arXiv:2503.20783: a mean within sequences favours short ones when they succeed).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
+
+from agentgym.engines.local.loading import LoadedModel
+from agentgym.engines.local.prefix_tree import Forest, PrefixTree, Target
+
+_VOCABULARY_FLOATS = 2**27
+
+
+@dataclass(frozen=True)
+class LossSums:
+    """Sums over trained tokens: policy loss, entropy, clipped ones, and k3."""
+
+    loss: float = 0.0
+    entropy: float = 0.0
+    clipped: float = 0.0
+    kl: float = 0.0
+    tokens: int = 0
+
+    def __add__(self, other: "LossSums") -> "LossSums":
+        return LossSums(
+            self.loss + other.loss,
+            self.entropy + other.entropy,
+            self.clipped + other.clipped,
+            self.kl + other.kl,
+            self.tokens + other.tokens,
+        )
+
+
+@dataclass(frozen=True)
+class PolicyLoss:
+    """Computes the loss of forests and adds its gradients to the parameters.
+
+    Attributes:
+        loaded: The model.
+        clip: Range of the ratio beyond which it is clipped.
+        entropy_coefficient: Weight of the entropy bonus.
+        temperature: That the tokens were sampled with.
+        chunk_tokens: Most tokens of a micro-batch.
+    """
+
+    loaded: LoadedModel
+    clip: float
+    entropy_coefficient: float
+    temperature: float
+    chunk_tokens: int = 4096
+
+    def backward(self, forest: Forest, total: int) -> LossSums:
+        """Add the gradients of a forest's share of the loss.
+
+        The head is computed once; each micro-batch leaves its gradients at the
+        head's keys and values, and they go back through it once at the end.
+
+        Args:
+            forest: Sequences that share a head.
+            total: Trained tokens of the whole batch, over which the loss is a mean.
+        """
+        computed = self._head(forest.head)
+        leaves = [tensor.detach().requires_grad_() for tensor in computed]
+        sums = LossSums()
+        for trees in forest.chunks(self._chunk()):
+            objective, part = self._objective(trees, leaves)
+            (objective / total).backward()
+            sums += part
+        pairs = [
+            (tensor, leaf.grad)
+            for tensor, leaf in zip(computed, leaves, strict=True)
+            if leaf.grad is not None and tensor.requires_grad
+        ]
+        if pairs:
+            torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
+        return sums
+
+    @torch.no_grad()
+    def measure(self, forest: Forest) -> LossSums:
+        """Return the sums of one micro-batch from the middle of a forest."""
+        chunks = list(forest.chunks(self._chunk()))
+        trees = chunks[len(chunks) // 2]
+        return self._objective(trees, self._head(forest.head))[1]
+
+    def _chunk(self) -> int:
+        vocabulary = int(self.loaded.model.config.get_text_config().vocab_size)
+        return max(512, min(self.chunk_tokens, _VOCABULARY_FLOATS // vocabulary))
+
+    def _head(self, ids: Sequence[int]) -> list[Tensor]:
+        """Return the head's keys and values, layer by layer, with their graph."""
+        if not ids:
+            return []
+        device = self.loaded.device
+        cache = DynamicCache()
+        tokens = torch.tensor([list(ids)], device=device)
+        positions = torch.arange(len(ids), device=device)[None]
+        self.loaded.hidden(tokens, positions, None, cache)
+        found: list[Tensor] = []
+        for layer in cache.layers:
+            assert isinstance(layer, DynamicLayer)
+            assert layer.keys is not None
+            assert layer.values is not None
+            found += [layer.keys, layer.values]
+        return found
+
+    def _objective(
+        self, trees: Sequence[PrefixTree], head: Sequence[Tensor]
+    ) -> tuple[Tensor, LossSums]:
+        """Return the summed objective of some trees, and its parts."""
+        device = self.loaded.device
+        logits, flat = self._logits(trees, head)
+        tokens = torch.tensor([t.token for t in flat], device=device)
+        counts = torch.tensor([float(len(t.logprobs)) for t in flat], device=device)
+        sampled = [sum(t.logprobs) / len(t.logprobs) for t in flat]
+        gain = torch.tensor([t.gain for t in flat], device=device)
+        loss = torch.tensor([t.loss for t in flat], device=device)
+
+        logprobs = torch.log_softmax(logits.float() / self.temperature, dim=-1)
+        now = logprobs.gather(-1, tokens[:, None])[:, 0]
+        log_ratio = now - torch.tensor(sampled, device=device)
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1 - self.clip, 1 + self.clip)
+        policy = -(
+            torch.minimum(ratio * gain, clipped * gain)
+            + torch.minimum(ratio * loss, clipped * loss)
+        )
+        entropy = -(logprobs.exp() * logprobs).sum(-1) * counts
+        objective = policy.sum() - self.entropy_coefficient * entropy.sum()
+        with torch.no_grad():
+            is_clipped = (ratio - 1).abs() > self.clip
+            return objective, LossSums(
+                loss=float(policy.sum()),
+                entropy=float(entropy.sum()),
+                clipped=float((is_clipped * counts).sum()),
+                kl=float(((ratio - 1 - log_ratio) * counts).sum()),
+                tokens=int(counts.sum()),
+            )
+
+    def _logits(
+        self, trees: Sequence[PrefixTree], head: Sequence[Tensor]
+    ) -> tuple[Tensor, list[Target]]:
+        """Run the model over trees; return logits before each target, and targets."""
+        device, dtype = self.loaded.device, self.loaded.cache_shape.dtype
+        count, time = len(trees), max(map(len, trees))
+        offset = head[0].shape[2] if head else 0
+        ids = np.zeros((count, time), dtype=np.int64)
+        positions = np.zeros((count, time), dtype=np.int64)
+        hidden_from = np.ones((count, 1, time, offset + time), dtype=np.bool_)
+        hidden_from[..., :offset] = False
+        # Padding sees itself, so that its softmax is no division by zero.
+        hidden_from[:, :, np.arange(time), offset + np.arange(time)] = False
+        for row, tree in enumerate(trees):
+            size = len(tree)
+            ids[row, :size] = tree.tokens
+            positions[row, :size] = tree.depths
+            hidden_from[row, 0, :size, offset : offset + size] = ~tree.sees()
+        mask = torch.zeros(hidden_from.shape, dtype=dtype, device=device)
+        mask.masked_fill_(torch.from_numpy(hidden_from).to(device), -torch.inf)
+        cache = None
+        if head:
+            pairs = zip(head[::2], head[1::2], strict=True)
+            cache = Cache(layers=[_HeadLayer(k, v) for k, v in pairs])
+        states = self.loaded.hidden(
+            torch.from_numpy(ids).to(device),
+            torch.from_numpy(positions).to(device),
+            mask,
+            cache,
+        )
+        targets = [tree.targets for tree in trees]
+        flat = [target for of_tree in targets for target in of_tree]
+        places = torch.tensor(
+            [
+                row * time + t.node
+                for row, of_tree in enumerate(targets)
+                for t in of_tree
+            ]
+        )
+        logits = self.loaded.head(
+            states.flatten(0, 1).index_select(0, places.to(device))
+        )
+        return logits, flat
+
+
+class _HeadLayer(CacheLayerMixin):
+    """One layer of a head's keys and values, put before those of every tree."""
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._head = (keys, values)
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing to do: the head is there."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Return the head's keys and values followed by the new ones."""
+        rows = key_states.shape[0]
+        keys, values = (tensor.expand(rows, -1, -1, -1) for tensor in self._head)
+        return torch.cat((keys, key_states), 2), torch.cat((values, value_states), 2)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Return how many keys the attention sees, and from which on."""
+        return self.get_seq_length() + query_length, 0
+
+    def get_seq_length(self) -> int:
+        """Return the head's length."""
+        return int(self._head[0].shape[2])
+
+    def get_max_length(self) -> int:
+        """Return that there is no limit."""
+        return -1

@@ -1,0 +1,163 @@
+"""Prefix trees: tokens that several sequences share are computed once.
+
+Rollouts of a group begin alike: the same prompt, often the same first calls and
+results. Their sequences are laid out as a tree, one token per node, and a token
+attends to its ancestors alone, so the result for each is that of its own sequence.
+What all sequences of an update share (system prompt and tools) is cut off as its
+head, which is computed once for all trees. Both change nothing about loss or
+gradients; a test compares them with the plain computation.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.engines.local.batch import TrainingSequence
+from agentgym.engines.local.kv_cache import common_prefix
+
+_MOST_NODES = 1024
+_SHORTEST_HEAD = 16
+
+
+@dataclass
+class Target:
+    """A token that the loss covers, of one or several sequences.
+
+    The clipped objective is linear in the advantage on either side of zero, so the
+    advantages of equal tokens after equal prefixes are added up by their sign.
+
+    Attributes:
+        node: Whose prediction it is: its prefix's last token.
+        token: The token.
+        logprobs: When sampled, one per occurrence.
+        gain: Sum of the positive advantages.
+        loss: Sum of the negative ones.
+    """
+
+    node: int
+    token: int
+    logprobs: list[float] = field(default_factory=list)
+    gain: float = 0.0
+    loss: float = 0.0
+
+
+class PrefixTree:
+    """Sequences of one group, shared prefixes once.
+
+    Args:
+        offset: Length of the head, which is not in the tree.
+
+    Attributes:
+        tokens: Of each node; parents come before children.
+        parents: Node before it, -1 after the head.
+        depths: Position in the sequence, head included.
+    """
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+        self._children: dict[tuple[int, int], int] = {}
+        self._targets: dict[tuple[int, int], Target] = {}
+        self.tokens: list[int] = []
+        self.parents: list[int] = []
+        self.depths: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def targets(self) -> list[Target]:
+        """The tokens that the loss covers."""
+        return list(self._targets.values())
+
+    def add(self, sequence: TrainingSequence) -> None:
+        """Add a sequence up to its last trained token."""
+        trained = {token.position: token for token in sequence.trained}
+        node = -1
+        for position in range(self._offset, max(trained) + 1):
+            token = sequence.ids[position]
+            if position in trained:
+                target = self._targets.setdefault((node, token), Target(node, token))
+                advantage = trained[position].advantage
+                target.logprobs.append(trained[position].logprob)
+                target.gain += max(0.0, advantage)
+                target.loss += min(0.0, advantage)
+            if position < max(trained):
+                node = self._child(node, token, position)
+
+    def sees(self) -> NDArray[np.bool_]:
+        """Return which nodes each node attends to: its ancestors and itself."""
+        seen = np.eye(len(self), dtype=np.bool_)
+        for node, parent in enumerate(self.parents):
+            if parent >= 0:
+                seen[node] |= seen[parent]
+        return seen
+
+    def _child(self, node: int, token: int, position: int) -> int:
+        key = (node, token)
+        if key not in self._children:
+            self._children[key] = len(self.tokens)
+            self.tokens.append(token)
+            self.parents.append(node)
+            self.depths.append(position)
+        return self._children[key]
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees that share a head.
+
+    Attributes:
+        head: Tokens that all sequences begin with, possibly none.
+        trees: What follows, small trees first.
+    """
+
+    head: list[int]
+    trees: list[PrefixTree]
+
+    def chunks(self, tokens: int) -> Iterator[list[PrefixTree]]:
+        """Yield trees in chunks of at most ``tokens`` nodes, padding included."""
+        chunk: list[PrefixTree] = []
+        for tree in self.trees:
+            if chunk and len(tree) * (len(chunk) + 1) > tokens:
+                yield chunk
+                chunk = []
+            chunk.append(tree)
+        if chunk:
+            yield chunk
+
+
+def plant(sequences: Sequence[TrainingSequence]) -> list[Forest]:
+    """Lay sequences out: a forest per agent of a team, a tree per group."""
+    agents: dict[str, list[TrainingSequence]] = {}
+    for sequence in sequences:
+        agents.setdefault(sequence.agent, []).append(sequence)
+    return [_forest(of_agent) for of_agent in agents.values()]
+
+
+def _forest(sequences: Sequence[TrainingSequence]) -> Forest:
+    shared = reduce(
+        lambda ids, sequence: ids[: common_prefix(ids, sequence.ids)],
+        sequences,
+        sequences[0].ids,
+    )
+    # The first trained token is predicted by a node, so the head ends before it.
+    first = min(s.trained[0].position for s in sequences)
+    head = shared[: max(0, first - 1)]
+    if len(head) < _SHORTEST_HEAD:
+        head = []
+    groups: dict[int, list[TrainingSequence]] = {}
+    for sequence in sequences:
+        groups.setdefault(sequence.group, []).append(sequence)
+    trees: list[PrefixTree] = []
+    for group in groups.values():
+        tree = PrefixTree(len(head))
+        trees.append(tree)
+        for sequence in sorted(group, key=lambda s: s.ids):  # shared prefixes adjacent
+            if len(tree) and len(tree) + len(sequence.ids) - len(head) > _MOST_NODES:
+                tree = PrefixTree(len(head))
+                trees.append(tree)
+            tree.add(sequence)
+    return Forest(head, sorted(trees, key=len))
