@@ -38,7 +38,11 @@ async def complete(request: web.Request) -> web.Response:
             "model": body["model"],
             "prompt_token_ids": list(range(200)),
             "choices": [choice],
-            "usage": {"prompt_tokens": 200, "completion_tokens": 20, "total_tokens": 220},
+            "usage": {
+                "prompt_tokens": 200,
+                "completion_tokens": 20,
+                "total_tokens": 220,
+            },
         }
     )
 
