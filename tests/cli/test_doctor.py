@@ -62,7 +62,7 @@ def test_healthy_run(agentgym: Command) -> None:
     ended = agentgym("doctor", "first")
     assert ended.code == 0
     assert "9,000 trained, 800 masked, 200 dropped" in ended.out
-    assert "masked: zero_variance 800" in ended.out
+    assert "masked, zero_variance: 800" in ended.out
     assert "Nothing stands in the way" in ended.out
 
 

@@ -1,6 +1,9 @@
 """The doctor: each reason why a run does not learn, from what it leaves behind."""
 
+import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -96,7 +99,10 @@ def test_a_few_dropped_rollouts_are_no_finding() -> None:
 def test_dropped_before_any_call() -> None:
     lines = [{**line, "dropped": 64} for line in healthy().steps]
     ledger = Ledger(calls=9, buckets=Counter({"trained": 9}))
-    assert "before any model call" in only(healthy(steps=lines, ledger=ledger)).evidence
+    failures = Counter({"crash: KeyError": 3, "timeout": 2})
+    finding = only(healthy(steps=lines, ledger=ledger, failures=failures))
+    assert "most often: crash: KeyError" in finding.evidence
+    assert "by hand" in finding.advice
 
 
 def test_masked_calls_with_their_reason() -> None:
@@ -242,3 +248,27 @@ def test_evidence_survives_a_corrupt_checkpoint(tmp_path: Path) -> None:
 def test_evidence_of_a_run_without_checkpoints(tmp_path: Path) -> None:
     run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
     assert titles(read_evidence(run)) == []
+
+
+def test_reasons_of_dropped_rollouts_are_read_from_the_database(tmp_path: Path) -> None:
+    run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
+    statuses = ["crash: KeyError: 'a'", "crash: KeyError: 'b'", "timeout: no end", None]
+    with closing(sqlite3.connect(run.path / "rollouts.db")) as file:
+        file.execute("CREATE TABLE rollouts (state TEXT, status BLOB, is_train INT)")
+        for message in statuses:
+            status = json.dumps({"error_message": message}).encode()
+            row = ("failed", status, 1)
+            file.execute("INSERT INTO rollouts VALUES (?, ?, ?)", row)
+        file.execute("INSERT INTO rollouts VALUES ('failed', '{}', 0)")
+        file.commit()
+    assert read_evidence(run).failures == {
+        "crash: KeyError": 2,
+        "timeout: no end": 1,
+        "no reason was recorded": 1,
+    }
+
+
+def test_unreadable_database_gives_no_reasons(tmp_path: Path) -> None:
+    run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
+    (run.path / "rollouts.db").write_text("no database")
+    assert read_evidence(run).failures == {}

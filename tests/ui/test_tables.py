@@ -82,7 +82,7 @@ def test_dropped_rollouts_are_shown() -> None:
 def test_ledger_shows_reasons_and_whether_it_adds_up() -> None:
     text = shown(ledger_view(made_up.ledger()))
     assert "10,000 model calls: 9,000 trained, 800 masked, 200 dropped" in text
-    assert "masked: zero_variance 800, dropped: timeout 200" in text
+    assert "masked, zero_variance: 800; dropped, timeout: 200" in text
     assert "add up" not in text
     gap = Ledger(calls=11, buckets=Counter({"trained": 10}))
     assert "does not add up" in shown(ledger_view(gap))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from agentgym.cli.listing import run_status
 from agentgym.cli.output import print_json, progress_console
 
 
@@ -41,17 +42,20 @@ def doctor(
         from agentgym.core.run_folder import RunFolder
         from agentgym.ui.health import findings_view
 
-        evidence = read_evidence(RunFolder.open(run, output))
+        folder = RunFolder.open(run, output)
+        evidence = read_evidence(folder)
+        status = run_status(folder.path, folder.record())
         findings = diagnose(evidence)
         if as_json:
             print_json(
                 {
+                    "status": status,
                     "ledger": evidence.ledger.model_dump(mode="json"),
                     "findings": [asdict(finding) for finding in findings],
                 }
             )
         else:
-            console.print(findings_view(evidence, findings))
+            console.print(findings_view(evidence, findings, status))
         broken = any(finding.severity == "critical" for finding in findings)
     if broken:
         raise typer.Exit(1)

@@ -4,14 +4,18 @@ Each check is one function from :class:`Evidence` to a :class:`Finding` or None,
 the order in which causes should be ruled out.
 """
 
+import json
+import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from math import isfinite
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from agentgym.core.ledger import Ledger
+from agentgym.core.ledger import Ledger, kind_of
 from agentgym.core.metrics import Metrics
 from agentgym.core.run_folder import RunFolder
 from agentgym.errors import CheckpointError
@@ -53,6 +57,7 @@ class Evidence:
         baseline: The untrained policy on held-out tasks.
         validation: The newest validation.
         checkpoint_error: Why the newest checkpoint cannot be read.
+        failures: Why training rollouts were dropped, by kind of reason.
     """
 
     status: str
@@ -63,6 +68,7 @@ class Evidence:
     baseline: Metrics | None = None
     validation: Metrics | None = None
     checkpoint_error: str = ""
+    failures: Counter[str] = field(default_factory=Counter)
 
     @property
     def recent(self) -> list[dict[str, Any]]:
@@ -87,6 +93,7 @@ def read_evidence(run: RunFolder) -> Evidence:
         "error": str(record.get("error", "")),
         "config": record.get("config", {}),
         "steps": run.metrics(),
+        "failures": _failures(run.path / "rollouts.db"),
     }
     try:
         loaded = run.load_state()
@@ -101,6 +108,20 @@ def read_evidence(run: RunFolder) -> Evidence:
         baseline=next(iter(state.baseline.values()), None),
         validation=state.validation,
     )
+
+
+def _failures(database: Path) -> Counter[str]:
+    """Count the reasons of failed training rollouts; empty if they cannot be read."""
+    if not database.exists():
+        return Counter()
+    query = "SELECT CAST(status AS TEXT) FROM rollouts WHERE state = 'failed'"
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as file:
+            rows = file.execute(f"{query} AND is_train").fetchall()
+    except sqlite3.Error:
+        return Counter()
+    messages = (json.loads(status).get("error_message") or "" for (status,) in rows)
+    return Counter(kind_of(message or "no reason was recorded") for message in messages)
 
 
 def diagnose(evidence: Evidence) -> list[Finding]:
@@ -177,36 +198,34 @@ def _many_dropped(run: Evidence) -> Finding | None:
     share = dropped / max(1, run.episodes)
     if share < 0.05:
         return None
-    reason = _commonest(run.ledger, "dropped:")
-    advice = "Their reasons are in rollouts.db."
-    if "timeout" in reason or "timed out" in reason:
+    reasons = run.failures or run.ledger.reasons("dropped:")
+    reason = reasons.most_common(1)[0][0] if reasons else ""
+    advice = "Mend that first: run one task with your agent by hand to see it."
+    if reason.startswith("timeout"):
         advice = "Raise rollout_timeout_s, or lower concurrency so that each is faster."
-    elif reason:
-        advice = "Mend that first: run one task with your agent by hand to see it."
     return Finding(
         "critical" if share >= 0.3 else "warning",
         "many rollouts were dropped",
         f"{dropped:,} of {run.episodes:,} rollouts ({share:.0%})"
-        + (f", most often: {reason}." if reason else ", before any model call."),
+        + (f", most often: {reason}." if reason else "."),
         advice,
     )
 
 
 def _many_masked(run: Evidence) -> Finding | None:
-    reasons = {
-        key: count
-        for key, count in run.ledger.buckets.items()
-        if key.startswith("masked:") and not _is_variance(key)
-    }
-    share = sum(reasons.values()) / max(1, run.ledger.calls)
+    reasons = run.ledger.reasons("masked:")
+    for reason in [r for r in reasons if "variance" in r or "not finite" in r]:
+        del reasons[reason]  # other checks are about these
+    masked = reasons.total()
+    share = masked / max(1, run.ledger.calls)
     if share < 0.25:
         return None
-    reason, count = Counter(reasons).most_common(1)[0]
+    reason, count = reasons.most_common(1)[0]
     return Finding(
         "critical" if share >= 0.8 else "warning",
         "most model calls taught nothing" if share >= 0.5 else "many calls were masked",
-        f"{sum(reasons.values()):,} of {run.ledger.calls:,} model calls ({share:.0%}), "
-        f"most often: {reason.removeprefix('masked:')} ({count:,}).",
+        f"{masked:,} of {run.ledger.calls:,} model calls ({share:.0%}), most often: "
+        f"{reason} ({count:,}).",
         "A call is masked when its spans cannot be found in its token ids or its "
         "component is not trained: see define_trainable_components() and the "
         "model's chat template.",
@@ -373,16 +392,6 @@ def _thirds(steps: Sequence[dict[str, Any]], key: str) -> tuple[float, float]:
     if not steps:
         return 0.0, 0.0
     return fmean(s[key] for s in steps[:size]), fmean(s[key] for s in steps[-size:])
-
-
-def _commonest(ledger: Ledger, prefix: str) -> str:
-    """Return the commonest reason of a bucket, without its prefix; "" if none."""
-    reasons = [key for key, _ in ledger.buckets.most_common() if key.startswith(prefix)]
-    return reasons[0].removeprefix(prefix) if reasons else ""
-
-
-def _is_variance(bucket: str) -> bool:
-    return "variance" in bucket
 
 
 _CHECKS = (

@@ -45,5 +45,18 @@ class Ledger(BaseModel):
         """Whether the buckets account for every call made."""
         return self.trained + self.masked + self.dropped == self.calls
 
+    def reasons(self, prefix: str) -> Counter[str]:
+        """Return calls by kind of reason of ``masked:`` or of ``dropped:``."""
+        found: Counter[str] = Counter()
+        for bucket, count in self.buckets.items():
+            if bucket.startswith(prefix):
+                found[kind_of(bucket.removeprefix(prefix))] += count
+        return found
+
     def _total(self, prefix: str) -> int:
         return sum(n for key, n in self.buckets.items() if key.startswith(prefix))
+
+
+def kind_of(reason: str) -> str:
+    """Return what many reasons have in common: ``crash: KeyError`` of a crash."""
+    return ":".join(reason.split(":")[:2])

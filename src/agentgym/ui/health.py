@@ -31,9 +31,11 @@ def checks_view(checks: Sequence[Check]) -> RenderableType:
     return table
 
 
-def findings_view(run: Evidence, findings: Sequence[Finding]) -> RenderableType:
+def findings_view(
+    run: Evidence, findings: Sequence[Finding], status: str
+) -> RenderableType:
     """Show a run's ledger and what stands in the way of learning."""
-    head = f"{run.status}, {plural(len(run.steps), 'step')}, "
+    head = f"{status}, {plural(len(run.steps), 'step')}, "
     head += plural(run.episodes, "episode")
     parts: list[RenderableType] = [Text(head, "dim"), ledger_view(run.ledger), Text("")]
     if not findings:

@@ -29,6 +29,7 @@ class TerminalProgress(Progress):
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._waiting = True
         self._phase: str | None = None
         self._total = 0
         self._done = 0
@@ -62,10 +63,12 @@ class TerminalProgress(Progress):
 
     def planned(self, plan: Plan) -> None:
         """Print the plan."""
+        self._waiting = False
         self._console.print(plan_view(plan), Text(""), sep="\n")
 
     def phase(self, name: str, total: int) -> None:
         """Start counting a phase's rollouts."""
+        self._waiting = False
         self._phase, self._total, self._done = _PHASES.get(name, name), total, 0
         if not self._console.is_terminal and self._report is None:
             self._print(f"{self._phase}: {plural(total, 'rollout')} ...")
@@ -127,6 +130,8 @@ class TerminalProgress(Progress):
         """Draw what changes: the training so far and the current phase."""
         width = self._console.width
         parts: list[RenderableType] = []
+        if self._waiting:
+            parts.append(Text("loading the policy ...", "dim"))
         if self._report is not None:
             left = self._report.seconds_left - (monotonic() - self._reported_at)
             parts += _training(self._report, left, self._rewards, width)

@@ -15,6 +15,7 @@ from agentgym.ui.comparison import Row, breakdown_rows, rows, values
 from agentgym.ui.words import duration, plural, rough_duration
 
 _NARROW = 72
+_REASONS = 6
 _LABELS = len("tool reliability")
 _SPANS = len("0.04 [-0.01, 0.09]")
 
@@ -87,10 +88,16 @@ def ledger_view(ledger: Ledger) -> Text:
         f"{ledger.dropped:,} dropped",
         ("" if ledger.adds_up else "  (does not add up!)", "bold red"),
     )
-    reasons = [(k, n) for k, n in ledger.buckets.most_common() if k != "trained" and n]
+    reasons = [
+        f"{verb}, {reason}: {count:,}"
+        for verb in ("masked", "dropped")
+        for reason, count in ledger.reasons(f"{verb}:").most_common()
+    ]
+    more = len(reasons) - _REASONS
+    if more > 0:
+        reasons = [*reasons[:_REASONS], f"{plural(more, 'other reason')}"]
     if reasons:
-        listed = ", ".join(f"{key.replace(':', ': ')} {n:,}" for key, n in reasons)
-        text.append(f"\n  {listed}", "dim")
+        text.append(f"\n  {'; '.join(reasons)}", "dim")
     return text
 
 
