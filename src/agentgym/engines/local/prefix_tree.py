@@ -27,7 +27,8 @@ class Target:
     """A token that the loss covers, of one or several sequences.
 
     The clipped objective is linear in the advantage on either side of zero, so the
-    advantages of equal tokens after equal prefixes are added up by their sign.
+    advantages of equal tokens after equal prefixes are added up by their sign, if
+    they were sampled with the same probability.
 
     Attributes:
         node: Whose prediction it is: its prefix's last token.
@@ -59,7 +60,7 @@ class PrefixTree:
     def __init__(self, offset: int) -> None:
         self._offset = offset
         self._children: dict[tuple[int, int], int] = {}
-        self._targets: dict[tuple[int, int], Target] = {}
+        self._targets: dict[tuple[int, int, float], Target] = {}
         self.tokens: list[int] = []
         self.parents: list[int] = []
         self.depths: list[int] = []
@@ -79,9 +80,11 @@ class PrefixTree:
         for position in range(self._offset, max(trained) + 1):
             token = sequence.ids[position]
             if position in trained:
-                target = self._targets.setdefault((node, token), Target(node, token))
+                logprob = trained[position].logprob
+                key = (node, token, round(logprob, 3))
+                target = self._targets.setdefault(key, Target(node, token))
                 advantage = trained[position].advantage
-                target.logprobs.append(trained[position].logprob)
+                target.logprobs.append(logprob)
                 target.gain += max(0.0, advantage)
                 target.loss += min(0.0, advantage)
             if position < max(trained):

@@ -1,0 +1,78 @@
+"""Made-up rollouts with token ids, for tests of the update."""
+
+import random
+from collections.abc import Sequence
+
+from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
+
+TRAINABLE = {"tool_selection": True, "parameter_selection": True}
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "",
+            "parameters": {"type": "object", "properties": {"path": {}}},
+        },
+    }
+    for name in ("read", "find", "open")
+]
+
+
+def call(
+    prompt: Sequence[int], response: Sequence[int], logprob: float = -2.0
+) -> ModelCall:
+    return ModelCall(
+        prompt_ids=list(prompt),
+        response_ids=list(response),
+        logprobs=[logprob] * len(response),
+    )
+
+
+def rollout(name: str, reward: float | None, calls: Sequence[ModelCall]) -> Trajectory:
+    return Trajectory(
+        rollout_id=name,
+        scenario="test",
+        task_id="t",
+        steps=list(calls),
+        reward=reward,
+        status=RolloutStatus.DROPPED if reward is None else RolloutStatus.SUCCEEDED,
+        reason="timed out" if reward is None else "",
+    )
+
+
+def rewards_of(groups: Sequence[Sequence[Trajectory]]) -> dict[str, list[float]]:
+    return {
+        t.rollout_id: [t.reward] * len(t.model_calls)
+        for group in groups
+        for t in group
+        if t.reward is not None
+    }
+
+
+def random_groups(
+    seed: int, vocabulary: int, groups: int = 3, size: int = 4
+) -> list[list[Trajectory]]:
+    """Return groups whose prompts share a head and whose turns continue each other."""
+    rng = random.Random(seed)
+
+    def ids(count: int) -> list[int]:
+        return [rng.randrange(10, vocabulary) for _ in range(count)]
+
+    head = ids(40)
+    made = []
+    for g in range(groups):
+        task, shared = ids(6), ids(5)
+        group = []
+        for r in range(size):
+            prompt = [*head, *task]
+            calls = []
+            for turn in range(rng.randint(1, 3)):
+                again = r % 2 == 0 and turn == 0
+                response = [*(shared if again else ids(5)), 1]
+                logprob = -6.0 if again and g else rng.uniform(-7, -4)
+                calls.append(call(prompt, response, logprob))
+                prompt = [*prompt, *response, *ids(4)]
+            group.append(rollout(f"g{g}-r{r}", rng.uniform(-1, 1), calls))
+        made.append(group)
+    return made

@@ -1,0 +1,116 @@
+"""The loss with shared prefixes equals the plain one, sequence by sequence."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from agentgym.engines.local.batch import BatchBuilder, TrainingSequence
+from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.loss import PolicyLoss
+from agentgym.engines.local.prefix_tree import plant
+from tests.engines.local.rollouts import TRAINABLE, random_groups, rewards_of
+
+CLIP, ENTROPY, TEMPERATURE = 0.2, 0.05, 0.8
+
+
+@pytest.fixture
+def loaded(model_folder: Path) -> LoadedModel:
+    return load_model(str(model_folder), device="cpu", rank=0, seed=0)
+
+
+def sequences(loaded: LoadedModel, seed: int = 0) -> list[TrainingSequence]:
+    groups = random_groups(seed, 300)
+    builder = BatchBuilder(
+        algorithm="rloo",
+        trainable={**TRAINABLE, "output_generation": True},
+        pieces=lambda ids: ["x"] * len(ids),
+        stop_ids=loaded.stop_ids,
+    )
+    return builder.build(groups, rewards_of(groups)).sequences
+
+
+def plain_gradients(
+    loaded: LoadedModel, found: list[TrainingSequence]
+) -> tuple[float, list[torch.Tensor]]:
+    """PPO's clipped loss as written in the paper, one sequence at a time."""
+    total = sum(len(s.trained) for s in found)
+    loaded.model.zero_grad()
+    policy_loss = 0.0
+    for sequence in found:
+        logits = loaded.model(torch.tensor([sequence.ids])).logits[0]
+        logprobs = torch.log_softmax(logits / TEMPERATURE, -1)
+        objective = torch.zeros(())
+        for token in sequence.trained:
+            before = logprobs[token.position - 1]
+            ratio = (before[sequence.ids[token.position]] - token.logprob).exp()
+            clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
+            loss = -torch.minimum(ratio * token.advantage, clipped * token.advantage)
+            policy_loss += loss.item()
+            objective = objective + loss + ENTROPY * (before.exp() * before).sum()
+        (objective / total).backward()
+    gradients = [p.grad.clone() for _, p in loaded.trained_parameters()]
+    loaded.model.zero_grad()
+    return policy_loss, gradients
+
+
+@pytest.mark.parametrize("chunk_tokens", [4096, 64])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_gradients_with_shared_prefixes_equal_plain_ones(
+    loaded: LoadedModel, seed: int, chunk_tokens: int
+) -> None:
+    found = sequences(loaded, seed)
+    expected_loss, expected = plain_gradients(loaded, found)
+    loss = PolicyLoss(loaded, CLIP, ENTROPY, TEMPERATURE, chunk_tokens)
+    forests = plant(found)
+
+    total = sum(len(s.trained) for s in found)
+    sums = loss.backward(forests[0], total)
+
+    assert len(forests) == 1
+    assert len(forests[0].head) == 40
+    nodes = sum(map(len, forests[0].trees))
+    assert nodes < 0.9 * sum(len(s.ids) - 40 for s in found), "nothing was shared"
+    assert sums.tokens == total
+    assert sums.loss == pytest.approx(expected_loss, rel=1e-4)
+    scale = max(float(g.abs().max()) for g in expected)
+    for (name, parameter), gradient in zip(
+        loaded.trained_parameters(), expected, strict=True
+    ):
+        difference = float((parameter.grad - gradient).abs().max())
+        assert difference < 1e-5 * max(1.0, scale), name
+
+
+def test_agents_of_a_team_have_heads_of_their_own(loaded: LoadedModel) -> None:
+    found = sequences(loaded)
+    for sequence in found[::2]:
+        sequence.agent = "reviewer"
+        sequence.ids = [5] * 30 + sequence.ids[30:]
+    expected_loss, expected = plain_gradients(loaded, found)
+    loss = PolicyLoss(loaded, CLIP, ENTROPY, TEMPERATURE)
+    total = sum(len(s.trained) for s in found)
+
+    forests = plant(found)
+    sums = [loss.backward(forest, total) for forest in forests]
+
+    assert [f.head[0] == 5 for f in forests] == [True, False]
+    assert sum(s.loss for s in sums) == pytest.approx(expected_loss, rel=1e-4)
+    for (_, parameter), gradient in zip(
+        loaded.trained_parameters(), expected, strict=True
+    ):
+        assert torch.allclose(parameter.grad, gradient, atol=1e-5)
+
+
+def test_a_long_group_becomes_several_trees(loaded: LoadedModel) -> None:
+    found = [
+        TrainingSequence("agent", 0, [7] * 20 + [10 + i] * 400, s.trained)
+        for i, s in enumerate(sequences(loaded)[:6])
+    ]
+    for sequence in found:
+        last = sequence.trained[-1]
+        sequence.trained = [type(last)(419, last.logprob, last.advantage)]
+
+    (forest,) = plant(found)
+
+    assert len(forest.trees) > 1
+    assert sum(len(tree.targets) for tree in forest.trees) == 6
