@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.core.diagnosis import Evidence, Finding, diagnose, read_evidence
+from agentgym.core.diagnosis import Finding, diagnose
+from agentgym.core.evidence import Evidence, read_evidence
 from agentgym.core.ledger import Ledger
 from agentgym.core.metrics import Estimate, Metrics
 from agentgym.core.run_folder import RunFolder, RunState

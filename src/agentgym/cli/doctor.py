@@ -38,7 +38,8 @@ def doctor(
             console.print(checks_view(checks))
         broken = any(check.state == "broken" for check in checks)
     else:
-        from agentgym.core.diagnosis import diagnose, read_evidence
+        from agentgym.core.diagnosis import diagnose
+        from agentgym.core.evidence import read_evidence
         from agentgym.core.run_folder import RunFolder
         from agentgym.ui.health import findings_view
 
