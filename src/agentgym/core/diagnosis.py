@@ -1,7 +1,7 @@
 """Why a run does not learn: what the evidence from its folder points to.
 
-Each check is one function from :class:`~agentgym.core.evidence.Evidence` to a :class:`Finding` or None, in
-the order in which causes should be ruled out.
+Each check is one function from :class:`~agentgym.core.evidence.Evidence` to a
+:class:`Finding` or None, in the order in which causes should be ruled out.
 """
 
 from collections.abc import Sequence
