@@ -66,6 +66,7 @@ class FakePolicy(Policy):
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
         result = await self.chat(request)
-        for piece in self._pieces or [result.content or ""]:
+        whole = [result.content or ""]
+        for piece in whole if self._pieces is None else self._pieces:
             yield piece
         yield result

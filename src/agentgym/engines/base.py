@@ -73,7 +73,10 @@ class Policy(ABC):
 
     @abstractmethod
     def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
-        """Yield pieces of the response's text as sampled, then the whole result."""
+        """Yield pieces of the response's content as sampled, then the whole result.
+
+        Tool calls are not content: they come with the result alone.
+        """
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ class RemoteUpstream(Upstream):
         """Open the connection pool."""
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=self._settings.upstream_timeout_s),
             headers={"Content-Type": "application/json"},
         )

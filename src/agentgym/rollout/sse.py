@@ -10,7 +10,6 @@ from agentgym.rollout.calls import log_prob_content
 from agentgym.rollout.completions import tool_calls, usage
 
 DONE = b"data: [DONE]\n\n"
-_TOOL_CALL_MARK = "<tool_call"
 
 
 def frame(chunk: dict[str, Any]) -> bytes:
@@ -21,8 +20,7 @@ def frame(chunk: dict[str, Any]) -> bytes:
 class ChunkWriter:
     """Turns what a policy samples into the frames of a streamed chat completion.
 
-    Text is sent on as it comes, but tool calls are not text: from the first sign of
-    Hermes-style markup it is held back, and follows parsed, with the end.
+    Text is sent on as it comes; tool calls follow parsed, with the end.
 
     Args:
         call_id: The completion's id.
@@ -42,7 +40,6 @@ class ChunkWriter:
         }
         self._logprobs = logprobs
         self._include_usage = include_usage
-        self._sampled = ""
         self._sent = ""
 
     def start(self) -> bytes:
@@ -50,14 +47,12 @@ class ChunkWriter:
         return self._frame({"role": "assistant", "content": ""})
 
     def text(self, piece: str) -> bytes:
-        """Return the frame of what can be told of the answer's text by now."""
-        self._sampled += piece
-        certain = _certain_text(self._sampled)
-        new, self._sent = certain[len(self._sent) :], certain
-        return self._frame({"content": new}) if new else b""
+        """Return the frame of a piece of the answer's text."""
+        self._sent += piece
+        return self._frame({"content": piece}) if piece else b""
 
     def end(self, result: ChatResult) -> bytes:
-        """Return the frames that end the answer: what was held back, ids, usage."""
+        """Return the frames that end the answer: the rest of it, ids, usage."""
         rest = _rest(result.content or "", self._sent)
         frames = [self._frame({"content": rest})] if rest else []
         calls = [
@@ -180,21 +175,6 @@ class StreamAssembler:
             call["function"][name] += function.get(name) or ""
 
 
-def _certain_text(sampled: str) -> str:
-    """Return the start of ``sampled`` that is surely text, not a tool call."""
-    cut = sampled.find(_TOOL_CALL_MARK)
-    if cut < 0:
-        cut = len(sampled)
-        for length in range(min(len(_TOOL_CALL_MARK) - 1, len(sampled)), 0, -1):
-            if sampled.endswith(_TOOL_CALL_MARK[:length]):
-                cut -= length
-                break
-    return sampled[:cut].rstrip()
-
-
 def _rest(content: str, sent: str) -> str:
-    """Return what of ``content`` was not sent; a policy may strip its start."""
-    if content.startswith(sent):
-        return content[len(sent) :]
-    content, sent = content.lstrip(), sent.lstrip()
+    """Return what of ``content`` was not sent."""
     return content[len(sent) :] if content.startswith(sent) else ""
