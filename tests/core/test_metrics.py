@@ -115,3 +115,9 @@ def test_wilson_matches_published_values() -> None:
 def test_intervals_are_the_same_each_time() -> None:
     pairs = [(float(i % 3 == 0), 1.0) for i in range(50)]
     assert estimate_ratio(pairs) == estimate_ratio(pairs)
+
+
+def test_unanimous_means_are_no_shares() -> None:
+    metrics = Metrics.of([attempt("a", True), attempt("b", True)])
+    assert metrics.model_calls.low == metrics.model_calls.high == 1.0
+    assert metrics.pass_1.low < 1.0

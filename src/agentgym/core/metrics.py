@@ -91,8 +91,9 @@ class Metrics(BaseModel):
         tasks = list(by_task.values())
         k = min(k, min(len(attempts) for attempts in tasks))
 
-        def mean(value: Callable[[Trajectory], float]) -> Estimate:
-            return estimate_ratio([(sum(map(value, ts)), len(ts)) for ts in tasks])
+        def mean(value: Callable[[Trajectory], float], share: bool = True) -> Estimate:
+            pairs = [(sum(map(value, attempts)), len(attempts)) for attempts in tasks]
+            return estimate_ratio(pairs, share=share)
 
         return cls(
             tasks=len(tasks),
@@ -104,9 +105,9 @@ class Metrics(BaseModel):
             pass_1=mean(lambda t: float(bool(t.success))),
             pass_k=estimate_ratio([(pass_power_k(ts, k), 1) for ts in tasks]),
             tool_reliability=estimate_ratio([_reliable_calls(ts) for ts in tasks]),
-            reward=mean(lambda t: t.reward or 0.0),
-            model_calls=mean(lambda t: len(t.model_calls)),
-            tokens=mean(lambda t: sum(len(c.response_ids) for c in t.model_calls)),
+            reward=mean(lambda t: t.reward or 0.0, share=False),
+            model_calls=mean(lambda t: len(t.model_calls), share=False),
+            tokens=mean(_sampled_tokens, share=False),
         )
 
 
@@ -116,7 +117,9 @@ def pass_power_k(attempts: Sequence[Trajectory], k: int) -> float:
     return comb(successes, k) / comb(len(attempts), k)
 
 
-def estimate_ratio(pairs: Sequence[tuple[float, float]]) -> Estimate:
+def estimate_ratio(
+    pairs: Sequence[tuple[float, float]], *, share: bool = True
+) -> Estimate:
     """Estimate ``sum of numerators / sum of denominators`` over tasks.
 
     The interval is the percentile bootstrap over tasks (Efron 1979), so attempts at
@@ -125,6 +128,7 @@ def estimate_ratio(pairs: Sequence[tuple[float, float]]) -> Estimate:
 
     Args:
         pairs: Numerator and denominator per task.
+        share: Whether the ratio is a share, 0..1, as opposed to a mean.
     """
     import numpy as np
 
@@ -136,7 +140,7 @@ def estimate_ratio(pairs: Sequence[tuple[float, float]]) -> Estimate:
     value = float(used[:, 0].sum() / used[:, 1].sum())
     ratios = used[:, 0] / used[:, 1]
     if np.all(ratios == ratios[0]):
-        if value in (0.0, 1.0):
+        if share and value in (0.0, 1.0):
             low, high = wilson(value, n)
             return Estimate(value=value, low=low, high=high, n=n)
         return Estimate(value=value, low=value, high=value, n=n)
@@ -152,6 +156,10 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z95 * sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _sampled_tokens(trajectory: Trajectory) -> int:
+    return sum(len(call.response_ids) for call in trajectory.model_calls)
 
 
 def _reliable_calls(attempts: Sequence[Trajectory]) -> tuple[float, float]:
