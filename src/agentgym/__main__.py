@@ -1,6 +1,7 @@
 """``python -m agentgym`` is ``agentgym``."""
 
+import sys
+
 from agentgym.cli.main import main
 
-if __name__ == "__main__":
-    main()
+sys.exit(main())

@@ -48,6 +48,12 @@ def test_all_metrics_are_compared() -> None:
     ]
 
 
+def test_one_attempt_per_task_has_no_second_pass_power() -> None:
+    metrics = made_up.metrics(0.5, k=1)
+    labels = [row.label for row in rows(metrics, metrics)]
+    assert labels.count("pass^1") == 1
+
+
 def test_gain_is_in_points_for_shares_and_per_cent_for_costs() -> None:
     found = {r.label: r for r in rows(made_up.metrics(0.5), made_up.metrics(0.9))}
     assert found["pass^1"].gain == "+40 points"

@@ -3,6 +3,7 @@
 import errno
 import sys
 import traceback
+import warnings
 from importlib import import_module
 
 import typer
@@ -45,6 +46,8 @@ def run(words: list[str]) -> int:
     """
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
+    if not debug:
+        warnings.simplefilter("ignore")  # those of libraries, which users cannot mend
     try:
         build()(args=words, prog_name="agentgym", standalone_mode=True)
     except SystemExit as end:

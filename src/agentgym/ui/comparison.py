@@ -33,11 +33,13 @@ class _Measure:
 
 
 def _measures(k: int) -> list[_Measure]:
+    """Return what is compared; pass^k only where it is another than pass^1."""
+    power = _Measure(f"pass^{k}", lambda m: m.pass_k, "share")
     return [
         _Measure("right tool", lambda m: m.right_tool, "share"),
         _Measure("right arguments", lambda m: m.right_arguments, "share"),
         _Measure("pass^1", lambda m: m.pass_1, "share"),
-        _Measure(f"pass^{k}", lambda m: m.pass_k, "share"),
+        *([power] if k > 1 else []),
         _Measure("tool reliability", lambda m: m.tool_reliability, "share"),
         _Measure("reward", lambda m: m.reward, "score"),
         _Measure("model calls", lambda m: m.model_calls, "cost"),

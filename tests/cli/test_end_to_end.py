@@ -1,0 +1,93 @@
+"""The real thing, small: train through LangChain, Ctrl-C, resume, evaluate, use."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agentgym.core.run_folder import RunFolder
+from tests.engines.conftest import make_model, make_tokenizer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SETTINGS = {
+    "TEST_TASKS": "4",
+    "EVAL_TASKS": "4",
+    "EVAL_SAMPLES": "2",
+    "EVAL_EVERY": "2",
+    "TASKS_PER_STEP": "2",
+    "MAX_TOKENS": "24",
+    "LORA_RANK": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a tiny random model with a context that the scenario fits in."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = make_tokenizer()
+    tokenizer.model_max_length = 4096
+    tokenizer.save_pretrained(folder)
+    tiny = make_model(len(tokenizer), max_position_embeddings=4096)
+    tiny.save_pretrained(folder)
+    return folder
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """Start one command in ``folder``, as a shell would."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "agentgym", *words],
+        cwd=folder,
+        env={**os.environ, **{f"AGENTGYM_{k}": v for k, v in SETTINGS.items()}},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(folder: Path, *words: str) -> str:
+    """Run one command and return its standard output."""
+    process = start(folder, *words)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return out
+
+
+def test_train_interrupt_resume_and_use(tmp_path: Path, model: Path) -> None:
+    words = f"train coding --framework langchain --model {model} --name x --gpu none"
+    first = start(tmp_path, *words.split(), "--episodes", "2000")
+    folder = RunFolder(tmp_path / "runs" / "x")
+    while len(folder.metrics()) < 2 and first.poll() is None:
+        time.sleep(0.1)
+    first.send_signal(signal.SIGINT)
+    out, err = first.communicate()
+    assert first.returncode == 130, err
+    assert "Baseline" in out
+    assert "agentgym train --resume" in err
+    assert "Traceback" not in err
+    done = len(folder.metrics())
+    assert "interrupted" in run(tmp_path, "runs", "list")
+
+    episodes = str(16 * (done + 2))
+    out = run(tmp_path, "train", "--resume", "x", "--episodes", episodes)
+    assert f"Continuing after step {done}" in out
+    assert "Before and after" in out
+    assert [line["step"] for line in folder.metrics()] == list(range(1, done + 3))
+    assert (folder.path / "report.md").exists()
+
+    ledger = json.loads((folder.path / "result.json").read_text())["ledger"]
+    assert sum(ledger["buckets"].values()) == ledger["calls"] > 0
+    shown = run(tmp_path, "eval", "coding", "--agent", "coding", "--json")
+    assert json.loads(shown)["tasks"] == 4
+    code = (
+        "from agentgym import TrainedAgent\n"
+        "agent = TrainedAgent.load('coding').to_langchain()\n"
+        "answer = agent.invoke({'messages': [('user', 'Which files are there?')]})\n"
+        "assert answer['messages'][1].type == 'ai'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
