@@ -76,7 +76,7 @@ class TrainingLoop:
             ):
                 self._session.delete_steps_after(-1 if restored is None else restored)
                 result = self._run_with(engine)
-        except TrainingInterrupted:
+        except (TrainingInterrupted, KeyboardInterrupt):
             self._run.write_record(status="interrupted")
             raise
         except BaseException as error:
