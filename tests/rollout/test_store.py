@@ -356,7 +356,7 @@ def test_steps_after_a_checkpoint_are_deleted(tmp_path: Path) -> None:
         fill(store)
         create(store, "old", metadata={"step": 2})
         create(store, "other")
-        deleted = store.delete_unfinished_steps(2)
+        deleted = store.delete_steps_after(2)
         assert sorted(deleted) == ["done", "queued", "running"]
         assert store.get("old")
         assert store.get("other")

@@ -71,10 +71,13 @@ class TrainingLoop:
                 InterruptFlag() as self._interrupt,
                 ResourceUse(self.state) as self._use,
                 RolloutSession(
-                    self._config, engine.policy, self._run.path, plan.workers
+                    self._config,
+                    engine.policy,
+                    self._run.path,
+                    plan.workers,
+                    resumed_step=-1 if restored is None else restored,
                 ) as self._session,
             ):
-                self._session.delete_steps_after(-1 if restored is None else restored)
                 result = self._run_with(engine)
         except (TrainingInterrupted, KeyboardInterrupt):
             self._run.write_record(status="interrupted")

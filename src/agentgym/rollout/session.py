@@ -5,8 +5,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from agentlightning.schemas import RolloutState
-
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.base import Policy
@@ -29,15 +27,24 @@ class RolloutSession:
         policy: Answers the model calls.
         folder: Where rollouts.db and the workers' log go.
         workers: Worker processes.
+        resumed_step: What an earlier process left behind after this training step
+            is deleted, and made again under the same ids; -1 keeps nothing.
     """
 
     def __init__(
-        self, config: TrainingConfig, policy: Policy, folder: Path, workers: int
+        self,
+        config: TrainingConfig,
+        policy: Policy,
+        folder: Path,
+        workers: int,
+        *,
+        resumed_step: int = -1,
     ) -> None:
         self._config = config
         self._policy = policy
         self._folder = folder
         self._workers = workers
+        self._resumed_step = resumed_step
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -46,6 +53,7 @@ class RolloutSession:
             self._store = stack.enter_context(
                 Store(self._folder / DATABASE_FILE, max_attempts=config.max_attempts)
             )
+            self._store.delete_steps_after(self._resumed_step)
             gateway = stack.enter_context(
                 Gateway(self._store, policy=self._policy, settings=_settings(config))
             )
@@ -90,16 +98,6 @@ class RolloutSession:
     def forget(self, trajectories: Iterable[Trajectory]) -> None:
         """Drop ended rollouts from memory; they stay in the database."""
         self._store.forget([t.rollout_id for t in trajectories])
-
-    def delete_steps_after(self, step: int) -> None:
-        """Delete what a killed run left behind its last checkpoint, of ``step``.
-
-        Those rollouts will be made again, under the same ids.
-        """
-        for rollout in self._store.list_rollouts(set(RolloutState), -1):
-            if rollout.metadata.model_dump()["step"] > step:
-                self._store.delete(rollout.rollout_id)
-        self._store.flush()
 
     @property
     def worker_pids(self) -> list[int]:

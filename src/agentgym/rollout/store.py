@@ -162,7 +162,7 @@ class Store(EventLog):
         if live is not None:
             self.signals.notify(signals.terminal(rollout_id), signals.ANY)
 
-    def delete_unfinished_steps(self, step: int) -> list[str]:
+    def delete_steps_after(self, step: int) -> list[str]:
         """Remove rollouts of training steps after ``step`` (``metadata.step``).
 
         A resumed run makes them again, under the same ids.

@@ -142,7 +142,10 @@ class Worker:
             logger.warning("rollout %s crashed", rollout["rollout_id"], exc_info=True)
             reason = f"{_kind(error)}: {type(error).__name__}: {error}"
             report = {"state": "failed", "error_message": reason[:500], "events": []}
-        await self._post(f"{path}/finish", report)
+        try:
+            await self._post(f"{path}/finish", report)
+        except RolloutError as error:  # given up meanwhile, e.g. the run was ended
+            logger.info("rollout %s: %s", rollout["rollout_id"], error)
 
     async def _run_episode(
         self, rollout: dict[str, Any], attempt: str, path: str
