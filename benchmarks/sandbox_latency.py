@@ -5,7 +5,7 @@
 Each round runs all ways once, in random order, so that they share the machine's noise.
 The job is the tests of a tiny package. CPU counts the host, the zygote and the
 execution together; ``bare`` is `python -c` of the same tests with no sandbox, and
-``pytest`` is the same with pytest, where it is installed.
+``pytest`` is the same with pytest and no plugins, where it is installed.
 """
 
 import argparse
@@ -150,6 +150,7 @@ def main() -> None:
             "cached": in_sandbox(cached),
         }
         if importlib.util.find_spec("pytest"):
+            os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
             pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
             ways["pytest"] = in_process(pytest, Path(folder))
         sys.stdout.write(f"rung {warm.rung.name}, {options.runs} runs\n")

@@ -1,5 +1,6 @@
 """Nothing gets out, on any rung, warm or cold."""
 
+import contextlib
 import os
 import signal
 import time
@@ -30,6 +31,24 @@ def _processes_with(marker: str) -> list[int]:
             if marker in text.split("\0"):
                 found.append(int(entry.name))
     return found
+
+
+def _wait_for_sleeper() -> int:
+    """The process, on this host, that waits for SIGUSR1 in a sandbox."""
+    caught = 1 << (signal.SIGUSR1 - 1)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for status in Path("/proc").glob("[0-9]*/status"):
+            with contextlib.suppress(OSError):
+                fields = dict(
+                    line.split(":\t", 1)
+                    for line in status.read_text().splitlines()
+                    if ":\t" in line
+                )
+                if int(fields["SigCgt"], 16) & caught and fields["Seccomp"] == "2":
+                    return int(status.parent.name)
+        time.sleep(0.02)
+    raise TimeoutError("the execution did not begin")
 
 
 def test_attacks_succeed_without_isolation(
@@ -195,11 +214,15 @@ def test_running_executions_do_not_see_each_other(
     sandbox: Sandbox, attack: Attack
 ) -> None:
     hide = (
-        "import time\nprint(1, flush=True)\ntime.sleep(0.4)\nprint(open('own').read())"
+        "import signal, time\n"
+        "told = []\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: told.append(1))\n"
+        "while not told: time.sleep(0.02)\n"
+        "print(open('own').read())"
     )
     files = {"attack.py": hide, "own": "mine"}
-    running = sandbox._submit(files, PythonScript("attack.py"), 5.0, False)
-    time.sleep(0.2)
+    running = sandbox._submit(files, PythonScript("attack.py"), 60.0, False)
+    hidden = _wait_for_sleeper()
     scratch = [str(path) for path in Path("/tmp").glob("agentgym-sandbox-*/box/*")]
     seek = attacks.PRELUDE + (
         "for box in sys.argv[1:]:\n"
@@ -217,7 +240,8 @@ def test_running_executions_do_not_see_each_other(
     assert result.ok, result
     assert "REACHED" not in result.stdout
     assert bool(scratch) == sandbox.rung.landlock
-    assert running.result().stdout == "1\nmine\n"
+    os.kill(hidden, signal.SIGUSR1)
+    assert running.result().stdout == "mine\n"
 
 
 def test_memory_of_the_zygote_holds_no_earlier_workspace(

@@ -110,7 +110,8 @@ class GuestProcess:
         runtime = own_runtime() if private or not identity else readable_runtime()
         self.env = launch.environment(config, runtime)
         self._scratch: Path | None = None
-        if not rung.bubblewrap or start_as is not None:
+        hidden = start_as is not None and not readable_by_anyone(launch.GUEST)
+        if hidden or not rung.bubblewrap:
             self._scratch = _make_scratch(start_as)
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._control, theirs = socket.socketpair()
@@ -139,7 +140,7 @@ class GuestProcess:
         """Start the process."""
         folder = launch.GUEST
         if start_as is not None and not readable_by_anyone(folder):
-            folder = Path(str(self._scratch), "guest")
+            folder = Path(str(self._scratch), "guest")  # It was made for this.
             shutil.copytree(launch.GUEST, folder)
         guest = launch.guest_config(
             self._rung,

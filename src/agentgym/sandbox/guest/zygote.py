@@ -59,11 +59,12 @@ class Zygote:
             readable=tuple(config["readable"]),
         )
         self._box: box.Box
-        if config["scratch"] is None:
+        self._scratch: str | None = config["scratch"]
+        if self._scratch is None:
             owner = os.getuid() if self._identity is None else self._identity
             self._box = box.MountedBox(owner=owner, size_mb=config["tmpfs_mb"])
         else:
-            self._box = box.DirectoryBox(config["scratch"], owner=self._identity)
+            self._box = box.DirectoryBox(self._scratch, owner=self._identity)
         self._path = [*config["path"], *sys.path]
         self._wakeup, writer = os.pipe()
         for end in (self._wakeup, writer):
@@ -90,10 +91,11 @@ class Zygote:
             self._run(*job)
 
     def shut(self) -> None:
-        """End a running execution and remove its box."""
-        if self._running:
-            self._sweep(self._running)
-            self._box.close()
+        """End a running execution and remove all folders of this zygote."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._sweep(self._running)
+        if self._scratch is not None:
+            box.remove_tree(self._scratch)
 
     def _receive(self) -> tuple[dict[str, Any], list[int]] | None:
         """Return the next job and its descriptors, None at the end."""
