@@ -58,11 +58,14 @@ class TrainingLoop:
             TrainingFailedError: Every rollout of a step was dropped.
         """
         plan = make_plan(self._config)
-        engine = create_engine(self._config)
-        restored = self._restore(engine)
+        checkpoint = self._run.load_state()
+        resumed = checkpoint[0].step if checkpoint else None
         self._progress.planned(
-            dataclasses.replace(plan, run=self._run.path, resumed_step=restored)
+            dataclasses.replace(plan, run=self._run.path, resumed_step=resumed)
         )
+        engine = create_engine(self._config)
+        if checkpoint:
+            self._restore(engine, *checkpoint)
         self._run.write_record(
             status="running", config=self._config.model_dump(mode="json")
         )
@@ -247,15 +250,11 @@ class TrainingLoop:
         with self._run.new_checkpoint(self.state, keep) as folder:
             engine.save_checkpoint(folder)
 
-    def _restore(self, engine: Engine) -> int | None:
-        """Continue from the newest checkpoint; return its step, None if new."""
-        found = self._run.load_state()
-        if found is None:
-            return None
-        self.state, folder = found
+    def _restore(self, engine: Engine, state: RunState, folder: Path) -> None:
+        """Continue from the checkpoint in ``folder``."""
+        self.state = state
         engine.load_checkpoint(folder)
-        self._run.truncate_metrics(self.state.step)
-        return self.state.step
+        self._run.truncate_metrics(state.step)
 
     def _finish(
         self, engine: Engine, stopped: str, after: dict[str, Metrics]

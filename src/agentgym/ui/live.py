@@ -63,7 +63,6 @@ class TerminalProgress(Progress):
 
     def planned(self, plan: Plan) -> None:
         """Print the plan."""
-        self._waiting = False
         self._console.print(plan_view(plan), Text(""), sep="\n")
 
     def phase(self, name: str, total: int) -> None:
