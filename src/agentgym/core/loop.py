@@ -78,7 +78,7 @@ class TrainingLoop:
                     engine.policy,
                     self._run.path,
                     plan.workers,
-                    resumed_step=-1 if restored is None else restored,
+                    resumed_step=-1 if resumed is None else resumed,
                 ) as self._session,
             ):
                 result = self._run_with(engine)
