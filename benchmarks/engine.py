@@ -54,6 +54,7 @@ TRAINABLE = {"tool_selection": True, "parameter_selection": True}
 
 
 def opening(task: int) -> list[dict[str, Any]]:
+    """Return the first messages of a task."""
     rng = random.Random(task)
     path = f"{rng.choice(['core', 'utils', 'shop'])}/{rng.choice('abcdef')}_{task}.py"
     ask = f"Please fix the failing test of {path} and tell me what was wrong with it."
@@ -114,12 +115,17 @@ def measured[T](work: Callable[[], T]) -> tuple[T, float]:
     return result, time.process_time() - before
 
 
-def generate(policy: Any, requests: Sequence[Any]) -> int:
-    """Sample the same responses with ``transformers.generate``; return the tokens."""
+def generate(policy: Any, requests: Sequence[Any]) -> tuple[int, float]:
+    """Sample such responses with ``transformers.generate``; tokens and CPU-seconds."""
     import torch
+    from transformers import AutoModelForCausalLM
+
+    from agentgym.engines.local.support import model_source
 
     loaded = policy._loaded
     tokenizer = loaded.tokenizer
+    source = model_source(loaded.name)
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     tokenizer.padding_side = "left"
     texts = [
         tokenizer.apply_chat_template(
@@ -132,11 +138,13 @@ def generate(policy: Any, requests: Sequence[Any]) -> int:
     )
     inputs.pop("token_type_ids", None)
     with torch.inference_mode():
-        output = loaded.model.generate(
+        model.generate(**inputs, do_sample=False, max_new_tokens=2)
+        started = time.process_time()
+        output = model.generate(
             **inputs, do_sample=True, max_new_tokens=TOKENS, top_k=0
         )
     sampled = output[:, inputs["input_ids"].shape[1] :]
-    return int((sampled != tokenizer.pad_token_id).sum())
+    return int((sampled != tokenizer.pad_token_id).sum()), time.process_time() - started
 
 
 def to_groups(played: Sequence[Any], group: int = 8) -> list[list[Any]]:
@@ -165,6 +173,7 @@ def to_groups(played: Sequence[Any], group: int = 8) -> list[list[Any]]:
 
 
 def train(engine: Any, groups: list[list[Any]]) -> Any:
+    """Do one update."""
     rewards = {t.rollout_id: [t.reward] * CALLS for g in groups for t in g}
     return engine.update(groups, rewards, TRAINABLE)
 
@@ -197,6 +206,7 @@ def train_plainly(engine: Any, groups: list[list[Any]]) -> None:
 
 
 def main() -> None:
+    """Measure, and print a table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="nano")
     parser.add_argument("--episodes", type=int, default=256)
@@ -237,26 +247,33 @@ def main() -> None:
         rows.append(
             (
                 "training, prefixes shared",
-                f"{length / update:,.0f} tokens/CPU-s, "
-                f"{options.episodes / update:.0f} episodes/CPU-s "
-                f"({length / options.episodes:.0f} tokens an episode, "
-                f"{metrics.sequences} sequences)",
+                (
+                    f"{length / update:,.0f} tokens/CPU-s, "
+                    f"{options.episodes / update:.0f} episodes/CPU-s "
+                    f"({length / options.episodes:.0f} tokens an episode, "
+                    f"{metrics.sequences} sequences)"
+                ),
             )
         )
         _, plain = measured(lambda e=engine, g=groups: train_plainly(e, g))
         rows.append(
             (
                 "training, nothing shared",
-                f"{length / plain:,.0f} tokens/CPU-s, "
-                f"{options.episodes / plain:.0f} episodes/CPU-s",
+                (
+                    f"{length / plain:,.0f} tokens/CPU-s, "
+                    f"{options.episodes / plain:.0f} episodes/CPU-s"
+                ),
             )
         )
         both = options.episodes / (seconds + update)
         rows.append(("sampling and training", f"{both:.0f} episodes/CPU-s"))
         requests = [call[0] for calls in played for call in calls][: options.in_flight]
-        count, seconds = measured(lambda e=engine, r=requests: generate(e.policy, r))
+        count, seconds = generate(engine.policy, requests)
         rows.append(
-            ("`transformers.generate`, same batch", f"{count / seconds:,.0f} tokens/CPU-s")
+            (
+                "`transformers.generate`, same batch",
+                f"{count / seconds:,.0f} tokens/CPU-s",
+            )
         )
         engine.close()
 

@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 _GATHER_SECONDS = 0.002
 _PREFILL_TOKENS = 4096
 _QUEUE_LIMIT = 16_384
+_SHARING_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,10 @@ class Job:
 
 @dataclass
 class _Row:
-    """A running response."""
+    """A running response; ``head`` is the very tensor its first keys came from."""
 
     job: Job
+    head: torch.Tensor | None
     stream: NDArray[np.float32]
     version: int
     ids: list[int] = field(default_factory=list)
@@ -221,23 +223,24 @@ class Decoder:
         """Find what of a prompt is held already."""
         job = jobs[0]
         most = len(job.prompt) - 1  # the last token's logits are always needed
-        held, segment = 0, None
+        held, segment, head = 0, None, None
         if job.session and not self._fixed_rows:
             held, segment = self._parked.match(job.session, job.prompt)
-        if held < min(job.head, most):
-            held, segment = min(job.head, most), self._head(job.prompt[: job.head])
+        if 0 < job.head <= most:
+            head = self._head(tuple(job.prompt[: job.head]))
+            if held < job.head:
+                held, segment = job.head, head
         held = min(held, most)
-        return _Plan(jobs, held, segment, job.prompt[held:])
+        return _Plan(jobs, held, segment, head, job.prompt[held:])
 
-    def _head(self, ids: list[int]) -> torch.Tensor:
+    def _head(self, ids: tuple[int, ...]) -> torch.Tensor:
         """Return the keys and values of a head; computed once, in one shape."""
-        name = ",".join(map(str, ids))
-        held, segment = self._heads.match(name, ids)
-        if segment is None or held < len(ids):
+        _, segment = self._heads.match(ids, ids)
+        if segment is None:
             spare = len(self._rows)
             self._forward.prefill(spare, [ids], [0])
             segment = self._forward.cache.take(spare, len(ids))
-            self._heads.put(name, ids, segment)
+            self._heads.put(ids, ids, segment)
         return segment
 
     def _prefill(self, plans: list["_Plan"]) -> None:
@@ -251,17 +254,28 @@ class Decoder:
         )
         chosen: list[int] = []
         for index, plan in enumerate(plans):
-            self._rows.append(self._row(plan.jobs[0]))
+            self._rows.append(self._row(plan.jobs[0], plan.head))
             chosen.append(index)
         for index, plan in enumerate(plans):
             for job in plan.jobs[1:]:
                 cache.copy(first + index, len(self._rows), len(job.prompt))
-                self._rows.append(self._row(job))
+                self._rows.append(self._row(job, plan.head))
                 chosen.append(index)
         self._sample(first, logits[chosen])
 
-    def _row(self, job: Job) -> _Row:
-        return _Row(job, random_stream(job.seed, job.max_tokens), self.version)
+    def _row(self, job: Job, head: torch.Tensor | None) -> _Row:
+        return _Row(job, head, random_stream(job.seed, job.max_tokens), self.version)
+
+    def _shared_prefix(self) -> int:
+        """Return how long the rows' common head is; 0 if they differ.
+
+        Not in deterministic mode, where the neighbours must make no difference.
+        """
+        first = self._rows[0]
+        if self._fixed_rows or first.head is None or len(self._rows) < _SHARING_ROWS:
+            return 0
+        same = all(row.head is first.head for row in self._rows)
+        return first.job.head if same else 0
 
     def _step(self) -> None:
         """Sample one more token of every running response."""
@@ -270,7 +284,11 @@ class Decoder:
         tokens = [row.ids[-1] for row in self._rows]
         lengths = [len(row.job.prompt) + len(row.ids) - 1 for row in self._rows]
         idle = max(0, self._fixed_rows - len(self._rows))
-        logits = self._forward.step(tokens + [0] * idle, lengths + [0] * idle)
+        logits = self._forward.step(
+            tokens + [0] * idle,
+            lengths + [0] * idle,
+            shared_prefix=self._shared_prefix(),
+        )
         self._sample(0, logits)
 
     def _sample(self, first: int, logits: torch.Tensor) -> None:
@@ -334,11 +352,12 @@ class Decoder:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A prompt to prefill: its jobs, what is held of it, and what is new."""
+    """A prompt to prefill: its jobs, what is held of it, its head, and what is new."""
 
     jobs: list[Job]
     held: int
     segment: torch.Tensor | None
+    head: torch.Tensor | None
     new: list[int]
 
 

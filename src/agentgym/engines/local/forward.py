@@ -52,19 +52,20 @@ class BatchForward:
         return self._run(first, padded, starts, last)
 
     def step(
-        self, tokens: Sequence[int], lengths: Sequence[int], *, first: int = 0
+        self, tokens: Sequence[int], lengths: Sequence[int], *, shared_prefix: int = 0
     ) -> Tensor:
         """Add one token to each row and predict the next.
 
         Args:
             tokens: One per row.
             lengths: How many tokens each row holds already.
-            first: First row.
+            shared_prefix: How many first tokens are the same in every row.
 
         Returns:
             Logits, (rows, vocabulary).
         """
-        return self._run(first, [[t] for t in tokens], lengths, [0] * len(tokens))
+        ids = [[token] for token in tokens]
+        return self._run(0, ids, lengths, [0] * len(ids), shared_prefix)
 
     @torch.inference_mode()
     def _run(
@@ -73,6 +74,7 @@ class BatchForward:
         ids: Sequence[Sequence[int]],
         starts: Sequence[int],
         last: Sequence[int],
+        shared_prefix: int = 0,
     ) -> Tensor:
         device, columns = self._loaded.device, self.cache.columns
         tokens = torch.tensor(ids, device=device)
@@ -88,7 +90,9 @@ class BatchForward:
         )
         mask.masked_fill_(keys > positions[:, None, :, None], -torch.inf)
         self.cache.open(first, positions, width)
-        hidden = self._loaded.hidden(tokens, positions, mask, self.cache.layers)
+        hidden = self._loaded.hidden(
+            tokens, positions, mask, self.cache.layers, shared_prefix=shared_prefix
+        )
         row = torch.arange(count, device=device)
         logits: Tensor = self._loaded.head(hidden[row, torch.tensor(last)])
         return logits

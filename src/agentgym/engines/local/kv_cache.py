@@ -5,7 +5,7 @@ with full attention works unchanged.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,9 +136,11 @@ class SegmentStore:
     def __init__(self, tokens: int) -> None:
         self._budget = tokens
         self._held = 0
-        self._entries: OrderedDict[str, tuple[list[int], Tensor]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[Sequence[int], Tensor]] = (
+            OrderedDict()
+        )
 
-    def put(self, name: str, ids: list[int], segment: Tensor) -> None:
+    def put(self, name: Hashable, ids: Sequence[int], segment: Tensor) -> None:
         """Keep ``segment``, the keys and values of ``ids``, in place of the old one."""
         self.drop(name)
         self._entries[name] = (ids, segment)
@@ -146,7 +148,7 @@ class SegmentStore:
         while self._held > self._budget:
             self.drop(next(iter(self._entries)))
 
-    def match(self, name: str, ids: Sequence[int]) -> tuple[int, Tensor | None]:
+    def match(self, name: Hashable, ids: Sequence[int]) -> tuple[int, Tensor | None]:
         """Return how many of the first ``ids`` are held, and the segment."""
         found = self._entries.get(name)
         if found is None:
@@ -154,7 +156,7 @@ class SegmentStore:
         self._entries.move_to_end(name)
         return common_prefix(found[0], ids), found[1]
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: Hashable) -> None:
         """Forget one segment, if it is there."""
         found = self._entries.pop(name, None)
         if found is not None:

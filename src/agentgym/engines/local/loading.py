@@ -20,6 +20,7 @@ from transformers import (
 from transformers.cache_utils import DynamicLayer
 
 from agentgym.core.components import CLOSE_CALL, OPEN_CALL
+from agentgym.engines.local import attention
 from agentgym.engines.local.support import model_source
 from agentgym.errors import GPUNotAvailableError, ModelError
 
@@ -96,7 +97,13 @@ class LoadedModel:
         return head
 
     def hidden(
-        self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: object
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        mask: Tensor | None,
+        cache: object,
+        *,
+        shared_prefix: int = 0,
     ) -> Tensor:
         """Return the last hidden states, (batch, time, width).
 
@@ -105,6 +112,7 @@ class LoadedModel:
             positions: Position of each, same shape.
             mask: Additive, (batch or 1, 1, time, keys); None is plain causal.
             cache: A transformers cache, written to by the model, or None.
+            shared_prefix: How many first keys in the cache are the same in every row.
         """
         output = self.model.get_decoder()(
             input_ids=ids,
@@ -112,6 +120,7 @@ class LoadedModel:
             attention_mask=mask,
             past_key_values=cache,
             use_cache=cache is not None,
+            shared_prefix=shared_prefix,
         )
         states: Tensor = output.last_hidden_state
         return states
@@ -173,7 +182,10 @@ def _read(
         if (Path(source) / "adapter_config.json").is_file():
             base = str(LoraConfig.from_pretrained(source).base_model_name_or_path)
             base = model_source(base)
-        causal = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
+        causal = AutoModelForCausalLM.from_pretrained(
+            base, dtype=dtype, attn_implementation="sdpa"
+        )
+        causal.set_attn_implementation(attention.register())
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().split("\n")[0]
         raise ModelError(

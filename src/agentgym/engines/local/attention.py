@@ -1,0 +1,90 @@
+"""Attention for grouped queries, and for a batch whose rows begin alike.
+
+transformers' own ``sdpa`` repeats keys and values for every query head as soon as
+there is a mask, which costs several times more than the attention itself when one
+token per row is decoded on a CPU. Here torch's kernel reads them in place; and where
+rows share a prefix, a decoding step reads the prefix's keys and values once, not once
+per row.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
+
+NAME = "agentgym_grouped_sdpa"
+
+
+def register() -> str:
+    """Make the attention known to transformers; return its name there."""
+    AttentionInterface.register(NAME, grouped_sdpa)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    return NAME
+
+
+def grouped_sdpa(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    shared_prefix: int = 0,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attend, as transformers calls it.
+
+    Args:
+        module: The layer; unused.
+        query: (batch, heads, time, head_dim).
+        key: (batch, key heads, keys, head_dim); heads is a multiple of key heads.
+        value: Shaped like ``key``.
+        attention_mask: Additive or boolean; None is causal.
+        dropout: Of attention weights.
+        scaling: Of scores; None is one over the root of head_dim.
+        shared_prefix: How many first keys are the same in every row, and seen by all.
+        **kwargs: What other implementations need.
+
+    Returns:
+        (batch, time, heads, head_dim), and no weights.
+    """
+    if query.shape[2] == 1 and attention_mask is not None:
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        return _decode(query * scale, key, value, attention_mask, shared_prefix), None
+    output = functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=attention_mask,
+        dropout_p=dropout,
+        is_causal=attention_mask is None and query.shape[2] > 1,
+        scale=scaling,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return output.transpose(1, 2).contiguous(), None
+
+
+def _decode(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, shared: int
+) -> Tensor:
+    """Attend with one scaled query per row and head: (batch, 1, heads, head_dim)."""
+    batch, heads, _, width = query.shape
+    groups = key.shape[1]
+    rows = query.reshape(batch, groups, heads // groups, width)
+    scores = rows @ key[:, :, shared:].transpose(-1, -2) + mask[..., shared:]
+    if shared:
+        together = rows.transpose(0, 1).reshape(groups, -1, width)
+        first = together @ key[0, :, :shared].transpose(-1, -2)
+        first = first.view(groups, batch, -1, shared).transpose(0, 1)
+        scores = torch.cat((first, scores), -1)
+    weights = torch.softmax(scores, -1)
+    output = weights[..., shared:] @ value[:, :, shared:]
+    if shared:
+        first = weights[..., :shared].transpose(0, 1).reshape(groups, -1, shared)
+        together = first @ value[0, :, :shared]
+        output = output + together.view(groups, batch, -1, width).transpose(0, 1)
+    return output.reshape(batch, 1, heads, width)
