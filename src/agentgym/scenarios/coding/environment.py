@@ -12,7 +12,7 @@ from agentgym.scenarios.coding import checks, execution
 from agentgym.scenarios.coding.execution import LazyRunner
 from agentgym.scenarios.coding.workspace import TESTS, Workspace, is_test_path
 
-_MOST_MATCHES = 8
+_MOST_MATCHES = 5
 _MOST_CHARACTERS = 1_200
 
 
@@ -200,13 +200,13 @@ class _Recorded:
 
 
 def search(files: Mapping[str, str], query: str) -> list[str]:
-    """Return ``path:line: text`` for each line that holds ``query``."""
+    """Return ``path:line: text`` for each line that holds ``query``, tests last."""
     wanted = query.strip()
     if not wanted:
         return []
     return [
         f"{path}:{number}: {line.strip()}"
-        for path in sorted(files)
+        for path in sorted(files, key=lambda path: (is_test_path(path), path))
         if wanted in files[path]
         for number, line in enumerate(files[path].splitlines(), 1)
         if wanted in line

@@ -59,7 +59,7 @@ NAMES = {
             button ladder mirror needle pencil pillow pocket ribbon saddle
             shovel spoon sticker tablet teapot thread towel trumpet tunnel
             umbrella vase violin wagon wallet whistle zipper anchor badge
-            banner barrel battery blanket bracelet bridge brush bucket bulb
+            banner barrel beacon blanket bracelet bridge brush bucket bulb
             cabinet cable camera canoe cart chair chain cheese clock cloud
             coat coin compass cookie copper cotton cradle crate crayon cup
             curtain desk diamond dish doll door dress drum engine envelope
@@ -78,15 +78,15 @@ NAMES = {
             yarn zinc
         """),
         adjectives=_words("""
-            blue heavy small round soft bright empty full fresh cheap warm cold
-            broken clean early late rare common short tall narrow wide quiet
+            blue heavy small round soft bright empty loaded fresh cheap warm cold
+            cracked neat early late rare common short tall narrow wide quiet
             loud sweet bitter dark pale smooth rough sharp dull
         """),
         parameters=_pairs("""
             price/fee width/height amount/bonus weight/load speed/delay
             score/penalty cost/discount length/depth salary/extra income/debt
             gain/loss age/tenure stock/demand level/boost power/drain
-            pages/chapters rows/columns hours/breaks miles/detours votes/seats
+            pages/chapters rows/columns hours/rests miles/detours votes/seats
             credit/charge volume/leak heat/frost profit/tax days/holidays
             guests/beds steps/stairs liters/spill grams/sauce wins/draws
         """),

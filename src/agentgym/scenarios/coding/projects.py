@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
+from typing import Literal
 
 from agentgym.scenarios.coding import functions
 from agentgym.scenarios.coding.functions import Point, Template
@@ -13,6 +14,9 @@ from agentgym.scenarios.coding.names import Names
 _CONSTANTS = ("LIMIT", "RATE", "BASE", "STEP", "BONUS", "MARGIN", "QUOTA", "SPARE")
 _SCRIPTS = ("make", "build", "report", "draw", "export", "measure")
 _TEXTS = ("no {n} left", "{a} {n}", "the {n} is {a}", "{a} {n} for you", "a {a} {n}")
+
+Points = Literal["few", "all", "hidden"]
+"""Which arguments tests try: two; all that tell a fault; or others, as telling."""
 
 
 @dataclass(frozen=True)
@@ -90,19 +94,15 @@ class Module:
             blocks.append("\n".join([*lines, f"    {body}"]))
         return "\n\n\n".join(blocks) + "\n"
 
-    def tests(self, *, hidden: bool = False) -> str:
-        """Return the text of its test file.
-
-        Args:
-            hidden: Whether to test other points than those that the agent can see.
-        """
+    def tests(self, points: Points = "few") -> str:
+        """Return the text of its test file, with that choice of points."""
         names = [function.name for function in self.functions]
         if any(function.template.uses_constant for function in self.functions):
             names.insert(0, self.constant)
         blocks = [f"from {self.package}.{self.name} import {', '.join(sorted(names))}"]
         for function in self.functions:
             lines = [f"def test_{function.name}():"]
-            lines += _asserts(function, self.constant, hidden=hidden)
+            lines += _asserts(function, self.constant, points)
             blocks.append("\n".join(lines))
         return "\n\n\n".join(blocks) + "\n"
 
@@ -189,8 +189,11 @@ def text_for(rng: Random, names: Names, noun: str) -> str:
     return rng.choice(_TEXTS).format(a=rng.choice(names.adjectives), n=noun)
 
 
-def hidden_points(template: Template) -> tuple[Point, ...]:
-    """Return arguments for hidden tests: as telling as the visible ones, but others."""
+def _points(template: Template, points: Points) -> tuple[Point, ...]:
+    if points == "few":
+        return template.points[:2]
+    if points == "all":
+        return template.points
     return tuple(tuple(_shift(value) for value in point) for point in template.points)
 
 
@@ -200,13 +203,12 @@ def _shift(value: object) -> object:
     return value + 1 if isinstance(value, int) and value > 0 else value
 
 
-def _asserts(function: Function, constant: str, *, hidden: bool) -> list[str]:
+def _asserts(function: Function, constant: str, points: Points) -> list[str]:
     template = function.template
     if template is functions.TEXT:
         return [f"    assert isinstance({function.name}(), str)"]
-    points = hidden_points(template) if hidden else template.points
     lines = []
-    for point in points:
+    for point in _points(template, points):
         call = f"{function.name}({', '.join(map(repr, point))})"
         named = constant if template.uses_constant else ""
         expected = _expected(template.body, repr(point), named)

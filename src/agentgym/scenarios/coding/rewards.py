@@ -15,14 +15,16 @@ from agentgym.scenarios.coding.workspace import is_test_path
 
 PROGRESS = 0.45
 NO_CALL = -0.04
+NEXT_TOOL = 0.4
 EXTRA_CALL = -0.02
-ERROR = -0.05
+ERROR = -0.04
 REPEAT = -0.03
 VIOLATION = -0.2
 UNTESTED = -0.05
 DAMAGE = -0.1
 LEAST_FOR_SUCCESS = 0.9
 _MOST_COUNTED = 2
+_NEEDLESS_CALLS = 3
 _SPARE_CALLS = {1: 1, 2: 3, 3: 4}
 _REJECTED = (
     ToolOutcome.UNKNOWN_TOOL,
@@ -70,8 +72,9 @@ def score(
 
     A success is worth 1 less a little for what was not needed, at least 0.9. Else
     each step of the plan that was made, in order, is worth an equal share of 0.45,
-    and the right tool for the next step a part of its share. Calls beyond the
-    budget melt that credit away, so that calling everything earns nothing.
+    and the right tool for the next step 0.4 of its share, which is more than an error
+    costs: trying the next step never pays less than stopping. Many needless calls melt
+    that credit away, so that calling everything earns nothing.
 
     Raises:
         SandboxError: Hidden tests could not be run.
@@ -100,8 +103,8 @@ def score(
     share = PROGRESS / len(plan)
     credit = share * (made + _next_tool(plan, made, attempts))
     parts = {
-        "progress": credit * max(0.0, 1.0 - over / (len(plan) + 1)),
-        "errors": ERROR * min(attempts.errors, _MOST_COUNTED),
+        "progress": credit * _melted(len(attempts.tools) - made - spare),
+        "errors": ERROR if attempts.errors else 0.0,
         "repeats": REPEAT * min(attempts.repeated, _MOST_COUNTED),
         "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
         "untested": UNTESTED if environment.books.untested else 0.0,
@@ -109,6 +112,11 @@ def score(
     }
     value = max(-1.0, sum(parts.values()))
     return Reward(value, False, parts, right_tool, right_arguments)
+
+
+def _melted(needless: int) -> float:
+    """Return what is left of the credit after so many calls beyond the spare ones."""
+    return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
 
 
 def _attempts(environment: CodingEnvironment, trajectory: Trajectory) -> _Attempts:
@@ -159,7 +167,7 @@ def _next_tool(plan: Sequence[Step], made: int, attempts: _Attempts) -> float:
         return 0.0
     needed = plan[made].tool
     before = sum(step.tool == needed for step in plan[:made])
-    return 1 / 3 if attempts.tools.count(needed) > before else 0.0
+    return NEXT_TOOL if attempts.tools.count(needed) > before else 0.0
 
 
 def _shares(

@@ -92,7 +92,7 @@ def _run_file(files: Mapping[str, str], path: str) -> list[TestOutcome]:
         elif test := _TEST.fullmatch(line):
             finish()
             name, message = f"{path}::{test[1]}", ""
-        elif line.strip() and not message:
+        elif line.startswith("    ") and not message:
             message = _check(line, scope, f"{path}:{number}")
     finish()
     return outcomes

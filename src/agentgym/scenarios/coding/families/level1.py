@@ -9,8 +9,7 @@ from agentgym.scenarios.coding.families.base import (
     pick_module,
 )
 from agentgym.scenarios.coding.projects import Project
-from agentgym.scenarios.coding.wording import level1 as wording
-from agentgym.scenarios.coding.wording import references
+from agentgym.scenarios.coding.wording import files, references, runs
 from agentgym.scenarios.coding.wording.grammar import Phrases, request
 
 
@@ -111,37 +110,37 @@ def _run_script_with(scene: Scene, phrases: Phrases) -> Draft:
 
 def _lint(scene: Scene, phrases: Phrases) -> Draft:
     project = _project(scene)
-    files = dict(project.files)
+    texts = dict(project.files)
     path, reference = _any_file(scene, project)
     if scene.rng.random() < 0.6:
-        files[path] = layout.with_unused_import(scene.rng, files[path])
+        texts[path] = layout.with_unused_import(scene.rng, texts[path])
     return Draft(
-        _ask(scene, phrases, file=reference), files, (Step("lint", {"path": path}),)
+        _ask(scene, phrases, file=reference), texts, (Step("lint", {"path": path}),)
     )
 
 
 def _format_file(scene: Scene, phrases: Phrases) -> Draft:
     project = _project(scene)
-    files = dict(project.files)
+    texts = dict(project.files)
     module = pick_module(scene, project)
-    files[module.path] = layout.unformatted(scene.rng, files[module.path])
+    texts[module.path] = layout.unformatted(scene.rng, texts[module.path])
     reference = references.module(scene.rng, scene.split, project.package, module.name)
     return Draft(
         _ask(scene, phrases, file=reference),
-        files,
+        texts,
         (Step("format_file", {"path": module.path}),),
         formatted=(module.path,),
     )
 
 
 FAMILIES = (
-    Family("list_files", 1, wording.LIST_FILES, _list_files),
-    Family("read_file", 1, wording.READ_FILE, _read_file),
-    Family("search_code", 1, wording.SEARCH_CODE, _search_code),
-    Family("run_all_tests", 1, wording.RUN_ALL_TESTS, _run_all_tests),
-    Family("run_test_file", 1, wording.RUN_TEST_FILE, _run_test_file),
-    Family("run_script", 1, wording.RUN_SCRIPT, _run_script),
-    Family("run_script_with", 1, wording.RUN_SCRIPT_WITH, _run_script_with),
-    Family("lint", 1, wording.LINT, _lint),
-    Family("format_file", 1, wording.FORMAT_FILE, _format_file),
+    Family("list_files", 1, files.LIST_FILES, _list_files),
+    Family("read_file", 1, files.READ_FILE, _read_file),
+    Family("search_code", 1, files.SEARCH_CODE, _search_code),
+    Family("run_all_tests", 1, runs.RUN_ALL_TESTS, _run_all_tests),
+    Family("run_test_file", 1, runs.RUN_TEST_FILE, _run_test_file),
+    Family("run_script", 1, runs.RUN_SCRIPT, _run_script),
+    Family("run_script_with", 1, runs.RUN_SCRIPT_WITH, _run_script_with),
+    Family("lint", 1, files.LINT, _lint),
+    Family("format_file", 1, files.FORMAT_FILE, _format_file),
 )

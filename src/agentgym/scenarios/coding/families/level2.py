@@ -13,8 +13,7 @@ from agentgym.scenarios.coding.families.base import (
 from agentgym.scenarios.coding.families.level3 import seed_fault
 from agentgym.scenarios.coding.functions import Template
 from agentgym.scenarios.coding.projects import Function, Module, Project
-from agentgym.scenarios.coding.wording import level2 as wording
-from agentgym.scenarios.coding.wording import references
+from agentgym.scenarios.coding.wording import changes, references, sequences
 from agentgym.scenarios.coding.wording.grammar import Phrases, request
 
 
@@ -169,11 +168,11 @@ def _change_test(scene: Scene, phrases: Phrases) -> Draft:
 
 
 FAMILIES = (
-    Family("change_constant", 2, wording.CHANGE_CONSTANT, _change_constant),
-    Family("change_default", 2, wording.CHANGE_DEFAULT, _change_default),
-    Family("change_text", 2, wording.CHANGE_TEXT, _change_text),
-    Family("find_then_read", 2, wording.FIND_THEN_READ, _find_then_read),
-    Family("test_then_read", 2, wording.TEST_THEN_READ, _test_then_read),
-    Family("format_then_lint", 2, wording.FORMAT_THEN_LINT, _format_then_lint),
-    Family("change_test", 2, wording.CHANGE_TEST, _change_test),
+    Family("change_constant", 2, changes.CHANGE_CONSTANT, _change_constant),
+    Family("change_default", 2, changes.CHANGE_DEFAULT, _change_default),
+    Family("change_text", 2, changes.CHANGE_TEXT, _change_text),
+    Family("find_then_read", 2, sequences.FIND_THEN_READ, _find_then_read),
+    Family("test_then_read", 2, sequences.TEST_THEN_READ, _test_then_read),
+    Family("format_then_lint", 2, sequences.FORMAT_THEN_LINT, _format_then_lint),
+    Family("change_test", 2, changes.CHANGE_TEST, _change_test),
 )

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from agentgym.scenarios.coding import functions, projects
 from agentgym.scenarios.coding.families.base import Draft, Family, Scene, Step
+from agentgym.scenarios.coding.functions import Fault
 from agentgym.scenarios.coding.projects import Function, Module, Project
 from agentgym.scenarios.coding.wording.grammar import Phrases, request
-from agentgym.scenarios.coding.wording.level3 import REPAIR
+from agentgym.scenarios.coding.wording.repairs import REPAIR
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Broken:
         files: Its files with the fault.
         module: Where the fault is.
         function: The function that is wrong.
+        fault: What is wrong with it.
         right: The line as it should be.
         wrong: The line as it is.
     """
@@ -27,6 +29,7 @@ class Broken:
     files: dict[str, str]
     module: Module
     function: Function
+    fault: Fault
     right: str
     wrong: str
 
@@ -47,7 +50,8 @@ def seed_fault(scene: Scene, kind: str) -> Broken:
         broken = source.replace(f"    {right}\n", f"    {wrong}\n")
         if other is not template and broken.count(wrong) == source.count(right) == 1:
             files = {**project.files, module.path: broken}
-            return Broken(project, files, module, function, right, wrong)
+            files[module.test_path] = module.tests("all")
+            return Broken(project, files, module, function, fault, right, wrong)
 
 
 def _repair(kind: str) -> Callable[[Scene, Phrases], Draft]:
@@ -71,7 +75,7 @@ def _repair(kind: str) -> Callable[[Scene, Phrases], Draft]:
             ordered=False,
             expected={module.path: broken.project.files[module.path]},
             hidden={
-                f"tests/test_hidden_{m.name}.py": m.tests(hidden=True)
+                f"tests/test_hidden_{m.name}.py": m.tests("hidden")
                 for m in broken.project.modules
             },
         )

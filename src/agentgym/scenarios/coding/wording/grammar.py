@@ -142,7 +142,7 @@ MANNERS: dict[Split, tuple[tuple[str, str], ...]] = {
         ("be so good as to ", "."),
         ("hey, ", " asap."),
         ("whenever it suits you, ", "."),
-        ("would you mind and ", "?"),
+        ("would it be possible to ", "?"),
         ("", " straight away."),
     ),
 }

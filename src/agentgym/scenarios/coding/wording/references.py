@@ -4,7 +4,7 @@ from random import Random
 
 from agentgym.core.task import Split
 
-_MODULE = {
+MODULE = {
     Split.TRAIN: (
         "{p}/{m}.py",
         "{p}/{m}.py",
@@ -21,7 +21,7 @@ _MODULE = {
     Split.TEST: ("the {m} module of the {p} package", "the file {m}.py of {p}"),
     Split.OUT_OF_VOCABULARY: ("the {m} component of {p}", "the {m} unit within {p}"),
 }
-_TESTS = {
+TESTS = {
     Split.TRAIN: (
         "tests/test_{m}.py",
         "the file tests/test_{m}.py",
@@ -34,7 +34,7 @@ _TESTS = {
     Split.TEST: ("test_{m}.py in tests", "the test file of {m}.py"),
     Split.OUT_OF_VOCABULARY: ("the unit test file for {m}", "the spec file of {m}"),
 }
-_TESTS_OF = {
+TESTS_OF = {
     Split.TRAIN: (
         "tests/test_{m}.py",
         "test_{m}.py",
@@ -49,7 +49,7 @@ _TESTS_OF = {
     Split.TEST: ("the tests in the {m} test file", "the {m}.py tests"),
     Split.OUT_OF_VOCABULARY: ("the unit tests for {m}", "the specs of {m}"),
 }
-_SCRIPT = {
+SCRIPT = {
     Split.TRAIN: (
         "{s}.py",
         "{s}.py",
@@ -59,10 +59,10 @@ _SCRIPT = {
         "the file {s}.py",
     ),
     Split.VALIDATION: ("the {s}.py script", "script {s}"),
-    Split.TEST: ("the {s} file", "script {s}.py"),
+    Split.TEST: ("the script file {s}.py", "script {s}.py"),
     Split.OUT_OF_VOCABULARY: ("the {s} program", "the {s} utility"),
 }
-_FOLDER = {
+FOLDER = {
     Split.TRAIN: (
         "{d}",
         "{d}/",
@@ -74,7 +74,7 @@ _FOLDER = {
     Split.TEST: ("folder {d}/", "our {d} folder"),
     Split.OUT_OF_VOCABULARY: ("the {d} directory", "the directory {d}/"),
 }
-_ROOT = {
+ROOT = {
     Split.TRAIN: ("the project", "this project", "the whole project", "our project"),
     Split.VALIDATION: ("this whole project",),
     Split.TEST: ("our whole project",),
@@ -84,29 +84,29 @@ _ROOT = {
 
 def module(rng: Random, split: Split, package: str, name: str) -> str:
     """Refer to the module ``package/name.py``."""
-    return _draw(rng, split, _MODULE).format(p=package, m=name)
+    return _draw(rng, split, MODULE).format(p=package, m=name)
 
 
 def test_file(rng: Random, split: Split, name: str) -> str:
     """Refer to ``tests/test_name.py`` as a file."""
-    return _draw(rng, split, _TESTS).format(m=name)
+    return _draw(rng, split, TESTS).format(m=name)
 
 
 def tests_of(rng: Random, split: Split, name: str) -> str:
     """Refer to ``tests/test_name.py`` as tests to run."""
-    return _draw(rng, split, _TESTS_OF).format(m=name)
+    return _draw(rng, split, TESTS_OF).format(m=name)
 
 
 def script(rng: Random, split: Split, path: str) -> str:
     """Refer to a script by its path."""
-    return _draw(rng, split, _SCRIPT).format(s=path.removesuffix(".py"))
+    return _draw(rng, split, SCRIPT).format(s=path.removesuffix(".py"))
 
 
 def folder(rng: Random, split: Split, path: str) -> str:
     """Refer to a folder, ``"."`` for the whole project."""
     if path == ".":
-        return _draw(rng, split, _ROOT)
-    return _draw(rng, split, _FOLDER).format(d=path)
+        return _draw(rng, split, ROOT)
+    return _draw(rng, split, FOLDER).format(d=path)
 
 
 def _draw(rng: Random, split: Split, forms: dict[Split, tuple[str, ...]]) -> str:

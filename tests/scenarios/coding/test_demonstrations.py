@@ -1,0 +1,62 @@
+"""The oracle's conversations, with the rules and with some of them left out."""
+
+import json
+import random
+
+from agentgym.core.task import Split
+from agentgym.sandbox import open_sandbox
+from agentgym.scenarios.coding.demonstrations import demonstrate
+from agentgym.scenarios.coding.scenario import ROLE, SYSTEM_PROMPT, CodingScenario
+
+
+async def test_a_demonstration_is_an_openai_conversation() -> None:
+    specs = {spec.name: spec for spec in CodingScenario().tools()}
+    for task in CodingScenario().tasks(Split.TRAIN, 0, 57):
+        messages = (await demonstrate(task)).messages
+        assert messages[0] == {"role": "system", "content": SYSTEM_PROMPT}
+        assert messages[1] == {"role": "user", "content": task.instruction}
+        for call, result in zip(messages[2:-1:2], messages[3:-1:2], strict=True):
+            assert call["content"] is None
+            [made] = call["tool_calls"]
+            specs[made["function"]["name"]].validate(
+                json.loads(made["function"]["arguments"])
+            )
+            assert result["tool_call_id"] == made["id"]
+            assert not result["content"].startswith("Error")
+            assert len(result["content"]) <= 500
+        assert messages[-1]["role"] == "assistant"
+        assert 1 <= len(messages[-1]["content"].split()) <= 8
+        assert sum(len(str(m.get("content") or "")) for m in messages) < 2_300
+
+
+async def test_rules_can_be_left_out() -> None:
+    kept: set[bool] = set()
+    rng = random.Random(0)
+    for task in CodingScenario().tasks(Split.TRAIN, 0, 19 * 8):
+        played = await demonstrate(task, follow_rules=0.0, rng=rng, system_prompt=ROLE)
+        tools = [
+            call["function"]["name"]
+            for message in played.messages
+            for call in message.get("tool_calls", ())
+        ]
+        assert played.messages[0]["content"] == ROLE
+        assert not any("may not" in str(m["content"]) for m in played.messages)
+        if "edit_file" in tools:
+            assert not played.reward.success
+            assert tools[-1] == "edit_file"
+        kept.add(played.reward.success)
+    assert kept == {True, False}
+
+
+async def test_the_same_task_gives_the_same_demonstration() -> None:
+    [task] = CodingScenario().tasks(Split.TEST, 3, 1)
+    assert await demonstrate(task) == await demonstrate(task)
+
+
+async def test_the_sandbox_says_what_the_trusted_runner_says() -> None:
+    tasks = CodingScenario().tasks(Split.TEST, 1, 38, levels=(1, 2, 3))
+    with open_sandbox() as sandbox:
+        for task in tasks:
+            in_sandbox = await demonstrate(task, runner=sandbox)
+            assert in_sandbox == await demonstrate(task)
+        assert sandbox.cache_stats.misses > 10
