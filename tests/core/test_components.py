@@ -1,0 +1,152 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym.core.components import Component, find_calls, is_trained, label_tokens
+
+TOOL, PARAMETERS = Component.TOOL_SELECTION, Component.PARAMETER_SELECTION
+REASONING, OUTPUT = Component.REASONING, Component.OUTPUT_GENERATION
+END = "<|end|>"
+CALL = '<tool_call>{"name": "read", "arguments": {"path": "a b"}}</tool_call>'
+
+
+def pieces_of(text: str) -> list[str]:
+    """Split as a tokenizer with JSON skeleton tokens would."""
+    pattern = (
+        r"</?tool_call>|<\|end\|>|</?think>|"
+        r'\{"name": "|", "arguments": \{"|": "|"\}\}|\w+|\s|.'
+    )
+    return re.findall(pattern, text)
+
+
+def labelled(text: str, *, ended: bool = True) -> list[tuple[str, set[Component]]]:
+    pieces = pieces_of(text)
+    labels = label_tokens(pieces, ended=ended)
+    return [(p, set(c)) for p, c in zip(pieces, labels, strict=True)]
+
+
+def test_a_call_has_a_tool_a_skeleton_and_arguments() -> None:
+    assert labelled(CALL + END) == [
+        ("<tool_call>", {TOOL}),
+        ('{"name": "', {TOOL}),
+        ("read", {TOOL}),
+        ('", "arguments": {"', {TOOL, PARAMETERS}),
+        ("path", {PARAMETERS}),
+        ('": "', {PARAMETERS}),
+        ("a", {PARAMETERS}),
+        (" ", {PARAMETERS}),
+        ("b", {PARAMETERS}),
+        ('"}}', {TOOL, PARAMETERS}),
+        ("</tool_call>", {TOOL}),
+        (END, {TOOL}),
+    ]
+
+
+def test_the_first_token_of_an_answer_is_the_decision_not_to_call() -> None:
+    labels = labelled("All is done" + END)
+
+    assert labels[0] == ("All", {TOOL})
+    assert {frozenset(c) for _, c in labels[1:-1]} == {frozenset({OUTPUT})}
+    assert labels[-1] == (END, {TOOL})
+
+
+def test_text_before_a_call_is_output_but_its_first_token_and_the_marker_decide() -> None:
+    labels = labelled("I will look " + CALL + END)
+
+    assert labels[0] == ("I", {TOOL})
+    assert labels[2] == ("will", {OUTPUT})
+    assert ("<tool_call>", {TOOL}) in labels
+
+
+def test_reasoning_is_not_the_decision() -> None:
+    text = "<think>call <tool_call> now</think>\n" + CALL + END
+    labels = labelled(text)
+    marker = [i for i, (p, _) in enumerate(labels) if p == "<tool_call>"]
+
+    assert all(c == {REASONING} for _, c in labels[: marker[1] - 1])
+    assert labels[marker[1]][1] == {TOOL}
+    assert len(find_calls(text)) == 1
+
+
+def test_an_unended_response_has_no_decision_to_stop() -> None:
+    labels = labelled("All is done", ended=False)
+
+    assert labels[-1] == ("done", {OUTPUT})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"name": "read", "arguments": {"path": "a}}',
+        '{"name": "read"}',
+        '{"name": "read", "arguments": [1]}',
+        '{"name": "read", "arguments": "no json"}',
+        '{"name": 3, "arguments": {}}',
+        '{"name": "", "arguments": {}}',
+        '{"name": "a", "name": "b", "arguments": {}}',
+        '{"name": "a", "arguments": {}, "more": 1}',
+        '{"name": "a", "arguments": {}} and more',
+        "",
+    ],
+)
+def test_a_malformed_call_belongs_to_both_components_as_a_whole(body: str) -> None:
+    text = f"<tool_call>{body}</tool_call>{END}"
+    (span,) = find_calls(text)
+    labels = labelled(text)
+
+    assert span.malformed
+    assert labels[0] == ("<tool_call>", {TOOL})
+    assert all(c == {TOOL, PARAMETERS} for _, c in labels[1:-1])
+    both = {"tool_selection": True, "parameter_selection": True}
+    one = {"tool_selection": False, "parameter_selection": True}
+    inner = label_tokens(pieces_of(text), ended=True)[1:-1]
+    assert all(is_trained(c, both) for c in inner)
+    assert not any(is_trained(c, one) for c in inner)
+
+
+def test_a_call_that_is_cut_off_is_malformed() -> None:
+    text = '<tool_call>{"name": "read", "arguments": {"path'
+    labels = labelled(text, ended=False)
+
+    assert find_calls(text)[0].malformed
+    assert labels[-1][1] == {TOOL, PARAMETERS}
+
+
+def test_arguments_as_a_json_string_are_read() -> None:
+    text = r'<tool_call>{"name": "f", "arguments": "{\"a\": 1}"}</tool_call>'
+    (span,) = find_calls(text)
+
+    assert (span.name, span.arguments) == ("f", '{"a": 1}')
+
+
+def test_two_calls_are_found_and_whitespace_is_allowed() -> None:
+    spaced = '<tool_call>\n{"name":"f","arguments":{"a": [1, {"b": "}"}]}}\n</tool_call>'
+    spans = find_calls(spaced + "\n" + CALL)
+
+    assert [s.name for s in spans] == ["f", "read"]
+    assert spans[0].arguments == '{"a": [1, {"b": "}"}]}'
+
+
+def test_a_token_without_text_of_its_own_is_labelled_as_what_follows() -> None:
+    pieces = ["<tool_call>", '{"name": "f", "arguments": {"a": "', "", "é"]
+    labels = label_tokens([*pieces, '"}}', "</tool_call>", END], ended=True)
+
+    assert set(labels[2]) == {PARAMETERS}
+
+
+@given(st.text(alphabet='<tool_call>/{}":, abnamergust\n', max_size=80))
+def test_any_text_is_labelled_token_by_token(text: str) -> None:
+    labels = label_tokens(list(text), ended=False)
+
+    assert len(labels) == len(text)
+    assert all(labels)
+    for span in find_calls(text):
+        assert 0 <= span.start < span.end <= len(text)
+
+
+def test_untrainable_components_are_not_trained() -> None:
+    assert is_trained(frozenset({TOOL}), {"tool_selection": True})
+    assert not is_trained(frozenset({TOOL, OUTPUT}), {"tool_selection": True})
+    assert not is_trained(frozenset({TOOL}), {})

@@ -1,0 +1,138 @@
+"""From rollouts to sequences: exact merging, masks that fail closed, the ledger."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from agentgym.core.trajectory import Trajectory
+from agentgym.engines.local.batch import BatchBuilder, TrainingBatch
+from tests.engines.local.rollouts import TRAINABLE, call, rewards_of, rollout
+
+# A vocabulary of its own: id 1 ends, 2 opens a call, 3 its skeleton, 4 an argument.
+TEXTS = {
+    1: "<|end|>",
+    2: "<tool_call>",
+    3: '{"name": "f", "arguments": ',
+    4: '{"a": 1}',
+    5: "}",
+    6: "</tool_call>",
+    7: "words ",
+}
+CALL = [2, 3, 4, 5, 6, 1]
+PROMPT = [9, 9, 9]
+
+
+def build(
+    groups: Sequence[Sequence[Trajectory]],
+    *,
+    trainable: Mapping[str, bool] = TRAINABLE,
+    rewards: Mapping[str, Sequence[float]] | None = None,
+    pieces: Callable[[Sequence[int]], list[str] | None] | None = None,
+) -> TrainingBatch:
+    builder = BatchBuilder(
+        algorithm="rloo",
+        trainable=trainable,
+        pieces=pieces or (lambda ids: [TEXTS[i] for i in ids]),
+        stop_ids=frozenset({1}),
+    )
+    return builder.build(groups, rewards_of(groups) if rewards is None else rewards)
+
+
+def pair(*calls: object) -> list[list[Trajectory]]:
+    """Return a group of a rollout with ``calls`` and one with another reward."""
+    other = rollout("other", 0.0, [call(PROMPT, CALL)])
+    return [[rollout("it", 1.0, calls), other]]  # type: ignore[arg-type]
+
+
+def test_calls_that_continue_each_other_exactly_become_one_sequence() -> None:
+    second = [*PROMPT, *CALL, 8, 8]
+    batch = build(pair(call(PROMPT, CALL, -1.0), call(second, [7, 1], -3.0)))
+
+    first = batch.sequences[0]
+    assert first.ids == [*second, 7, 1]
+    assert [t.position for t in first.trained] == [3, 4, 5, 6, 7, 8, 11, 12]
+    assert [t.logprob for t in first.trained] == [-1.0] * 6 + [-3.0] * 2
+    assert len(batch.sequences) == 2
+
+
+def test_a_prompt_that_differs_in_one_token_starts_another_sequence() -> None:
+    other = [*PROMPT, *CALL[:-1], 7, 8]
+    batch = build(pair(call(PROMPT, CALL), call(other, [7, 1])))
+
+    assert [s.ids for s in batch.sequences[:2]] == [[*PROMPT, *CALL], [*other, 7, 1]]
+    assert batch.ledger["it"] == ["trained", "trained"]
+
+
+def test_an_answer_trains_its_decisions_alone() -> None:
+    batch = build(pair(call(PROMPT, [7, 7, 7, 1])))
+
+    assert [t.position for t in batch.sequences[0].trained] == [3, 6]
+
+
+def test_only_the_trainable_components_are_trained() -> None:
+    one = {"tool_selection": False, "parameter_selection": True}
+    batch = build(pair(call(PROMPT, CALL)), trainable=one)
+
+    assert [t.position for t in batch.sequences[0].trained] == [5]
+
+
+def test_a_call_whose_spans_are_not_found_fails_closed() -> None:
+    broken = call([*PROMPT, 5], [7, 7, 1])
+
+    def pieces(ids: Sequence[int]) -> list[str] | None:
+        return None if list(ids) == [7, 7, 1] else [TEXTS[i] for i in ids]
+
+    batch = build(pair(call(PROMPT, CALL), broken), pieces=pieces)
+
+    assert batch.ledger["it"] == [
+        "trained",
+        "masked:spans not found in the token ids",
+    ]
+    assert all(s.ids != [*PROMPT, 5, 7, 7, 1] for s in batch.sequences)
+
+
+def test_calls_without_ids_or_log_probabilities_are_masked() -> None:
+    unrecorded = call([], [])
+    short = call(PROMPT, CALL)
+    short.logprobs = short.logprobs[:-1]
+    infinite = call(PROMPT, CALL, float("-inf"))
+    batch = build(pair(unrecorded, short, infinite))
+
+    assert batch.ledger["it"] == [
+        "masked:no token ids were recorded",
+        "masked:log-probabilities do not match the tokens",
+        "masked:log-probabilities do not match the tokens",
+    ]
+
+
+def test_a_call_without_trainable_component_is_masked() -> None:
+    batch = build(pair(call(PROMPT, CALL)), trainable={"reasoning": True})
+
+    assert batch.ledger["it"] == ["masked:no trainable component"]
+    assert batch.trained_tokens == 0
+
+
+def test_every_call_is_in_one_bucket() -> None:
+    calls = [call(PROMPT, CALL), call([*PROMPT, *CALL, 8], [7, 1])]
+    groups = [
+        [rollout("a", 1.0, calls), rollout("b", 0.0, calls), rollout("c", None, calls)],
+        [rollout("d", 0.5, calls), rollout("e", 0.5, calls[:1])],
+        [rollout("f", 0.5, calls), rollout("g", None, [])],
+    ]
+    batch = build(groups)
+
+    made = {t.rollout_id: len(t.model_calls) for g in groups for t in g}
+    assert {name: len(e) for name, e in batch.ledger.items()} == made
+    assert set(batch.ledger["a"] + batch.ledger["b"]) == {"trained"}
+    assert set(batch.ledger["c"]) == {"dropped:timed out"}
+    assert set(batch.ledger["d"]) == {"masked:no reward variance in its group"}
+    assert batch.skipped_groups == 2
+
+
+def test_a_missing_reward_is_never_taken_for_zero() -> None:
+    groups = [[rollout(n, 1.0, [call(PROMPT, CALL)]) for n in ("a", "b", "c")]]
+    batch = build(groups, rewards={"a": [1.0], "b": [0.0]})
+    alone = build(groups, rewards={"a": [1.0], "b": [0.0], "c": [0.0, 0.0]})
+
+    for found in (batch, alone):
+        assert found.ledger["c"] == ["dropped:no reward for each model call"]
+        tokens = [t.advantage for s in found.sequences for t in s.trained]
+        assert sorted({round(a, 6) for a in tokens}) == [-1.0, 1.0]

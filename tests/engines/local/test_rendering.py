@@ -1,0 +1,125 @@
+"""Rendering: the template's own text, and the sampled ids turn after turn."""
+
+from typing import Any
+
+import pytest
+from transformers import PreTrainedTokenizerBase
+
+from agentgym.engines.local.rendering import Detokenizer, Renderer
+from agentgym.errors import EngineError
+from tests.engines.conftest import make_tokenizer
+from tests.engines.local.rollouts import TOOLS
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+USER = {"role": "user", "content": "read the file"}
+ASSISTANT = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "1", "function": {"name": "read", "arguments": '{"a": 1}'}}],
+}
+RESULT = {"role": "tool", "tool_call_id": "1", "content": "é found"}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerBase:
+    return make_tokenizer()
+
+
+def template(
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], tools: Any
+) -> str:
+    text = tokenizer.apply_chat_template(
+        messages, tools=tools or None, tokenize=False, add_generation_prompt=True
+    )
+    assert isinstance(text, str)
+    return text
+
+
+@pytest.mark.parametrize("tools", [TOOLS, []])
+@pytest.mark.parametrize(
+    "messages",
+    [[SYSTEM, USER], [USER], [SYSTEM, USER, ASSISTANT, RESULT], [SYSTEM, USER, USER]],
+)
+def test_text_and_ids_are_the_templates_own(
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], tools: Any
+) -> None:
+    renderer = Renderer(tokenizer)
+    for _ in range(2):  # the second time from what is kept
+        prompt = renderer.render(messages, tools)
+        assert prompt.text == template(tokenizer, messages, tools)
+        assert prompt.ids == tokenizer.encode(prompt.text, add_special_tokens=False)
+
+
+def test_the_head_is_system_prompt_and_tools(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    renderer = Renderer(tokenizer)
+    prompts = [renderer.render([SYSTEM, m], TOOLS) for m in (USER, RESULT)]
+
+    assert prompts[0].ids[: prompts[0].head] == prompts[1].ids[: prompts[1].head]
+    head = renderer.decode(prompts[0].ids[: prompts[0].head])
+    assert head.startswith("<|system|>Be brief.")
+    assert head.endswith("<|end|>")
+    assert "read(path)" in head
+
+
+def test_a_template_that_mixes_tools_into_messages_is_rendered_as_a_whole() -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = (
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
+        "{% if tools and m.role == 'user' %}{{ tools | length }}{% endif %}"
+        "{% endfor %}"
+    )
+    prompt = Renderer(tokenizer).render([SYSTEM, USER], TOOLS)
+
+    assert prompt.text == template(tokenizer, [SYSTEM, USER], TOOLS)
+    assert prompt.text.endswith("file3")
+    assert prompt.head == 0
+
+
+def test_the_next_turn_goes_on_from_the_sampled_ids(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    renderer = Renderer(tokenizer)
+    first = renderer.render([SYSTEM, USER], TOOLS, "s")
+    text = '<tool_call>{"name": "read", "arguments": {"a": 1}}</tool_call><|end|>'
+    sampled = [i for c in text for i in tokenizer.encode(c, add_special_tokens=False)]
+    renderer.remember("s", first, sampled)
+
+    known = renderer.render([SYSTEM, USER, ASSISTANT, RESULT], TOOLS, "s")
+    unknown = renderer.render([SYSTEM, USER, ASSISTANT, RESULT], TOOLS, "other")
+
+    assert known.ids[: len(first.ids) + len(sampled)] == first.ids + sampled
+    assert known.ids != unknown.ids
+    assert known.text == unknown.text == renderer.decode(known.ids)
+
+
+def test_a_rewritten_turn_is_tokenised_anew(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    renderer = Renderer(tokenizer)
+    first = renderer.render([SYSTEM, USER], TOOLS, "s")
+    renderer.remember("s", first, tokenizer.encode("something else"))
+    prompt = renderer.render([SYSTEM, USER, ASSISTANT, RESULT], TOOLS, "s")
+
+    assert prompt.ids == tokenizer.encode(prompt.text, add_special_tokens=False)
+
+
+def test_a_template_that_refuses_is_an_engine_error() -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
+
+    with pytest.raises(EngineError, match="roles must alternate"):
+        Renderer(tokenizer).render([USER], [])
+
+
+@pytest.mark.parametrize("text", ["read é", "日本 ü", "a<tool_call>b", "", "\n \t"])
+def test_pieces_join_to_the_text(
+    tokenizer: PreTrainedTokenizerBase, text: str
+) -> None:
+    ids = [i for c in text for i in tokenizer.encode(c, add_special_tokens=False)]
+    pieces = Detokenizer(tokenizer).pieces(ids)
+
+    assert pieces is not None
+    assert len(pieces) == len(ids)
+    assert "".join(pieces) == text
