@@ -110,3 +110,8 @@ class Family:
 def pick_module(scene: Scene, project: Project) -> Module:
     """Return one of a project's modules."""
     return scene.rng.choice(project.modules)
+
+
+def definition(name: str) -> tuple[dict[str, str], ...]:
+    """Return other searches that show where a function or constant is defined."""
+    return {"query": f"def {name}"}, {"query": f"{name} ="}

@@ -1,11 +1,14 @@
 """Level 1: one call is right."""
 
+import re
+
 from agentgym.scenarios.coding import layout, projects
 from agentgym.scenarios.coding.families.base import (
     Draft,
     Family,
     Scene,
     Step,
+    definition,
     pick_module,
 )
 from agentgym.scenarios.coding.projects import Project
@@ -59,11 +62,11 @@ def _search_code(scene: Scene, phrases: Phrases) -> Draft:
     project = _project(scene)
     module = pick_module(scene, project)
     name = scene.rng.choice((module.constant, *(f.name for f in module.functions)))
-    return Draft(
-        _ask(scene, phrases, name=name),
-        project.files,
-        (Step("search_code", {"query": name}),),
-    )
+    instruction = _ask(scene, phrases, name=name)
+    asked = {"defined", "set", "written"} & set(re.findall(r"\w+", instruction))
+    others = definition(name) if asked else ()
+    step = Step("search_code", {"query": name}, others)
+    return Draft(instruction, project.files, (step,))
 
 
 def _run_all_tests(scene: Scene, phrases: Phrases) -> Draft:

@@ -8,6 +8,7 @@ from agentgym.scenarios.coding.families.base import (
     Family,
     Scene,
     Step,
+    definition,
     pick_module,
 )
 from agentgym.scenarios.coding.families.level3 import seed_fault
@@ -107,12 +108,11 @@ def _find_then_read(scene: Scene, phrases: Phrases) -> Draft:
     project = projects.build(scene.rng, scene.names)
     module = pick_module(scene, project)
     name = scene.rng.choice((module.constant, *(f.name for f in module.functions)))
-    definition = {"query": f"def {name}"}, {"query": f"{name} ="}
     return Draft(
         request(scene.rng, phrases, scene.split, {"name": name}),
         project.files,
         (
-            Step("search_code", {"query": name}, definition),
+            Step("search_code", {"query": name}, definition(name)),
             Step("read_file", {"path": module.path}),
         ),
     )

@@ -23,9 +23,12 @@ REPAIR = Phrases(
         "make [all tests|the tests] of {package} pass again",
         "make {test} pass again",
         "[fix|repair] the [fault|bug] in {package}; [the tests|some tests] show it",
-        "there is a [fault|bug] in {package}: [find|fix|repair] it",
+        "there is a [fault|bug] in {package}: [fix|repair|find and fix] it",
         "{test} does not pass: [fix|repair] the [fault|bug]",
-        "a test of {package} [fails|does not pass]: [find|fix|repair] the [fault|bug]",
+        (
+            "a test of {package} [fails|does not pass]: "
+            "[fix|repair|find and repair] the [fault|bug]"
+        ),
         "the tests of {package} do not pass: find the [fault|bug] and fix it",
         "{test} must [pass|not fail]: [fix|repair] {package}",
         "see that {test} passes again: [fix|repair] the code",
@@ -42,7 +45,7 @@ REPAIR = Phrases(
         "make the tests pass again: find the bug in {package}",
         "the tests of {package} show a fault: fix it",
         "{test} must pass again: fix the fault",
-        "find the fault in {package}: {test} does not pass",
+        "find and fix the fault: {test} of {package} does not pass",
     ),
     test=(
         "find the fault in {package} that makes the tests fail and fix it",
@@ -56,7 +59,7 @@ REPAIR = Phrases(
         "make all tests pass again: find the fault in {package}",
         "the tests of {package} show a bug: repair it",
         "{test} must pass again: repair the bug",
-        "find the bug in {package}: {test} does not pass",
+        "find and repair the bug: {test} of {package} does not pass",
     ),
     out_of_vocabulary=(
         "debug {package} until its suite is green",
