@@ -135,6 +135,7 @@ def test_interrupted_run_says_how_to_resume(
     ended = agentgym("runs", "show", "x")
     assert ended.code == 130
     assert "agentgym train --resume runs/x" in ended.err
+    assert "Error" not in ended.err
 
 
 def test_ctrl_c_elsewhere_ends_quietly(
@@ -143,4 +144,5 @@ def test_ctrl_c_elsewhere_ends_quietly(
     monkeypatch.setattr(run_folder.RunFolder, "open", failing(KeyboardInterrupt()))
     ended = agentgym("runs", "show", "x")
     assert ended.code == 130
+    assert ended.err.startswith("Interrupted.")
     assert "Traceback" not in ended.err

@@ -1,6 +1,7 @@
 """The typer application, and what each error becomes."""
 
 import errno
+import logging
 import sys
 import traceback
 import warnings
@@ -9,8 +10,9 @@ from importlib import import_module
 import typer
 
 from agentgym import __version__
-from agentgym.errors import AgentGymError
+from agentgym.errors import AgentGymError, TrainingInterrupted
 
+_INTERRUPTED = 130
 _COMMANDS = {
     "train": "agentgym.cli.train",
     "eval": "agentgym.cli.evaluate",
@@ -46,15 +48,18 @@ def run(words: list[str]) -> int:
     """
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    if not debug:
-        warnings.simplefilter("ignore")  # those of libraries, which users cannot mend
+    if debug:
+        logging.basicConfig(level=logging.INFO)
+    else:  # what libraries say beside their errors is for those who mend them
+        logging.basicConfig(handlers=[logging.NullHandler()])
+        warnings.simplefilter("ignore")
     try:
         build()(args=words, prog_name="agentgym", standalone_mode=True)
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(bool(end.code))
-    except KeyboardInterrupt:
-        sys.stderr.write("Interrupted.\n")
-        return 130
+        code = end.code if isinstance(end.code, int) else int(bool(end.code))
+        if code == _INTERRUPTED:  # a KeyboardInterrupt, which typer turned into this
+            sys.stderr.write("Interrupted. `agentgym runs list` has what can go on.\n")
+        return code
     except Exception as error:  # noqa: BLE001 - the last place to explain it
         if debug:
             traceback.print_exc()
@@ -65,6 +70,8 @@ def run(words: list[str]) -> int:
 
 def explain(error: Exception) -> str:
     """Return one paragraph for ``error``: what was wrong and what to do next."""
+    if isinstance(error, TrainingInterrupted):
+        return str(error)
     if isinstance(error, AgentGymError):
         return f"Error: {error}"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
