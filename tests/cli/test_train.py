@@ -218,6 +218,17 @@ def test_bad_input_is_one_paragraph(
     assert not Path("runs").exists()
 
 
+def test_home_that_cannot_be_written_is_found_before_training(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("file").write_text("")
+    monkeypatch.setenv("AGENTGYM_HOME", "file/home")
+    ended = agentgym("train", "coding")
+    assert ended.code == 2
+    assert "file/home is not writable" in ended.err
+    assert not Path("runs").exists()
+
+
 def test_eval_shows_and_prints_json(agentgym: Command, fake: type[FakeTrainer]) -> None:
     ended = agentgym("eval", "coding", "--agent", "coding", "--tasks", "8")
     assert ended.code == 0

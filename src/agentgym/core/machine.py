@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from agentgym.core.trained_agent import agents_home
-from agentgym.errors import SandboxUnavailableError
+from agentgym.errors import SandboxUnavailableError, UsageError
 
 _GIB = 2**30
 _MINIMUM_FREE = 1 * _GIB
@@ -98,6 +98,17 @@ def _sandbox() -> Check:
         return Check("sandbox", "broken", str(error))
 
 
+def require_writable_home() -> None:
+    """Check that trained agents can be saved, before anything is trained.
+
+    Raises:
+        UsageError: ``AGENTGYM_HOME`` cannot be written.
+    """
+    home = _home()
+    if home.state == "broken":
+        raise UsageError(f"Agents cannot be saved: {home.detail}.")
+
+
 def _home() -> Check:
     home = agents_home().parent
     place = home
@@ -105,9 +116,8 @@ def _home() -> Check:
         place = place.parent
     if place.is_dir() and os.access(place, os.W_OK):
         return Check("AGENTGYM_HOME", "ok", str(home))
-    return Check(
-        "AGENTGYM_HOME", "broken", f"{home} cannot be written; set AGENTGYM_HOME"
-    )
+    advice = f"{home} is not writable; set AGENTGYM_HOME to a folder that is"
+    return Check("AGENTGYM_HOME", "broken", advice)
 
 
 def _disk(folder: Path) -> Check:

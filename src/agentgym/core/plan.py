@@ -4,6 +4,7 @@ import math
 import os
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.machine import require_writable_home
 from agentgym.core.progress import Plan
 from agentgym.engines.registry import describe_engine
 from agentgym.errors import UsageError
@@ -24,6 +25,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         UsageError: A setting cannot work; says which and what to do.
         SandboxUnavailableError: No safe way to run code was found.
     """
+    require_writable_home()
     scenario = get_scenario(config.scenario)
     get_adapter(config.framework).check()
     model, device = describe_engine(config)
