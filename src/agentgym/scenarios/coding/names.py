@@ -111,7 +111,7 @@ NAMES = {
             tender wooden
         """),
         parameters=_pairs("""
-            rent/deposit height_cm/heel oxygen/smoke budget/refund altitude/drift
+            rent/deposit height_cm/heel oxygen/smoke budget/overrun altitude/drift
             pressure/suction harvest/waste ink/smudge
         """),
         lists=_words("rents budgets harvests altitudes pressures tides"),
@@ -132,7 +132,7 @@ NAMES = {
             velvety
         """),
         parameters=_pairs("""
-            toll/rebate signal/noise fuel/reserve mass/ballast cargo/spoilage
+            toll/rebate signal/noise fuel/spillage mass/ballast cargo/spoilage
             dose/residue crop/husk tuition/grant
         """),
         lists=_words("tolls signals doses yields cargoes fuels"),
