@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.core import trainer
+from agentgym.core import loop, trainer
 from agentgym.core.progress import Plan, Progress
 from agentgym.core.result import TrainingResult
-from agentgym.errors import TrainingInterrupted
+from agentgym.errors import ModelError, TrainingInterrupted
 from tests.cli.conftest import Command
 from tests.ui import made_up
 
@@ -216,6 +216,19 @@ def test_bad_input_is_one_paragraph(
     assert part in ended.err
     assert ended.err.count("\n") == 1
     assert not Path("runs").exists()
+
+
+def test_model_that_cannot_be_loaded_leaves_no_run(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(config: TrainingConfig) -> None:
+        raise ModelError("The model 'nano' cannot be loaded.")
+
+    monkeypatch.setattr(loop, "create_engine", refuse)
+    ended = agentgym("train", "coding", "--name", "x")
+    assert ended.code == 2
+    assert "The model 'nano' cannot be loaded." in ended.err
+    assert not Path("runs/x").exists()
 
 
 def test_home_that_cannot_be_written_is_found_before_training(

@@ -149,6 +149,11 @@ class RunFolder:
                 "choose another disk with --output."
             )
 
+    def discard_unless_begun(self) -> None:
+        """Remove the folder if no checkpoint was ever made in it."""
+        if not self.checkpoints():
+            shutil.rmtree(self.path, ignore_errors=True)
+
     def record(self) -> dict[str, Any]:
         """Return run.json.
 

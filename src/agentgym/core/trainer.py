@@ -12,6 +12,7 @@ from agentgym.core.result import TrainingResult
 from agentgym.core.run_folder import RunFolder
 from agentgym.core.task import Split
 from agentgym.core.trained_agent import TrainedAgent
+from agentgym.errors import UsageError
 
 
 class Trainer:
@@ -88,8 +89,12 @@ class Trainer:
             config = self.config.replaced(**given)
             make_plan(config)
             run = RunFolder.create(config)
-        with run.lock():
-            return TrainingLoop(config, run, self._progress).run()
+        try:
+            with run.lock():
+                return TrainingLoop(config, run, self._progress).run()
+        except UsageError:
+            run.discard_unless_begun()
+            raise
 
     def evaluate(
         self,
