@@ -52,7 +52,7 @@ def test_the_first_token_of_an_answer_is_the_decision_not_to_call() -> None:
     assert labels[-1] == (END, {TOOL})
 
 
-def test_text_before_a_call_is_output_but_its_first_token_and_the_marker_decide() -> None:
+def test_text_before_a_call_is_output_but_its_first_token_decides() -> None:
     labels = labelled("I will look " + CALL + END)
 
     assert labels[0] == ("I", {TOOL})
@@ -122,7 +122,8 @@ def test_arguments_as_a_json_string_are_read() -> None:
 
 
 def test_two_calls_are_found_and_whitespace_is_allowed() -> None:
-    spaced = '<tool_call>\n{"name":"f","arguments":{"a": [1, {"b": "}"}]}}\n</tool_call>'
+    body = '{"name":"f","arguments":{"a": [1, {"b": "}"}]}}'
+    spaced = f"<tool_call>\n{body}\n</tool_call>"
     spans = find_calls(spaced + "\n" + CALL)
 
     assert [s.name for s in spans] == ["f", "read"]

@@ -114,9 +114,7 @@ def test_a_template_that_refuses_is_an_engine_error() -> None:
 
 
 @pytest.mark.parametrize("text", ["read é", "日本 ü", "a<tool_call>b", "", "\n \t"])
-def test_pieces_join_to_the_text(
-    tokenizer: PreTrainedTokenizerBase, text: str
-) -> None:
+def test_pieces_join_to_the_text(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
     ids = [i for c in text for i in tokenizer.encode(c, add_special_tokens=False)]
     pieces = Detokenizer(tokenizer).pieces(ids)
 

@@ -1,6 +1,5 @@
 """The local engine: the whole update, from rollouts to new weights, in one file."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,9 +37,9 @@ class LocalEngine(Engine):
     def __init__(self, config: TrainingConfig, loaded: LoadedModel) -> None:
         self._config = config
         self._loaded = loaded
+        self._threads = 1 if config.deterministic else torch.get_num_threads()
         self._policy = LocalPolicy(loaded, deterministic=config.deterministic)
         self._step = 0
-        self._threads = 1 if config.deterministic else len(os.sched_getaffinity(0))
         default = _LEARNING_RATE if loaded.adapter is None else _LORA_LEARNING_RATE
         self._peak_rate = config.learning_rate or default
         self._parameters = [p for _, p in loaded.trained_parameters()]

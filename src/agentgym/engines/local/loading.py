@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
@@ -186,7 +187,7 @@ def _read(
             base, dtype=dtype, attn_implementation="sdpa"
         )
         causal.set_attn_implementation(attention.register())
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         reason = str(error).strip().split("\n")[0]
         raise ModelError(
             f"The model {model!r} cannot be loaded: {reason} Without a network, give "

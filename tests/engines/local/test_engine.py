@@ -1,0 +1,309 @@
+"""The engine: it learns, it resumes bit for bit, it refuses what it cannot do."""
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.trajectory import ModelCall, Trajectory
+from agentgym.engines.base import ChatRequest, ChatResult
+from agentgym.engines.local import LocalEngine, LocalPolicy
+from agentgym.errors import CheckpointError
+from tests.engines.local.rollouts import TOOLS, call, rewards_of, rollout
+
+ALL = {
+    "tool_selection": True,
+    "parameter_selection": True,
+    "output_generation": True,
+}
+Make = Callable[..., LocalEngine]
+
+
+@pytest.fixture
+def make(model_folder: Path) -> Iterator[Make]:
+    made: list[LocalEngine] = []
+
+    def make_engine(**settings: object) -> LocalEngine:
+        given = {"model": str(model_folder), "gpu": "none", "lora_rank": 0}
+        config = TrainingConfig.create(**{**given, **settings})
+        made.append(LocalEngine.create(config))
+        return made[-1]
+
+    yield make_engine
+    for engine in made:
+        engine.close()
+
+
+def play(engine: LocalEngine, groups: int = 4, size: int = 8) -> list[list[Trajectory]]:
+    """Sample one response per rollout; tokens with odd ids pay."""
+
+    def request(group: int, index: int) -> ChatRequest:
+        return ChatRequest(
+            messages=[
+                {"role": "system", "content": "Be brief, and call tools."},
+                {"role": "user", "content": f"find order {group}"},
+            ],
+            tools=TOOLS,
+            max_tokens=3,
+            seed=engine.step * 1000 + group * 100 + index,
+        )
+
+    async def sample() -> list[list[ChatResult]]:
+        return [
+            await asyncio.gather(
+                *(engine.policy.chat(request(g, i)) for i in range(size))
+            )
+            for g in range(groups)
+        ]
+
+    return [
+        [
+            rollout(
+                f"{engine.step}-{g}-{i}",
+                sum(t % 2 for t in result.response_ids) / len(result.response_ids),
+                [
+                    ModelCall(
+                        prompt_ids=result.prompt_ids,
+                        response_ids=result.response_ids,
+                        logprobs=result.logprobs,
+                    )
+                ],
+            )
+            for i, result in enumerate(results)
+        ]
+        for g, results in enumerate(asyncio.run(sample()))
+    ]
+
+
+def learn(engine: LocalEngine, steps: int) -> list[float]:
+    """Do updates; return the mean reward before each."""
+    seen = []
+    for _ in range(steps):
+        groups = play(engine)
+        rewards = [t.reward for g in groups for t in g if t.reward is not None]
+        seen.append(sum(rewards) / len(rewards))
+        engine.update(groups, rewards_of(groups), ALL)
+    return seen
+
+
+def weights(engine: LocalEngine) -> dict[str, torch.Tensor]:
+    return {n: p.detach().clone() for n, p in engine._loaded.model.named_parameters()}
+
+
+@pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
+def test_the_policy_learns_what_pays(make: Make, algorithm: str) -> None:
+    engine = make(learning_rate=1e-2, algorithm=algorithm)
+    rewards = learn(engine, 20)
+
+    assert sum(rewards[:2]) / 2 < 0.65
+    assert sum(rewards[-2:]) / 2 > 0.85
+    assert engine.step == engine.policy.decoder.version == 20
+
+
+def test_an_adapter_learns_and_the_base_stays(make: Make) -> None:
+    engine = make(lora_rank=4, learning_rate=2e-2)
+    before = weights(engine)
+    rewards = learn(engine, 10)
+    after = weights(engine)
+
+    changed = {n for n in before if not torch.equal(before[n], after[n])}
+    assert changed
+    assert all("lora_" in name for name in changed)
+    assert sum(rewards[-2:]) > sum(rewards[:2]) + 0.1
+
+
+def test_metrics_describe_the_update(make: Make) -> None:
+    engine = make()
+    groups = play(engine)
+    metrics = engine.update(groups, rewards_of(groups), ALL)
+
+    assert metrics.step == 1
+    assert metrics.skipped_groups == 0
+    assert metrics.sequences == 32
+    assert metrics.trained_tokens == sum(
+        len(c.response_ids) for g in groups for t in g for c in t.model_calls
+    )
+    assert metrics.clip_fraction == 0.0
+    assert 0 < metrics.entropy < math.log(400)
+    assert metrics.grad_norm > 0
+    assert 0 <= metrics.kl < 0.1
+    assert {n: len(e) for n, e in metrics.ledger.items()} == {
+        t.rollout_id: 1 for g in groups for t in g
+    }
+
+
+def test_an_update_without_reward_variance_changes_nothing(make: Make) -> None:
+    engine = make()
+    before = weights(engine)
+    groups = [[rollout(n, 0.5, [call([9] * 5, [10, 1])]) for n in "ab"]]
+    metrics = engine.update(groups, rewards_of(groups), ALL)
+
+    assert (metrics.step, metrics.trained_tokens, metrics.skipped_groups) == (1, 0, 1)
+    assert all(torch.equal(before[n], p) for n, p in weights(engine).items())
+
+
+def test_an_update_that_is_not_finite_is_refused_and_reported(make: Make) -> None:
+    engine = make()
+    before = weights(engine)
+    impossible = call([9] * 5, [10, 1], -1000.0)  # the ratio overflows
+    groups = [
+        [rollout("a", -1.0, [impossible]), rollout("b", 1.0, [impossible])],
+    ]
+    metrics = engine.update(groups, rewards_of(groups), ALL)
+
+    assert not math.isfinite(metrics.grad_norm + metrics.loss)
+    assert metrics.ledger["a"][0].startswith("masked:the update was not finite")
+    assert all(torch.equal(before[n], p) for n, p in weights(engine).items())
+    assert engine.step == 1
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_contract_5_the_same_seed_gives_the_same_weights_across_a_resume(
+    make: Make, tmp_path: Path, rank: int
+) -> None:
+    """Bit for bit, with real updates on responses that each run samples itself."""
+    settings = {"deterministic": True, "lora_rank": rank, "learning_rate": 3e-3}
+    straight = make(**settings)
+    learn(straight, 4)
+
+    first = make(**settings)
+    learn(first, 2)
+    first.save_checkpoint(tmp_path)
+    first.close()
+    torch.rand(7)  # random state of the process must not matter
+    resumed = make(**settings)
+    resumed.load_checkpoint(tmp_path)
+    assert resumed.step == 2
+    learn(resumed, 2)
+
+    expected = weights(straight)
+    assert all(torch.equal(expected[n], p) for n, p in weights(resumed).items())
+    assert resumed.step == straight.step == 4
+
+
+def test_a_checkpoint_with_an_adapter_holds_the_adapter_alone(
+    make: Make, tmp_path: Path
+) -> None:
+    engine = make(lora_rank=2)
+    engine.save_checkpoint(tmp_path)
+    full = make()
+    (tmp_path / "full").mkdir()
+    full.save_checkpoint(tmp_path / "full")
+
+    small = (tmp_path / "weights.safetensors").stat().st_size
+    assert small < (tmp_path / "full" / "weights.safetensors").stat().st_size
+
+
+@pytest.mark.parametrize(
+    "name", ["weights.safetensors", "optimizer.safetensors", "engine.json"]
+)
+@pytest.mark.parametrize("damage", ["missing", "cut", "changed"])
+def test_a_damaged_checkpoint_is_named_and_changes_nothing(
+    make: Make, tmp_path: Path, name: str, damage: str
+) -> None:
+    engine = make()
+    learn(engine, 1)
+    engine.save_checkpoint(tmp_path)
+    learn(engine, 1)
+    before = weights(engine)
+    path = tmp_path / name
+    data = bytearray(path.read_bytes())
+    if damage == "missing":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    else:
+        data[len(data) // 2] ^= 0xFF
+        path.write_bytes(data)
+
+    with pytest.raises(CheckpointError, match=name):
+        engine.load_checkpoint(tmp_path)
+
+    assert engine.step == 2
+    assert all(torch.equal(before[n], p) for n, p in weights(engine).items())
+
+
+def test_a_checkpoint_of_another_model_is_refused(make: Make, tmp_path: Path) -> None:
+    make(lora_rank=2).save_checkpoint(tmp_path)
+
+    with pytest.raises(CheckpointError, match="Resume with the settings"):
+        make(lora_rank=4).load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_an_exported_policy_answers_as_the_trained_one(
+    make: Make, tmp_path: Path, rank: int
+) -> None:
+    engine = make(lora_rank=rank, learning_rate=1e-2)
+    learn(engine, 2)
+    engine.export(tmp_path / "model")
+    request = ChatRequest(
+        messages=[{"role": "user", "content": "find order 7"}], tools=TOOLS, seed=3
+    )
+    expected = asyncio.run(engine.policy.chat(request))
+
+    exported = LocalPolicy.load(tmp_path / "model", gpu="none")
+    result = asyncio.run(exported.chat(request))
+    exported.close()
+
+    assert result.response_ids == expected.response_ids
+    assert result.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
+    if rank:
+        config = json.loads((tmp_path / "model" / "adapter_config.json").read_text())
+        assert config["base_model_name_or_path"] == engine._config.model
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+        plain = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+        assert tokenizer.chat_template
+        assert plain.dtype == torch.float32
+        assert plain.config.model_type == "llama"
+
+
+def test_running_responses_finish_before_an_update(make: Make) -> None:
+    """Every response is from one version of the weights."""
+    engine = make(learning_rate=1e-2)
+    groups = play(engine)
+
+    async def chat_while_updating() -> list[ChatResult]:
+        request = [
+            ChatRequest(
+                messages=[{"role": "user", "content": f"look up {i}"}],
+                tools=TOOLS,
+                seed=i,
+                max_tokens=60,
+            )
+            for i in range(40)
+        ]
+        early = [asyncio.create_task(engine.policy.chat(r)) for r in request[:20]]
+        await asyncio.sleep(0.01)
+        update = asyncio.to_thread(engine.update, groups, rewards_of(groups), ALL)
+        updated = asyncio.create_task(update)
+        late = [asyncio.create_task(engine.policy.chat(r)) for r in request[20:]]
+        await updated
+        return await asyncio.gather(*early, *late)
+
+    before = weights(engine)
+    results = asyncio.run(chat_while_updating())
+    after = weights(engine)
+
+    for version, state in ((0, before), (1, after)):
+        engine._loaded.model.load_state_dict(
+            {**engine._loaded.model.state_dict(), **state}
+        )
+        of_version = [r for r in results if r.model_version == version]
+        for result in of_version:
+            ids = torch.tensor([result.prompt_ids + result.response_ids])
+            with torch.no_grad():
+                logits = engine._loaded.model(ids).logits[0]
+            logprobs = torch.log_softmax(logits[len(result.prompt_ids) - 1 : -1], -1)
+            chosen = torch.tensor(result.response_ids)[:, None]
+            assert logprobs.gather(-1, chosen)[:, 0].tolist() == pytest.approx(
+                result.logprobs, abs=1e-3
+            )
+    assert {r.model_version for r in results} <= {0, 1}

@@ -1,0 +1,217 @@
+"""The policy: exact log-probabilities, many at once, streams, ends."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from agentgym.engines.base import ChatRequest, ChatResult
+from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.policy import LocalPolicy
+from agentgym.errors import ContextLengthError, EngineError
+from tests.engines.local.rollouts import TOOLS
+
+
+@pytest.fixture(scope="module")
+def loaded(model_folder: Path) -> LoadedModel:
+    return load_model(str(model_folder), device="cpu", rank=None, seed=0)
+
+
+@pytest.fixture(scope="module")
+def policy(loaded: LoadedModel) -> Iterator[LocalPolicy]:
+    policy = LocalPolicy(loaded)
+    yield policy
+    policy.close()
+
+
+@pytest.fixture(scope="module")
+def deterministic(loaded: LoadedModel) -> Iterator[LocalPolicy]:
+    policy = LocalPolicy(loaded, deterministic=True)
+    yield policy
+    policy.close()
+
+
+def request(seed: int, text: str = "read the file", **changes: Any) -> ChatRequest:
+    given = {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": text},
+        ],
+        "tools": TOOLS,
+        "max_tokens": 12,
+        "seed": seed,
+    }
+    return ChatRequest(**{**given, **changes})
+
+
+def chat(policy: LocalPolicy, requests: list[ChatRequest]) -> list[ChatResult]:
+    async def all_of_them() -> list[ChatResult]:
+        return await asyncio.gather(*map(policy.chat, requests))
+
+    return asyncio.run(all_of_them())
+
+
+def model_logprobs(loaded: LoadedModel, result: ChatResult, temperature: float) -> Any:
+    ids = torch.tensor([result.prompt_ids + result.response_ids])
+    with torch.no_grad():
+        logits = loaded.model(ids).logits[0, len(result.prompt_ids) - 1 : -1]
+    logprobs = torch.log_softmax(logits / temperature, -1)
+    return logprobs.gather(-1, torch.tensor(result.response_ids)[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_logprobs_are_the_models_own(
+    policy: LocalPolicy, loaded: LoadedModel, temperature: float
+) -> None:
+    """Through shared heads, continued sessions and 200 requests at once."""
+    texts = ["read the file", "find it", "open status a b c d " * 3]
+    requests = [
+        request(i, texts[i % 3], session=f"lp{i}", temperature=temperature)
+        for i in range(200)
+    ]
+    for turn in range(2):
+        results = chat(policy, requests)
+        for result in results:
+            expected = model_logprobs(loaded, result, temperature)
+            assert torch.allclose(torch.tensor(result.logprobs), expected, atol=1e-4)
+        if turn == 0:
+            requests = list(map(_next_turn, requests, results))
+
+
+def _next_turn(old: ChatRequest, result: ChatResult) -> ChatRequest:
+    messages = [
+        *old.messages,
+        {"role": "assistant", "content": result.content},
+        {"role": "tool", "content": "2 open"},
+    ]
+    return ChatRequest(
+        messages=messages,
+        tools=old.tools,
+        temperature=old.temperature,
+        max_tokens=old.max_tokens,
+        seed=old.seed + 1000,
+        session=old.session,
+    )
+
+
+def test_sampling_follows_the_models_distribution(
+    policy: LocalPolicy, loaded: LoadedModel
+) -> None:
+    results = chat(policy, [request(i, max_tokens=1) for i in range(2000)])
+    with torch.no_grad():
+        logits = loaded.model(torch.tensor([results[0].prompt_ids])).logits[0, -1]
+    expected = torch.softmax(logits, -1)
+    counts = torch.bincount(
+        torch.tensor([r.response_ids[0] for r in results]), minlength=len(expected)
+    )
+    distance = float((counts / 2000 - expected).abs().sum()) / 2
+    reference = torch.multinomial(expected, 2000, replacement=True)
+    reference_counts = torch.bincount(reference, minlength=len(expected))
+    usual = float((reference_counts / 2000 - expected).abs().sum()) / 2
+    assert distance < 1.3 * usual
+
+
+def test_temperature_zero_is_greedy(policy: LocalPolicy, loaded: LoadedModel) -> None:
+    results = chat(policy, [request(i, temperature=0.0) for i in range(3)])
+
+    assert len({tuple(r.response_ids) for r in results}) == 1
+    ids = torch.tensor([results[0].prompt_ids + results[0].response_ids])
+    with torch.no_grad():
+        logits = loaded.model(ids).logits[0, len(results[0].prompt_ids) - 1 : -1]
+    assert results[0].response_ids == logits.argmax(-1).tolist()
+
+
+def test_batch_mates_change_nothing_in_deterministic_mode(
+    deterministic: LocalPolicy,
+) -> None:
+    """Bit for bit: ids and log-probabilities."""
+    alone = [chat(deterministic, [request(i)])[0] for i in range(4)]
+    texts = ["find", "open status a b c d " * 8, "look up order 1 2 3"]
+    mates = [request(100 + i, texts[i % 3], max_tokens=30) for i in range(60)]
+    together = chat(
+        deterministic, [*mates[:30], *(request(i) for i in range(4)), *mates[30:]]
+    )[30:34]
+
+    for one, other in zip(alone, together, strict=True):
+        assert one.response_ids == other.response_ids
+        assert one.logprobs == other.logprobs
+
+
+def test_a_session_goes_on_from_the_exact_ids(policy: LocalPolicy) -> None:
+    first = chat(policy, [request(5, session="exact")])[0]
+    follow = _next_turn(request(5, session="exact"), first)
+    second = chat(policy, [follow])[0]
+
+    whole = first.prompt_ids + first.response_ids
+    if "\ufffd" not in (first.content or ""):
+        assert second.prompt_ids[: len(whole)] == whole
+
+
+def test_a_stream_adds_up_to_the_content_and_ends_with_the_result(
+    policy: LocalPolicy,
+) -> None:
+    async def collect(seed: int) -> list[str | ChatResult]:
+        return [piece async for piece in policy.stream(request(seed))]
+
+    for seed in range(8):
+        *pieces, result = asyncio.run(collect(seed))
+        assert isinstance(result, ChatResult)
+        assert all(isinstance(p, str) for p in pieces)
+        shown = "".join(p for p in pieces if isinstance(p, str))
+        assert shown == (result.content or "")
+        assert result == chat(policy, [request(seed)])[0]
+
+
+def test_a_stream_that_is_left_frees_its_place(policy: LocalPolicy) -> None:
+    async def leave() -> None:
+        async for _ in policy.stream(request(1, max_tokens=300)):
+            break
+
+    asyncio.run(leave())
+    assert chat(policy, [request(2)])[0].response_ids
+
+
+def test_length_is_a_finish_reason_and_the_context_is_kept(
+    policy: LocalPolicy,
+) -> None:
+    long = "a b c d " * 52
+    result = chat(policy, [request(1, long, max_tokens=4000)])[0]
+
+    assert len(result.prompt_ids) + len(result.response_ids) <= 512
+    assert result.finish_reason == (
+        "length" if result.response_ids[-1] != 1 else "stop"
+    )
+
+
+def test_a_prompt_that_leaves_no_room_is_refused_with_numbers(
+    policy: LocalPolicy,
+) -> None:
+    with pytest.raises(ContextLengthError, match=r"\d+ tokens .* holds 512"):
+        chat(policy, [request(1, "read the file " * 300)])
+
+
+def test_a_closed_policy_refuses(loaded: LoadedModel) -> None:
+    policy = LocalPolicy(loaded)
+    policy.close()
+
+    with pytest.raises(EngineError, match="closed"):
+        chat(policy, [request(1)])
+
+
+def test_closing_fails_what_runs(loaded: LoadedModel) -> None:
+    policy = LocalPolicy(loaded)
+
+    async def close_while_running() -> list[ChatResult | BaseException]:
+        many = [request(i, max_tokens=450) for i in range(300)]
+        running = [asyncio.create_task(policy.chat(r)) for r in many]
+        await asyncio.sleep(0.02)
+        await asyncio.to_thread(policy.close)
+        return await asyncio.gather(*running, return_exceptions=True)
+
+    ends = asyncio.run(close_while_running())
+    failed = [end for end in ends if isinstance(end, BaseException)]
+    assert failed
+    assert all(isinstance(e, EngineError) and "closed" in str(e) for e in failed)

@@ -1,0 +1,181 @@
+"""Contract 6: what the engine does not support is refused before a model loads."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines.local import LocalEngine, loading
+from agentgym.engines.local.loading import load_model
+from agentgym.engines.local.support import check_device, check_supported, lora_rank
+from agentgym.errors import GPUNotAvailableError, ModelError, UnsupportedError
+
+NO_GPU = not any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def config(**settings: Any) -> TrainingConfig:
+    return TrainingConfig.create(**{"gpu": "none", **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"engine": "verl"}, "engine = 'verl'"),
+        ({"gpu": "runpod"}, "gpu = 'runpod'"),
+        ({"gpu": "lambda"}, "gpu = 'lambda'"),
+        ({"lora_rank": 8}, "lora_rank = 8 with model = 'nano'"),
+        ({"gpu": "local", "deterministic": True}, "deterministic = true with gpu"),
+    ],
+)
+def test_contract_6_unsupported_settings_are_refused_before_a_model_loads(
+    settings: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_model(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", no_model)
+    for refuse in (check_supported, LocalEngine.create):
+        with pytest.raises(UnsupportedError, match=message):
+            refuse(config(**settings))
+
+
+@pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused_and_auto_takes_the_cpu() -> None:
+    with pytest.raises(GPUNotAvailableError, match="--gpu none"):
+        check_device("local")
+    assert check_device("auto") == "cpu"
+
+
+def test_the_check_loads_neither_torch_nor_transformers() -> None:
+    code = (
+        "import sys\n"
+        "from agentgym.engines.local.support import check_device\n"
+        "import agentgym.engines.local\n"
+        "check_device('none')\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_policy_and_device_are_described(model_folder: Path) -> None:
+    model, device = check_supported(config(model=str(model_folder)))
+
+    assert model.startswith(str(model_folder))
+    assert "k parameters, LoRA rank 16)" in model
+    assert device.startswith("CPU (")
+
+
+def test_nano_trains_all_weights_and_others_an_adapter() -> None:
+    assert lora_rank(config()) == 0
+    assert lora_rank(config(model="Qwen/Qwen3-0.6B")) == 16
+    assert lora_rank(config(model="Qwen/Qwen3-0.6B", lora_rank=0)) == 0
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"config\.json is missing"):
+        check_supported(config(model=str(tmp_path)))
+    with pytest.raises(ModelError, match="does not exist"):
+        check_supported(config(model=str(tmp_path / "gone")))
+
+
+def test_a_model_without_chat_template_is_refused(
+    model_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "plain"
+    shutil.copytree(model_folder, folder)
+    (folder / "chat_template.jinja").unlink()
+
+    with pytest.raises(ModelError, match="no chat template"):
+        check_supported(config(model=str(folder)))
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", "leaves out tools"),
+        (
+            "{{ tools | tojson }}{% for m in messages %}{{ m | tojson }}{% endfor %}",
+            "not write tool calls in Hermes form",
+        ),
+        ("{{ raise_exception('no system role') }}", "no system role"),
+    ],
+)
+def test_a_template_that_cannot_call_tools_is_refused(
+    model_folder: Path, tmp_path: Path, template: str, message: str
+) -> None:
+    folder = tmp_path / "odd"
+    shutil.copytree(model_folder, folder)
+    (folder / "chat_template.jinja").write_text(template)
+
+    with pytest.raises(ModelError, match=message):
+        load_model(str(folder), device="cpu", rank=0, seed=0)
+
+
+def test_a_model_that_is_cut_short_is_refused(
+    model_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "cut"
+    shutil.copytree(model_folder, folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+
+    with pytest.raises(ModelError, match="cannot be"):
+        check_supported(config(model=str(folder)))
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_model(str(folder), device="cpu", rank=0, seed=0)
+
+
+def test_an_id_that_cannot_be_reached_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def offline(*args: object, **kwargs: object) -> None:
+        raise OSError("We couldn't connect to the hub.")
+
+    monkeypatch.setattr(loading.AutoTokenizer, "from_pretrained", offline)
+    with pytest.raises(ModelError, match=r"(?s)couldn't connect.*--model nano"):
+        load_model("someone/some-model", device="cpu", rank=0, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes"),
+    [("mistral", {"sliding_window": 8}), ("granite", {"logits_scaling": 3.0})],
+)
+def test_a_model_of_an_unsupported_kind_is_refused(
+    model_folder: Path, tmp_path: Path, model_type: str, changes: dict[str, Any]
+) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    folder = tmp_path / model_type
+    shutil.copytree(model_folder, folder)
+    shape = json.loads((model_folder / "config.json").read_text())
+    for key in ("architectures", "model_type", "dtype", "rope_parameters"):
+        shape.pop(key, None)
+    settings = AutoConfig.for_model(model_type, **{**shape, **changes})
+    AutoModelForCausalLM.from_config(settings).save_pretrained(folder)
+
+    with pytest.raises(ModelError, match=r"not supported|only full attention"):
+        load_model(str(folder), device="cpu", rank=0, seed=0)
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3", "gpt_neox"])
+def test_other_architectures_load(
+    model_folder: Path, tmp_path: Path, model_type: str
+) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    folder = tmp_path / model_type
+    shutil.copytree(model_folder, folder)
+    shape = json.loads((model_folder / "config.json").read_text())
+    for key in ("architectures", "model_type", "dtype", "rope_parameters"):
+        shape.pop(key, None)
+    settings = AutoConfig.for_model(model_type, **shape)
+    AutoModelForCausalLM.from_config(settings).save_pretrained(folder)
+
+    loaded = load_model(str(folder), device="cpu", rank=2, seed=0)
+    assert loaded.adapter is not None
+    assert all("lora_" in name for name, _ in loaded.trained_parameters())
