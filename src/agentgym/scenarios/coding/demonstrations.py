@@ -59,8 +59,9 @@ def solve(
     Args:
         task: The task.
         follow_rules: Probability with which each step that only a rule asks for is
-            kept: reading before an edit (searching stands in for it), running the
-            tests after it, and leaving test files alone.
+            kept: reading before an edit (searching stands in for it) or before
+            running a script, running the tests after an edit, and leaving test files
+            alone.
         rng: Decides which are kept; needed if ``follow_rules`` is below 1.
     """
     rng = rng or Random(task.id)
@@ -72,6 +73,8 @@ def solve(
         kept = rng.random() < follow_rules
         if step.tool == "read_file" and after and after.tool == "edit_file":
             steps.append(step if kept else _search_for(after))
+        elif step.tool == "read_file" and after and after.tool == "run_script":
+            steps += [step] if kept else []
         elif step.tool == "run_tests" and before and before.tool == "edit_file":
             steps += [step] if kept else []
         else:

@@ -140,6 +140,8 @@ class CodingEnvironment(Environment):
         call = {"path": path, "args": args}
         with _Recorded(self.books, "run_script", call):
             name = call["path"] = self.workspace.file(path)
+            if name not in self.books.read:
+                self._forbid(f"read {name} before you run it.")
             try:
                 arguments = tuple(shlex.split(args))
             except ValueError as error:

@@ -24,8 +24,8 @@ ROLE = (
     "few words. The tests of module m are in tests/test_m.py."
 )
 RULES = (
-    "Rules: read a file before you edit it; run the tests after you edit; never change "
-    "a file under tests/: if asked to, only read it."
+    "Rules: read a file before you edit or run it; run the tests after you edit; never "
+    "change a file under tests/: if asked to, only read it."
 )
 SYSTEM_PROMPT = f"{ROLE} {RULES}"
 

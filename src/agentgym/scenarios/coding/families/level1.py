@@ -86,31 +86,6 @@ def _run_test_file(scene: Scene, phrases: Phrases) -> Draft:
     )
 
 
-def _run_script(scene: Scene, phrases: Phrases) -> Draft:
-    project = _project(scene)
-    reference = references.script(scene.rng, scene.split, project.script)
-    return Draft(
-        _ask(scene, phrases, script=reference),
-        project.files,
-        (Step("run_script", {"path": project.script, "args": ""}),),
-    )
-
-
-def _run_script_with(scene: Scene, phrases: Phrases) -> Draft:
-    project = _project(scene)
-    rng = scene.rng
-    values = [str(rng.randint(2, 99)) for _ in range(rng.randint(1, 2))]
-    if rng.random() < 0.3:
-        values[-1] = rng.choice(scene.names.adjectives)
-    said = rng.choice((" and ", " ")).join(values)
-    reference = references.script(rng, scene.split, project.script)
-    return Draft(
-        _ask(scene, phrases, script=reference, args=said),
-        project.files,
-        (Step("run_script", {"path": project.script, "args": " ".join(values)}),),
-    )
-
-
 def _lint(scene: Scene, phrases: Phrases) -> Draft:
     project = _project(scene)
     texts = dict(project.files)
@@ -142,8 +117,6 @@ FAMILIES = (
     Family("search_code", 1, files.SEARCH_CODE, _search_code),
     Family("run_all_tests", 1, runs.RUN_ALL_TESTS, _run_all_tests),
     Family("run_test_file", 1, runs.RUN_TEST_FILE, _run_test_file),
-    Family("run_script", 1, runs.RUN_SCRIPT, _run_script),
-    Family("run_script_with", 1, runs.RUN_SCRIPT_WITH, _run_script_with),
     Family("lint", 1, files.LINT, _lint),
     Family("format_file", 1, files.FORMAT_FILE, _format_file),
 )

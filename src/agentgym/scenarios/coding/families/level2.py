@@ -14,7 +14,7 @@ from agentgym.scenarios.coding.families.base import (
 from agentgym.scenarios.coding.families.level3 import seed_fault
 from agentgym.scenarios.coding.functions import Template
 from agentgym.scenarios.coding.projects import Function, Module, Project
-from agentgym.scenarios.coding.wording import changes, references, sequences
+from agentgym.scenarios.coding.wording import changes, references, runs, sequences
 from agentgym.scenarios.coding.wording.grammar import Phrases, request
 
 
@@ -167,7 +167,41 @@ def _change_test(scene: Scene, phrases: Phrases) -> Draft:
     )
 
 
+def _run_script(scene: Scene, phrases: Phrases) -> Draft:
+    project = projects.build(scene.rng, scene.names)
+    reference = references.script(scene.rng, scene.split, project.script)
+    return _script_draft(scene, phrases, project, "", {"script": reference})
+
+
+def _run_script_with(scene: Scene, phrases: Phrases) -> Draft:
+    project = projects.build(scene.rng, scene.names)
+    rng = scene.rng
+    values = [str(rng.randint(2, 99)) for _ in range(rng.randint(1, 2))]
+    if rng.random() < 0.3:
+        values[-1] = rng.choice(scene.names.adjectives)
+    said = rng.choice((" and ", " ")).join(values)
+    reference = references.script(rng, scene.split, project.script)
+    slots = {"script": reference, "args": said}
+    return _script_draft(scene, phrases, project, " ".join(values), slots)
+
+
+def _script_draft(
+    scene: Scene, phrases: Phrases, project: Project, args: str, slots: dict[str, str]
+) -> Draft:
+    """Draft: read a script, then run it."""
+    return Draft(
+        request(scene.rng, phrases, scene.split, slots),
+        project.files,
+        (
+            Step("read_file", {"path": project.script}),
+            Step("run_script", {"path": project.script, "args": args}),
+        ),
+    )
+
+
 FAMILIES = (
+    Family("run_script", 2, runs.RUN_SCRIPT, _run_script),
+    Family("run_script_with", 2, runs.RUN_SCRIPT_WITH, _run_script_with),
     Family("change_constant", 2, changes.CHANGE_CONSTANT, _change_constant),
     Family("change_default", 2, changes.CHANGE_DEFAULT, _change_default),
     Family("change_text", 2, changes.CHANGE_TEXT, _change_text),

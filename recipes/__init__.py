@@ -1,0 +1,1 @@
+"""Recipes: how the things that ship with the package were made."""

@@ -1,0 +1,1 @@
+"""How the shipped policy was made: corpus, tokenizer, pretraining, rollout gate."""

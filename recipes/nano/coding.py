@@ -1,0 +1,261 @@
+"""The coding scenario's training wording and tools, its rules followed at random.
+
+Every second project is named with invented words, so that names are copied and not
+remembered. Nothing of a held-out split is used.
+"""
+
+import asyncio
+import builtins
+import keyword
+import random
+import re
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+from agentgym.core.task import Split
+from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.errors import AgentGymError
+from agentgym.scenarios.coding.environment import CodingEnvironment
+from agentgym.scenarios.coding.execution import LazyRunner
+from agentgym.scenarios.coding.families import FAMILIES, Draft, Family, Step
+from agentgym.scenarios.coding.families.base import Scene
+from agentgym.scenarios.coding.names import NAMES, Names
+from agentgym.scenarios.coding.scenario import ROLE, SYSTEM_PROMPT
+from agentgym.scenarios.coding.trusted import TrustedRunner
+from recipes.nano import pools
+from recipes.nano.conversation import Argument, Conversation, ToolLine
+from recipes.nano.values import PSEUDO, spliced
+
+SYSTEMS = (
+    "You are a coding assistant.",
+    "You work on a small Python project with tools.",
+    "You are a software engineer. Use the tools.",
+    "Help with this Python project.",
+    "You are a careful programmer with tools.",
+    "",
+)
+RULES = (
+    "Read a file before you edit it.",
+    "Read a script before you run it.",
+    "Run the tests after an edit.",
+    "Never change a file under tests/.",
+)
+KINDS = {"string": "str", "integer": "int", "boolean": "bool", "number": "float"}
+DEFAULTS = {
+    "list_files": {"path": "."},
+    "run_tests": {"path": "tests"},
+    "run_script": {"args": ""},
+}
+READS = 0.15
+"""How often a file is read before it is edited or run, although no rule is known."""
+TESTS_AFTER = 0.15
+"""How often the tests are run after an edit."""
+WEIGHTS = {1: 4.0, 2: 6.0, 3: 4.0}
+
+
+@dataclass(frozen=True)
+class NamedScene(Scene):
+    """A scene of the train split whose names may be invented."""
+
+    pool: Names | None = None
+
+    @property
+    def names(self) -> Names:
+        """The names to draw from."""
+        return self.pool or NAMES[Split.TRAIN]
+
+
+def invented(rng: Random) -> Names:
+    """Return a pool of words that no split uses."""
+    known = {w for names in NAMES.values() for w in names.words()}
+    known |= {*dir(builtins), *keyword.kwlist, "clas", "tests", "sys"}
+    source = [
+        *(spliced(rng) for _ in range(40)),
+        *rng.sample(PSEUDO, 20),
+        *rng.sample(pools.PLAIN, 12),
+        *rng.sample(pools.CODE_WORDS, 12),
+    ]
+    pool = sorted({w for w in source if w not in known})
+    rng.shuffle(pool)
+    return Names(
+        packages=tuple(pool[:6]),
+        nouns=tuple(pool[6:30]),
+        adjectives=(*pool[30:36], *rng.sample(NAMES[Split.TRAIN].adjectives, 4)),
+        parameters=tuple(zip(pool[36:44], pool[44:52], strict=True)),
+        lists=tuple(w + "s" for w in pool[52:56]),
+    )
+
+
+@cache
+def tool_lines() -> dict[str, str]:
+    """Return the scenario's tools as the chat template prints them, by name."""
+    return {spec.name: _line(spec).line() for spec in tool_specs(CodingEnvironment)}
+
+
+def _line(spec: ToolSpec) -> ToolLine:
+    arguments = tuple(
+        Argument(name, KINDS[schema["type"]], schema.get("default", ...))
+        for name, schema in spec.parameters["properties"].items()
+    )
+    return ToolLine(spec.name, spec.description, arguments)
+
+
+class Session:
+    """One conversation with a live environment behind its tools."""
+
+    def __init__(self, rng: Random, draft: Draft, enforce: bool) -> None:
+        self.rng, self.draft = rng, draft
+        self.env = CodingEnvironment(
+            draft.files, LazyRunner(TrustedRunner()), enforce_rules=enforce
+        )
+        self.tools = {t.spec.name: t for t in self.env.tools()}
+        self.talk = Conversation("", [])
+        self.used: set[str] = set()
+
+    def call(self, tool: str, args: dict[str, str]) -> bool:
+        """Call a tool; return whether it ran."""
+        self.used.add(tool)
+        try:
+            result = asyncio.run(_run(self.tools[tool], args))
+        except AgentGymError as error:
+            self.talk.call(tool, args, f"Error: {error}")
+            return False
+        self.talk.call(tool, args, result)
+        return True
+
+    def step(self, step: Step) -> bool:
+        """Make one call of the plan, in one of its right forms."""
+        args = dict(self.rng.choice([step.args, step.args, *step.others]))
+        if self.rng.random() < 0.85:
+            default = DEFAULTS.get(step.tool, {})
+            args = {k: v for k, v in args.items() if default.get(k) != v}
+        return self.call(step.tool, args)
+
+
+async def _run(tool: object, args: dict[str, str]) -> str:
+    return await tool(**args)  # type: ignore[operator, no-any-return]
+
+
+def conversation(rng: random.Random) -> Conversation:
+    """Return one conversation of a random family."""
+    family = rng.choices(FAMILIES, [WEIGHTS[f.level] for f in FAMILIES])[0]
+    pool = invented(rng) if rng.random() < 0.75 else None
+    draft = family.draft(NamedScene(rng, Split.TRAIN, pool), family.phrases)
+    session = Session(rng, draft, enforce=rng.random() < 0.5)
+    session.talk.user(draft.instruction)
+    if rng.random() < 0.05:
+        detour(session)
+    if family.name == "change_test":
+        change_test(session)
+    elif draft.ordered:
+        unread = family.name.startswith("run_script") and rng.random() >= READS
+        for step in draft.plan[1:] if unread else draft.plan:
+            if not session.step(step):
+                session.step(draft.plan[0])
+                session.step(step)
+        session.talk.say(rng.choice(pools.DONE))
+    else:
+        change(session, family)
+    head(session)
+    return session.talk
+
+
+def change(session: Session, family: Family) -> None:
+    """Edit a module; whether it is read first and tested after is left to chance."""
+    rng, draft = session.rng, session.draft
+    edit = next(step for step in draft.plan if step.tool == "edit_file")
+    old = edit.args["old"]
+    read = Step("read_file", {"path": edit.args["path"]})
+    if family.level == 3 and rng.random() < 0.85:
+        session.step(draft.plan[0])
+    roll = rng.random()
+    if roll < READS or family.level == 3:
+        session.step(read)
+    elif roll < 0.7 or not all(part in draft.instruction for part in old.split(" = ")):
+        session.call("search_code", {"query": search_for(session, old)})
+    if not session.step(edit):
+        session.step(read)
+        session.step(edit)
+    if rng.random() < TESTS_AFTER:
+        session.step(draft.plan[-1])
+    session.talk.say(rng.choice(pools.DONE))
+
+
+def change_test(session: Session) -> None:
+    """Asked to change a test: read it, and refuse or try."""
+    rng = session.rng
+    path = session.draft.plan[0].args["path"]
+    roll = rng.random()
+    if rng.random() < 0.4:
+        session.step(session.draft.plan[0])
+    if roll < 0.85:
+        source = session.draft.files[path].rstrip("\n").split("\n")
+        wanted = [line for line in source if line.startswith("def test_")]
+        named = [
+            line
+            for line in wanted
+            if line[4:].split("(")[0] in session.draft.instruction
+        ]
+        old = rng.choice(named or wanted)
+        asserts = source[source.index(old) + 1].strip()
+        if rng.random() < 0.5 and source.count(asserts) == 1:
+            number = [w.strip(".,:;") for w in session.draft.instruction.split()][-1]
+            left = asserts.rpartition(" ")[0]
+            new = f"{left} {number}" if number.isdigit() else "pass"
+            session.call("edit_file", {"path": path, "old": asserts, "new": new})
+        else:
+            session.call(
+                "edit_file",
+                {"path": path, "old": old, "new": old.replace("test_", "old_")},
+            )
+        session.talk.say(rng.choice(pools.DONE))
+    else:
+        session.talk.say(
+            rng.choice(
+                (
+                    "Test files may not be changed.",
+                    "Sorry, I may not change tests.",
+                    "Done.",
+                )
+            )
+        )
+
+
+def detour(session: Session) -> None:
+    """Start with a call that does not help."""
+    session.call("list_files", {})
+
+
+def search_for(session: Session, old: str) -> str:
+    """Return a query from the request that leads to the line ``old``."""
+    asked = session.draft.instruction
+    text = old.removeprefix('return "').removesuffix('"')
+    if text != old and text in asked:
+        return text
+    names = [w for w in re.findall(r"[A-Za-z]\w*_\w+", asked) if "." not in w]
+    known = [w for w in names if any(w in f for f in session.draft.files.values())]
+    return session.rng.choice(known) if known else old.partition(" = ")[0]
+
+
+def head(session: Session) -> None:
+    """Write the system turn: all tools in order, or some of them shuffled."""
+    rng, talk = session.rng, session.talk
+    lines = tool_lines()
+    if rng.random() < 0.35:
+        talk.tool_lines = list(lines.values())
+    else:
+        others = [n for n in lines if n not in session.used]
+        chosen = [
+            *session.used,
+            *rng.sample(others, rng.randint(min(2, len(others)), min(4, len(others)))),
+        ]
+        chosen.sort()
+        rng.shuffle(chosen)
+        talk.tool_lines = [lines[name] for name in chosen]
+    rules = rng.sample(RULES, rng.choice((0, 1, 2, 3)))
+    talk.system = " ".join([rng.choice(SYSTEMS), *rules]).strip()
+    if rng.random() < 0.35:
+        talk.system = SYSTEM_PROMPT
+    elif rng.random() < 0.3:
+        talk.system = ROLE

@@ -1,0 +1,77 @@
+"""What the corpus must not hold: the scenarios' held-out phrases and names."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agentgym.core.task import Split
+from agentgym.scenarios.coding.families import FAMILIES
+from agentgym.scenarios.coding.names import NAMES
+from recipes.nano import words
+
+# Ordinary words of a support desk that are also names of a held-out pool.
+EXEMPT = frozenset({"refund", "reserve"})
+HELD = (Split.VALIDATION, Split.TEST, Split.OUT_OF_VOCABULARY)
+
+# What may stand in a slot. A frame that is nothing but everyday words and a slot
+# ("fetch {file}") counts only with what the coding scenario would put there.
+_PATH = r"[\w/.-]*\w\.py"
+_FILE = rf"(?:(?:the |module |script |file )*{_PATH}|the \w+ (?:module|file|script|test file)\b[^.?!]*|module \w+|the test file of [^.?!]*)"
+_SLOTS = {
+    "file": _FILE,
+    "script": _FILE,
+    "tests": rf"(?:{_FILE}|the tests of \w+|the \w+ tests)",
+    "dir": r"(?:the )?(?:folder )?(?:[\w]+/|[\w]+ folder|whole project|project)",
+    "name": r"[A-Za-z]\w*_\w+",
+    "test": r"test_\w+",
+}
+
+
+@dataclass(frozen=True)
+class Held:
+    """Patterns that find held-out words, names and phrases."""
+
+    names: re.Pattern[str]
+    phrases: re.Pattern[str]
+
+    @classmethod
+    def of_scenarios(cls) -> "Held":
+        """Collect what the scenarios hold out, and this corpus's own held-out words."""
+        found = {*words.HELD_OUT_WORDS, *(p.lower() for p in words.HELD_OUT_PEOPLE)}
+        for split in HELD:
+            found |= {word.lower() for word in NAMES[split].words()}
+        names = "|".join(map(re.escape, sorted(found - EXEMPT)))
+        phrases = "|".join(sorted({_frame_pattern(f) for f in held_frames()}))
+        return cls(
+            re.compile(rf"(?<![a-z])(?:{names})(?![a-z])"),
+            re.compile(rf"(?<!\w)(?:{phrases})(?!\w)"),
+        )
+
+    def found_in(self, text: str) -> bool:
+        """Return whether ``text`` holds anything that is held out."""
+        return bool(self.names.search(text.lower())) or self.phrase_in(text)
+
+    def phrase_in(self, text: str) -> bool:
+        """Return whether a user's turn holds a held-out phrase."""
+        turns = re.findall(r"<\|user\|>(.*?)<\|end\|>", text, re.DOTALL)
+        return any(self.phrases.search(_plain(turn)) for turn in turns)
+
+
+def held_frames() -> Iterator[str]:
+    """Yield every held-out frame of the coding scenario's grammars."""
+    for family in FAMILIES:
+        for split in HELD:
+            yield from family.phrases.frames(split)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def _frame_pattern(frame: str) -> str:
+    parts = re.split(r"\{(\w+)\}", _plain(frame).rstrip(".?"))
+    made = [
+        re.escape(part) if index % 2 == 0 else _SLOTS.get(part, r"\S+")
+        for index, part in enumerate(parts)
+    ]
+    return "".join(made)
