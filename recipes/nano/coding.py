@@ -38,6 +38,7 @@ SYSTEMS = (
 RULES = (
     "Read a file before you edit it.",
     "Read a script before you run it.",
+    "Read a script before you run it.",
     "Run the tests after an edit.",
     "Never change a file under tests/.",
 )
@@ -76,7 +77,7 @@ def invented(rng: Random) -> Names:
         *rng.sample(pools.PLAIN, 12),
         *rng.sample(pools.CODE_WORDS, 12),
     ]
-    pool = sorted({w for w in source if w not in known})
+    pool = sorted({w for w in source if not known & {w, w + "s"}})
     rng.shuffle(pool)
     return Names(
         packages=tuple(pool[:6]),
@@ -159,6 +160,18 @@ def conversation(rng: random.Random) -> Conversation:
         change(session, family)
     head(session)
     return session.talk
+
+
+def follow(session: Session) -> None:
+    """Make the plan's calls; a script is read before it runs only now and then."""
+    plan = session.draft.plan
+    for step, after in zip(plan, (*plan[1:], None), strict=True):
+        before_run = step.tool == "read_file" and after and after.tool == "run_script"
+        if before_run and session.rng.random() < 0.5:
+            continue
+        if not session.step(step) and step.tool == "run_script":
+            session.step(Step("read_file", {"path": step.args["path"]}))
+            session.step(step)
 
 
 def change(session: Session, family: Family) -> None:
@@ -253,7 +266,7 @@ def head(session: Session) -> None:
         chosen.sort()
         rng.shuffle(chosen)
         talk.tool_lines = [lines[name] for name in chosen]
-    rules = rng.sample(RULES, rng.choice((0, 1, 2, 3)))
+    rules = rng.sample(RULES, rng.choice((0, 1, 2, 4)))
     talk.system = " ".join([rng.choice(SYSTEMS), *rules]).strip()
     if rng.random() < 0.35:
         talk.system = SYSTEM_PROMPT

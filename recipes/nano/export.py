@@ -1,8 +1,4 @@
-"""Write a checkpoint of pretraining as the policy that ships.
-
-python -m recipes.nano.export --checkpoint /tmp/nano/run/last.pt \\
-        --tokenizer /tmp/nano/tok --out src/agentgym/models/nano
-"""
+"""Write a checkpoint of pretraining as the policy that ships."""
 
 import argparse
 from pathlib import Path

@@ -9,8 +9,6 @@ from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.names import NAMES
 from recipes.nano import words
 
-# Ordinary words of a support desk that are also names of a held-out pool.
-EXEMPT = frozenset({"refund", "reserve"})
 HELD = (Split.VALIDATION, Split.TEST, Split.OUT_OF_VOCABULARY)
 
 # What may stand in a slot. A frame that is nothing but everyday words and a slot
@@ -21,8 +19,9 @@ _SLOTS = {
     "file": _FILE,
     "script": _FILE,
     "tests": rf"(?:{_FILE}|the tests of \w+|the \w+ tests)",
-    "dir": r"(?:the )?(?:folder )?(?:[\w]+/|[\w]+ folder|whole project|project)",
-    "name": r"[A-Za-z]\w*_\w+",
+    "dir": r"(?:(?:the |this |our )?(?:folder |directory )?(?:whole |entire )?\w+/?(?: folder| directory)?)",
+    "name": r"\w+_\w+",
+    "args": r"\S+(?: (?:and )?\S+)?",
     "test": r"test_\w+",
 }
 
@@ -40,7 +39,7 @@ class Held:
         found = {*words.HELD_OUT_WORDS, *(p.lower() for p in words.HELD_OUT_PEOPLE)}
         for split in HELD:
             found |= {word.lower() for word in NAMES[split].words()}
-        names = "|".join(map(re.escape, sorted(found - EXEMPT)))
+        names = "|".join(map(re.escape, sorted(found)))
         phrases = "|".join(sorted({_frame_pattern(f) for f in held_frames()}))
         return cls(
             re.compile(rf"(?<![a-z])(?:{names})(?![a-z])"),

@@ -1,0 +1,85 @@
+"""The corpus: the same for a seed, and free of what the scenarios hold out."""
+
+import random
+import re
+
+import pytest
+from transformers import AutoTokenizer
+
+from agentgym.core.task import Split
+from agentgym.models.nano import nano_path
+from agentgym.scenarios.coding.scenario import CodingScenario
+from recipes.nano.conversation import ASSISTANT, END
+from recipes.nano.corpus import MAKERS, SUPERVISED, conversations, encode
+from recipes.nano.held_out import HELD, Held, held_frames
+
+KINDS = sorted(MAKERS)
+
+
+@pytest.fixture(scope="module")
+def held() -> Held:
+    return Held.of_scenarios()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_seed_decides_the_corpus(kind: str, held: Held) -> None:
+    first, second, other = (
+        [talk.text() for talk in conversations(kind, seed, 5, held)]
+        for seed in (3, 3, 4)
+    )
+    assert first == second
+    assert first != other
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_held_out_occurs(kind: str, held: Held) -> None:
+    for talk in conversations(kind, 11, 150, held):
+        text = talk.text().lower()
+        assert not held.names.search(text)
+        assert not held.phrase_in(text)
+
+
+@pytest.mark.parametrize("split", HELD)
+def test_held_out_requests_are_recognised(split: Split, held: Held) -> None:
+    """The filter that the corpus passes through knows every held-out task."""
+    tasks = CodingScenario().tasks(split, 5, 120, levels=(1, 2, 3))
+    for task in tasks:
+        assert held.found_in(f"<|user|>{task.instruction}{END}"), task.instruction
+
+
+def test_training_requests_are_not_taken_for_held_out_ones(held: Held) -> None:
+    tasks = CodingScenario().tasks(Split.TRAIN, 5, 120, levels=(1, 2, 3))
+    found = [
+        t.instruction for t in tasks if held.found_in(f"<|user|>{t.instruction}{END}")
+    ]
+    assert not found
+
+
+def test_no_held_out_frame_is_a_training_frame() -> None:
+    from agentgym.scenarios.coding.families import FAMILIES
+
+    train = {f for family in FAMILIES for f in family.phrases.frames(Split.TRAIN)}
+    assert train.isdisjoint(held_frames())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exactly_the_models_own_text_is_supervised(kind: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(nano_path())
+    talk = MAKERS[kind](random.Random("own"))
+    marked = encode(tokenizer, talk)
+    ids = (marked & (SUPERVISED - 1)).tolist()
+    assert tokenizer.decode(ids) == talk.text()
+    own = tokenizer.decode(
+        [i for i, m in zip(ids, marked, strict=True) if m >= SUPERVISED]
+    )
+    pattern = re.escape(ASSISTANT) + r"(.*?<\|end\|>)"
+    assert own == "".join(re.findall(pattern, talk.text(), re.DOTALL))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_conversations_are_short(kind: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(nano_path())
+    lengths = sorted(
+        len(encode(tokenizer, MAKERS[kind](random.Random(seed)))) for seed in range(60)
+    )
+    assert lengths[54] < 700
