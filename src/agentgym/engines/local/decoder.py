@@ -223,15 +223,14 @@ class Decoder:
         """Find what of a prompt is held already."""
         job = jobs[0]
         most = len(job.prompt) - 1  # the last token's logits are always needed
-        held, segment, head = 0, None, None
-        if job.session and not self._fixed_rows:
-            held, segment = self._parked.match(job.session, job.prompt)
+        held, parked, head = 0, None, None
         if 0 < job.head <= most:
             head = self._head(tuple(job.prompt[: job.head]))
-            if held < job.head:
-                held, segment = job.head, head
-        held = min(held, most)
-        return _Plan(jobs, held, segment, head, job.prompt[held:])
+            held = job.head
+        if job.session and not self._fixed_rows:
+            found, parked = self._parked.match((job.session, held), job.prompt)
+            held = max(held, min(found, most))
+        return _Plan(jobs, held, head, parked, job.prompt[held:])
 
     def _head(self, ids: tuple[int, ...]) -> torch.Tensor:
         """Return the keys and values of a head; computed once, in one shape."""
@@ -239,7 +238,7 @@ class Decoder:
         if segment is None:
             spare = len(self._rows)
             self._forward.prefill(spare, [ids], [0])
-            segment = self._forward.cache.take(spare, len(ids))
+            segment = self._forward.cache.take(spare, slice(0, len(ids)))
             self._heads.put(ids, ids, segment)
         return segment
 
@@ -247,8 +246,11 @@ class Decoder:
         first = len(self._rows)
         cache = self._forward.cache
         for row, plan in enumerate(plans, first):
-            if plan.segment is not None:
-                cache.put(row, plan.segment, plan.held)
+            head = 0 if plan.head is None else plan.jobs[0].head
+            if plan.head is not None:
+                cache.put(row, plan.head, slice(0, head))
+            if plan.parked is not None and plan.held > head:
+                cache.put(row, plan.parked, slice(head, plan.held))
         logits = self._forward.prefill(
             first, [plan.new for plan in plans], [plan.held for plan in plans]
         )
@@ -258,7 +260,7 @@ class Decoder:
             chosen.append(index)
         for index, plan in enumerate(plans):
             for job in plan.jobs[1:]:
-                cache.copy(first + index, len(self._rows), len(job.prompt))
+                cache.copy(first + index, len(self._rows), slice(0, len(job.prompt)))
                 self._rows.append(self._row(job, plan.head))
                 chosen.append(index)
         self._sample(first, logits[chosen])
@@ -326,14 +328,17 @@ class Decoder:
         """Take a row out of the batch, park its session, and answer."""
         row, last = self._rows[place], len(self._rows) - 1
         job, cache = row.job, self._forward.cache
+        head = 0 if row.head is None else job.head
         if job.session and not self._fixed_rows:
             held = [*job.prompt, *row.ids[:-1]]
-            self._parked.put(job.session, held, cache.take(place, len(held)))
+            segment = cache.take(place, slice(head, len(held)))
+            self._parked.put((job.session, head), held, segment)
         moved = self._rows.pop()
         if place != last:
             self._rows[place] = moved
             length = len(moved.job.prompt) + len(moved.ids) - 1
-            cache.copy(last, place, length)
+            start = head if moved.head is row.head else 0
+            cache.copy(last, place, slice(start, length))
         try:
             job.future.set_result(
                 Generation(row.ids, row.logprobs, reason, row.version)
@@ -352,12 +357,20 @@ class Decoder:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A prompt to prefill: its jobs, what is held of it, its head, and what is new."""
+    """A prompt to prefill.
+
+    Attributes:
+        jobs: That have it; one is prefilled, the others are copies.
+        held: How many of its tokens have keys and values already:
+        head: those of its head, and
+        parked: those of its session after the head.
+        new: Its other tokens.
+    """
 
     jobs: list[Job]
     held: int
-    segment: torch.Tensor | None
     head: torch.Tensor | None
+    parked: torch.Tensor | None
     new: list[int]
 
 

@@ -8,7 +8,8 @@ from torch import Tensor
 from agentgym.engines.local.kv_cache import BatchCache
 from agentgym.engines.local.loading import LoadedModel
 
-_WIDTH_STEP = 128
+_WIDTH_STEP = 16
+_FIXED_WIDTH_STEP = 128
 _CACHE_BYTES = 4 * 2**30
 
 
@@ -18,10 +19,14 @@ class BatchForward:
     Args:
         loaded: The model.
         max_rows: Most responses at once; fewer if their cache would not fit 4 GiB.
+        fixed: Use few, wide shapes, for which kernels keep rows independent.
     """
 
-    def __init__(self, loaded: LoadedModel, max_rows: int) -> None:
+    def __init__(
+        self, loaded: LoadedModel, max_rows: int, *, fixed: bool = False
+    ) -> None:
         self._loaded = loaded
+        self._width_step = _FIXED_WIDTH_STEP if fixed else _WIDTH_STEP
         shape, columns = loaded.cache_shape, loaded.context
         fitting = _CACHE_BYTES // (shape.bytes_per_token * columns)
         self.cache = BatchCache(
@@ -83,7 +88,8 @@ class BatchForward:
         positions = start[:, None] + torch.arange(time, device=device)
         # Padding may point past the end; a row's last column is written before read.
         positions.clamp_(max=columns - 1)
-        width = min(columns, _round_up(max(starts) + time))
+        steps = -(-(max(starts) + time) // self._width_step)
+        width = min(columns, steps * self._width_step)
         keys = torch.arange(width, device=device)
         mask = torch.zeros(
             count, 1, time, width, dtype=self._loaded.cache_shape.dtype, device=device
@@ -106,11 +112,11 @@ def rows_are_independent(forward: BatchForward, rows: int) -> bool:
     That is up to the machine's matrix kernels, so it is tried out: a few responses
     are placed among others of many lengths.
     """
-    step, columns = _WIDTH_STEP, forward.cache.columns
+    step, columns = _FIXED_WIDTH_STEP, forward.cache.columns
     generator = torch.Generator().manual_seed(0)
     lengths = [7 + 13 * i % (step // 2) for i in range(rows)]
     pieces = [
-        torch.randn(forward.cache.take(0, n).shape, generator=generator)
+        torch.randn(forward.cache.take(0, slice(0, n)).shape, generator=generator)
         for n in lengths
     ]
     seen: dict[int, Tensor] = {}
@@ -118,7 +124,7 @@ def rows_are_independent(forward: BatchForward, rows: int) -> bool:
         order = [(row + 5 * trial) % rows for row in range(rows)]
         held = [lengths[which] for which in order]
         for row, which in enumerate(order):
-            forward.cache.put(row, pieces[which], held[row])
+            forward.cache.put(row, pieces[which], slice(0, held[row]))
         held[trial % rows] = longest - 1
         logits = forward.step(order, held)
         for row, which in enumerate(order):
@@ -127,7 +133,3 @@ def rows_are_independent(forward: BatchForward, rows: int) -> bool:
             if not torch.equal(seen.setdefault(which, logits[row]), logits[row]):
                 return False
     return True
-
-
-def _round_up(width: int) -> int:
-    return -(-width // _WIDTH_STEP) * _WIDTH_STEP

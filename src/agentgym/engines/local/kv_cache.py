@@ -68,17 +68,18 @@ class BatchCache:
         targets = start[:, :, None] + positions[:, None, :]
         self.window = Window((first, first + count), width, targets.flatten())
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Copy the first ``length`` columns of one row to another."""
-        self._data[:, :, target, :, :length] = self._data[:, :, source, :, :length]
+    def copy(self, source: int, target: int, columns: slice) -> None:
+        """Copy columns of one row to another."""
+        self._data[:, :, target, :, columns] = self._data[:, :, source, :, columns]
 
-    def take(self, row: int, length: int) -> Tensor:
-        """Return a copy of a row: (layers, 2, heads, length, head_dim)."""
-        return self._data[:, :, row, :, :length].clone()
+    def take(self, row: int, columns: slice) -> Tensor:
+        """Return a copy of columns of a row: (layers, 2, heads, columns, head_dim)."""
+        return self._data[:, :, row, :, columns].clone()
 
-    def put(self, row: int, segment: Tensor, length: int) -> None:
-        """Write the first ``length`` columns of what :meth:`take` gave into a row."""
-        self._data[:, :, row, :, :length] = segment[:, :, :, :length]
+    def put(self, row: int, segment: Tensor, columns: slice) -> None:
+        """Write the first columns of what :meth:`take` gave into a row's columns."""
+        width = columns.stop - columns.start
+        self._data[:, :, row, :, columns] = segment[:, :, :, :width]
 
 
 class _BatchLayer(CacheLayerMixin):

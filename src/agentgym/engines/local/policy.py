@@ -34,7 +34,7 @@ class LocalPolicy(Policy):
         self._renderer = Renderer(loaded.tokenizer)
         self._detokenizer = Detokenizer(loaded.tokenizer)
         self._end_texts = [self._renderer.decode([i]) for i in sorted(loaded.stop_ids)]
-        forward = BatchForward(loaded, _MOST_ROWS)
+        forward = BatchForward(loaded, _MOST_ROWS, fixed=deterministic)
         self.decoder = Decoder(
             forward,
             loaded.stop_ids,
