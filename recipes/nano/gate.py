@@ -25,6 +25,7 @@ from agentgym.core.trajectory import ToolCall, Trajectory
 from agentgym.errors import AgentGymError, RuleViolation
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.coding.scenario import CodingScenario
+from recipes.nano.desk import DeskScenario
 
 CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 Sampler = Callable[[list[str]], list[str]]
@@ -235,6 +236,10 @@ def main() -> None:
                         "not",
                         episode.task.goal["plan"][0],
                     )
+            desk = DeskScenario()
+            tasks = desk.tasks(Split.TEST, 77, options.tasks)
+            episodes = asyncio.run(play(desk, tasks, sample, template))
+            report(desk, f"support shop, temperature {temperature}", episodes)
     finally:
         scenario.close()
 

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from agentgym.models.nano import nano_path
 from recipes.nano.corpus import SUPERVISED
+from recipes.nano.make_tokenizer import pruned
 from recipes.nano.model import Nano, NanoConfig, export
 from recipes.nano.optimizer import orthogonal
 from recipes.nano.pretrain import Trainer, batches, collate, rate
@@ -112,3 +113,13 @@ def test_tokenizer_keeps_names_alike_in_a_sentence_and_a_path() -> None:
     assert inside[-len(alone[1:-1]) :] == alone[1:-1]
     digits = tokenizer.tokenize("AB 4071")
     assert digits == ["A", "B", "Ġ", "4", "0", "7", "1"]
+
+
+def test_pruning_drops_only_tokens_that_were_never_trained() -> None:
+    model = {
+        "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3, "abc": 4, "bc": 5},
+        "merges": [["a", "b"], ["b", "c"], ["ab", "c"]],
+    }
+    counts = np.array([9, 9, 0, 9, 9, 0])
+    kept = pruned(model, counts, least=5)
+    assert kept == [["a", "b"], ["ab", "c"]], "an unused step to a used token stays"
