@@ -1,8 +1,11 @@
 """The tools: what they show, what they refuse, and the books they keep."""
 
+from typing import Any
+
 import pytest
 
-from agentgym.errors import RuleViolation, ToolError
+from agentgym.errors import RuleViolation, SandboxError, ToolError
+from agentgym.sandbox import SandboxResult
 from agentgym.scenarios.coding.environment import CodingEnvironment
 from agentgym.scenarios.coding.execution import LazyRunner
 from agentgym.scenarios.coding.trusted import TrustedRunner
@@ -122,7 +125,14 @@ async def test_run_tests_reports_briefly(project: CodingEnvironment) -> None:
         await project.run_tests("tests/test_x.py")
 
 
+async def test_a_script_is_read_before_it_is_run(project: CodingEnvironment) -> None:
+    with pytest.raises(RuleViolation, match=r"read report_shop\.py before you run it"):
+        await project.run_script("report_shop.py")
+    assert len(project.books.violations) == 1
+
+
 async def test_run_script(project: CodingEnvironment) -> None:
+    project.read_file("report_shop.py")
     assert await project.run_script("report_shop.py") == "shop: 0"
     assert await project.run_script("report_shop.py", " 4  'a b'") == "shop: 2 4 a b"
     with pytest.raises(ToolError, match="do not parse"):
@@ -159,3 +169,37 @@ def test_environments_do_not_share_files(project: CodingEnvironment) -> None:
     fresh = CodingEnvironment(FILES, LazyRunner())
     assert fresh.workspace.files == FILES
     assert not fresh.books.calls
+
+
+async def test_a_script_that_fails_shows_its_last_line() -> None:
+    class Runner(TrustedRunner):
+        def __init__(self, result: SandboxResult) -> None:
+            self.result = result
+
+        async def run(
+            self, files: object, command: object, *, timeout_s: float = 0
+        ) -> SandboxResult:
+            return self.result
+
+    async def show(**fields: Any) -> str:
+        runner = Runner(SandboxResult(rung="none", warm=True, **fields))
+        project = CodingEnvironment(FILES, LazyRunner(runner))
+        project.read_file("report_shop.py")
+        return await project.run_script("report_shop.py")
+
+    trace = "Traceback\nValueError: no"
+    failed = await show(status="exited", exit_code=1, stderr=trace)
+    assert failed == "The script failed: ValueError: no"
+    stopped = await show(status="timed_out")
+    assert stopped == "The script was stopped: timed_out."
+    silent = await show(status="exited", exit_code=0)
+    assert silent == "The script printed nothing."
+    long = await show(status="exited", exit_code=0, stdout="x" * 500)
+    assert long == "x" * 120 + "..."
+    with pytest.raises(SandboxError, match="no zygote"):
+        await show(status="sandbox_error", error="no zygote")
+
+
+async def test_a_folder_without_tests_says_so() -> None:
+    project = CodingEnvironment({"tests/a.py": ""}, LazyRunner(TrustedRunner()))
+    assert await project.run_tests() == "No tests were found."

@@ -31,10 +31,11 @@ def plan_of(task: Task) -> list[tuple[str, dict[str, Any]]]:
 
 
 def everything(task: Task, rng: random.Random) -> Calls:
-    """Call every tool once, on one file, as if the request had not been read."""
+    """Call every tool, on one file, as if the request had not been read."""
     files = sorted(task.initial_state["files"])
     sources = [path for path in files if "/" in path and not path.startswith("tests/")]
     path = rng.choice(sources)
+    script = next(path for path in files if "/" not in path)
     words = task.instruction.rstrip(".?").split()
     return [
         ("list_files", {}),
@@ -42,7 +43,8 @@ def everything(task: Task, rng: random.Random) -> Calls:
         ("search_code", {"query": rng.choice(words)}),
         ("edit_file", {"path": path, "old": "TODO", "new": ""}),
         ("run_tests", {}),
-        ("run_script", {"path": next(path for path in files if "/" not in path)}),
+        ("read_file", {"path": script}),
+        ("run_script", {"path": script}),
         ("lint", {"path": path}),
         ("format_file", {"path": path}),
     ]
@@ -140,9 +142,10 @@ async def test_paths_and_arguments_are_compared_by_meaning(play: Play) -> None:
     path = task.goal["plan"][0]["args"]["path"]
     assert (await play(task, [("read_file", {"path": f"./{path}"})])).success
     task = task_of("run_script_with")
-    args = dict(task.goal["plan"][0]["args"])
+    args = dict(task.goal["plan"][1]["args"])
     args["args"] = "  ".join(f"'{part}'" for part in args["args"].split())
-    assert (await play(task, [("run_script", args)])).success
+    read = ("read_file", {"path": args["path"]})
+    assert (await play(task, [read, ("run_script", args)])).success
     task = task_of("search_code")
     query = task.goal["plan"][0]["args"]["query"]
     assert (await play(task, [("search_code", {"query": f" {query} "})])).success

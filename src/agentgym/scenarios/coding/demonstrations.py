@@ -73,9 +73,9 @@ def solve(
         kept = rng.random() < follow_rules
         if step.tool == "read_file" and after and after.tool == "edit_file":
             steps.append(step if kept else _search_for(after))
-        elif step.tool == "read_file" and after and after.tool == "run_script":
-            steps += [step] if kept else []
-        elif step.tool == "run_tests" and before and before.tool == "edit_file":
+        elif (after and (step.tool, after.tool) == ("read_file", "run_script")) or (
+            before and (before.tool, step.tool) == ("edit_file", "run_tests")
+        ):
             steps += [step] if kept else []
         else:
             steps.append(step)
