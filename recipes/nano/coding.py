@@ -38,7 +38,6 @@ SYSTEMS = (
 RULES = (
     "Read a file before you edit it.",
     "Read a script before you run it.",
-    "Read a script before you run it.",
     "Run the tests after an edit.",
     "Never change a file under tests/.",
 )
@@ -160,18 +159,6 @@ def conversation(rng: random.Random) -> Conversation:
         change(session, family)
     head(session)
     return session.talk
-
-
-def follow(session: Session) -> None:
-    """Make the plan's calls; a script is read before it runs only now and then."""
-    plan = session.draft.plan
-    for step, after in zip(plan, (*plan[1:], None), strict=True):
-        before_run = step.tool == "read_file" and after and after.tool == "run_script"
-        if before_run and session.rng.random() < 0.5:
-            continue
-        if not session.step(step) and step.tool == "run_script":
-            session.step(Step("read_file", {"path": step.args["path"]}))
-            session.step(step)
 
 
 def change(session: Session, family: Family) -> None:

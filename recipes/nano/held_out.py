@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from agentgym.core.task import Split
 from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.names import NAMES
-from recipes.nano import words
+from recipes.nano import pools
 
 HELD = (Split.VALIDATION, Split.TEST, Split.OUT_OF_VOCABULARY)
 
@@ -36,7 +36,7 @@ class Held:
     @classmethod
     def of_scenarios(cls) -> "Held":
         """Collect what the scenarios hold out, and this corpus's own held-out words."""
-        found = {*words.HELD_OUT_WORDS, *(p.lower() for p in words.HELD_OUT_PEOPLE)}
+        found = {*pools.HELD_OUT_WORDS, *(p.lower() for p in pools.HELD_OUT_PEOPLE)}
         for split in HELD:
             found |= {word.lower() for word in NAMES[split].words()}
         names = "|".join(map(re.escape, sorted(found)))

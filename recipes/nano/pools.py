@@ -1,5 +1,14 @@
 """Names, plain words and manners of speech that the corpus draws from."""
 
+# Words and names that occur nowhere in the corpus; tests and the gate use them.
+HELD_OUT_WORDS = frozenset(
+    "peruse obtain eliminate relocate terminate reimburse commence examine "
+    "parchment cargo gadget dwelling patron".split()
+)
+HELD_OUT_PEOPLE = frozenset(
+    "Okafor Lindqvist Marchetti Tanaka Novak Haddad Petrov Castillo".split()
+)
+
 FIRST_NAMES = """Anna Ben Carla David Elena Felix Greta Hugo Jonas Kira Leo Maria Nina
 Oscar Paula Quinn Rosa Simon Tara Uwe Vera Walter Xenia Yusuf Zoe Alba Bruno Clara Dario
 Emil Fatima Gustav Hanna Ivan Julia Karim Lena Marco Noor Olga Pavel Rita Samir Tomas Una

@@ -54,7 +54,7 @@ def common_words() -> list[str]:
         + [*pools.OPENERS, *pools.CLOSERS, *pools.SYSTEMS, *pools.RULES]
         + [*pools.REASONS, *pools.OFF_TOPIC, *pools.EXTRA_WORDS]
     )
-    found = set(re.findall(r"[a-z]+", text.lower())) - words.HELD_OUT_WORDS
+    found = set(re.findall(r"[a-z]+", text.lower())) - pools.HELD_OUT_WORDS
     return sorted(found, key=lambda word: (-len(word), word))
 
 
