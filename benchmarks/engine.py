@@ -223,7 +223,6 @@ def main() -> None:
                 model=options.model, gpu="none", deterministic=deterministic
             )
         )
-        engine._threads = 1
         play(engine.policy, 32, 32)
         played, seconds = measured(
             lambda e=engine: play(e.policy, options.episodes, options.in_flight)

@@ -7,6 +7,7 @@ that was cut short or changed is recognised as such.
 import hashlib
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def save_checkpoint(
             "format": FORMAT,
             "step": step,
             "model": _identity(loaded),
-            "sha256": checksums,
+            "crc32": checksums,
         },
     )
 
@@ -65,8 +66,8 @@ def load_checkpoint(
             f"{folder / _MANIFEST} is of the model {manifest['model']}, and this run "
             f"trains {_identity(loaded)}. Resume with the settings it was started with."
         )
-    weights = _read(folder / _WEIGHTS, manifest["sha256"])
-    state = _read(folder / _OPTIMIZER, manifest["sha256"])
+    weights = _read(folder / _WEIGHTS, manifest["crc32"])
+    state = _read(folder / _OPTIMIZER, manifest["crc32"])
     parameters = loaded.trained_parameters()
     for name, parameter in parameters:
         if name not in weights or weights[name].shape != parameter.shape:
@@ -100,7 +101,7 @@ def _identity(loaded: LoadedModel) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, tensors: dict[str, Tensor]) -> str:
+def _write(path: Path, tensors: dict[str, Tensor]) -> int:
     """Write tensors durably; return the file's checksum."""
     data = save({name: t.contiguous().cpu() for name, t in tensors.items()})
     with path.open("wb") as file:
@@ -108,15 +109,15 @@ def _write(path: Path, tensors: dict[str, Tensor]) -> str:
         file.flush()
         os.fsync(file.fileno())
     sync_folder(path.parent)
-    return hashlib.sha256(data).hexdigest()
+    return zlib.crc32(data)
 
 
-def _read(path: Path, checksums: dict[str, str]) -> dict[str, Tensor]:
+def _read(path: Path, checksums: dict[str, int]) -> dict[str, Tensor]:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from None
-    if hashlib.sha256(data).hexdigest() != checksums.get(path.name):
+    if zlib.crc32(data) != checksums.get(path.name):
         raise CheckpointError(
             f"{path} is corrupt: it has {len(data)} bytes and not the checksum that "
             f"{_MANIFEST} names. Remove the checkpoint {path.parent} to continue from "
@@ -129,7 +130,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / _MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        complete = {"format", "step", "model", "sha256"} <= set(manifest)
+        complete = {"format", "step", "model", "crc32"} <= set(manifest)
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     if not complete or manifest["format"] != FORMAT:

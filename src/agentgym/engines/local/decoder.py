@@ -88,6 +88,7 @@ class Decoder:
         fixed_rows: In deterministic mode the number of rows of every decoding step,
             so that the kernels see one shape whatever the load; 0 otherwise. Each
             prompt is then prefilled alone, from its head on.
+        threads: Of the kernels.
         parked_tokens: Most tokens of idle sessions whose keys and values are kept.
     """
 
@@ -97,11 +98,13 @@ class Decoder:
         stop_ids: frozenset[int],
         *,
         fixed_rows: int = 0,
+        threads: int = 1,
         parked_tokens: int = 200_000,
     ) -> None:
         self._forward = forward
         self._stop_ids = stop_ids
         self._fixed_rows = fixed_rows
+        self._threads = threads
         self._limit = fixed_rows or forward.rows
         self._parked = SegmentStore(parked_tokens)
         self._heads = SegmentStore(parked_tokens // 4)
@@ -164,7 +167,7 @@ class Decoder:
         return self._busy or bool(self._rows)
 
     def _run(self) -> None:
-        torch.set_num_threads(1)
+        torch.set_num_threads(self._threads)
         while (jobs := self._next_jobs()) is not None:
             try:
                 self._admit(jobs)

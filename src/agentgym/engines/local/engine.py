@@ -37,7 +37,8 @@ class LocalEngine(Engine):
     def __init__(self, config: TrainingConfig, loaded: LoadedModel) -> None:
         self._config = config
         self._loaded = loaded
-        self._threads = 1 if config.deterministic else torch.get_num_threads()
+        cores = torch.get_num_threads()
+        self._kernel_threads = 1 if loaded.is_small else cores
         self._policy = LocalPolicy(loaded, deterministic=config.deterministic)
         self._step = 0
         default = _LEARNING_RATE if loaded.adapter is None else _LORA_LEARNING_RATE
@@ -55,6 +56,7 @@ class LocalEngine(Engine):
             clip=config.clip,
             entropy_coefficient=config.entropy_coefficient,
             temperature=config.temperature,
+            workers=cores if loaded.is_small else 1,
         )
 
     @classmethod
@@ -108,7 +110,7 @@ class LocalEngine(Engine):
         )
         batch = builder.build(groups, call_rewards)
         decoder = self._policy.decoder
-        with decoder.paused(), _threads(self._threads):
+        with decoder.paused(), _kernels(self._kernel_threads):
             metrics = self._learn(batch)
             self._step = decoder.version = metrics.step
         return metrics
@@ -189,10 +191,10 @@ class LocalEngine(Engine):
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Use ``count`` threads for matrix products; decoding is best with one."""
+def _kernels(threads: int) -> Iterator[None]:
+    """Let kernels of this thread use so many threads."""
     before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    torch.set_num_threads(threads)
     try:
         yield
     finally:

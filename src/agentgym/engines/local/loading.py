@@ -25,6 +25,7 @@ from agentgym.engines.local import attention
 from agentgym.engines.local.support import model_source
 from agentgym.errors import GPUNotAvailableError, ModelError
 
+_SMALL = 30_000_000
 _PROBE_TOOL = {
     "type": "function",
     "function": {
@@ -89,6 +90,11 @@ class LoadedModel:
     context: int
     stop_ids: frozenset[int]
     cache_shape: CacheShape
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its matrices are too small for kernels of several threads."""
+        return self.model.num_parameters() < _SMALL and self.device.type == "cpu"
 
     @property
     def head(self) -> nn.Module:

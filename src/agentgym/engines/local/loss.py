@@ -8,6 +8,7 @@ arXiv:2503.20783: a mean within sequences favours short ones when they succeed).
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,13 +54,16 @@ class PolicyLoss:
         entropy_coefficient: Weight of the entropy bonus.
         temperature: That the tokens were sampled with.
         chunk_tokens: Most tokens of a micro-batch.
+        workers: Threads that compute micro-batches side by side, each with kernels of
+            one thread: for a small model that wastes less than kernels of several.
     """
 
     loaded: LoadedModel
     clip: float
     entropy_coefficient: float
     temperature: float
-    chunk_tokens: int = 4096
+    chunk_tokens: int = 1024
+    workers: int = 1
 
     def backward(self, forest: Forest, total: int) -> LossSums:
         """Add the gradients of a forest's share of the loss.
@@ -73,11 +77,23 @@ class PolicyLoss:
         """
         computed = self._head(forest.head)
         leaves = [tensor.detach().requires_grad_() for tensor in computed]
-        sums = LossSums()
-        for trees in forest.chunks(self._chunk()):
+        parameters: list[Tensor] = [p for _, p in self.loaded.trained_parameters()]
+
+        def gradients(
+            trees: Sequence[PrefixTree],
+        ) -> tuple[LossSums, Sequence[Tensor | None]]:
             objective, part = self._objective(trees, leaves)
-            (objective / total).backward()
-            sums += part
+            return part, torch.autograd.grad(
+                objective / total, parameters + leaves, allow_unused=True
+            )
+
+        sums = LossSums()
+        with _threads(self.workers) as pool:
+            # Added up in the order of the chunks, whichever is done first.
+            for part, found in pool.map(gradients, forest.chunks(self._chunk())):
+                sums += part
+                for tensor, gradient in zip(parameters + leaves, found, strict=True):
+                    _accumulate(tensor, gradient)
         pairs = [
             (tensor, leaf.grad)
             for tensor, leaf in zip(computed, leaves, strict=True)
@@ -191,6 +207,17 @@ class PolicyLoss:
             states.flatten(0, 1).index_select(0, places.to(device))
         )
         return logits, flat
+
+
+def _accumulate(tensor: Tensor, gradient: Tensor | None) -> None:
+    if gradient is not None:
+        tensor.grad = gradient if tensor.grad is None else tensor.grad.add_(gradient)
+
+
+def _threads(count: int) -> ThreadPoolExecutor:
+    """Return a pool whose threads run kernels of one thread if there are several."""
+    kernels = 1 if count > 1 else torch.get_num_threads()
+    return ThreadPoolExecutor(count, "agentgym-loss", torch.set_num_threads, (kernels,))
 
 
 class _HeadLayer(CacheLayerMixin):

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Self
 
+import torch
+
 from agentgym.core.components import OPEN_CALL
 from agentgym.engines.base import ChatRequest, ChatResult, Policy
 from agentgym.engines.local.decoder import Decoder, Generation, Job
@@ -39,6 +41,7 @@ class LocalPolicy(Policy):
             forward,
             loaded.stop_ids,
             fixed_rows=_fixed_rows(forward) if deterministic else 0,
+            threads=1 if loaded.is_small else torch.get_num_threads(),
         )
 
     @classmethod
