@@ -167,7 +167,7 @@ def change(session: Session, family: Family) -> None:
     edit = next(step for step in draft.plan if step.tool == "edit_file")
     old = edit.args["old"]
     read = Step("read_file", {"path": edit.args["path"]})
-    if family.level == 3 and rng.random() < 0.85:
+    if family.level == 3:
         session.step(draft.plan[0])
     roll = rng.random()
     if roll < READS or family.level == 3:

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from agentgym.engines.base import ChatRequest, ChatResult, Policy
-from agentgym.errors import EngineError
+from agentgym.errors import ContextLengthError, EngineError
 from agentgym.rollout import completions
 from agentgym.rollout.calls import RecordedCall
 from agentgym.rollout.protocol import (
@@ -96,7 +96,7 @@ class PolicyUpstream(Upstream):
         try:
             result = await self._policy.chat(request)
         except Exception as error:
-            logger.warning("a model call failed", exc_info=True)
+            _log(error)
             return self._failure(call, request, error, started)
         record = self._record(call, request, result, started)
         body = completions.with_ids(
@@ -128,7 +128,7 @@ class PolicyUpstream(Upstream):
                 return
             raise EngineError("The policy's stream ended without a result.")
         except Exception as error:
-            logger.warning("a model call failed", exc_info=True)
+            _log(error)
             failure = self._failure(call, request, error, started)
             body = frame(failure.record.response) if has_begun else failure.payload
             yield Answer(failure.status, body, failure.record)
@@ -191,3 +191,11 @@ def _sent(call: ProxyCall, request: ChatRequest) -> dict[str, Any]:
         "max_tokens": request.max_tokens,
         "seed": request.seed,
     }
+
+
+def _log(error: Exception) -> None:
+    """Log a failed call; a prompt that outgrew the context is the policy's own doing."""
+    if isinstance(error, ContextLengthError):
+        logger.debug("%s", error)
+    else:
+        logger.warning("a model call failed", exc_info=error)

@@ -10,7 +10,12 @@ from agentgym.errors import RuleViolation, ToolError
 from agentgym.scenarios.base import Environment
 from agentgym.scenarios.coding import checks, execution
 from agentgym.scenarios.coding.execution import LazyRunner
-from agentgym.scenarios.coding.workspace import TESTS, Workspace, is_test_path
+from agentgym.scenarios.coding.workspace import (
+    TESTS,
+    Workspace,
+    is_test_path,
+    tests_of,
+)
 
 _MOST_MATCHES = 5
 _MOST_CHARACTERS = 1_200
@@ -213,8 +218,3 @@ def search(files: Mapping[str, str], query: str) -> list[str]:
         for number, line in enumerate(files[path].splitlines(), 1)
         if wanted in line
     ]
-
-
-def tests_of(path: str) -> str:
-    """Return where the tests of a module are, by the project's convention."""
-    return f"{TESTS}/test_{path.rpartition('/')[2]}"

@@ -13,6 +13,7 @@ from agentgym.sandbox import (
     SandboxResult,
     open_sandbox,
 )
+from agentgym.scenarios.coding.workspace import tests_of
 
 TIMEOUT_S = 5.0
 _SHOWN = 120
@@ -72,7 +73,7 @@ async def run_tests(runner: Runner, files: Mapping[str, str], path: str) -> str:
     """
     paths = () if path == "." else (path,)
     result = await runner.run(files, RunTests(paths), timeout_s=TIMEOUT_S)
-    return _report(_checked(result))
+    return _report(_checked(result), files)
 
 
 async def run_script(
@@ -109,8 +110,8 @@ def _checked(result: SandboxResult) -> SandboxResult:
     return result
 
 
-def _report(result: SandboxResult) -> str:
-    """Return e.g. ``1 failed, 2 passed`` and the first failure."""
+def _report(result: SandboxResult, files: Mapping[str, str]) -> str:
+    """Return e.g. ``1 failed, 2 passed``, the first failure, and the module tested."""
     if not result.tests:
         return (
             "No tests were found." if result.ok or not result.timed_out else "Stopped."
@@ -120,7 +121,9 @@ def _report(result: SandboxResult) -> str:
         return f"{result.passed} passed."
     message = bad[0].message.splitlines()
     text = message[0].rpartition("Error: ")[2] if message else result.status
-    return f"{len(bad)} failed, {result.passed} passed.\n{bad[0].name}: {_cut(text)}"
+    name = bad[0].name
+    module = next((f" ({p})" for p in files if tests_of(p) == name.split("::")[0]), "")
+    return f"{len(bad)} failed, {result.passed} passed.\n{name}{module}: {_cut(text)}"
 
 
 def _cut(text: str) -> str:

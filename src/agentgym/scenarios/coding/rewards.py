@@ -16,7 +16,7 @@ from agentgym.scenarios.coding.workspace import is_test_path
 PROGRESS = 0.45
 NO_CALL = -0.04
 NEXT_TOOL = 0.4
-EXTRA_CALL = -0.02
+EXTRA_CALL = -0.05
 ERROR = -0.04
 REPEAT = -0.03
 VIOLATION = -0.2

@@ -45,7 +45,7 @@ class CodingScenario(Scenario):
     difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = "beginner"
     estimated_time: ClassVar[str] = "about 5 minutes on 2 cores"
     reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    max_turns: ClassVar[int] = 10
+    max_turns: ClassVar[int] = 9
 
     def __init__(self, sandbox: Runner | None = None) -> None:
         self._runner = LazyRunner(sandbox)

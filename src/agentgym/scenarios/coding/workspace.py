@@ -73,3 +73,8 @@ class Workspace:
 def is_test_path(path: str) -> bool:
     """Return whether a resolved path is the tests folder or below it."""
     return path == TESTS or path.startswith(TESTS + "/")
+
+
+def tests_of(path: str) -> str:
+    """Return where the tests of a module are, by the project's convention."""
+    return f"{TESTS}/test_{path.rpartition('/')[2]}"
