@@ -1,6 +1,6 @@
 """Trains several seeds as a user would and prints before and after, with intervals.
 
-    uv run python benchmarks/learning.py --seeds 5 --framework langchain
+uv run python benchmarks/learning.py --seeds 5 --framework langchain
 """
 
 import argparse

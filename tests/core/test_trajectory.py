@@ -31,7 +31,9 @@ def make(rollout_id: str = "r1", reward: float | None = 0.5) -> Trajectory:
                 logprobs=[-0.1],
                 tool_calls=[RequestedCall(id="c", name="lint", arguments="{}")],
             ),
-            ToolCall(id="c", name="lint", outcome=ToolOutcome.RAISED, result="Error: x"),
+            ToolCall(
+                id="c", name="lint", outcome=ToolOutcome.RAISED, result="Error: x"
+            ),
             ToolCall(name="read_file", arguments={"path": "ä.py"}),
             ModelCall(content="Done."),
         ],

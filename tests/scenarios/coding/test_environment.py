@@ -117,7 +117,8 @@ async def test_run_tests_reports_briefly(project: CodingEnvironment) -> None:
     project.edit_file("shop/pricing.py", "RATE = 5", "RATE = 7")
     assert await project.run_tests("tests/") == (
         "1 failed, 0 passed.\n"
-        "tests/test_pricing.py::test_scale: assert scale(2) == 10 (left: 14, right: 10)"
+        "tests/test_pricing.py::test_scale (shop/pricing.py): "
+        "assert scale(2) == 10 (left: 14, right: 10)"
     )
     with pytest.raises(ToolError, match="not under tests/"):
         await project.run_tests("shop/pricing.py")
