@@ -95,8 +95,10 @@ class PolicyUpstream(Upstream):
         started = time.perf_counter()
         try:
             result = await self._policy.chat(request)
+        except ContextLengthError as error:  # the episode's own doing
+            return self._failure(call, request, error, started)
         except Exception as error:
-            _log(error)
+            logger.warning("a model call failed", exc_info=True)
             return self._failure(call, request, error, started)
         record = self._record(call, request, result, started)
         body = completions.with_ids(
@@ -128,7 +130,8 @@ class PolicyUpstream(Upstream):
                 return
             raise EngineError("The policy's stream ended without a result.")
         except Exception as error:
-            _log(error)
+            if not isinstance(error, ContextLengthError):
+                logger.warning("a model call failed", exc_info=True)
             failure = self._failure(call, request, error, started)
             body = frame(failure.record.response) if has_begun else failure.payload
             yield Answer(failure.status, body, failure.record)
@@ -191,11 +194,3 @@ def _sent(call: ProxyCall, request: ChatRequest) -> dict[str, Any]:
         "max_tokens": request.max_tokens,
         "seed": request.seed,
     }
-
-
-def _log(error: Exception) -> None:
-    """Log a failed call; a prompt that outgrew the context is the policy's own doing."""
-    if isinstance(error, ContextLengthError):
-        logger.debug("%s", error)
-    else:
-        logger.warning("a model call failed", exc_info=error)
