@@ -4,6 +4,8 @@ The model sees each of them through transformers' public cache interface, so any
 with full attention works unchanged.
 """
 
+import math
+import mmap
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -49,7 +51,7 @@ class BatchCache:
     ) -> None:
         self.rows, self.columns, self._heads = rows, columns, shape.heads
         size = (shape.layers, 2, rows, shape.heads, columns, shape.head_dim)
-        self._data = torch.zeros(size, dtype=shape.dtype, device=device)
+        self._data = _zeros(size, shape.dtype, device)
         self.window = Window((0, 0), 0, torch.empty(0))
         self.layers = Cache(layers=[_BatchLayer(self, layer) for layer in self._data])
 
@@ -80,6 +82,14 @@ class BatchCache:
         """Write the first columns of what :meth:`take` gave into a row's columns."""
         width = columns.stop - columns.start
         self._data[:, :, row, :, columns] = segment[:, :, :, :width]
+
+
+def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return zeros; on the CPU memory is taken only where something is written."""
+    if device.type != "cpu":
+        return torch.zeros(size, dtype=dtype, device=device)
+    memory = mmap.mmap(-1, math.prod(size) * dtype.itemsize)
+    return torch.frombuffer(memory, dtype=dtype).view(size)
 
 
 class _BatchLayer(CacheLayerMixin):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -190,7 +191,7 @@ class _ContentStream:
 
 def _post[T](loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[T], item: T) -> None:
     """Put ``item`` into a queue of another thread's loop, unless that loop is gone."""
-    if not loop.is_closed():
+    with suppress(RuntimeError):
         loop.call_soon_threadsafe(queue.put_nowait, item)
 
 
