@@ -76,7 +76,7 @@ class TrainingConfig(BaseSettings):
     learning_rate: float | None = Field(default=None, gt=0)
     warmup_steps: int = Field(default=3, ge=0)
     clip: float = Field(default=0.2, gt=0, lt=1)
-    entropy_coefficient: float = Field(default=0.01, ge=0)
+    entropy_coefficient: float = Field(default=0.0, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
     temperature: float = Field(default=1.0, gt=0)
     eval_temperature: float = Field(default=0.5, ge=0)
