@@ -83,8 +83,8 @@ class TrainingConfig(BaseSettings):
     max_tokens: int = Field(default=160, gt=0)
     lora_rank: int | None = Field(default=None, ge=0)
     eval_every: int = Field(default=10, gt=0)
-    eval_tasks: int = Field(default=64, gt=0)
-    test_tasks: int = Field(default=120, gt=0)
+    eval_tasks: int = Field(default=96, gt=0)
+    test_tasks: int = Field(default=96, gt=0)
     eval_samples: int = Field(default=4, ge=1)
     early_stop: bool = True
     checkpoint_every: int = Field(default=1, gt=0)
