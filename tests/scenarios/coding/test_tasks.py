@@ -75,7 +75,7 @@ def test_levels_can_be_asked_for(scenario: CodingScenario) -> None:
 def test_held_out_sets(scenario: CodingScenario) -> None:
     sets = scenario.held_out(0, 90)
     assert list(sets) == ["held-out", "level 3", "out-of-vocabulary"]
-    assert [len(tasks) for tasks in sets.values()] == [90, 30, 30]
+    assert [len(tasks) for tasks in sets.values()] == [90, 15, 15]
     assert {t.split for t in sets["held-out"]} == {Split.TEST}
     assert {t.level for t in sets["held-out"]} == {1, 2}
 
