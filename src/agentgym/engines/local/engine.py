@@ -18,7 +18,7 @@ from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.local.prefix_tree import plant
 from agentgym.engines.local.support import check_device, check_supported, lora_rank
 
-_LEARNING_RATE = 2e-4
+_LEARNING_RATE = 4e-4
 _LORA_LEARNING_RATE = 1e-4
 _BETAS = (0.9, 0.99)
 _NOT_FINITE = "masked:the update was not finite and was refused"
