@@ -76,8 +76,10 @@ def ours(count: int) -> tuple[float, float]:
     ):
         session.run(batch("warm", 16), lambda _: None)
         with measured() as used:
-            session.run(batch("timed", count), lambda _: None)
+            done = session.run(batch("timed", count), lambda _: None)
             session.flush()
+    if any(trajectory.reward is None for trajectory in done):
+        raise SystemExit("a rollout was dropped")
     return used[0], used[1]
 
 
@@ -111,7 +113,7 @@ def theirs(count: int) -> tuple[float, float]:
                     "input": {"question": "List the files."},
                     "config": {"local": {"agent_class": agent}},
                 }
-                client.post("/api/rollouts", json=rollout).raise_for_status()
+                client.post("/api/rollouts", json=[rollout]).raise_for_status()
             with measured() as used:
                 processes.append(start(controller))
                 while succeeded(client) < count:

@@ -25,6 +25,42 @@ SCENARIO = get_scenario("coding")
 CALLS = [0]
 
 
+_OLDER_SCHEMA = {
+    "x-regex": (
+        r"^(?P<content>(?:(?!<tool_call>)[\s\S])*?)"
+        r"(?P<tool_calls>(?:<tool_call>[\s\S]+?</tool_call>)+)?(?:<\|end\|>|$)"
+    ),
+    "type": "object",
+    "properties": {
+        "role": {"const": "assistant"},
+        "content": {"type": "string"},
+        "tool_calls": {
+            "type": "array",
+            "x-regex-iterator": r"<tool_call>(.+?)</tool_call>",
+            "items": {
+                "x-parser": "json",
+                "x-parser-args": {"transform": "{type: 'function', function: @}"},
+                "type": "object",
+                "properties": {
+                    "type": {"const": "function"},
+                    "function": {
+                        "type": "object",
+                        "properties": {
+                            "name": {"type": "string"},
+                            "arguments": {
+                                "type": "object",
+                                "additionalProperties": {},
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+"""How TRL before its response templates reads the policy's tool calls."""
+
+
 class CodingTools:
     """The scenario's tools as TRL wants them: methods of a resettable object."""
 
@@ -169,6 +205,7 @@ def main() -> None:
             "content": {"close_pattern": r"<\|end\|>\s*", "content": "text"},
         },
     }
+    tokenizer.response_schema = _OLDER_SCHEMA
     watch = Stopwatch()
     batch = config.tasks_per_step * config.group_size
     with tempfile.TemporaryDirectory() as folder:
