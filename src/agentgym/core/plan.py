@@ -14,7 +14,7 @@ from agentgym.sandbox.ladder import choose_rung
 from agentgym.scenarios.registry import get_scenario
 
 # From docs/benchmarks.md: wall seconds on 2 cores with the nano policy.
-_SECONDS_PER_EPISODE = {"native": 0.015, "langchain": 0.033}
+_SECONDS_PER_EPISODE = {"native": 0.068, "langchain": 0.075}
 _START_SECONDS = 15.0
 
 
