@@ -80,6 +80,22 @@ class AgentNotFoundError(UsageError):
         )
 
 
+class ProviderNotFoundError(UsageError):
+    """No model provider has this name.
+
+    Attributes:
+        name: The name asked for.
+    """
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(
+            f"No model provider is named {name!r}.{_nearest(name, known)} Any other "
+            "OpenAI-compatible server is given by its address, e.g. "
+            "http://localhost:8000/v1#MODEL."
+        )
+
+
 class RunNotFoundError(UsageError):
     """No run folder has this name or path.
 
@@ -137,6 +153,10 @@ class SandboxUnavailableError(SandboxError):
 
 class RolloutError(AgentGymError):
     """The rollout layer (gateway, store, workers) failed."""
+
+
+class ProviderError(RolloutError):
+    """A model provider refuses to answer, so that asking it again is of no use."""
 
 
 class RolloutNotFoundError(RolloutError):

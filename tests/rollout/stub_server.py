@@ -33,17 +33,21 @@ def completion(text: str = "Hello.", **fields: Any) -> dict[str, Any]:
 
 
 class StubServer:
-    """Serves ``/v1/chat/completions`` and ``/v1/completions``.
+    """Serves ``/v1/chat/completions``, ``/v1/completions`` and ``/v1/models``.
 
     Args:
         respond: Answers each request; None says hello.
+        models: Status and body of the list of models.
 
     Attributes:
         bodies: What was asked, in order.
     """
 
-    def __init__(self, respond: Handler | None = None) -> None:
+    def __init__(
+        self, respond: Handler | None = None, *, models: tuple[int, str] = (404, "")
+    ) -> None:
         self._respond = respond
+        self._models = models
         self.bodies: list[dict[str, Any]] = []
         self._bound: Future[int] = Future()
         self._stop = asyncio.Event()
@@ -68,6 +72,7 @@ class StubServer:
         self._loop = asyncio.get_running_loop()
         app = web.Application()
         app.router.add_post("/v1/{path:.+}", self._answer)
+        app.router.add_get("/v1/models", self._list)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -81,3 +86,7 @@ class StubServer:
         if self._respond is None:
             return web.json_response(completion())
         return await self._respond(request, body)
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        status, body = self._models
+        return web.Response(status=status, text=body, content_type="application/json")
