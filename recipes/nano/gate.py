@@ -117,7 +117,12 @@ async def advance(episode: Episode, specs: dict[str, Any], text: str) -> None:
     """Run the calls of one response, or end the episode."""
     calls = parse(text)
     if not calls:
-        episode.done = True
+        reply = episode.environment.user_reply(text)
+        episode.done = reply is None
+        episode.messages += [
+            {"role": "assistant", "content": text},
+            {"role": "user", "content": reply},
+        ]
         return
     functions = [
         {"id": str(i), "type": "function", "function": call}

@@ -14,7 +14,8 @@ class Blueprint:
     Attributes:
         system_prompt: Its role and rules.
         tools: The tools' original schemas; calls go to the current episode.
-        max_turns: Model calls after which an episode is cut.
+        max_turns: Model calls after which an episode is cut, over all turns of the
+            user.
         gateway: Base URL of the gateway, without a path.
         api_key: For the gateway.
         model: The name of the policy.
@@ -50,9 +51,14 @@ class RunnableAgent(ABC):
 
     @abstractmethod
     async def run(self, instruction: str) -> None:
-        """Run the agent's own loop on one instruction until it answers.
+        """Talk with the user, from their first message to the end.
 
-        The current episode says where model calls go and which tools there are.
+        The current episode says where model calls go, which tools there are, and
+        what the user says next: after each answer of the agent's own loop ask
+        ``current_episode().user_reply(answer)``. None ends the conversation. Else
+        append the message to what was said so far, changing none of it, and run the
+        loop again: the exact tokens of a turn can only be trained if the next turn's
+        prompt begins with them.
 
         Raises:
             EpisodeCut: The policy ran out of turns or context.

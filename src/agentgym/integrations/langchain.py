@@ -40,26 +40,48 @@ class LangChainAgent(RunnableAgent):
         else:
             self._graph = load_factory(blueprint.factory)(llm, tools)
             require_graph(self._graph, blueprint.factory)
-        self._limits: RunnableConfig = {
-            "recursion_limit": _STEPS_PER_TURN * blueprint.max_turns
-        }
+        self._max_turns = blueprint.max_turns
 
     async def run(self, instruction: str) -> None:
-        """Run the graph on one instruction."""
+        """Run the graph on the conversation, once for each message of the user.
+
+        Raises:
+            UnsupportedError: The user goes on, and the graph has lost the messages.
+        """
         from langchain_core.messages import HumanMessage
+
+        episode = current_episode()
+        messages: list[Any] = [HumanMessage(instruction)]
+        while True:
+            left = self._max_turns - episode.model_calls
+            if left <= 0:
+                raise EpisodeCut("max_turns")
+            messages = await self._invoke(messages, left)
+            reply = episode.user_reply(str(messages[-1].text) if messages else "")
+            if reply is None:
+                return
+            if not messages:
+                raise UnsupportedError(
+                    "The graph returns no messages, so the conversation cannot go on. "
+                    "Give its state a `messages` key, as MessagesState does."
+                )
+            messages = [*messages, HumanMessage(reply)]
+
+    async def _invoke(self, messages: list[Any], turns: int) -> list[Any]:
+        """Run the graph until it answers; return all messages of its last state."""
         from langgraph.errors import GraphRecursionError
         from openai import BadRequestError
 
+        limits: RunnableConfig = {"recursion_limit": _STEPS_PER_TURN * turns}
         try:
-            await self._graph.ainvoke(
-                {"messages": [HumanMessage(instruction)]}, config=self._limits
-            )
+            state = await self._graph.ainvoke({"messages": messages}, config=limits)
         except GraphRecursionError:
             raise EpisodeCut("max_turns") from None
         except BadRequestError as error:
             if error.code == "context_length_exceeded":
                 raise EpisodeCut("context_overflow") from None
             raise
+        return list(state.get("messages", ()))
 
     async def close(self) -> None:
         """Close the pooled connections."""

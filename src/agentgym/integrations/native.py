@@ -10,7 +10,7 @@ from agentgym.rollout.episode import Episode, current_episode
 
 
 class NativeAgent(RunnableAgent):
-    """Calls the model, runs the tools it asks for, until it answers."""
+    """Calls the model and runs the tools it asks for, until nobody says more."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         import aiohttp
@@ -25,7 +25,7 @@ class NativeAgent(RunnableAgent):
         )
 
     async def run(self, instruction: str) -> None:
-        """Run the loop on one instruction."""
+        """Run the loop from the user's first message to the end."""
         episode = current_episode()
         messages: list[dict[str, Any]] = [
             {"role": "system", "content": self._blueprint.system_prompt},
@@ -33,10 +33,14 @@ class NativeAgent(RunnableAgent):
         ]
         for _ in range(self._blueprint.max_turns):
             message = await self._complete(episode, messages)
+            messages.append(message)
             calls = message.get("tool_calls")
             if not calls:
-                return
-            messages.append(message)
+                reply = episode.user_reply(message.get("content") or "")
+                if reply is None:
+                    return
+                messages.append({"role": "user", "content": reply})
+                continue
             for call in calls:
                 function = call["function"]
                 arguments = parse_arguments(function["arguments"])
@@ -60,6 +64,7 @@ class NativeAgent(RunnableAgent):
             "messages": messages,
             "tools": self._tools,
         }
+        episode.model_calls += 1
         url = f"{episode.path}/chat/completions"
         async with self._session.post(url, json=body) as response:
             text = await response.text()

@@ -6,6 +6,7 @@ here, so that many episodes can share one agent and one HTTP client.
 """
 
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -25,14 +26,19 @@ class Episode:
     Attributes:
         rollout_id: The rollout, ``attempt`` its try, ``mode`` ``train`` or ``val``.
         tools: The environment's tools by name.
+        user_reply: The user's next message to an answer of the agent, None to end
+            the conversation; the environment's ``user_reply``.
         calls: Outcomes of the calls that reached a tool, in order.
+        model_calls: Requests that the agent has made of the model.
     """
 
     rollout_id: str
     attempt: str
     mode: str
     tools: dict[str, Tool]
+    user_reply: Callable[[str], str | None] = lambda _: None
     calls: list[ToolCall] = field(default_factory=list)
+    model_calls: int = 0
 
     @property
     def path(self) -> str:

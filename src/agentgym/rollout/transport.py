@@ -22,7 +22,9 @@ class EpisodeTransport(httpx.AsyncBaseTransport):
         """Send ``request`` on behalf of the current episode."""
         path = request.url.raw_path.decode()
         if path.startswith(PLACEHOLDER):
-            episode_path = current_episode().path + path[len(PLACEHOLDER) :]
+            episode = current_episode()
+            episode.model_calls += 1
+            episode_path = episode.path + path[len(PLACEHOLDER) :]
             request.url = request.url.copy_with(raw_path=episode_path.encode())
         return await self._inner.handle_async_request(request)
 

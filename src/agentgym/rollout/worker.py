@@ -159,6 +159,7 @@ class Worker:
                 attempt=attempt,
                 mode="train" if rollout["is_train"] else "val",
                 tools={tool.spec.name: tool for tool in environment.tools()},
+                user_reply=environment.user_reply,
             )
             episode.enter()
             started = time.perf_counter()

@@ -39,6 +39,20 @@ class Environment(ABC):
         """Return the tools bound to this episode."""
         return bound_tools(self)
 
+    def user_reply(self, message: str) -> str | None:
+        """Return what the user says to an answer of the agent.
+
+        Called each time the agent answers without a tool call. Must end some day:
+        ``Scenario.max_turns`` counts the model calls of the whole conversation.
+
+        Args:
+            message: The agent's answer, maybe empty.
+
+        Returns:
+            The user's next message; None, the default, ends the conversation.
+        """
+        return None
+
     def close(self) -> None:
         """Release what the episode holds. Called exactly once, also after errors."""
 
@@ -52,7 +66,8 @@ class Scenario(ABC):
         difficulty: ``beginner``, ``intermediate`` or ``advanced``.
         estimated_time: For people, e.g. ``"about 5 minutes on 2 cores"``.
         reward_range: Lowest and highest value that ``calculate_reward`` returns.
-        max_turns: Model calls after which an episode is cut.
+        max_turns: Model calls after which an episode is cut, over all turns of the
+            user.
         unsafe_local_exec: Set by whoever runs the scenario when the user allowed
             model-written code to run without a sandbox.
     """

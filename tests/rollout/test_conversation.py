@@ -1,0 +1,144 @@
+"""Conversations of several user turns, through real agents and the real gateway."""
+
+import os
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.task import Split
+from agentgym.core.trajectory import Trajectory
+from agentgym.engines.base import ChatRequest, ChatResult
+from agentgym.engines.local.batch import BatchBuilder
+from agentgym.engines.local.rendering import Detokenizer, Renderer
+from agentgym.engines.local.tool_calls import parse_response
+from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.models.nano import nano_path
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.rollout.session import RolloutSession
+from agentgym.scenarios.registry import get_scenario
+from tests.rollout.chatty import TURNS
+
+OWN = "tests.rollout.chatty:make_agent"
+AGENTS = [
+    {"framework": "native"},
+    {"framework": "langchain"},
+    {"framework": "langchain", "agent": OWN},
+]
+TRAINABLE = {"tool_selection": True, "parameter_selection": True}
+END = "<|end|>"
+
+
+class NanoTokens(ScriptedPolicy):
+    """Says what it is told to in the shipped policy's template and tokens."""
+
+    def __init__(self, script: list[str]) -> None:
+        super().__init__(lambda _: Reply())
+        self.tokenizer = AutoTokenizer.from_pretrained(nano_path())
+        self.script = script
+        self._renderer = Renderer(self.tokenizer)
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        prompt = self._renderer.render(request.messages, request.tools, request.session)
+        said = sum(m["role"] == "assistant" for m in request.messages)
+        text = self.script[said] + END
+        ids = self.tokenizer.encode(text, add_special_tokens=False)
+        self._renderer.remember(request.session, prompt, ids)
+        content, calls = parse_response(text, [END], key=str(said))
+        return ChatResult(
+            prompt_ids=prompt.ids,
+            response_ids=ids,
+            logprobs=[-1.0] * len(ids),
+            content=content,
+            tool_calls=calls,
+            finish_reason="tool_calls" if calls else "stop",
+            model_version=0,
+        )
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the chatty scenario, here and for the workers."""
+    info = tmp_path / "site" / "chatty-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: chatty\n")
+    (info / "entry_points.txt").write_text(
+        "[agentgym.scenarios]\nchatty = tests.rollout.chatty:ChattyScenario\n"
+    )
+    monkeypatch.syspath_prepend(info.parent)
+    monkeypatch.setenv("PYTHONPATH", f"{info.parent}{os.pathsep}{os.getcwd()}")
+
+
+def run(folder: Path, policy: ScriptedPolicy, seed: int, **agent: str) -> Trajectory:
+    tasks = get_scenario("chatty").tasks(Split.TRAIN, seed, 1)
+    requests = [
+        RolloutRequest(f"r{i}", task, train=True, group="g", step=1)
+        for i, task in enumerate(tasks)
+    ]
+    config = TrainingConfig.create(scenario="chatty", **agent)
+    with RolloutSession(config, policy, folder, 1) as session:
+        [trajectory] = session.run(requests, lambda _: None)
+    return trajectory
+
+
+def call(text: str) -> str:
+    return (
+        f'<tool_call>{{"name": "note", "arguments": {{"text": "{text}"}}}}</tool_call>'
+    )
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=str)
+def test_a_conversation_goes_on_until_the_user_is_done(
+    tmp_path: Path, agent: dict[str, str]
+) -> None:
+    script = ["What is your  name? ", call("Ada"), "Which color?", call("blue"), "Done"]
+    policy = NanoTokens(script)
+    trajectory = run(tmp_path, policy, 0, **agent)
+
+    assert trajectory.success, trajectory.reason
+    assert trajectory.reason == "answered"
+    assert [c.arguments for c in trajectory.get_tool_calls()] == [
+        {"text": "Ada"},
+        {"text": "blue"},
+    ]
+    last = trajectory.model_calls[-1].messages
+    users = [m["content"] for m in last if m["role"] == "user"]
+    assert users == ["I want a lamp.", *TURNS]
+    answers = [p for p in trajectory.reward_parts if p.startswith("answer")]
+    assert answers == [
+        "answer What is your  name? ",
+        "answer Which color?",
+        "answer Done",
+    ]
+
+    # One sequence of exact tokens over all user turns, and no call left out.
+    other = trajectory.model_copy(update={"rollout_id": "other", "reward": 0.0})
+    builder = BatchBuilder(
+        algorithm="rloo",
+        trainable=TRAINABLE,
+        pieces=Detokenizer(policy.tokenizer).pieces,
+        stop_ids=frozenset(policy.tokenizer.encode(END, add_special_tokens=False)),
+    )
+    rewards = {t.rollout_id: [t.reward or 0.0] * 5 for t in (trajectory, other)}
+    batch = builder.build([[trajectory, other]], rewards)
+    assert batch.ledger == {t: ["trained"] * 5 for t in rewards}
+    assert len(batch.sequences) == 2
+    assert batch.sequences[0].ids == [
+        *trajectory.model_calls[-1].prompt_ids,
+        *trajectory.model_calls[-1].response_ids,
+    ]
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=str)
+def test_turns_are_counted_over_the_whole_conversation(
+    tmp_path: Path, agent: dict[str, str]
+) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        said = sum(m["role"] == "assistant" for m in request.messages)
+        return Reply(calls=[("note", {"text": "x"})]) if said % 2 else Reply("Well?")
+
+    trajectory = run(tmp_path, ScriptedPolicy(respond), 1, **agent)
+    assert trajectory.reason == "max_turns"
+    assert len(trajectory.model_calls) == get_scenario("chatty").max_turns
+    assert trajectory.reward is not None
