@@ -3,7 +3,7 @@
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from agentgym.errors import ScenarioError
+from agentgym.errors import RuleViolation, ScenarioError, ToolError
 
 ToolFunction = Callable[..., str | Awaitable[str]]
 
@@ -179,6 +179,28 @@ def check_call(
         where = ".".join(str(part) for part in first["loc"])
         return ToolOutcome.INVALID_ARGUMENTS, f"{where}: {first['msg']}"
     return ToolOutcome.OK, ""
+
+
+async def run_tool(
+    tools: Mapping[str, Tool], name: str, arguments: dict[str, Any]
+) -> tuple[ToolOutcome, str]:
+    """Run a call and say what became of it, with the text for the agent.
+
+    A refusal (``ToolError``, invalid arguments, unknown tool) is text that starts
+    with ``Error:``; any other exception passes through.
+    """
+    try:
+        if name not in tools:
+            return ToolOutcome.UNKNOWN_TOOL, f"Error: no tool is named {name!r}."
+        return ToolOutcome.OK, await tools[name](**arguments)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        return ToolOutcome.INVALID_ARGUMENTS, f"Error: {where}: {first['msg']}"
+    except RuleViolation as error:
+        return ToolOutcome.RULE_BROKEN, f"Error: {error}"
+    except ToolError as error:
+        return ToolOutcome.RAISED, f"Error: {error}"
 
 
 def _argument_lines(doc: str) -> list[tuple[str, str]]:

@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
-from pydantic import ValidationError
-
-from agentgym.core.tools import Tool, ToolOutcome
+from agentgym.core.tools import Tool, run_tool
 from agentgym.core.trajectory import ToolCall
-from agentgym.errors import RolloutError, RuleViolation, ToolError
+from agentgym.errors import RolloutError
 
 _CURRENT: ContextVar["Episode"] = ContextVar("agentgym_episode")
 
@@ -53,7 +52,7 @@ class Episode:
         _CURRENT.set(self)
 
     async def call_tool(
-        self, name: str, arguments: dict[str, object], *, call_id: str | None = None
+        self, name: str, arguments: dict[str, Any], *, call_id: str | None = None
     ) -> str:
         """Run a tool, record the outcome, and return the text for the agent.
 
@@ -61,23 +60,7 @@ class Episode:
         starts with ``Error:``; any other exception ends the episode as crashed.
         """
         started = time.perf_counter()
-        outcome = ToolOutcome.OK
-        try:
-            if name not in self.tools:
-                outcome = ToolOutcome.UNKNOWN_TOOL
-                result = f"Error: no tool is named {name!r}."
-            else:
-                result = await self.tools[name](**arguments)
-        except ValidationError as error:
-            outcome = ToolOutcome.INVALID_ARGUMENTS
-            first = error.errors()[0]
-            result = f"Error: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        except RuleViolation as error:
-            outcome = ToolOutcome.RULE_BROKEN
-            result = f"Error: {error}"
-        except ToolError as error:
-            outcome = ToolOutcome.RAISED
-            result = f"Error: {error}"
+        outcome, result = await run_tool(self.tools, name, arguments)
         self.calls.append(
             ToolCall(
                 id=call_id,

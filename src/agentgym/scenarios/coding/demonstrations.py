@@ -10,9 +10,8 @@ from random import Random
 from typing import Any
 
 from agentgym.core.task import Task
-from agentgym.core.tools import Tool, ToolOutcome
+from agentgym.core.tools import Tool, run_tool
 from agentgym.core.trajectory import ToolCall, Trajectory
-from agentgym.errors import RuleViolation, ToolError
 from agentgym.scenarios.base import Reward
 from agentgym.scenarios.coding.environment import CodingEnvironment
 from agentgym.scenarios.coding.execution import LazyRunner, Runner
@@ -127,13 +126,7 @@ async def demonstrate(
 
 async def _call(tools: dict[str, Tool], step: Step) -> ToolCall:
     arguments: dict[str, Any] = dict(step.args)
-    outcome = ToolOutcome.OK
-    try:
-        result = await tools[step.tool](**arguments)
-    except RuleViolation as error:
-        outcome, result = ToolOutcome.RULE_BROKEN, f"Error: {error}"
-    except ToolError as error:
-        outcome, result = ToolOutcome.RAISED, f"Error: {error}"
+    outcome, result = await run_tool(tools, step.tool, arguments)
     return ToolCall(name=step.tool, arguments=arguments, outcome=outcome, result=result)
 
 

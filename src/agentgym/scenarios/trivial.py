@@ -1,0 +1,250 @@
+"""Agents that need no model, and how to play one episode without one.
+
+A scenario must not pay an agent that does nothing, or one that calls everything: the
+policy would learn that instead of the task. Both are played here, in process.
+"""
+
+import asyncio
+import itertools
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple
+
+from agentgym.core.task import Task
+from agentgym.core.tools import ToolSpec, run_tool
+from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall, Trajectory
+from agentgym.scenarios.base import Environment, Reward, Scenario
+
+_PLAIN_WORDS = ("main", "a", "test", "1001", "x")
+_MOST_NESTED = 4
+_QUOTED = r"\"([^\"]+)\"|'([^']+)'"
+_NUMBER = r"(?<![\w.])\d{1,9}(?![\w.]*\w)"
+
+
+class Call(NamedTuple):
+    """A tool call to make.
+
+    Attributes:
+        name: The tool.
+        arguments: Its arguments, JSON values.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class TrivialAgent(ABC):
+    """An agent that decides what to call before it has seen any result.
+
+    Attributes:
+        name: For reports, e.g. ``call-everything``.
+    """
+
+    name: str
+
+    @abstractmethod
+    def calls(self, task: Task, specs: Sequence[ToolSpec]) -> list[Call]:
+        """Return the calls to make, in order; the same for the same arguments."""
+
+
+@dataclass(frozen=True)
+class DoNothing(TrivialAgent):
+    """Answers at once, without a call."""
+
+    name: str = "do-nothing"
+
+    def calls(self, task: Task, specs: Sequence[ToolSpec]) -> list[Call]:
+        """Return no calls."""
+        return []
+
+
+@dataclass(frozen=True)
+class CallEverything(TrivialAgent):
+    """Calls every tool, with arguments that fit its schema and mean nothing.
+
+    Attributes:
+        seed: Of the arguments and, from 1 on, of the order; 0 keeps the tools'.
+        from_instruction: Whether texts and numbers are taken from the instruction,
+            as an agent does that copies without understanding.
+        rounds: How often it calls each tool, with new arguments each time.
+    """
+
+    seed: int = 0
+    from_instruction: bool = False
+    rounds: int = 1
+    name: str = "call-everything"
+
+    def calls(self, task: Task, specs: Sequence[ToolSpec]) -> list[Call]:
+        """Return one call per tool and round."""
+        rng = Random(f"{self.seed}/{self.from_instruction}/{task.id}")
+        pool = _Pool.of(task.instruction if self.from_instruction else "")
+        made: list[Call] = []
+        for _ in range(self.rounds):
+            order = list(specs)
+            if self.seed:
+                rng.shuffle(order)
+            made += [Call(s.name, _arguments(s.parameters, pool, rng)) for s in order]
+        return made
+
+
+CALL_EVERYTHING = (
+    CallEverything(),
+    CallEverything(seed=1),
+    CallEverything(seed=1, from_instruction=True),
+    CallEverything(seed=2, from_instruction=True),
+    CallEverything(seed=3, from_instruction=True, rounds=2),
+)
+"""The variants that a scenario is checked with."""
+
+
+async def play(
+    scenario: Scenario,
+    task: Task,
+    calls: Sequence[Call],
+    *,
+    environment: Environment | None = None,
+) -> tuple[Trajectory, Reward]:
+    """Make calls in an environment of a task, answer, and score the episode.
+
+    Like a worker, it scores in another thread and closes the environment after it.
+
+    Args:
+        scenario: Whose episode it is.
+        task: The task.
+        calls: What to call, in one turn.
+        environment: To play in; None makes a fresh one.
+
+    Returns:
+        The trajectory, scored, and its reward.
+
+    Raises:
+        Exception: Whatever the scenario's code raises, but for refusals of tools.
+    """
+    where = scenario.create_environment(task) if environment is None else environment
+    try:
+        trajectory = await _conversation(scenario, task, calls, where)
+        reward = await asyncio.to_thread(
+            scenario.calculate_reward, task, where, trajectory
+        )
+    finally:
+        where.close()
+    trajectory.reward = reward.value
+    trajectory.reward_parts = dict(reward.parts)
+    trajectory.success = reward.success
+    trajectory.right_tool = reward.right_tool
+    trajectory.right_arguments = reward.right_arguments
+    return trajectory, reward
+
+
+def run_trivial(
+    scenario: Scenario, task: Task, agent: TrivialAgent
+) -> tuple[Trajectory, Reward]:
+    """Play one episode of ``agent`` and wait; see :func:`play`.
+
+    Not for use inside a running event loop: there, await :func:`play`.
+    """
+    return asyncio.run(play(scenario, task, agent.calls(task, scenario.tools())))
+
+
+async def _conversation(
+    scenario: Scenario, task: Task, calls: Sequence[Call], environment: Environment
+) -> Trajectory:
+    tools = {tool.spec.name: tool for tool in environment.tools()}
+    trajectory = Trajectory(
+        rollout_id=f"trivial-{task.id}",
+        scenario=scenario.name,
+        task_id=task.id,
+        family=task.family,
+        level=task.level,
+    )
+    requested = [
+        RequestedCall(id=f"call-{number}", name=name, arguments=json.dumps(arguments))
+        for number, (name, arguments) in enumerate(calls)
+    ]
+    if requested:
+        asking = ModelCall(tool_calls=requested, finish_reason="tool_calls")
+        trajectory.steps.append(asking)
+    for request, (name, arguments) in zip(requested, calls, strict=True):
+        outcome, result = await run_tool(tools, name, arguments)
+        trajectory.steps.append(
+            ToolCall(
+                id=request.id,
+                name=name,
+                arguments=arguments,
+                outcome=outcome,
+                result=result,
+            )
+        )
+    trajectory.steps.append(ModelCall(content="Done."))
+    return trajectory
+
+
+class _Pool(NamedTuple):
+    """What arguments are drawn from."""
+
+    texts: list[str]
+    numbers: list[int]
+
+    @classmethod
+    def of(cls, text: str) -> "_Pool":
+        """Return the words, pairs of words, quotations and numbers of ``text``."""
+        words = [word.strip(".,;:!?'\"()") for word in text.split()]
+        words = [word for word in words if word]
+        pairs = [" ".join(pair) for pair in itertools.pairwise(words)]
+        quoted = [double or single for double, single in re.findall(_QUOTED, text)]
+        numbers = [int(n) for n in re.findall(_NUMBER, text)]
+        return cls(
+            [*words, *pairs, *quoted] or list(_PLAIN_WORDS), numbers or [1, 2, 10]
+        )
+
+
+def _arguments(schema: dict[str, Any], pool: _Pool, rng: Random) -> dict[str, Any]:
+    """Return arguments for a tool's parameters, optional ones every other time."""
+    required = set(schema.get("required", []))
+    return {
+        name: _value(part, schema.get("$defs", {}), pool, rng, 0)
+        for name, part in schema.get("properties", {}).items()
+        if name in required or rng.random() < 0.5
+    }
+
+
+def _value(
+    schema: dict[str, Any], defs: dict[str, Any], pool: _Pool, rng: Random, depth: int
+) -> Any:
+    """Return a value that fits a JSON schema as pydantic writes them."""
+    if "$ref" in schema:
+        schema = defs[schema["$ref"].rpartition("/")[2]]
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return rng.choice(schema["enum"])
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options:
+        return _value(options[0], defs, pool, rng, depth)
+    match schema.get("type"):
+        case "boolean":
+            return rng.random() < 0.5
+        case "integer" | "number":
+            low = schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
+            high = schema.get("maximum", schema.get("exclusiveMaximum", 10**9) - 1)
+            return max(low, min(high, rng.choice(pool.numbers)))
+        case "array":
+            count = max(1, schema.get("minItems", 1)) if depth < _MOST_NESTED else 0
+            item = schema.get("items", {})
+            return [_value(item, defs, pool, rng, depth + 1) for _ in range(count)]
+        case "object":
+            if depth >= _MOST_NESTED:
+                return {}
+            return {
+                name: _value(part, defs, pool, rng, depth + 1)
+                for name, part in schema.get("properties", {}).items()
+            }
+        case "null":
+            return None
+        case _:
+            text = rng.choice(pool.texts)
+            return text[: schema.get("maxLength", len(text))]
