@@ -12,9 +12,10 @@ import pytest
 
 from agentgym import TrainingConfig
 from agentgym.core.diagnosis import Finding, diagnose
+from agentgym.core.estimates import Estimate
 from agentgym.core.evidence import Evidence, read_evidence
 from agentgym.core.ledger import Ledger
-from agentgym.core.metrics import Estimate, Metrics
+from agentgym.core.metrics import Metrics
 from agentgym.core.run_folder import RunFolder, RunState
 from tests.ui import made_up
 

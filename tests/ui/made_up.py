@@ -4,8 +4,9 @@ from collections import Counter
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.estimates import Estimate
 from agentgym.core.ledger import Ledger
-from agentgym.core.metrics import Estimate, Metrics
+from agentgym.core.metrics import Metrics
 from agentgym.core.progress import Plan, StepReport
 from agentgym.core.result import Artifacts, TrainingResult
 

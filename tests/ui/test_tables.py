@@ -6,8 +6,9 @@ from collections import Counter
 import pytest
 from rich.console import Console, RenderableType
 
+from agentgym.core.estimates import Estimate
 from agentgym.core.ledger import Ledger
-from agentgym.core.metrics import Estimate, Metrics
+from agentgym.core.metrics import Metrics
 from agentgym.ui import words
 from agentgym.ui.comparison import rows
 from agentgym.ui.report import render_report

@@ -2,34 +2,104 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from math import comb, sqrt
-from typing import Self
+from fractions import Fraction
+from typing import Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from agentgym.core.estimates import (
+    UNMEASURED,
+    Estimate,
+    Pair,
+    estimate_ratio,
+    pass_power_k,
+)
+from agentgym.core.prices import FREE, Prices
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 
-_RESAMPLES = 2000
-_Z95 = 1.959964
+MetricName = Literal[
+    "right_tool",
+    "right_arguments",
+    "pass_1",
+    "pass_k",
+    "tool_reliability",
+    "reward",
+    "model_calls",
+    "prompt_tokens",
+    "tokens",
+    "cost",
+    "seconds",
+]
+METRICS: tuple[MetricName, ...] = get_args(MetricName)
+SHARES: tuple[MetricName, ...] = METRICS[:5]
+"""Those that are shares, 0..1; the others are means per rollout."""
 
 
-class Estimate(BaseModel):
-    """A mean with its 95 % interval.
+class TaskResult(BaseModel):
+    """What became of all attempts at one task.
 
     Attributes:
-        value: The mean over tasks.
-        low: Lower end of the interval.
-        high: Upper end.
-        n: Tasks that the mean is over.
+        task_id: The task; ``family`` and ``level`` say what kind it is.
+        attempts: Scored rollouts, of which ``successes`` succeeded.
+        dropped: Rollouts that could not be scored; they count nowhere else.
+        sums: Numerator and denominator per metric, but for pass^k.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    value: float
-    low: float
-    high: float
-    n: int
+    task_id: str
+    family: str = ""
+    level: int = 1
+    attempts: int
+    successes: int
+    dropped: int = 0
+    sums: dict[str, Pair] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, trajectories: Sequence[Trajectory], prices: Prices | None) -> Self:
+        """Add up the attempts at one task."""
+        scored = [t for t in trajectories if t.status is not RolloutStatus.DROPPED]
+        first = trajectories[0]
+        counts = {
+            name: [pair for t in scored if (pair := count(t)) is not None]
+            for name, count in _COUNTS.items()
+        }
+        if prices is not None:
+            counts["cost"] = [
+                (prices.of(*tokens), 1.0)
+                for t in scored
+                if (tokens := _tokens(t)) is not None
+            ]
+        return cls(
+            task_id=first.task_id,
+            family=first.family,
+            level=first.level,
+            attempts=len(scored),
+            successes=sum(bool(t.success) for t in scored),
+            dropped=len(trajectories) - len(scored),
+            sums={
+                name: (sum(a for a, _ in pairs), sum(b for _, b in pairs))
+                for name, pairs in counts.items()
+            },
+        )
+
+    @property
+    def success_rate(self) -> Fraction:
+        """Successes per scored attempt, exactly.
+
+        Raises:
+            ZeroDivisionError: Nothing was scored.
+        """
+        return Fraction(self.successes, self.attempts)
+
+    def pair(self, metric: MetricName, k: int) -> Pair:
+        """Return numerator and denominator of a metric; ``(0, 0)`` if unmeasured."""
+        if metric == "pass_k":
+            if self.attempts < k:
+                return 0.0, 0.0
+            return pass_power_k(self.successes, self.attempts, k), 1.0
+        return self.sums.get(metric, (0.0, 0.0))
 
 
 class Metrics(BaseModel):
@@ -48,7 +118,11 @@ class Metrics(BaseModel):
             run without error and break no rule.
         reward: Mean reward.
         model_calls: Per rollout.
-        tokens: Sampled tokens per rollout.
+        tokens: Sampled tokens per rollout, ``prompt_tokens`` those of all its
+            prompts.
+        cost: US dollars per rollout; 0 for a model on this machine.
+        seconds: Wall seconds per rollout.
+        by_task: What the estimates are made of; empty in results of old versions.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,103 +139,99 @@ class Metrics(BaseModel):
     reward: Estimate
     model_calls: Estimate
     tokens: Estimate
+    prompt_tokens: Estimate = UNMEASURED
+    cost: Estimate = UNMEASURED
+    seconds: Estimate = UNMEASURED
+    by_task: tuple[TaskResult, ...] = ()
 
     @property
     def success_rate(self) -> float:
         """Alias of pass^1, the name used in success criteria."""
         return self.pass_1.value
 
+    def __getitem__(self, metric: MetricName) -> Estimate:
+        """Return a metric by its name."""
+        found: Estimate = dict(self)[metric]
+        return found
+
     @classmethod
-    def of(cls, trajectories: Sequence[Trajectory], *, k: int = 4) -> Self:
+    def of(
+        cls,
+        trajectories: Sequence[Trajectory],
+        *,
+        k: int = 4,
+        prices: Prices | None = FREE,
+    ) -> Self:
         """Compute the metrics of scored trajectories, grouped by task.
 
         Args:
             trajectories: Any number per task; those not scored count as dropped.
             k: Of pass^k; lowered to the fewest attempts that a task has.
+            prices: Of the model's tokens; None if they are not known.
 
         Raises:
             ValueError: No trajectory is scored.
         """
-        scored = [t for t in trajectories if t.status is not RolloutStatus.DROPPED]
-        by_task: dict[str, list[Trajectory]] = defaultdict(list)
-        for trajectory in scored:
-            by_task[trajectory.task_id].append(trajectory)
-        if not by_task:
+        grouped: dict[str, list[Trajectory]] = defaultdict(list)
+        for trajectory in trajectories:
+            grouped[trajectory.task_id].append(trajectory)
+        every = [TaskResult.of(attempts, prices) for attempts in grouped.values()]
+        scored = [task for task in every if task.attempts]
+        if not scored:
             raise ValueError("No rollout was scored, so there is nothing to measure.")
-        tasks = list(by_task.values())
-        k = min(k, min(len(attempts) for attempts in tasks))
-
-        def mean(value: Callable[[Trajectory], float], share: bool = True) -> Estimate:
-            pairs = [(sum(map(value, attempts)), len(attempts)) for attempts in tasks]
-            return estimate_ratio(pairs, share=share)
-
+        k = min(k, min(task.attempts for task in scored))
         return cls(
-            tasks=len(tasks),
-            rollouts=len(scored),
-            dropped=len(trajectories) - len(scored),
+            tasks=len(scored),
+            rollouts=sum(task.attempts for task in scored),
+            dropped=sum(task.dropped for task in every),
             k=k,
-            right_tool=mean(lambda t: t.right_tool or 0.0),
-            right_arguments=mean(lambda t: t.right_arguments or 0.0),
-            pass_1=mean(lambda t: float(bool(t.success))),
-            pass_k=estimate_ratio([(pass_power_k(ts, k), 1) for ts in tasks]),
-            tool_reliability=estimate_ratio([_reliable_calls(ts) for ts in tasks]),
-            reward=mean(lambda t: t.reward or 0.0, share=False),
-            model_calls=mean(lambda t: len(t.model_calls), share=False),
-            tokens=mean(_sampled_tokens, share=False),
+            by_task=tuple(every),
+            **{
+                name: estimate_ratio(
+                    [task.pair(name, k) for task in scored], share=name in SHARES
+                )
+                for name in METRICS
+            },
         )
 
 
-def pass_power_k(attempts: Sequence[Trajectory], k: int) -> float:
-    """Return the unbiased estimate of pass^k of one task (arXiv:2406.12045)."""
-    successes = sum(bool(t.success) for t in attempts)
-    return comb(successes, k) / comb(len(attempts), k)
-
-
-def estimate_ratio(
-    pairs: Sequence[tuple[float, float]], *, share: bool = True
-) -> Estimate:
-    """Estimate ``sum of numerators / sum of denominators`` over tasks.
-
-    The interval is the percentile bootstrap over tasks (Efron 1979), so attempts at
-    one task are not taken for independent. Where every task agrees on 0 or on 1 the
-    bootstrap has no width, and Wilson's interval (1927) on the tasks is used.
-
-    Args:
-        pairs: Numerator and denominator per task.
-        share: Whether the ratio is a share, 0..1, as opposed to a mean.
-    """
-    import numpy as np
-
-    array = np.asarray(pairs, dtype=float)
-    used = array[array[:, 1] > 0]
-    n = len(used)
-    if n == 0:
-        return Estimate(value=0.0, low=0.0, high=0.0, n=0)
-    value = float(used[:, 0].sum() / used[:, 1].sum())
-    ratios = used[:, 0] / used[:, 1]
-    if np.all(ratios == ratios[0]):
-        if share and value in (0.0, 1.0):
-            low, high = wilson(value, n)
-            return Estimate(value=value, low=low, high=high, n=n)
-        return Estimate(value=value, low=value, high=value, n=n)
-    draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
-    sums = used[draws].sum(axis=1)
-    low, high = np.quantile(sums[:, 0] / sums[:, 1], [0.025, 0.975])
-    return Estimate(value=value, low=float(low), high=float(high), n=n)
-
-
-def wilson(share: float, n: int) -> tuple[float, float]:
-    """Return Wilson's 95 % score interval of a share over ``n`` trials."""
-    z2 = _Z95**2
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z95 * sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def _sampled_tokens(trajectory: Trajectory) -> int:
-    return sum(len(call.response_ids) for call in trajectory.model_calls)
-
-
-def _reliable_calls(attempts: Sequence[Trajectory]) -> tuple[float, float]:
-    calls = [call for t in attempts for call in t.get_tool_calls()]
+def _reliable_calls(trajectory: Trajectory) -> Pair:
+    calls = trajectory.get_tool_calls()
     return sum(call.outcome is ToolOutcome.OK for call in calls), len(calls)
+
+
+def _share(value: float | None) -> Pair | None:
+    return None if value is None else (value, 1.0)
+
+
+def _tokens(trajectory: Trajectory) -> tuple[int, int] | None:
+    """Return prompt and sampled tokens; None if some calls were not counted."""
+    prompts = responses = 0
+    for call in trajectory.model_calls:
+        if call.prompt_ids or call.response_ids:
+            prompts += len(call.prompt_ids)
+            responses += len(call.response_ids)
+        elif call.prompt_tokens is None or call.response_tokens is None:
+            return None
+        else:
+            prompts += call.prompt_tokens
+            responses += call.response_tokens
+    return prompts, responses
+
+
+def _token_pair(trajectory: Trajectory, which: int) -> Pair | None:
+    tokens = _tokens(trajectory)
+    return None if tokens is None else (tokens[which], 1.0)
+
+
+_COUNTS: dict[MetricName, Callable[[Trajectory], Pair | None]] = {
+    "right_tool": lambda t: _share(t.right_tool),
+    "right_arguments": lambda t: _share(t.right_arguments),
+    "pass_1": lambda t: (float(bool(t.success)), 1.0),
+    "tool_reliability": _reliable_calls,
+    "reward": lambda t: _share(t.reward),
+    "model_calls": lambda t: (len(t.model_calls), 1.0),
+    "prompt_tokens": lambda t: _token_pair(t, 0),
+    "tokens": lambda t: _token_pair(t, 1),
+    "seconds": lambda t: (t.duration_s, 1.0),
+}

@@ -154,6 +154,19 @@ def parse_arguments(raw: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def normalized(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments as the tool takes them: defaults filled in, types converted.
+
+    What does not validate, or has no spec, is returned as it is.
+    """
+    if spec is None:
+        return arguments
+    try:
+        return spec.validate(arguments)
+    except ValidationError:
+        return arguments
+
+
 def check_call(
     specs: dict[str, ToolSpec], name: str, raw_arguments: str
 ) -> tuple[ToolOutcome, str]:

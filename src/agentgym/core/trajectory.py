@@ -46,6 +46,9 @@ class ModelCall(BaseModel):
             length as ``response_ids``.
         model_version: Updates the policy had had when it answered.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
+        prompt_tokens: How many tokens the server counted in the prompt, where it
+            counts and gives no ids; None if unknown.
+        response_tokens: The same of the response.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -62,6 +65,8 @@ class ModelCall(BaseModel):
     model_version: int = 0
     finish_reason: str = "stop"
     latency_ms: float = 0.0
+    prompt_tokens: int | None = None
+    response_tokens: int | None = None
 
 
 class ToolCall(BaseModel):

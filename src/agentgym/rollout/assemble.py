@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
-from agentgym.core.tools import ToolOutcome, ToolSpec, check_call, parse_arguments
+from agentgym.core.tools import (
+    ToolOutcome,
+    ToolSpec,
+    check_call,
+    normalized,
+    parse_arguments,
+)
 from agentgym.core.trajectory import ModelCall, RequestedCall, Step, ToolCall
 
 NOT_RUN = "(the agent ended before this call ran)"
@@ -50,7 +54,7 @@ def _outcome(
     valid = outcome is ToolOutcome.OK
     unnamed = [c for c in pending if c.id is None and c.name == requested.name]
     ran = next((c for c in pending if c.id == requested.id), None) or next(
-        (c for c in unnamed if _normal(spec, c.arguments) == _normal(spec, arguments)),
+        (c for c in unnamed if _same(spec, c.arguments, arguments)),
         unnamed[0] if unnamed and valid else None,
     )
     if ran is not None:
@@ -67,13 +71,12 @@ def _outcome(
     )
 
 
-def _normal(
-    spec: ToolSpec | None, arguments: dict[str, Any] | None
-) -> dict[str, Any] | None:
-    """Return arguments with defaults and types as the tool takes them, if it does."""
-    if spec is None or arguments is None:
-        return arguments
-    try:
-        return spec.validate(arguments)
-    except ValidationError:
-        return arguments
+def _same(
+    spec: ToolSpec | None,
+    ran: dict[str, Any] | None,
+    written: dict[str, Any] | None,
+) -> bool:
+    """Return whether arguments are the same to the tool; malformed ones never are."""
+    if ran is None or written is None:
+        return False
+    return normalized(spec, ran) == normalized(spec, written)

@@ -117,6 +117,7 @@ class RecordedCall:
             "model_version": self.model_version or 0,
             "finish_reason": self.choice.get("finish_reason") or "stop",
             "latency_ms": self.latency_ms,
+            **self._counts(),
         }
 
     def to_model_call(self) -> ModelCall:
@@ -146,6 +147,17 @@ class RecordedCall:
             self.prompt_ids
         )
         return response
+
+    def _counts(self) -> dict[str, int]:
+        """Return the server's own token counts, where it gave no ids."""
+        usage = self.response.get("usage")
+        if self.prompt_ids or self.response_ids or not isinstance(usage, dict):
+            return {}
+        found = {
+            "prompt_tokens": usage.get("prompt_tokens"),
+            "response_tokens": usage.get("completion_tokens"),
+        }
+        return {name: n for name, n in found.items() if type(n) is int and n >= 0}
 
     def _server(self) -> dict[str, Any]:
         return {"model": self.model, "version": self.model_version}

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, bound_tools
 from agentgym.core.trajectory import Trajectory
@@ -121,6 +122,17 @@ class Scenario(ABC):
         Raises:
             Exception: Any; the rollout is then retried or dropped, never scored 0.
         """
+
+    def needed_calls(self, task: Task) -> list[NeededCall] | None:
+        """Return the calls of the task's shortest plan, in order; optional.
+
+        With it, an evaluation says which tool was called in the place of which, and
+        which arguments were wrong. It counts for no reward.
+
+        Returns:
+            None, the default, if that is not known.
+        """
+        return None
 
     def broadcast_rewards(self, trajectory: Trajectory) -> list[float]:
         """Give each model call its reward: by default the trajectory's, unchanged.

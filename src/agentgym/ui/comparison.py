@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agentgym.core.metrics import Estimate, Metrics
+from agentgym.core.estimates import Estimate
+from agentgym.core.metrics import Metrics
 from agentgym.ui.words import number, number_span, share_span
 
 

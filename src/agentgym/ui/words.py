@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from agentgym.core.metrics import Estimate
+from agentgym.core.estimates import Estimate
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 

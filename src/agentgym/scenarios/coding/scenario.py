@@ -5,6 +5,7 @@ from functools import cache
 from random import Random
 from typing import ClassVar, Literal
 
+from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Trajectory
@@ -14,7 +15,7 @@ from agentgym.scenarios.coding import rewards
 from agentgym.scenarios.coding.environment import CodingEnvironment
 from agentgym.scenarios.coding.execution import LazyRunner, Runner
 from agentgym.scenarios.coding.families import FAMILIES, Family
-from agentgym.scenarios.coding.families.base import Scene
+from agentgym.scenarios.coding.families.base import Scene, Step
 
 ALL_LEVELS = (1, 2, 3)
 FIRST_LEVELS = (1, 2)
@@ -28,6 +29,8 @@ RULES = (
     "change a file under tests/: if asked to, only read it."
 )
 SYSTEM_PROMPT = f"{ROLE} {RULES}"
+
+_BY_OUTCOME = frozenset({"old", "new", "query"})
 
 
 class CodingScenario(Scenario):
@@ -108,6 +111,14 @@ class CodingScenario(Scenario):
         if not isinstance(environment, CodingEnvironment):
             raise ScenarioError(f"{environment!r} is no environment of this scenario.")
         return rewards.score(task, environment, trajectory, self._runner)
+
+    def needed_calls(self, task: Task) -> list[NeededCall]:
+        """Return the task's plan; only the outcome can judge an edit or a search."""
+        steps = map(Step.from_json, task.goal["plan"])
+        return [
+            NeededCall(step.tool, step.args, step.others, _BY_OUTCOME & set(step.args))
+            for step in steps
+        ]
 
     def success_criteria(self) -> dict[str, float]:
         """Return the promise for held-out tasks of levels 1 and 2."""

@@ -1,0 +1,181 @@
+"""Call classes: what every tool call was, right or wrong, each in exactly one class."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pydantic import ValidationError
+
+from agentgym.core.needs import NeededCall, align
+from agentgym.core.tools import ToolOutcome, ToolSpec, normalized
+from agentgym.core.trajectory import ToolCall, Trajectory
+
+
+class CallClass(StrEnum):
+    """What a tool call was. The first class that fits, from the top, is the call's.
+
+    Attributes:
+        INVENTED_TOOL: It names no tool that was offered.
+        MALFORMED: Its arguments are no JSON object.
+        MISSING: An argument that the schema requires is not there.
+        EXTRA: None is missing, and there is one that the schema does not know.
+        WRONG_TYPE: A value is not of the type that the schema asks for, also after
+            the conversions of pydantic's lax mode (``"2"`` is an integer).
+        RULE_BROKEN: A rule of the scenario forbids it.
+        RIGHT: It ran, and is a call that the task needs.
+        WRONG_VALUE: A value is of the right type and wrong: outside what the schema
+            allows, or not the one needed. The call answers to a needed call of the
+            same tool, and ran or was refused by the tool.
+        RAISED: The tool refused it, or the agent ended before it ran.
+        REPEATED: It ran, and an earlier call of the tool with the same arguments had
+            had the same result.
+        WRONG_TOOL: It ran, and stands in the place of a needed call of another tool.
+        UNNEEDED: It ran, and answers to no needed call.
+        UNJUDGED: It ran, in a task whose needed calls are not known.
+    """
+
+    INVENTED_TOOL = "invented_tool"
+    MALFORMED = "malformed"
+    MISSING = "missing"
+    EXTRA = "extra"
+    WRONG_TYPE = "wrong_type"
+    RULE_BROKEN = "rule_broken"
+    RIGHT = "right"
+    WRONG_VALUE = "wrong_value"
+    RAISED = "raised"
+    REPEATED = "repeated"
+    WRONG_TOOL = "wrong_tool"
+    UNNEEDED = "unneeded"
+    UNJUDGED = "unjudged"
+
+
+@dataclass(frozen=True)
+class JudgedCall:
+    """A tool call and what it was.
+
+    Attributes:
+        call: As it was recorded.
+        kind: Its class.
+        needed: The needed call that it answers to, by its place in the plan; None if
+            it answers to none.
+    """
+
+    call: ToolCall
+    kind: CallClass
+    needed: int | None
+
+
+def judge_calls(
+    trajectory: Trajectory,
+    needed: Sequence[NeededCall] | None,
+    specs: Mapping[str, ToolSpec],
+) -> list[JudgedCall]:
+    """Put every tool call of an episode into one class.
+
+    Args:
+        trajectory: A finished episode.
+        needed: The calls that its task needs; None if that is not known.
+        specs: The tools that were offered, by name, with their original schemas.
+
+    Returns:
+        One judgement per tool call, in order.
+    """
+    calls = trajectory.get_tool_calls()
+    succeeded = bool(trajectory.success)
+    places = align(needed or (), calls, specs, succeeded=succeeded)
+    judged: list[JudgedCall] = []
+    for index, (call, place) in enumerate(zip(calls, places, strict=True)):
+        spec = specs.get(call.name)
+        need = None if needed is None or place is None else needed[place]
+        kind = _invalid(call, spec)
+        if kind is None and need is not None:
+            kind = _answering(call, need, spec, succeeded)
+        if kind is None:
+            kind = _idle(call, calls[:index], spec, needed is not None, need)
+        judged.append(JudgedCall(call, kind, place))
+    return judged
+
+
+def _invalid(call: ToolCall, spec: ToolSpec | None) -> CallClass | None:
+    """Return the class of a call that was wrong before it ran, or broke a rule."""
+    if call.outcome is ToolOutcome.RULE_BROKEN:
+        return CallClass.RULE_BROKEN
+    if call.outcome is ToolOutcome.UNKNOWN_TOOL or spec is None:
+        return CallClass.INVENTED_TOOL
+    if call.outcome is ToolOutcome.MALFORMED or call.arguments is None:
+        return CallClass.MALFORMED
+    if call.outcome is ToolOutcome.INVALID_ARGUMENTS:
+        return argument_fault(spec, call.arguments)
+    return None
+
+
+def argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
+    """Return what is wrong with arguments that were refused, by the tool's schema.
+
+    Returns:
+        ``MISSING``, ``EXTRA``, ``WRONG_TYPE`` or ``WRONG_VALUE``. The last also if
+        the schema finds nothing, so that the refusal was the framework's own.
+    """
+    try:
+        spec.validate(arguments)
+    except ValidationError as error:
+        faults = {problem["type"] for problem in error.errors()}
+    else:
+        return CallClass.WRONG_VALUE
+    if "missing" in faults:
+        return CallClass.MISSING
+    if "extra_forbidden" in faults:
+        return CallClass.EXTRA
+    if any(_is_about_type(fault) for fault in faults):
+        return CallClass.WRONG_TYPE
+    return CallClass.WRONG_VALUE
+
+
+def _is_about_type(fault: str) -> bool:
+    """Say whether one of pydantic's error types is about a type, not a value.
+
+    They are named ``int_type``, ``int_parsing``, ``int_from_float`` and the like;
+    those about values are named ``literal_error``, ``greater_than`` and so on.
+    """
+    return fault.endswith(("_type", "_parsing")) or "_from_" in fault
+
+
+def _answering(
+    call: ToolCall, need: NeededCall, spec: ToolSpec | None, succeeded: bool
+) -> CallClass | None:
+    """Return the class of a valid call that answers to a needed one of its tool."""
+    if need.accepts(call, spec, succeeded):
+        return CallClass.RIGHT
+    if call.name == need.tool and not need.accepts(
+        call.model_copy(update={"outcome": ToolOutcome.OK}), spec, succeeded
+    ):
+        return CallClass.WRONG_VALUE
+    return None
+
+
+def _idle(
+    call: ToolCall,
+    before: Sequence[ToolCall],
+    spec: ToolSpec | None,
+    is_known: bool,
+    need: NeededCall | None,
+) -> CallClass:
+    """Return the class of a valid call that made no needed call right or wrong."""
+    if call.outcome is ToolOutcome.RAISED:
+        return CallClass.RAISED
+    if any(_tells_the_same(call, other, spec) for other in before):
+        return CallClass.REPEATED
+    if not is_known:
+        return CallClass.UNJUDGED
+    return CallClass.UNNEEDED if need is None else CallClass.WRONG_TOOL
+
+
+def _tells_the_same(call: ToolCall, other: ToolCall, spec: ToolSpec | None) -> bool:
+    return (
+        other.name == call.name
+        and other.outcome is ToolOutcome.OK
+        and other.result == call.result
+        and normalized(spec, other.arguments or {})
+        == normalized(spec, call.arguments or {})
+    )

@@ -1,0 +1,94 @@
+"""Needed calls: what a task needs, and which of the calls made answer to it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.core.tools import ToolOutcome, ToolSpec, normalized
+from agentgym.core.trajectory import ToolCall
+
+_EXACT, _SAME_TOOL, _OTHER_TOOL = 10**8, 10**4, 1
+
+
+@dataclass(frozen=True)
+class NeededCall:
+    """One call of a task's plan.
+
+    Attributes:
+        tool: Its tool.
+        arguments: Its arguments.
+        others: Other arguments that are as good.
+        by_outcome: Arguments whose value only the outcome can judge, e.g. the new
+            text of an edit: any value is right in an episode that succeeded.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    others: Sequence[Mapping[str, Any]] = ()
+    by_outcome: frozenset[str] = frozenset()
+
+    def accepts(self, call: ToolCall, spec: ToolSpec | None, succeeded: bool) -> bool:
+        """Say whether ``call`` ran and is this call.
+
+        Args:
+            call: One that was made.
+            spec: Of the tool; fills in defaults on both sides before they compare.
+            succeeded: Whether the episode did.
+        """
+        if call.name != self.tool or call.outcome is not ToolOutcome.OK:
+            return False
+        left_out = self.by_outcome if succeeded else frozenset[str]()
+        made = _without(normalized(spec, call.arguments or {}), left_out)
+        return any(
+            made == _without(normalized(spec, dict(right)), left_out)
+            for right in (self.arguments, *self.others)
+        )
+
+
+def align(
+    needed: Sequence[NeededCall],
+    made: Sequence[ToolCall],
+    specs: Mapping[str, ToolSpec],
+    *,
+    succeeded: bool,
+) -> list[int | None]:
+    """Say for each call made which needed call it answers to.
+
+    A global alignment in order (Needleman and Wunsch 1970): as many calls as can be
+    are right, then as many as can be name the needed tool, then as many as can be
+    stand in the place of a needed call that was not made. Of equally good alignments
+    the one that pairs earlier calls is taken.
+
+    Returns:
+        Per call made the index of its needed call, None if it answers to none.
+    """
+    rows, columns = len(made), len(needed)
+
+    def gain(i: int, j: int) -> int:
+        call, need = made[i], needed[j]
+        if need.accepts(call, specs.get(call.name), succeeded):
+            return _EXACT
+        return _SAME_TOOL if call.name == need.tool else _OTHER_TOOL
+
+    gains = [[gain(i, j) for j in range(columns)] for i in range(rows)]
+    best = [[0] * (columns + 1) for _ in range(rows + 1)]  # of what is left
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            best[i][j] = max(
+                gains[i][j] + best[i + 1][j + 1], best[i + 1][j], best[i][j + 1]
+            )
+    found: list[int | None] = []
+    j = 0
+    for i in range(rows):
+        pairs = False
+        while j < columns and not pairs:
+            pairs = best[i][j] == gains[i][j] + best[i + 1][j + 1]
+            if not pairs and best[i][j] != best[i][j + 1]:
+                break  # this call is left over
+            j += 1
+        found.append(j - 1 if pairs else None)
+    return found
+
+
+def _without(arguments: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {key: value for key, value in arguments.items() if key not in names}
