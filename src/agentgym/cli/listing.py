@@ -49,13 +49,15 @@ def agents(*, as_json: bool = False) -> str:
 
 
 def _run_row(record: Path) -> Row:
+    from agentgym.scenarios.packs import pack_name
+
     data = _read(record) or {}
     config = data.get("config", {})
     result = _read(record.with_name("result.json")) or {}
     return {
         "name": record.parent.name,
         "status": run_status(record.parent, data),
-        "scenario": config.get("scenario", ""),
+        "scenario": pack_name(config.get("scenario", "")),
         "framework": config.get("framework", ""),
         "updated": data.get("updated", ""),
         "success": _change(result, "pass_1"),

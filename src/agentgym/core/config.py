@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from agentgym.errors import ConfigError
+from agentgym.scenarios.packs import pack_name
+from agentgym.scenarios.registry import absolute_reference
 
 
 class TrainingConfig(BaseSettings):
@@ -18,7 +20,8 @@ class TrainingConfig(BaseSettings):
     and the environment (``AGENTGYM_EPISODES=500``). Unknown keys are refused.
 
     Attributes:
-        scenario: Name of the scenario.
+        scenario: Name of the scenario, or the path of a pack; a pack in ./scenarios
+            is kept as its absolute path, so that it is found from any folder.
         framework: Whose agent is trained: ``langchain``, ``native``, …
         agent: ``module:name`` of a factory ``make_agent(llm, tools)`` to train
             instead of the scenario's own agent.
@@ -97,6 +100,16 @@ class TrainingConfig(BaseSettings):
     tracker: Literal["tensorboard", "wandb", "none"] = "tensorboard"
     name: str | None = Field(default=None, pattern=r"^\w[\w.-]*$")
     output: Path = Path("runs")
+
+    @field_validator("scenario")
+    @classmethod
+    def _locate(cls, reference: str) -> str:
+        return absolute_reference(reference)
+
+    @property
+    def scenario_name(self) -> str:
+        """The scenario's name, for people: a pack's is that of its folder."""
+        return pack_name(self.scenario)
 
     @classmethod
     def create(cls, **values: Any) -> Self:

@@ -43,7 +43,8 @@ def make_plan(config: TrainingConfig) -> Plan:
     rung = choose_rung(SandboxConfig(unsafe_local_exec=config.unsafe_local_exec))
     return Plan(
         config=config,
-        run=config.output / (config.name or f"{config.scenario}-{config.framework}-…"),
+        run=config.output
+        / (config.name or f"{config.scenario_name}-{config.framework}-…"),
         model=model,
         device=device,
         sandbox=rung.summary,

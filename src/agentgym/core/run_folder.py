@@ -76,7 +76,7 @@ class RunFolder:
                 disk is nearly full.
         """
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        default = f"{config.scenario}-{config.framework}-{stamp}"
+        default = f"{config.scenario_name}-{config.framework}-{stamp}"
         run = cls(config.output / (config.name or default))
         if (run.path / "run.json").exists():
             raise RunFolderError(

@@ -99,6 +99,11 @@ class TrainedAgent:
         """The weights and tokenizer, as transformers and vLLM load them."""
         return self.path / MODEL_FOLDER
 
+    @property
+    def scenario(self) -> str:
+        """What to load the scenario by: its name, or the path of its pack."""
+        return str(self.provenance.config.get("scenario", self.spec.scenario))
+
     @classmethod
     def load(cls, name: str | Path) -> Self:
         """Load an agent by the name it was saved under, or by its folder.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.core.task import Split
 from agentgym.core.tools import Tool
-from agentgym.errors import ToolError
+from agentgym.errors import ScenarioError, ToolError, UsageError
 from agentgym.integrations.factory import load_factory
 from agentgym.integrations.langchain import LangChainAdapter, require_graph
 from agentgym.scenarios.registry import get_scenario
@@ -60,7 +60,13 @@ def _model(trained: "TrainedAgent", base_url: str | None, api_key: str | None) -
 
 def _example_tools(trained: "TrainedAgent") -> "list[BaseTool]":
     """Return the scenario's tools on one held-out task's fresh environment."""
-    scenario = get_scenario(trained.spec.scenario)
+    try:
+        scenario = get_scenario(trained.scenario)
+    except (UsageError, ScenarioError) as error:
+        raise UsageError(
+            f"The tools of {trained.spec.scenario!r} cannot be had: {error} Give your "
+            "own with to_langchain(tools=[...])."
+        ) from error
     [task] = scenario.tasks(Split.TEST, seed=0, count=1)
     return [bound_tool(tool) for tool in scenario.create_environment(task).tools()]
 

@@ -1,4 +1,4 @@
-"""Finds scenarios by name: the built-in ones and those of entry points.
+"""Finds scenarios: built-in ones, packs on disk, and those of installed packages.
 
 What lists show of a built-in scenario stands here as well as on its class, so that
 listing imports neither the class nor pydantic; a test keeps the two equal.
@@ -8,6 +8,8 @@ import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
+
+from agentgym.scenarios.packs import PACK_FILE, is_path, locate_pack, pack_cards
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -46,19 +48,30 @@ BUILT_IN = {
 
 
 def scenario_cards() -> list[ScenarioCard]:
-    """Return what lists show: built-in scenarios first, then installed ones.
+    """Return what lists show: built-in scenarios, packs in ./scenarios, installed ones.
 
-    An installed scenario is named with the package that brings it; nothing of it
-    is imported.
+    An installed scenario is named with the package that brings it; nothing of packs
+    and packages is imported.
     """
-    cards = list(BUILT_IN.values())
+    cards = dict(BUILT_IN)
+    for pack in pack_cards():
+        if pack.problem:
+            description = f"Cannot be loaded: {pack.problem}."
+        elif pack.name in BUILT_IN:
+            description = "Refused: a built-in scenario has this name; rename it."
+        else:
+            description = pack.description
+        shown = f"{pack.name} ({pack.path})" if pack.name in BUILT_IN else pack.name
+        cards[shown] = ScenarioCard(
+            shown, description, pack.difficulty, pack.estimated_time, pack.path
+        )
     for point in sorted(_entry_points(), key=lambda point: point.name):
-        if point.name not in BUILT_IN:
+        if point.name not in cards:
             package = point.dist.name if point.dist else point.value
-            cards.append(
-                ScenarioCard(point.name, f"From {package}.", "", "", point.value)
+            cards[point.name] = ScenarioCard(
+                point.name, f"From {package}.", "", "", point.value
             )
-    return cards
+    return list(cards.values())
 
 
 def scenario_names() -> list[str]:
@@ -66,31 +79,80 @@ def scenario_names() -> list[str]:
     return [card.name for card in scenario_cards()]
 
 
-def get_scenario(name: str) -> "Scenario":
-    """Return a new instance of the scenario named ``name``.
+def absolute_reference(reference: str) -> str:
+    """Return a reference that means the same scenario from any folder.
+
+    Args:
+        reference: A name, or a path to a pack.
+
+    Returns:
+        The absolute path of a pack on disk; any other name as it is.
+
+    Raises:
+        ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
+    """
+    from agentgym.errors import ScenarioError
+
+    path = locate_pack(reference)
+    if path is not None and reference in BUILT_IN:
+        raise ScenarioError(
+            f"The pack in {path} has the name of the built-in scenario {reference!r}. "
+            "Rename its folder and its `name`."
+        )
+    return path or reference
+
+
+def get_scenario(reference: str) -> "Scenario":
+    """Return a new instance of a scenario.
+
+    Args:
+        reference: The name of a built-in scenario, of a pack in ./scenarios or of an
+            installed one, or the path of a pack: its folder or file.
 
     Raises:
         ScenarioNotFoundError: Names the nearest and those available.
-        ScenarioError: The entry point does not lead to a Scenario.
+        UsageError: There is no pack at the path.
+        ScenarioError: It cannot be loaded, or has the name of a built-in one.
     """
-    from agentgym.errors import ScenarioError, ScenarioNotFoundError
+    from agentgym.errors import ScenarioError, ScenarioNotFoundError, UsageError
     from agentgym.scenarios.base import Scenario
 
-    if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].target.partition(":")
+    found = absolute_reference(reference)
+    if found in BUILT_IN:
+        module, _, attribute = BUILT_IN[found].target.partition(":")
         scenario = getattr(import_module(module), attribute)()
+    elif is_path(found):
+        if locate_pack(found) is None:
+            raise UsageError(
+                f"There is no scenario pack at {reference}: name a folder that holds "
+                f"{PACK_FILE}, or that file."
+            )
+        return _pack(found)
     else:
-        points = [point for point in _entry_points() if point.name == name]
+        points = [point for point in _entry_points() if point.name == found]
         if not points:
-            raise ScenarioNotFoundError(name, scenario_names())
+            raise ScenarioNotFoundError(found, scenario_names())
         try:
             scenario = points[0].load()()
         except (ImportError, AttributeError) as error:
             raise ScenarioError(
-                f"Scenario {name!r} cannot be loaded from {points[0].value}: {error}."
+                f"Scenario {found!r} cannot be loaded from {points[0].value}: {error}."
             ) from error
     if not isinstance(scenario, Scenario):
-        raise ScenarioError(f"Scenario {name!r} is no agentgym.Scenario subclass.")
+        raise ScenarioError(f"Scenario {found!r} is no agentgym.Scenario subclass.")
+    return scenario
+
+
+def _pack(path: str) -> "Scenario":
+    from agentgym.errors import ScenarioError
+    from agentgym.scenarios.pack_loading import load_pack
+
+    scenario = load_pack(path)
+    if scenario.name in BUILT_IN:
+        raise ScenarioError(
+            f"The pack in {path} calls itself {scenario.name!r}, which is the name of "
+            "a built-in scenario. Give it another `name`."
+        )
     return scenario
 
 

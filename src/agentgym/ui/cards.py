@@ -50,7 +50,7 @@ def run_view(
     config, steps = run.config(), run.metrics()
     facts = grid()
     facts.add_row("status", status)
-    facts.add_row("scenario", f"{config.scenario}, through {config.framework}")
+    facts.add_row("scenario", f"{config.scenario_name}, through {config.framework}")
     facts.add_row("model", config.model)
     if steps:
         last = steps[-1]

@@ -25,7 +25,9 @@ def plan_view(plan: Plan) -> RenderableType:
     config = plan.config
     facts = grid()
     facts.add_row("policy", f"{plan.model} on {plan.device}")
-    facts.add_row("agent", f"{config.agent or config.scenario} ({config.framework})")
+    facts.add_row(
+        "agent", f"{config.agent or config.scenario_name} ({config.framework})"
+    )
     ending = ", fewer once the goal holds" if config.early_stop else ""
     facts.add_row(
         "budget",
@@ -41,7 +43,7 @@ def plan_view(plan: Plan) -> RenderableType:
     verb = "Training"
     if plan.resumed_step is not None:
         verb = f"Continuing after step {plan.resumed_step}:"
-    title = Text.assemble((f"{verb} ", "bold"), (config.scenario, "bold cyan"))
+    title = Text.assemble((f"{verb} ", "bold"), (config.scenario_name, "bold cyan"))
     return Group(title, _indent(facts))
 
 

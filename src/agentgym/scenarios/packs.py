@@ -1,0 +1,108 @@
+"""Scenario packs on disk: where they are and what their cards say; imports none.
+
+A pack is a folder with ``scenario.py``. It is meant by name if it lies in
+``./scenarios``, else by path, which names the folder or the file.
+"""
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import ast
+
+PACKS_FOLDER = "scenarios"
+PACK_FILE = "scenario.py"
+CARD_FIELDS = ("name", "description", "difficulty", "estimated_time")
+
+
+class PackCard(NamedTuple):
+    """What a list says of a pack.
+
+    Attributes:
+        path: Its folder, as found.
+        problem: Why it cannot be read, empty if it can.
+    """
+
+    name: str
+    description: str
+    difficulty: str
+    estimated_time: str
+    path: str
+    problem: str = ""
+
+
+def is_path(reference: str) -> bool:
+    """Say whether a reference to a scenario is a path rather than a name."""
+    return os.sep in reference or reference in (".", "..") or reference.endswith(".py")
+
+
+def locate_pack(reference: str) -> str | None:
+    """Return the absolute path of the pack that is meant.
+
+    Args:
+        reference: A path to the folder or file, or the name of a folder in
+            ``./scenarios``.
+
+    Returns:
+        The folder, or the file if it is not named ``scenario.py``; None if there
+        is no such pack.
+    """
+    path = reference if is_path(reference) else os.path.join(PACKS_FOLDER, reference)
+    path = os.path.abspath(os.path.expanduser(path))
+    if os.path.isfile(os.path.join(path, PACK_FILE)):
+        return path
+    if path.endswith(".py") and os.path.isfile(path):
+        folder, file = os.path.split(path)
+        return folder if file == PACK_FILE else path
+    return None
+
+
+def pack_name(path: str) -> str:
+    """Return what a pack at ``path`` is called before it is loaded."""
+    return os.path.basename(path).removesuffix(".py")
+
+
+def pack_cards(folder: str = PACKS_FOLDER) -> list[PackCard]:
+    """Return the cards of the packs in ``folder``, by name; nothing is imported."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    except OSError:
+        return []
+    paths = [os.path.join(folder, name) for name in names]
+    return [
+        _card(path) for path in paths if os.path.isfile(os.path.join(path, PACK_FILE))
+    ]
+
+
+def _card(path: str) -> PackCard:
+    """Read the attributes of the scenario class from a pack's source."""
+    import ast
+
+    name = pack_name(path)
+    try:
+        with open(os.path.join(path, PACK_FILE), encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+    except SyntaxError as error:
+        return PackCard(name, "", "", "", path, f"syntax error, line {error.lineno}")
+    except (OSError, ValueError) as error:
+        return PackCard(name, "", "", "", path, f"cannot be read: {error}")
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    found = max(map(_texts, classes), key=len, default={})
+    if "name" not in found:
+        return PackCard(name, "", "", "", path, "no scenario class with a name")
+    _, description, difficulty, time = (found.get(key, "") for key in CARD_FIELDS)
+    return PackCard(name, description, difficulty, time, path)
+
+
+def _texts(node: "ast.ClassDef") -> dict[str, str]:
+    """Return the card's fields that a class sets to literal texts."""
+    import ast
+
+    found = {}
+    for statement in node.body:
+        match statement:
+            case ast.Assign([ast.Name(field)], ast.Constant(str(value))):
+                found[field] = value
+            case ast.AnnAssign(ast.Name(field), _, ast.Constant(str(value))):
+                found[field] = value
+    return {field: found[field] for field in CARD_FIELDS if field in found}
