@@ -1,5 +1,6 @@
 """``agentgym scenarios``: what can be trained on."""
 
+import dataclasses
 from typing import Annotated
 
 import typer
@@ -15,6 +16,8 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="What can be trained on.", no_args_is_help=True)
     group.command("list")(list_scenarios)
     group.command("show")(show)
+    group.command("check")(check)
+    group.command("new")(new)
     app.add_typer(group, name="scenarios")
 
 
@@ -24,7 +27,7 @@ def list_scenarios(as_json: _AsJson = False) -> None:
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="Of the scenario.")],
+    name: Annotated[str, typer.Argument(help="Of the scenario, or a path.")],
     as_json: _AsJson = False,
 ) -> None:
     """Show a scenario: its tools, rules, goal and an example of its tasks."""
@@ -40,3 +43,46 @@ def show(
             progress_console(False).print(scenario_view(scenario))
     finally:
         scenario.close()
+
+
+def check(
+    name: Annotated[str, typer.Argument(help="Of the scenario, or a path.")],
+    tasks: Annotated[
+        int, typer.Option(help="Training tasks that each agent plays.", min=1)
+    ] = 60,
+    seed: Annotated[int, typer.Option(help="Of the tasks.", min=0)] = 0,
+    as_json: _AsJson = False,
+) -> None:
+    """Run the tripwires: what a scenario must not do before it is trained on.
+
+    Exits with 1 if one fails.
+    """
+    from agentgym.scenarios.check import check_scenario
+
+    findings = check_scenario(name, tasks=tasks, seed=seed)
+    failed = any(finding.status == "fail" for finding in findings)
+    if as_json:
+        rows = [dataclasses.asdict(finding) for finding in findings]
+        print_json({"scenario": name, "passed": not failed, "tripwires": rows})
+    else:
+        from agentgym.ui.cards import findings_view
+
+        progress_console(False).print(findings_view(findings))
+    if failed:
+        raise typer.Exit(1)
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="Small letters, digits and _.")],
+) -> None:
+    """Write a scenario pack that works into ./scenarios/NAME, to be changed."""
+    from agentgym.scenarios.new_pack import write_pack
+
+    folder = write_pack(name)
+    typer.echo(f"Wrote {folder}: a scenario that works. Change it, and then:")
+    for command in (
+        f"agentgym scenarios check {name}",
+        f"pytest {folder}",
+        f"agentgym train {name} --episodes 64 --framework native",
+    ):
+        typer.echo(f"    {command}")

@@ -59,7 +59,7 @@ class RolloutSession:
             )
             self._runner = Runner(
                 self._store,
-                scenario=config.scenario,
+                scenario=config.scenario_name,
                 max_attempts=config.max_attempts,
             )
             self._pool = stack.enter_context(

@@ -10,7 +10,6 @@ each second, and whom to blame should an episode block the process.
 import asyncio
 import json
 import logging
-import math
 import os
 import signal
 import sys
@@ -27,8 +26,9 @@ from agentgym.integrations.base import Blueprint, EpisodeCut, RunnableAgent
 from agentgym.integrations.registry import get_adapter
 from agentgym.rollout.assemble import assemble_steps
 from agentgym.rollout.episode import Episode
-from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.scoring import score
 
 logger = logging.getLogger(__name__)
 
@@ -190,13 +190,13 @@ class Worker:
                     duration_s=time.perf_counter() - started,
                 )
                 reward = await asyncio.to_thread(
-                    self._score, task, environment, trajectory
+                    score, self._scenario, task, environment, trajectory
                 )
             events = [
                 {"event_type": "tool_call", "data": call.model_dump(mode="json")}
                 for call in trajectory.get_tool_calls()
             ]
-            score = {
+            scored = {
                 "value": reward.value,
                 "source": "scenario",
                 "reason": ended,
@@ -206,21 +206,9 @@ class Worker:
                 "right_arguments": reward.right_arguments,
                 "duration_s": trajectory.duration_s,
             }
-            return [*events, {"event_type": "reward", "data": score}]
+            return [*events, {"event_type": "reward", "data": scored}]
         finally:
             environment.close()
-
-    def _score(
-        self, task: Task, environment: Environment, trajectory: Trajectory
-    ) -> Reward:
-        reward = self._scenario.calculate_reward(task, environment, trajectory)
-        low, high = self._scenario.reward_range
-        if not (math.isfinite(reward.value) and low <= reward.value <= high):
-            raise ScenarioError(
-                f"calculate_reward returned {reward.value!r} for task {task.id}, "
-                f"outside reward_range ({low:g}, {high:g})."
-            )
-        return reward
 
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
         async with self._http.post(path, json=body) as response:

@@ -127,12 +127,21 @@ class Scenario(ABC):
         """Return the calls of the task's shortest plan, in order; optional.
 
         With it, an evaluation says which tool was called in the place of which, and
-        which arguments were wrong. It counts for no reward.
+        which arguments were wrong, and ``agentgym scenarios check`` plays it: it
+        must succeed. It counts for no reward.
 
         Returns:
             None, the default, if that is not known.
         """
         return None
+
+    def vocabulary(self, split: Split) -> set[str]:
+        """Return the words and phrases that only tasks of ``split`` may use.
+
+        ``agentgym scenarios check`` looks for them in the instructions of other
+        splits. Empty, the default, declares none.
+        """
+        return set()
 
     def broadcast_rewards(self, trajectory: Trajectory) -> list[float]:
         """Give each model call its reward: by default the trajectory's, unchanged.

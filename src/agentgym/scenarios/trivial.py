@@ -20,6 +20,7 @@ from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall, Traject
 from agentgym.scenarios.base import Environment, Reward, Scenario
 
 _PLAIN_WORDS = ("main", "a", "test", "1001", "x")
+_ANSWER = "Done."
 _MOST_NESTED = 4
 _QUOTED = r"\"([^\"]+)\"|'([^']+)'"
 _NUMBER = r"(?<![\w.])\d{1,9}(?![\w.]*\w)"
@@ -110,6 +111,7 @@ async def play(
 ) -> tuple[Trajectory, Reward]:
     """Make calls in an environment of a task, answer, and score the episode.
 
+    A user who replies to the answer gets the same again, until the conversation ends.
     Like a worker, it scores in another thread and closes the environment after it.
 
     Args:
@@ -126,7 +128,7 @@ async def play(
     """
     where = scenario.create_environment(task) if environment is None else environment
     try:
-        trajectory = await _conversation(scenario, task, calls, where)
+        trajectory = await converse(scenario, task, calls, where)
         reward = await asyncio.to_thread(
             scenario.calculate_reward, task, where, trajectory
         )
@@ -150,9 +152,14 @@ def run_trivial(
     return asyncio.run(play(scenario, task, agent.calls(task, scenario.tools())))
 
 
-async def _conversation(
+async def converse(
     scenario: Scenario, task: Task, calls: Sequence[Call], environment: Environment
 ) -> Trajectory:
+    """Make calls in an environment and answer; the trajectory is not scored yet.
+
+    Raises:
+        Exception: Whatever a tool raises, but for refusals.
+    """
     tools = {tool.spec.name: tool for tool in environment.tools()}
     trajectory = Trajectory(
         rollout_id=f"trivial-{task.id}",
@@ -179,7 +186,10 @@ async def _conversation(
                 result=result,
             )
         )
-    trajectory.steps.append(ModelCall(content="Done."))
+    for _ in range(scenario.max_turns - len(trajectory.model_calls)):
+        trajectory.steps.append(ModelCall(content=_ANSWER))
+        if environment.user_reply(_ANSWER) is None:
+            break
     return trajectory
 
 

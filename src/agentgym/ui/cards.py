@@ -1,5 +1,7 @@
 """What ``show`` prints: a scenario, a run, an agent."""
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -9,10 +11,12 @@ from agentgym.core.run_folder import RunFolder
 from agentgym.core.task import Split
 from agentgym.core.trained_agent import TrainedAgent
 from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.check import Finding
 from agentgym.ui.tables import comparison_view, grid, result_view
 from agentgym.ui.words import number, percent, plural
 
 _EXAMPLES = 5
+_STATUS_STYLES = {"pass": "green", "fail": "bold red", "warn": "yellow", "skip": "dim"}
 
 
 def scenario_view(scenario: Scenario) -> RenderableType:
@@ -41,6 +45,15 @@ def scenario_view(scenario: Scenario) -> RenderableType:
         Text("Some training tasks", "bold"),
         Padding(examples, (0, 0, 0, 2)),
     )
+
+
+def findings_view(findings: Sequence[Finding]) -> RenderableType:
+    """Show what each tripwire found."""
+    rows = grid()
+    for finding in findings:
+        status = Text(finding.status, _STATUS_STYLES[finding.status])
+        rows.add_row(status, Text(finding.name, "bold"), Text(finding.why))
+    return rows
 
 
 def run_view(

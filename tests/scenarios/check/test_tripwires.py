@@ -1,0 +1,132 @@
+"""Each tripwire catches its own kind of broken pack, and no other does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentgym.errors import UsageError
+from agentgym.scenarios.check import Finding, check_scenario
+from agentgym.scenarios.new_pack import write_pack
+from tests.cli.conftest import Command, agentgym
+
+__all__ = ["agentgym"]
+
+RIGHT = "value = 1.0 if right else 0.2 * tried"
+COPY = "self.degrees = dict(rooms)  # A copy: the task must stay as it is."
+SHARED = "self.degrees = ROOMS.setdefault(0, {})\n        self.degrees.update(rooms)"
+REFUSAL = 'raise ToolError(f"there is no room {room!r}.")'
+OFF = 'return [NeededCall("switch_off", {"room": task.goal["room"]})]'
+SEED = 'Random(f"{split.value}/{seed}/{number}")'
+TEST_ROOMS = 'Split.TEST: ["cellar"'
+
+BROKEN = {
+    "load/untyped": ("switch_off(self, room: str)", "switch_off(self, room)"),
+    "load/syntax": ("import Random", "import import"),
+    "card/difficulty": ('= "beginner"', '= "easy"'),
+    "card/name": ('= "heating"', '= "cooling"'),
+    "card/turns": ("(0.0, 1.0)\n", "(0.0, 1.0)\n    max_turns = 1\n"),
+    "tools/untyped": ("switch_off(self, room: str)", "switch_off(self, room: object)"),
+    "tools/other": ("tool_specs(House)", "tool_specs(House)[::-1]"),
+    "episodes/crash": (REFUSAL, "raise KeyError(room)"),
+    "rewards/outside": (RIGHT, RIGHT.replace("1.0", "1.5")),
+    "rewards/nan": (RIGHT, RIGHT.replace("0.2 * tried", 'float("nan")')),
+    "rewards/low": (RIGHT, RIGHT.replace("1.0", "0.4")),
+    "rewards/raises": ("len(calls) <= 2", "len(calls) <= 2 or 1 / 0 < 1"),
+    "do-nothing/paid": ("0.2 * tried", "0.2 * (not calls)"),
+    "call-everything/paid": ("brief = len(calls) <= 2", "brief = True"),
+    "oracle/wrong": (OFF, OFF.replace("switch_off", "read_temperature")),
+    "splits/word": (TEST_ROOMS, TEST_ROOMS.replace("cellar", "kitchen")),
+    "splits/id": ('id=f"{split.value}/', 'id=f"'),
+    "determinism/hash": (SEED, SEED.replace('f"', 'hash(f"').replace('")', '"))')),
+    "determinism/random": (SEED, "Random()"),
+    "isolation/shared": (COPY, SHARED),
+    "isolation/task": (COPY, "self.degrees = rooms"),
+}
+
+
+@pytest.fixture
+def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a pack that passes into ./scenarios/heating."""
+    monkeypatch.chdir(tmp_path)
+    return write_pack("heating")
+
+
+def failed(findings: list[Finding]) -> list[str]:
+    return [finding.name for finding in findings if finding.status == "fail"]
+
+
+def test_a_new_pack_passes(pack: Path) -> None:
+    findings = check_scenario("heating", tasks=12)
+    assert {finding.status for finding in findings} == {"pass"}
+    assert len(findings) == 12
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_pack_fails_its_own_tripwire(pack: Path, fault: str) -> None:
+    old, new = BROKEN[fault]
+    text = (pack / "scenario.py").read_text()
+    assert old in text
+    (pack / "scenario.py").write_text(text.replace(old, new))
+    findings = check_scenario("heating", tasks=12)
+    assert failed(findings) == [fault.partition("/")[0]], findings
+
+
+def test_untyped_tools_and_arguments_are_named(pack: Path) -> None:
+    source = pack / "scenario.py"
+    source.write_text(source.read_text().replace("degrees: int)", "degrees)"))
+    [finding] = check_scenario("heating")
+    assert "'degrees' of tool 'set_temperature'" in finding.why
+
+
+def test_long_prompts_are_a_warning(pack: Path) -> None:
+    source = pack / "scenario.py"
+    text = source.read_text()
+    source.write_text(text.replace('than 25 degrees."', 'than 25 degrees." * 99'))
+    findings = check_scenario("heating", tasks=4)
+    assert failed(findings) == []
+    assert findings[-1].status == "warn"
+    assert "1024" in findings[-1].why
+
+
+def test_a_scenario_without_solutions_skips_the_oracle(pack: Path) -> None:
+    source = pack / "scenario.py"
+    text = source.read_text().replace("def needed_calls(", "def own_calls(")
+    source.write_text(text.replace("self.needed_calls", "self.own_calls"))
+    findings = {f.name: f.status for f in check_scenario("heating", tasks=4)}
+    assert findings["oracle"] == "skip"
+    assert "fail" not in findings.values()
+
+
+def test_the_command_tells_and_exits_with_1(pack: Path, agentgym: Command) -> None:
+    good = agentgym("scenarios", "check", "heating", "--tasks", "4", "--json")
+    assert good.code == 0
+    assert json.loads(good.out)["passed"] is True
+    (pack / "scenario.py").write_text("import surely_absent\n")
+    bad = agentgym("scenarios", "check", "heating")
+    assert bad.code == 1
+    assert "pip install surely_absent" in bad.out
+    assert agentgym("scenarios", "check", "heatign").code == 2
+
+
+@pytest.mark.parametrize("name", ["", "My", "a-b", "../x", "1a", "coding", "heating"])
+def test_bad_and_taken_names_are_refused(pack: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        write_pack(name)
+
+
+def test_a_new_pack_carries_its_name(pack: Path, agentgym: Command) -> None:
+    ended = agentgym("scenarios", "new", "my_house")
+    assert ended.code == 0
+    assert "agentgym scenarios check my_house" in ended.out
+    written = pack.parent / "my_house"
+    assert "class MyHouseScenario" in (written / "scenario.py").read_text()
+    assert len((written / "scenario.py").read_text().splitlines()) < 120
+    assert (written / "README.md").read_text().startswith("# my_house\n")
+    assert "scenario: my_house" in (written / "recipe.yaml").read_text()
+    assert agentgym("scenarios", "show", "my_house").code == 0
+
+
+@pytest.mark.slow
+def test_coding_passes() -> None:
+    assert failed(check_scenario("coding")) == []
