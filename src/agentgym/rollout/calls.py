@@ -109,7 +109,7 @@ class RecordedCall:
             "agent": self.agent,
             "messages": self.request.get("messages") or [],
             "tools": self.request.get("tools") or [],
-            "content": message.get("content", self.choice.get("text")),
+            "content": _text(message.get("content", self.choice.get("text"))),
             "tool_calls": calls,
             "prompt_ids": self.prompt_ids,
             "response_ids": self.response_ids,
@@ -240,6 +240,15 @@ def log_prob_content(ids: list[int], logprobs: list[float]) -> dict[str, Any]:
             for token_id, logprob in zip(ids, logprobs, strict=True)
         ]
     }
+
+
+def _text(content: Any) -> str | None:
+    """Return a message's text, also of content in parts."""
+    if not isinstance(content, list):
+        return None if content is None else str(content)
+    return "".join(
+        str(part.get("text") or "") for part in content if isinstance(part, dict)
+    )
 
 
 def _failed(data: Mapping[str, Any]) -> bool:

@@ -18,6 +18,8 @@ from agentgym.errors import RolloutError, RolloutNotFoundError, RolloutStateErro
 from agentgym.rollout.admission import Admission
 from agentgym.rollout.api import Api
 from agentgym.rollout.protocol import ApiError, GatewaySettings, Mode
+from agentgym.rollout.provider_upstream import ProviderUpstream
+from agentgym.rollout.providers import Endpoint
 from agentgym.rollout.proxy import Proxy
 from agentgym.rollout.remote import RemoteUpstream
 from agentgym.rollout.store import Store
@@ -44,8 +46,9 @@ class Gateway:
 
     Args:
         store: What it serves; not closed with the gateway.
-        policy: Answers the model calls; None forwards them to the servers that are
-            registered at ``/api/models``.
+        policy: Answers the model calls: one in this process, or an endpoint
+            somewhere else; None forwards them to the servers that are registered at
+            ``/api/models``.
         settings: Limits, sampling, address and key.
     """
 
@@ -53,7 +56,7 @@ class Gateway:
         self,
         store: Store,
         *,
-        policy: Policy | None = None,
+        policy: Policy | Endpoint | None = None,
         settings: GatewaySettings | None = None,
     ) -> None:
         self._settings = settings or GatewaySettings()
@@ -61,11 +64,7 @@ class Gateway:
         self.api_key = secrets.token_urlsafe(24) if key is None else key
         self.store = store
         self.admission = Admission(self._settings)
-        self._upstream: Upstream = (
-            RemoteUpstream(store.models, self._settings)
-            if policy is None
-            else PolicyUpstream(policy, self._settings)
-        )
+        self._upstream = _upstream(store, policy, self._settings)
         self._proxy = Proxy(store, self._upstream, self.admission)
         self._api = Api(store, takes_models=policy is None)
         self._bound: Future[str] = Future()
@@ -85,6 +84,16 @@ class Gateway:
     def url(self) -> str:
         """Where it listens, e.g. ``http://127.0.0.1:41234``."""
         return self._bound.result()
+
+    @property
+    def failure(self) -> str | None:
+        """Why no model call will be answered any more; None while there is hope."""
+        return self._upstream.failure
+
+    @property
+    def model_name(self) -> str:
+        """The model's name, as agents see it."""
+        return self._upstream.model_name
 
     def proxy_url(
         self, rollout_id: str, attempt_id: str = "0", mode: Mode = "train"
@@ -192,6 +201,16 @@ class Gateway:
             hmac.compare_digest(key.encode(errors="surrogateescape"), expected)
             for key in (given, request.headers.get("X-API-Key", ""))
         )
+
+
+def _upstream(
+    store: Store, policy: Policy | Endpoint | None, settings: GatewaySettings
+) -> Upstream:
+    if policy is None:
+        return RemoteUpstream(store.models, settings)
+    if isinstance(policy, Endpoint):
+        return ProviderUpstream(policy, settings)
+    return PolicyUpstream(policy, settings)
 
 
 async def _health(request: web.Request) -> web.Response:

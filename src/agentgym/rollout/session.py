@@ -8,9 +8,11 @@ from typing import Self
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.base import Policy
+from agentgym.errors import ProviderError
 from agentgym.rollout.gateway import Gateway
 from agentgym.rollout.pool import WorkerPool
 from agentgym.rollout.protocol import GatewaySettings
+from agentgym.rollout.providers import Endpoint
 from agentgym.rollout.runner import RolloutRequest, Runner
 from agentgym.rollout.store import Store
 from agentgym.rollout.worker import WorkerSpec
@@ -24,7 +26,7 @@ class RolloutSession:
 
     Args:
         config: Every setting.
-        policy: Answers the model calls.
+        policy: Answers the model calls: in this process, or somewhere else.
         folder: Where rollouts.db and the workers' log go.
         workers: Worker processes.
         resumed_step: What an earlier process left behind after this training step
@@ -34,7 +36,7 @@ class RolloutSession:
     def __init__(
         self,
         config: TrainingConfig,
-        policy: Policy,
+        policy: Policy | Endpoint,
         folder: Path,
         workers: int,
         *,
@@ -54,7 +56,7 @@ class RolloutSession:
                 Store(self._folder / DATABASE_FILE, max_attempts=config.max_attempts)
             )
             self._store.delete_steps_after(self._resumed_step)
-            gateway = stack.enter_context(
+            self._gateway = gateway = stack.enter_context(
                 Gateway(self._store, policy=self._policy, settings=_settings(config))
             )
             self._runner = Runner(
@@ -68,7 +70,7 @@ class RolloutSession:
                         worker="worker",
                         gateway=gateway.url,
                         api_key=gateway.api_key,
-                        model=self._policy.model_name,
+                        model=gateway.model_name,
                         scenario=config.scenario,
                         framework=config.framework,
                         agent=config.agent,
@@ -92,8 +94,18 @@ class RolloutSession:
         requests: Sequence[RolloutRequest],
         on_done: Callable[[Trajectory], None],
     ) -> list[Trajectory]:
-        """Run every request to its end; see :meth:`Runner.run`."""
-        return self._runner.run(requests, self._pool, on_done)
+        """Run every request to its end; see :meth:`Runner.run`.
+
+        Raises:
+            ProviderError: The model's server refuses to answer for good.
+        """
+
+        def done(trajectory: Trajectory) -> None:
+            if self._gateway.failure is not None:
+                raise ProviderError(self._gateway.failure)
+            on_done(trajectory)
+
+        return self._runner.run(requests, self._pool, done)
 
     def forget(self, trajectories: Iterable[Trajectory]) -> None:
         """Drop ended rollouts from memory; they stay in the database."""

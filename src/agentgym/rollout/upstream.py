@@ -52,6 +52,11 @@ class Upstream(ABC):
     def model_name(self) -> str:
         """The name that agents see."""
 
+    @property
+    def failure(self) -> str | None:
+        """Why it will never answer again; None while there is hope."""
+        return None
+
     @abstractmethod
     async def answer(self, call: ProxyCall) -> Answer:
         """Answer a call in one piece; a failure of the model is an answer too.
