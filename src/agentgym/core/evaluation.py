@@ -1,21 +1,31 @@
 """Measuring a policy on tasks that it does not train on."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from agentgym.core.call_classes import JudgedCall, judge_calls
 from agentgym.core.config import TrainingConfig
+from agentgym.core.confusion import ConfusionMatrix
+from agentgym.core.evaluation_result import AttemptResult, Evaluation, add_up
 from agentgym.core.metrics import Metrics
-from agentgym.core.plan import make_plan
+from agentgym.core.needs import NeededCall
+from agentgym.core.plan import check_rollouts, worker_count
+from agentgym.core.prices import FREE, Prices
 from agentgym.core.progress import Progress
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.engines.base import Policy
 from agentgym.engines.registry import create_engine
 from agentgym.errors import ConfigError, RolloutError
+from agentgym.rollout.providers import Endpoint, is_remote, resolve_model
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
-from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.trivial import CallEverything, DoNothing, run_trivial
 
 _CRITERIA: dict[str, Callable[[Metrics], float]] = {
     "tool_reliability": lambda m: m.tool_reliability.value,
@@ -24,6 +34,8 @@ _CRITERIA: dict[str, Callable[[Metrics], float]] = {
     "right_arguments": lambda m: m.right_arguments.value,
 }
 _REPORTED_ONLY = {"cost_reduction"}
+_PROVIDER_TIMEOUT_S = 600.0
+_PROVIDER_CONCURRENCY = 8
 
 
 @dataclass(frozen=True)
@@ -34,19 +46,20 @@ class Measurement:
     tasks: Sequence[Task]
 
 
-def measure(
+def attempt(
     session: RolloutSession,
     measurements: Sequence[Measurement],
     samples: int,
     on_rollout: Callable[[Trajectory], None],
     *,
     step: int = 0,
-) -> dict[str, Metrics]:
-    """Attempt every task ``samples`` times and return metrics by name.
+) -> dict[str, list[Trajectory]]:
+    """Attempt every task ``samples`` times and return trajectories by name.
 
     All sets run together, so that a small one does not leave the workers idle.
 
     Raises:
+        ProviderError: The model's server refuses to answer for good.
         RolloutError: Not one rollout of a set could be scored; says why.
     """
     attempts = [
@@ -76,7 +89,24 @@ def measure(
                 f"None of the {len(found)} rollouts of {name!r} could be scored: "
                 f"{found[0].reason}."
             )
-    return {name: Metrics.of(found, k=samples) for name, found in by_name.items()}
+    return by_name
+
+
+def measure(
+    session: RolloutSession,
+    measurements: Sequence[Measurement],
+    samples: int,
+    on_rollout: Callable[[Trajectory], None],
+    *,
+    step: int = 0,
+) -> dict[str, Metrics]:
+    """Attempt every task ``samples`` times and return metrics by name.
+
+    Raises:
+        RolloutError: Not one rollout of a set could be scored; says why.
+    """
+    found = attempt(session, measurements, samples, on_rollout, step=step)
+    return {name: Metrics.of(made, k=samples) for name, made in found.items()}
 
 
 def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
@@ -98,31 +128,153 @@ def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
     )
 
 
-def evaluate(config: TrainingConfig, split: Split, progress: Progress) -> Metrics:
+def evaluate(
+    config: TrainingConfig,
+    split: Split,
+    progress: Progress,
+    *,
+    subject: str,
+    prices: Prices | None = None,
+    baselines: bool = True,
+) -> Evaluation:
     """Measure ``config.model`` on tasks of ``split``; leaves no files behind.
+
+    Args:
+        config: Every setting; its model may be one of a provider.
+        split: Of the tasks.
+        progress: Told what happens.
+        subject: What to call who is measured.
+        prices: Of the model's tokens; None: nothing on this machine, unknown
+            elsewhere.
+        baselines: Whether agents without a model are measured beside it.
 
     Raises:
         UsageError: A setting cannot work.
+        ProviderError: The model's server refuses to answer for good.
         RolloutError: Not one rollout could be scored.
     """
-    plan = make_plan(config)
-    scenario = get_scenario(config.scenario)
+    scenario, _ = check_rollouts(config)
     tasks = scenario.tasks(split, config.seed, config.test_tasks)
-    engine = create_engine(config)
-    try:
+    endpoint = resolve_model(config.model) if is_remote(config.model) else None
+    if endpoint is None:
+        prices = prices or FREE
+    else:
+        config = _for_provider(config)
+    with _policy(config, endpoint) as policy:
+        progress.phase("evaluation", len(tasks) * config.eval_samples)
         with (
             TemporaryDirectory(prefix="agentgym-eval-") as folder,
             RolloutSession(
-                config, engine.policy, Path(folder), plan.workers
+                config, policy, Path(folder), worker_count(config)
             ) as session,
         ):
-            progress.phase("evaluation", len(tasks) * config.eval_samples)
-            found = measure(
+            found = attempt(
                 session,
                 [Measurement(split.value, tasks)],
                 config.eval_samples,
                 lambda _: progress.rollout_done(),
             )
+    trajectories = found[split.value]
+    attempts, confusion = judge(scenario, tasks, trajectories)
+    return Evaluation(
+        subject=subject,
+        scenario=scenario.name,
+        split=split.value,
+        seed=config.seed,
+        samples=config.eval_samples,
+        framework=config.framework,
+        endpoint=None if endpoint is None else endpoint.base_url,
+        prices=prices,
+        settings=config.model_dump(mode="json"),
+        metrics=Metrics.of(trajectories, k=config.eval_samples, prices=prices),
+        baselines=_baselines(scenario, tasks, config) if baselines else {},
+        calls=add_up(attempts),
+        confusion=confusion,
+        attempts=attempts,
+    )
+
+
+def judge(
+    scenario: Scenario, tasks: Sequence[Task], trajectories: Sequence[Trajectory]
+) -> tuple[list[AttemptResult], ConfusionMatrix | None]:
+    """Put every tool call into its class, and count which stood for which.
+
+    Args:
+        scenario: Knows the tools, and maybe which calls tasks need.
+        tasks: Those attempted.
+        trajectories: The attempts, in any order.
+
+    Returns:
+        One result per attempt, and the confusion matrix of the scored ones; None
+        if the scenario does not say what tasks need.
+    """
+    specs = {spec.name: spec for spec in scenario.tools()}
+    needs = {task.id: scenario.needed_calls(task) for task in tasks}
+    attempts: list[AttemptResult] = []
+    episodes: list[tuple[Sequence[NeededCall], Sequence[JudgedCall]]] = []
+    for trajectory in trajectories:
+        needed = needs[trajectory.task_id]
+        judged: list[JudgedCall] = []
+        if trajectory.status is not RolloutStatus.DROPPED:
+            judged = judge_calls(trajectory, needed, specs)
+            if needed is not None:
+                episodes.append((needed, judged))
+        attempts.append(
+            AttemptResult(
+                rollout_id=trajectory.rollout_id,
+                task_id=trajectory.task_id,
+                status=trajectory.status,
+                reason=trajectory.reason,
+                reward=trajectory.reward,
+                calls=dict(Counter(call.kind for call in judged)),
+            )
+        )
+    if not episodes:
+        return attempts, None
+    return attempts, ConfusionMatrix.of(list(specs), episodes)
+
+
+@contextmanager
+def _policy(
+    config: TrainingConfig, endpoint: Endpoint | None
+) -> Iterator[Policy | Endpoint]:
+    """Yield who answers: the endpoint, or a model loaded for the time being."""
+    if endpoint is not None:
+        yield endpoint
+        return
+    engine = create_engine(config)
+    try:
+        yield engine.policy
     finally:
         engine.close()
-    return found[split.value]
+
+
+def _for_provider(config: TrainingConfig) -> TrainingConfig:
+    """Return settings for a model that is slow and counts requests.
+
+    What the user has set to another value than the default stays.
+    """
+    usual = TrainingConfig.model_fields
+    late = config.rollout_timeout_s == usual["rollout_timeout_s"].default
+    many = config.concurrency == usual["concurrency"].default
+    return config.replaced(
+        rollout_timeout_s=_PROVIDER_TIMEOUT_S if late else None,
+        concurrency=_PROVIDER_CONCURRENCY if many else None,
+        workers=config.workers or 1,
+    )
+
+
+def _baselines(
+    scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
+) -> dict[str, Metrics]:
+    """Measure agents without a model, one attempt per task."""
+    scenario.unsafe_local_exec = config.unsafe_local_exec
+    try:
+        return {
+            agent.name: Metrics.of(
+                [run_trivial(scenario, task, agent)[0] for task in tasks], k=1
+            )
+            for agent in (DoNothing(), CallEverything(seed=1, from_instruction=True))
+        }
+    finally:
+        scenario.close()

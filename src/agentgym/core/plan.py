@@ -11,6 +11,7 @@ from agentgym.errors import UsageError
 from agentgym.integrations.registry import get_adapter
 from agentgym.sandbox.config import SandboxConfig
 from agentgym.sandbox.ladder import choose_rung
+from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 
 # From docs/benchmarks.md: wall seconds on 2 cores with the nano policy.
@@ -25,9 +26,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         UsageError: A setting cannot work; says which and what to do.
         SandboxUnavailableError: No safe way to run code was found.
     """
-    require_writable_home()
-    scenario = get_scenario(config.scenario)
-    get_adapter(config.framework).check()
+    scenario, sandbox = check_rollouts(config)
     model, device = describe_engine(config)
     per_step = config.group_size * config.tasks_per_step
     if config.episodes < config.group_size:
@@ -40,18 +39,34 @@ def make_plan(config: TrainingConfig) -> Plan:
     validation = config.eval_tasks * (steps // config.eval_every)
     rollouts = config.episodes + 2 * held_out + validation
     seconds = _SECONDS_PER_EPISODE.get(config.framework, 0.05) * rollouts
-    rung = choose_rung(SandboxConfig(unsafe_local_exec=config.unsafe_local_exec))
     return Plan(
         config=config,
         run=config.output
         / (config.name or f"{config.scenario_name}-{config.framework}-…"),
         model=model,
         device=device,
-        sandbox=rung.summary,
+        sandbox=sandbox,
         workers=worker_count(config),
         steps=steps,
         estimated_seconds=_START_SECONDS + seconds,
     )
+
+
+def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
+    """Check all that rollouts need, apart from the model.
+
+    Returns:
+        The scenario, and the sandbox in words.
+
+    Raises:
+        UsageError: A setting cannot work; says which and what to do.
+        SandboxUnavailableError: No safe way to run code was found.
+    """
+    require_writable_home()
+    scenario = get_scenario(config.scenario)
+    get_adapter(config.framework).check()
+    rung = choose_rung(SandboxConfig(unsafe_local_exec=config.unsafe_local_exec))
+    return scenario, rung.summary
 
 
 def worker_count(config: TrainingConfig) -> int:

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.evaluation_result import Evaluation
 from agentgym.core.loop import TrainingLoop
-from agentgym.core.metrics import Metrics
 from agentgym.core.plan import make_plan
+from agentgym.core.prices import Prices
 from agentgym.core.progress import Plan, Progress
 from agentgym.core.result import TrainingResult
 from agentgym.core.run_folder import RunFolder
@@ -104,18 +105,26 @@ class Trainer:
         split: str = "test",
         tasks: int | None = None,
         samples: int | None = None,
-    ) -> Metrics:
+        prices: Prices | None = None,
+        baselines: bool = True,
+    ) -> Evaluation:
         """Measure an agent, or the untrained model, without training.
 
         Args:
             scenario: Its name.
-            agent: A trained agent or its name; None measures ``config.model``.
+            agent: A trained agent or its name; None measures ``config.model``, which
+                may be one of a provider, ``openai:MODEL``, or a server's address.
             split: ``validation``, ``test`` or ``out_of_vocabulary``.
             tasks: How many tasks.
             samples: Attempts per task.
+            prices: Of the model's tokens, for the cost.
+            baselines: Whether a do-nothing and a call-everything agent are measured
+                on the same tasks.
 
         Raises:
             UsageError: A setting cannot work.
+            ProviderError: The model's server refuses to answer for good.
+            RolloutError: Not one rollout could be scored.
         """
         from agentgym.core.evaluation import evaluate
 
@@ -130,4 +139,11 @@ class Trainer:
                 max_tokens=trained.spec.max_tokens,
                 agent=trained.spec.agent,
             )
-        return evaluate(config, Split(split), self._progress)
+        return evaluate(
+            config,
+            Split(split),
+            self._progress,
+            subject=config.model if trained is None else trained.path.name,
+            prices=prices,
+            baselines=baselines,
+        )

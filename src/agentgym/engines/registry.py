@@ -3,6 +3,7 @@
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine
 from agentgym.errors import UnsupportedError
+from agentgym.rollout.providers import is_remote
 
 
 def describe_engine(config: TrainingConfig) -> tuple[str, str]:
@@ -35,6 +36,11 @@ def create_engine(config: TrainingConfig) -> Engine:
 
 
 def _require_local(config: TrainingConfig) -> None:
+    if is_remote(config.model):
+        raise UnsupportedError(
+            f"model = {config.model!r} answers behind a server: it can be measured, "
+            "with `agentgym eval`, not trained. Train nano, a folder or an id."
+        )
     if config.engine != "local":
         raise UnsupportedError(
             f"engine = {config.engine!r} is not part of this version; use "

@@ -49,5 +49,7 @@ def render_report(result: TrainingResult) -> str:
 
 def _table(compared: list[Row]) -> str:
     lines = ["| | before | after | gain |", "|---|---|---|---:|"]
-    lines += [f"| {r.label} | {r.before} | {r.after} | {r.gain} |" for r in compared]
+    lines += [
+        f"| {r.label} | {r.before} | {r.after} | {r.full_gain} |" for r in compared
+    ]
     return "\n".join(lines) + "\n"

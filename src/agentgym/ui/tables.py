@@ -44,15 +44,15 @@ def plan_view(plan: Plan) -> RenderableType:
     if plan.resumed_step is not None:
         verb = f"Continuing after step {plan.resumed_step}:"
     title = Text.assemble((f"{verb} ", "bold"), (config.scenario_name, "bold cyan"))
-    return Group(title, _indent(facts))
+    return Group(title, indent(facts))
 
 
 def metrics_view(title: str, metrics: Metrics) -> RenderableType:
     """Show one measurement with its intervals."""
     table = grid()
-    for label, value in values(metrics):
-        table.add_row(label, value)
-    return Group(Text(title, "bold"), Text(_over(metrics), "dim"), _indent(table))
+    for row in values(metrics):
+        table.add_row(*row)
+    return Group(Text(title, "bold"), Text(over(metrics), "dim"), indent(table))
 
 
 def result_view(result: TrainingResult, width: int) -> RenderableType:
@@ -69,8 +69,8 @@ def result_view(result: TrainingResult, width: int) -> RenderableType:
     ]
     for name, (before, after) in result.breakdown.items():
         title = Text(f"{name[:1].upper()}{name[1:]}", "bold")
-        table = _comparison(breakdown_rows(before, after), width)
-        parts += [Text(""), title, Text(_over(after), "dim"), table]
+        table = comparison_table(breakdown_rows(before, after), width)
+        parts += [Text(""), title, Text(over(after), "dim"), table]
     parts += [Text(""), ledger_view(result.ledger), Text(_spent(result), "dim")]
     parts += [Text(""), _usage(result.artifacts.saved_as, result.artifacts.run)]
     return Group(*parts)
@@ -78,8 +78,8 @@ def result_view(result: TrainingResult, width: int) -> RenderableType:
 
 def comparison_view(before: Metrics, after: Metrics, width: int) -> RenderableType:
     """Show two measurements on the same tasks side by side."""
-    table = _comparison(rows(before, after), width)
-    return Group(Text(_over(after), "dim"), table)
+    table = comparison_table(rows(before, after), width)
+    return Group(Text(over(after), "dim"), table)
 
 
 def ledger_view(ledger: Ledger) -> Text:
@@ -123,7 +123,8 @@ def _spent(result: TrainingResult) -> str:
     )
 
 
-def _over(metrics: Metrics) -> str:
+def over(metrics: Metrics) -> str:
+    """Say what figures are over: tasks and rollouts."""
     dropped = f", {metrics.dropped} dropped" if metrics.dropped else ""
     return (
         f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')}"
@@ -131,7 +132,12 @@ def _over(metrics: Metrics) -> str:
     )
 
 
-def _comparison(compared: list[Row], width: int) -> RenderableType:
+def comparison_table(
+    compared: list[Row],
+    width: int,
+    names: tuple[str, str, str] = ("before", "after", "gain"),
+) -> RenderableType:
+    """Show rows side by side, under the names of the three columns."""
     narrow = width < _NARROW
     table = Table(
         box=None,
@@ -140,14 +146,15 @@ def _comparison(compared: list[Row], width: int) -> RenderableType:
         header_style="dim",
     )
     table.add_column("", no_wrap=True, min_width=_LABELS)
-    table.add_column("before", min_width=0 if narrow else _SPANS)
-    table.add_column("after", min_width=0 if narrow else _SPANS)
-    table.add_column("gain", justify="right", no_wrap=True)
+    before, after, gain_name = names
+    table.add_column(before, min_width=0 if narrow else _SPANS)
+    table.add_column(after, min_width=0 if narrow else _SPANS)
+    table.add_column(gain_name, justify="right", no_wrap=True)
     for row in compared:
         style = {1: "green", 0: "", -1: "red"}[row.clear]
-        gain = row.gain.removesuffix(" points") if narrow else row.gain
+        gain = row.gain.removesuffix(" points") if narrow else row.full_gain
         table.add_row(row.label, row.before, Text(row.after, "bold"), Text(gain, style))
-    return table if narrow else _indent(table)
+    return table if narrow else indent(table)
 
 
 def grid() -> Table:
@@ -158,5 +165,6 @@ def grid() -> Table:
     return table
 
 
-def _indent(view: RenderableType) -> Padding:
+def indent(view: RenderableType) -> Padding:
+    """Return ``view`` moved in a little."""
     return Padding(view, (0, 0, 0, 2), expand=False)
