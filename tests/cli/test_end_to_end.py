@@ -83,7 +83,9 @@ def test_train_interrupt_resume_and_use(tmp_path: Path, model: Path) -> None:
     ledger = json.loads((folder.path / "result.json").read_text())["ledger"]
     assert sum(ledger["buckets"].values()) == ledger["calls"] > 0
     shown = run(tmp_path, "eval", "coding", "--agent", "coding", "--json")
-    assert json.loads(shown)["tasks"] == 2
+    evaluation = json.loads(shown)
+    assert evaluation["metrics"]["tasks"] == 2
+    assert set(evaluation["baselines"]) == {"do-nothing", "call-everything"}
     code = (
         "from agentgym import TrainedAgent\n"
         "agent = TrainedAgent.load('coding').to_langchain()\n"

@@ -1,4 +1,4 @@
-"""``agentgym train`` and ``agentgym eval``: options in, output out."""
+"""``agentgym train``: options in, output out."""
 
 import json
 from pathlib import Path
@@ -47,11 +47,6 @@ class FakeTrainer:
         run = Path("runs/demo")
         run.mkdir(parents=True)
         return made_up.result(run)
-
-    def evaluate(self, scenario: str | None = None, **given: Any) -> Any:
-        self.calls.append((self.config, given))
-        self.progress.phase("evaluation", 2)
-        return made_up.metrics(0.9)
 
 
 @pytest.fixture
@@ -240,36 +235,3 @@ def test_home_that_cannot_be_written_is_found_before_training(
     assert ended.code == 2
     assert "file/home is not writable" in ended.err
     assert not Path("runs").exists()
-
-
-def test_eval_shows_and_prints_json(agentgym: Command, fake: type[FakeTrainer]) -> None:
-    ended = agentgym("eval", "coding", "--agent", "coding", "--tasks", "8")
-    assert ended.code == 0
-    assert "90 % [86, 94]" in ended.out
-    given = fake.calls[0][1]
-    assert given == {"agent": "coding", "split": "test", "tasks": 8, "samples": None}
-    ended = agentgym("eval", "coding", "--json")
-    assert json.loads(ended.out)["pass_1"]["value"] == 0.9
-
-
-@pytest.mark.parametrize(("least", "code"), [("0.5", 0), ("0.95", 1), ("95", 2)])
-def test_fail_under_is_the_exit_code(
-    agentgym: Command, fake: type[FakeTrainer], least: str, code: int
-) -> None:
-    assert agentgym("eval", "coding", "--fail-under", least).code == code
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (["--agent", "a", "--model", "b"], "--agent or --model"),
-        (["--split", "tset"], "No split is named 'tset'"),
-    ],
-    ids=str,
-)
-def test_eval_refuses_what_cannot_be_meant(
-    agentgym: Command, words: list[str], part: str
-) -> None:
-    ended = agentgym("eval", "coding", *words)
-    assert ended.code == 2
-    assert part in ended.err

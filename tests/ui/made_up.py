@@ -3,12 +3,16 @@
 from collections import Counter
 from pathlib import Path
 
+from agentgym.core.call_classes import CallClass
 from agentgym.core.config import TrainingConfig
+from agentgym.core.confusion import ConfusionMatrix
 from agentgym.core.estimates import Estimate
+from agentgym.core.evaluation_result import Evaluation
 from agentgym.core.ledger import Ledger
 from agentgym.core.metrics import Metrics
 from agentgym.core.progress import Plan, StepReport
 from agentgym.core.result import Artifacts, TrainingResult
+from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 
 
 def estimate(value: float, spread: float = 0.04, n: int = 120) -> Estimate:
@@ -104,3 +108,47 @@ def result(run: Path = Path("runs/demo")) -> TrainingResult:
         ledger=ledger(),
         artifacts=Artifacts(run=run, agent=run / "agent", saved_as="coding"),
     )
+
+
+def evaluation(level: float, *, tasks: int = 12, samples: int = 4) -> Evaluation:
+    """Return an evaluation that is better the higher ``level`` (0..1) is."""
+    made = [
+        Trajectory(
+            rollout_id=f"test-t{task:04d}-{sample:02d}",
+            scenario="coding",
+            task_id=f"task {task}",
+            steps=[
+                ModelCall(prompt_ids=[0] * 9, response_ids=[0] * 5),
+                ToolCall(name="read_file", arguments={"path": "a"}),
+            ],
+            reward=float(_succeeds(level, task, sample)),
+            success=_succeeds(level, task, sample),
+            right_tool=1.0,
+            right_arguments=level,
+        )
+        for task in range(tasks)
+        for sample in range(samples)
+    ]
+    confusion = ConfusionMatrix(
+        tools=["read_file", "lint"],
+        counts={
+            "read_file": {"read_file": 40, "(no call)": 8},
+            "(nothing)": {"lint": 8},
+        },
+    )
+    return Evaluation(
+        subject="somebody",
+        scenario="coding",
+        split="test",
+        seed=0,
+        samples=samples,
+        framework="native",
+        metrics=Metrics.of(made, k=samples),
+        baselines={"do-nothing": metrics(0.0, k=1)},
+        calls={CallClass.RIGHT: 40, CallClass.UNNEEDED: 8},
+        confusion=confusion,
+    )
+
+
+def _succeeds(level: float, task: int, sample: int) -> bool:
+    return (7 * task + 3 * sample) % 10 < 10 * level

@@ -15,6 +15,7 @@ from agentgym.ui.comparison import Row, breakdown_rows, rows, values
 from agentgym.ui.words import duration, plural, rough_duration
 
 _NARROW = 72
+_TIGHT = 92
 _REASONS = 6
 _LABELS = len("tool reliability")
 _SPANS = len("0.04 [-0.01, 0.09]")
@@ -139,20 +140,22 @@ def comparison_table(
 ) -> RenderableType:
     """Show rows side by side, under the names of the three columns."""
     narrow = width < _NARROW
+    tight = width < _TIGHT
     table = Table(
         box=None,
-        padding=(0, 1 if narrow else 3, 0, 0),
+        padding=(0, 1 if tight else 3, 0, 0),
         pad_edge=False,
         header_style="dim",
     )
     table.add_column("", no_wrap=True, min_width=_LABELS)
     before, after, gain_name = names
-    table.add_column(before, min_width=0 if narrow else _SPANS)
-    table.add_column(after, min_width=0 if narrow else _SPANS)
+    table.add_column(before, min_width=0 if tight else _SPANS)
+    table.add_column(after, min_width=0 if tight else _SPANS)
     table.add_column(gain_name, justify="right", no_wrap=True)
     for row in compared:
         style = {1: "green", 0: "", -1: "red"}[row.clear]
-        gain = row.gain.removesuffix(" points") if narrow else row.full_gain
+        gain = row.gain if narrow else row.full_gain
+        gain = gain.replace(" points", "") if tight else gain
         table.add_row(row.label, row.before, Text(row.after, "bold"), Text(gain, style))
     return table if narrow else indent(table)
 
