@@ -6,6 +6,10 @@ command line prints the message alone and ends with :attr:`AgentGymError.exit_co
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agentgym.core.trajectory import Trajectory
 
 
 def _nearest(value: str, known: Iterable[str]) -> str:
@@ -108,6 +112,36 @@ class RunNotFoundError(UsageError):
         super().__init__(f"No run is named {name!r}.{_nearest(name, known)}")
 
 
+class AgentLoopNotFoundError(UsageError):
+    """No agent loop for rollouts has this name.
+
+    Attributes:
+        name: The name asked for.
+    """
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(
+            f"No agent for rollouts is named {name!r}.{_nearest(name, known)} One of "
+            "your own is given as module:Class."
+        )
+
+
+class ToolNotFoundError(UsageError):
+    """No ready-made tool has this name.
+
+    Attributes:
+        name: The name asked for.
+    """
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(
+            f"No tool is named {name!r}.{_nearest(name, known)} One of your own is "
+            "given as module:function."
+        )
+
+
 class MissingExtraError(UsageError):
     """An optional dependency is not installed.
 
@@ -171,6 +205,36 @@ class RolloutNotFoundError(RolloutError):
         super().__init__(f"Rollout not found: {rollout_id}")
 
 
+class ModelCallError(RolloutError):
+    """A model could not be asked: its server or its function failed."""
+
+
+class ReplyError(RolloutError):
+    """A model answered with something that is no message."""
+
+
+class RewardError(RolloutError):
+    """A reward could not be computed, so that none is given."""
+
+
+class TrajectoryFileError(AgentGymError):
+    """A file of trajectories has lines that hold none.
+
+    Attributes:
+        trajectories: What the other lines hold.
+    """
+
+    def __init__(
+        self, path: str, broken: list[str], trajectories: "list[Trajectory]"
+    ) -> None:
+        self.trajectories = trajectories
+        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
+        super().__init__(
+            f"{path}: {'; '.join(broken[:5])}{more}. The other {len(trajectories)} "
+            "trajectories are whole: read the file with strict=False to use them."
+        )
+
+
 class RolloutStateError(RolloutError):
     """What was asked does not fit the rollout's state or attempt."""
 
@@ -195,14 +259,18 @@ class TrainingFailedError(AgentGymError):
     """Training ended without a usable policy."""
 
 
-class TrainingInterrupted(AgentGymError):
+class Interrupted(AgentGymError):
+    """The user ended something with Ctrl-C; the message says what is left of it."""
+
+    exit_code = 130
+
+
+class TrainingInterrupted(Interrupted):
     """The user ended a run; everything finished is saved.
 
     Attributes:
         run: The run folder, for ``--resume``.
     """
-
-    exit_code = 130
 
     def __init__(self, run: str, step: int) -> None:
         self.run = run

@@ -139,3 +139,32 @@ def test_a_tool_without_types_or_docstring_is_refused() -> None:
         spec_of(untyped)
     with pytest.raises(ScenarioError, match="'undocumented' has no docstring"):
         tool(undocumented)
+
+
+def test_a_tool_whose_arguments_have_no_names_or_types_is_refused() -> None:
+    def variadic(*values: str) -> str:
+        """Takes any number."""
+        return ""
+
+    def unknown(value: "Nowhere") -> str:  # type: ignore[name-defined]  # noqa: F821
+        """Has a type that does not exist."""
+        return ""
+
+    with pytest.raises(ScenarioError, match=r"'\*values: str' of tool 'variadic'"):
+        spec_of(variadic)
+    with pytest.raises(ScenarioError, match="tool 'unknown' cannot be read"):
+        spec_of(unknown)
+
+
+def test_descriptions_that_go_on_in_the_next_line_are_joined() -> None:
+    def lend(title: str) -> str:
+        """Lend a book.
+
+        Args:
+            title: What it is called,
+                as on the cover.
+        """
+        return title
+
+    properties = spec_of(lend).parameters["properties"]
+    assert properties["title"]["description"] == "What it is called, as on the cover."

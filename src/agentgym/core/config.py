@@ -122,7 +122,9 @@ class TrainingConfig(BaseSettings):
         try:
             return cls(**given)
         except ValidationError as error:
-            raise ConfigError(_explain(error, sorted(cls.model_fields))) from None
+            raise ConfigError(
+                explain_invalid(error, sorted(cls.model_fields))
+            ) from None
 
     def replaced(self, **changes: Any) -> Self:
         """Return a copy with ``changes`` that are not None, validated again.
@@ -141,20 +143,28 @@ class TrainingConfig(BaseSettings):
             ConfigError: The file cannot be read, is no mapping, or does not
                 validate.
         """
-        try:
-            data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            reason = " ".join(str(error).split())
-            raise ConfigError(
-                f"Cannot read the configuration {path}: {reason}"
-            ) from None
-        if not isinstance(data, dict):
-            raise ConfigError(f"{path} must hold a mapping of settings to values.")
-        given = {key: value for key, value in overrides.items() if value is not None}
-        return cls.create(**{**{str(key): data[key] for key in data}, **given})
+        return cls.create(**read_settings(path, overrides))
 
 
-def _explain(error: ValidationError, known: list[str]) -> str:
+def read_settings(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Return a YAML mapping of settings, ``overrides`` that are not None put over it.
+
+    Raises:
+        ConfigError: The file cannot be read, or is no mapping.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"Cannot read the configuration {path}: {reason}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold a mapping of settings to values.")
+    given = {key: value for key, value in overrides.items() if value is not None}
+    return {**{str(key): data[key] for key in data}, **given}
+
+
+def explain_invalid(error: ValidationError, known: list[str]) -> str:
+    """Return what is wrong with which setting; ``known`` are the right names."""
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])

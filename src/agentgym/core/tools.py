@@ -16,7 +16,8 @@ from agentgym.errors import RuleViolation, ScenarioError, ToolError
 ToolFunction = Callable[..., str | Awaitable[str]]
 
 _MARK = "__agentgym_tool__"
-_ARGUMENT_LINE = re.compile(r"^\s{4,}(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
+_ARGUMENT_LINE = re.compile(r"^\s{4}(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class ToolOutcome(StrEnum):
@@ -123,15 +124,27 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
     doc = inspect.getdoc(function)
     if not doc:
         raise ScenarioError(f"Tool {name!r} has no docstring; write one sentence.")
-    described = dict(_argument_lines(doc))
-    hints = get_type_hints(function)
+    described = _described_arguments(doc)
+    try:
+        hints = get_type_hints(function)
+    except NameError as error:
+        raise ScenarioError(
+            f"The type annotations of tool {name!r} cannot be read: {error}. Use types "
+            "that are defined at the top of its module."
+        ) from None
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == "self":
             continue
+        if parameter.kind not in _NAMED:
+            raise ScenarioError(
+                f"Argument '{parameter}' of tool {name!r} cannot be given by name; "
+                "write out every argument."
+            )
         if parameter.name not in hints:
             raise ScenarioError(
-                f"Argument {parameter.name!r} of tool {name!r} has no type annotation."
+                f"Argument {parameter.name!r} of tool {name!r} has no type annotation; "
+                f"write for instance {parameter.name}: str."
             )
         missing = parameter.default is inspect.Parameter.empty
         fields[parameter.name] = (
@@ -216,10 +229,18 @@ async def run_tool(
         return ToolOutcome.RAISED, f"Error: {error}"
 
 
-def _argument_lines(doc: str) -> list[tuple[str, str]]:
+def _described_arguments(doc: str) -> dict[str, str]:
+    """Return the descriptions below ``Args:``, lines that go on joined."""
     _, _, section = doc.partition("Args:\n")
-    lines = section.split("\n\n")[0].splitlines()
-    return [m.groups() for m in map(_ARGUMENT_LINE.match, lines) if m]  # type: ignore[misc]
+    found: dict[str, str] = {}
+    name = ""
+    for line in section.split("\n\n")[0].splitlines():
+        if match := _ARGUMENT_LINE.match(line):
+            name = match[1]
+            found[name] = match[2].strip()
+        elif name and line.startswith(" " * 8):
+            found[name] += f" {line.strip()}"
+    return found
 
 
 def _without_titles(schema: Any) -> Any:

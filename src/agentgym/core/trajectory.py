@@ -1,16 +1,16 @@
 """Trajectories: what a rollout recorded, as typed steps that round-trip as JSON."""
 
-import json
-from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentgym.core.tools import ToolOutcome
 
-TRAJECTORY_VERSION = 1
+if TYPE_CHECKING:
+    from agentgym.core.statistics import TrajectoryStats
+
+TRAJECTORY_VERSION = 2
 
 
 class RolloutStatus(StrEnum):
@@ -40,7 +40,8 @@ class ModelCall(BaseModel):
         tools: The request's tools as the framework sent them, OpenAI-shaped.
         content: The text of the response, None if it was only tool calls.
         tool_calls: The tool calls of the response.
-        prompt_ids: Exact token ids the policy saw; empty if not recorded.
+        prompt_ids: Exact token ids the policy saw; empty if not recorded. Nothing
+            is trained on a call without them.
         response_ids: Exact token ids the policy sampled, the end token included.
         logprobs: Natural-log probability of each response token when sampled, same
             length as ``response_ids``.
@@ -97,7 +98,8 @@ class Trajectory(BaseModel):
     """What one rollout recorded, in order.
 
     Attributes:
-        version: Of this format; a newer one is refused.
+        version: Of this format; a newer one is refused. Version 2 added what is
+            optional: token counts, ``answer`` and ``changed_files``.
         rollout_id: The rollout; ``attempt`` counts its retries from 0.
         group: Rollouts of one group attempted the same task at the same step.
         steps: Model calls and tool calls in the order they happened.
@@ -108,6 +110,9 @@ class Trajectory(BaseModel):
         right_arguments: Share of those that were made with the right arguments.
         status: How it ended, and ``reason`` why.
         duration_s: Wall seconds.
+        answer: What the agent said at its end, None if unknown or nothing.
+        changed_files: Text files of the agent's workspace that differ from the
+            task's at the end, None for one that is gone; empty without a workspace.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -129,6 +134,8 @@ class Trajectory(BaseModel):
     status: RolloutStatus = RolloutStatus.SUCCEEDED
     reason: str = ""
     duration_s: float = 0.0
+    answer: str | None = None
+    changed_files: dict[str, str | None] = Field(default_factory=dict)
 
     @property
     def model_calls(self) -> list[ModelCall]:
@@ -144,6 +151,12 @@ class Trajectory(BaseModel):
         """Return the trajectory's reward; None if it was never scored."""
         return self.reward
 
+    def stats(self) -> "TrajectoryStats":
+        """Return the numbers of this trajectory: steps, errors, tokens, time."""
+        from agentgym.core.statistics import TrajectoryStats
+
+        return TrajectoryStats.of(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the trajectory as JSON values; :meth:`from_dict` is its inverse."""
         return self.model_dump(mode="json")
@@ -157,26 +170,3 @@ class Trajectory(BaseModel):
                 version is newer than this package reads.
         """
         return cls.model_validate(data)
-
-
-def write_jsonl(path: Path, trajectories: Iterable[Trajectory]) -> int:
-    """Append trajectories to a JSON Lines file; return how many were written."""
-    count = 0
-    with path.open("a", encoding="utf-8") as file:
-        for trajectory in trajectories:
-            file.write(json.dumps(trajectory.to_dict(), ensure_ascii=False) + "\n")
-            count += 1
-    return count
-
-
-def read_jsonl(path: Path) -> Iterator[Trajectory]:
-    """Yield the trajectories of a JSON Lines file; a cut last line is passed over.
-
-    Raises:
-        ValueError: A line other than the last is not a trajectory.
-    """
-    lines = path.read_text(encoding="utf-8").split("\n")
-    complete = lines[:-1]  # what follows the last newline was cut while writing
-    for line in complete:
-        if line:
-            yield Trajectory.from_dict(json.loads(line))

@@ -1,0 +1,160 @@
+"""Trajectories on disk: one JSON object a line, whole after every line."""
+
+import json
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from pydantic import ValidationError
+
+from agentgym.core.trajectory import Trajectory
+from agentgym.errors import TrajectoryFileError
+
+logger = logging.getLogger(__name__)
+
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class BrokenLine:
+    """A line that holds no trajectory.
+
+    Attributes:
+        number: Of the line, from 1.
+        problem: What is wrong with it.
+    """
+
+    number: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"line {self.number} {self.problem}"
+
+
+class TrajectoryWriter:
+    """Appends trajectories to a file; each is on its way to disk before the next.
+
+    Killing the process loses at most the line being written. Such a cut line at the
+    end of an existing file is removed when the file is opened.
+
+    Args:
+        path: The file; it and its folder are made if they do not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("ab")
+        _remove_cut_line(self.path)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def write(self, trajectory: Trajectory) -> None:
+        """Append one trajectory and flush it.
+
+        Raises:
+            OSError: The disk is full, or the file cannot be written.
+        """
+        if self._file is None:
+            raise ValueError("write() of a TrajectoryWriter that is not entered")
+        line = json.dumps(trajectory.to_dict(), ensure_ascii=False)
+        self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
+        self._file.flush()
+        self.count += 1
+
+
+def write_jsonl(path: Path, trajectories: Iterable[Trajectory]) -> int:
+    """Append trajectories to a JSON Lines file; return how many were written."""
+    with TrajectoryWriter(path) as writer:
+        for trajectory in trajectories:
+            writer.write(trajectory)
+    return writer.count
+
+
+def read_jsonl(path: Path, *, strict: bool = True) -> list[Trajectory]:
+    """Return the trajectories of a JSON Lines file.
+
+    Args:
+        path: The file.
+        strict: Whether a broken line is an error. If not, it is logged and passed
+            over.
+
+    Raises:
+        TrajectoryFileError: A line is cut or holds no trajectory. The error names
+            the line, and carries what the other lines hold as ``trajectories``.
+        OSError: The file cannot be read.
+    """
+    trajectories, broken = scan_jsonl(path)
+    if broken and strict:
+        raise TrajectoryFileError(str(path), list(map(str, broken)), trajectories)
+    for line in broken:
+        logger.warning("%s: %s", path, line)
+    return trajectories
+
+
+def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[BrokenLine]]:
+    """Return the trajectories of a file, and its lines that hold none.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    trajectories: list[Trajectory] = []
+    broken: list[BrokenLine] = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                text = line.decode("utf-8", "surrogatepass")
+                trajectories.append(Trajectory.from_dict(json.loads(text)))
+            except ValidationError as error:
+                first = error.errors()[0]
+                where = ".".join(map(str, first["loc"])) or "it"
+                problem = f"is no trajectory ({where}: {first['msg']})"
+                broken.append(BrokenLine(number, problem))
+            except ValueError:
+                cut = not line.endswith(b"\n")
+                problem = "was cut while it was written" if cut else "is no JSON"
+                broken.append(BrokenLine(number, problem))
+    return trajectories, broken
+
+
+def _remove_cut_line(path: Path) -> None:
+    """Let a file end with a newline: complete the last line, or take it away."""
+    with path.open("r+b") as file:
+        start = _start_of_last_line(file)
+        file.seek(start)
+        rest = file.read()
+        if not rest:
+            return
+        try:
+            json.loads(rest)
+        except ValueError:
+            logger.warning("%s: removed a last line that was cut", path)
+            file.truncate(start)
+        else:
+            file.write(b"\n")
+
+
+def _start_of_last_line(file: BinaryIO) -> int:
+    """Return where the text after the last newline starts."""
+    position = file.seek(0, os.SEEK_END)
+    while position > 0:
+        size = min(_BLOCK, position)
+        file.seek(position - size)
+        found = file.read(size).rfind(b"\n")
+        if found >= 0:
+            return position - size + found + 1
+        position -= size
+    return 0

@@ -1,0 +1,57 @@
+"""Summaries add up, whatever they are of."""
+
+from agentgym.core.statistics import summarize
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import ModelCall, RolloutStatus, ToolCall, Trajectory
+
+
+def make(
+    status: RolloutStatus, reason: str = "", reward: float | None = None
+) -> Trajectory:
+    return Trajectory(
+        rollout_id="r",
+        scenario="",
+        task_id="t",
+        status=status,
+        reason=reason,
+        reward=reward,
+        duration_s=2.0,
+        steps=[
+            ModelCall(prompt_tokens=3, response_tokens=1),
+            ToolCall(name="add", outcome=ToolOutcome.RAISED),
+            ToolCall(name="add"),
+            ModelCall(),
+        ],
+    )
+
+
+def test_summary_counts_each_rollout_once_and_names_each_reason() -> None:
+    summary = summarize(
+        [
+            make(RolloutStatus.SUCCEEDED, reward=1.0),
+            make(RolloutStatus.SUCCEEDED),
+            make(RolloutStatus.FAILED, "max_steps: no answer within 3", reward=0.0),
+            make(RolloutStatus.DROPPED, "crash: ValueError: x: y"),
+            make(RolloutStatus.DROPPED, "crash: KeyError: z"),
+            make(RolloutStatus.DROPPED),
+        ]
+    )
+    assert summary.adds_up
+    assert (summary.succeeded, summary.failed, summary.dropped) == (2, 1, 3)
+    assert summary.reasons == {"crash": 2, "max_steps": 1, "no reason given": 1}
+    assert (summary.scored, summary.mean_reward) == (2, 0.5)
+    assert (summary.tools, summary.tool_errors) == ({"add": 12}, 6)
+    assert (summary.prompt_tokens, summary.response_tokens) == (18, 6)
+    assert (summary.uncounted_calls, summary.mean_duration_s) == (6, 2.0)
+
+
+def test_summary_of_nothing_is_empty_and_adds_up() -> None:
+    summary = summarize([])
+    assert summary.adds_up
+    assert (summary.rollouts, summary.mean_reward) == (0, None)
+
+
+def test_a_summary_that_lost_a_rollout_does_not_add_up() -> None:
+    summary = summarize([make(RolloutStatus.DROPPED, "crash: x")])
+    assert not summary.model_copy(update={"dropped": 0}).adds_up
+    assert not summary.model_copy(update={"reasons": {}}).adds_up
