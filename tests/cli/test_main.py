@@ -13,7 +13,7 @@ from agentgym.core import run_folder
 from agentgym.errors import TrainingInterrupted
 from tests.cli.conftest import Command
 
-GROUPS = ["train", "eval", "scenarios", "runs", "agents", "doctor"]
+GROUPS = ["train", "eval", "rollout", "scenarios", "runs", "agents", "doctor"]
 
 
 def test_version(agentgym: Command) -> None:

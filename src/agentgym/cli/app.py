@@ -10,12 +10,13 @@ from importlib import import_module
 import typer
 
 from agentgym import __version__
-from agentgym.errors import AgentGymError, TrainingInterrupted
+from agentgym.errors import AgentGymError, Interrupted
 
 _INTERRUPTED = 130
 _COMMANDS = {
     "train": "agentgym.cli.train",
     "eval": "agentgym.cli.evaluate",
+    "rollout": "agentgym.cli.rollout",
     "scenarios": "agentgym.cli.scenarios",
     "runs": "agentgym.cli.runs",
     "agents": "agentgym.cli.agents",
@@ -70,7 +71,7 @@ def run(words: list[str]) -> int:
 
 def explain(error: Exception) -> str:
     """Return one paragraph for ``error``: what was wrong and what to do next."""
-    if isinstance(error, TrainingInterrupted):
+    if isinstance(error, Interrupted):
         return str(error)
     if isinstance(error, AgentGymError):
         return f"Error: {error}"

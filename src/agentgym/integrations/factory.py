@@ -9,17 +9,21 @@ from typing import Any
 from agentgym.errors import UsageError
 
 
-def load_factory(reference: str) -> Callable[..., Any]:
+def load_factory(reference: str, *, option: str = "--agent") -> Callable[..., Any]:
     """Import ``make_agent`` of ``"my_package.my_module:make_agent"``.
 
     The working folder is importable, as it is for ``python -m``.
+
+    Args:
+        reference: ``module:name``.
+        option: Where the user wrote it, for the error.
 
     Raises:
         UsageError: The reference is malformed, or cannot be imported or called.
     """
     module_name, separator, name = reference.partition(":")
     if not separator or not module_name or not name:
-        raise UsageError(f"--agent takes module:name, not {reference!r}.")
+        raise UsageError(f"{option} takes module:name, not {reference!r}.")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -30,6 +34,6 @@ def load_factory(reference: str) -> Callable[..., Any]:
     except KeyError:
         raise UsageError(f"Module {module_name!r} has no {name!r}.") from None
     if not callable(factory):
-        raise UsageError(f"{reference} is a {type(factory).__name__}, not a factory.")
+        raise UsageError(f"{reference} is a {type(factory).__name__}, not callable.")
     function: Callable[..., Any] = factory
     return function

@@ -117,7 +117,7 @@ class RecordedCall:
             "model_version": self.model_version or 0,
             "finish_reason": self.choice.get("finish_reason") or "stop",
             "latency_ms": self.latency_ms,
-            **self._counts(),
+            **self.token_counts(),
         }
 
     def to_model_call(self) -> ModelCall:
@@ -148,7 +148,7 @@ class RecordedCall:
         )
         return response
 
-    def _counts(self) -> dict[str, int]:
+    def token_counts(self) -> dict[str, int]:
         """Return the server's own token counts, where it gave no ids."""
         usage = self.response.get("usage")
         if self.prompt_ids or self.response_ids or not isinstance(usage, dict):

@@ -14,10 +14,17 @@ class Workspace:
 
     Args:
         files: Relative path to text; copied.
+        max_characters: Of a file that is written.
     """
 
-    def __init__(self, files: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        files: Mapping[str, str],
+        *,
+        max_characters: int = MAX_FILE_CHARACTERS,
+    ) -> None:
         self.files = dict(files)
+        self._max_characters = max_characters
 
     def resolve(self, path: str) -> str:
         """Return ``path`` in its shortest form, ``"."`` for the root.
@@ -63,11 +70,19 @@ class Workspace:
         if count > 1:
             raise ToolError(f"the old text is {count} times in {path}; copy more.")
         changed = text.replace(old, new)
-        if len(changed) > MAX_FILE_CHARACTERS:
-            raise ToolError(
-                f"{path} may hold at most {MAX_FILE_CHARACTERS} characters."
-            )
+        self.check_length(path, changed)
         self.files[path] = changed
+
+    def check_length(self, path: str, text: str) -> None:
+        """Refuse a text that is too long for the file at ``path``.
+
+        Raises:
+            ToolError: Says how long it may be.
+        """
+        if len(text) > self._max_characters:
+            raise ToolError(
+                f"{path} may hold at most {self._max_characters} characters."
+            )
 
 
 def is_test_path(path: str) -> bool:

@@ -1,0 +1,111 @@
+"""Tasks for rollouts on their own: from text, mappings and JSON Lines files."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from agentgym.core.task import Split, Task
+from agentgym.errors import UsageError
+from agentgym.sandbox.commands import check_files
+
+TaskLike = Task | str | Mapping[str, Any]
+"""A task, the text that the user says, or a mapping with ``instruction``.
+
+A mapping may also have ``id``, ``goal`` (what a reward function checks) and
+``initial_state``, whose ``files`` (path to text) fill the workspace; and
+``family``, ``level``, ``seed`` and ``split`` as a :class:`Task` has them.
+"""
+
+
+def as_task(value: TaskLike, index: int) -> Task:
+    """Return ``value`` as a task; ``index`` numbers one without an id.
+
+    Raises:
+        UsageError: It is no task; says what is wrong with it.
+    """
+    if isinstance(value, Task):
+        return value
+    if isinstance(value, str):
+        value = {"instruction": value}
+    if not isinstance(value, Mapping):
+        raise UsageError(f"Task {index} is {value!r}; give text or a mapping.")
+    defaults = {
+        "id": f"task-{index:05d}",
+        "split": Split.TEST,
+        "seed": index,
+        "family": "",
+        "level": 1,
+    }
+    try:
+        return Task.model_validate({**defaults, **value})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"Task {index}: {where}: {first['msg']}.") from None
+
+
+def files_of(task: Task) -> dict[str, str]:
+    """Return the files that a task's workspace starts with.
+
+    Raises:
+        UsageError: ``initial_state["files"]`` is no mapping of paths to texts.
+        SandboxError: A path is absolute or leads outside.
+    """
+    files = task.initial_state.get("files", {})
+    if not isinstance(files, dict) or not all(
+        isinstance(part, str) for pair in files.items() for part in pair
+    ):
+        raise UsageError(
+            f"Task {task.id!r}: initial_state.files must map paths to texts."
+        )
+    check_files(files)
+    return dict(files)
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """Read a JSON Lines file: a text or a mapping a line.
+
+    Raises:
+        UsageError: The file cannot be read or is empty, or a line is no task; names
+            the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"Cannot read tasks from {path}: {error}.") from None
+    tasks: list[Task] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            tasks.append(as_task(json.loads(line), len(tasks)))
+        except json.JSONDecodeError as error:
+            raise UsageError(
+                f"{path}, line {number}, is no JSON ({error.msg}). Write one task a "
+                'line: {"instruction": "..."}'
+            ) from None
+        except UsageError as error:
+            raise UsageError(f"{path}, line {number}: {error}") from None
+    if not tasks:
+        raise UsageError(f"{path} holds no task.")
+    return tasks
+
+
+def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
+    """Return all ``values`` as tasks, their files checked.
+
+    Raises:
+        UsageError: One is no task, or the whole is a single text.
+        SandboxError: A path of a task's files leads outside.
+    """
+    if isinstance(values, str | Mapping):
+        raise UsageError(
+            f"Give a list of tasks, not {values!r}; read_tasks() reads a file."
+        )
+    tasks = [as_task(value, index) for index, value in enumerate(values)]
+    for task in tasks:
+        files_of(task)
+    return tasks

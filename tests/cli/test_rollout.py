@@ -1,0 +1,151 @@
+"""``agentgym rollout``: through the front door, against a scripted server."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from agentgym.core.trajectory import ModelCall, Trajectory
+from agentgym.core.trajectory_file import read_jsonl, write_jsonl
+from tests.cli.conftest import Command
+from tests.rollout.scripted_llm import calling
+from tests.rollout.stub_server import StubServer, completion
+
+
+async def calculating(_: web.Request, body: dict[str, Any]) -> web.Response:
+    """Call the calculator, then say what it said."""
+    last = body["messages"][-1]
+    if last["role"] == "tool":
+        return web.json_response(completion(f"It is {last['content']}."))
+    message = calling("calculator", expression=last["content"])
+    return web.json_response(completion(message=message, finish_reason="tool_calls"))
+
+
+def tasks_in(folder: Path) -> Path:
+    path = folder / "tasks.jsonl"
+    path.write_text('"6 * 7"\n{"instruction": "2 ** 5", "id": "power"}\n')
+    return path
+
+
+def test_tasks_are_attempted_and_saved(agentgym: Command, tmp_path: Path) -> None:
+    with StubServer(calculating) as server:
+        ended = agentgym(
+            *("rollout", str(tasks_in(tmp_path)), "--model", f"{server.endpoint}#m"),
+            *("--tools", "calculator,bash", "--concurrency", "2", "--max-steps", "5"),
+            *("--save", "out.jsonl", "--temperature", "0"),
+        )
+    assert ended.code == 0, ended.err
+    assert "2 rollouts: 2 succeeded, 0 failed, 0 dropped" in ended.out
+    found = {t.task_id: t.answer for t in read_jsonl(tmp_path / "out.jsonl")}
+    assert found == {"task-00000": "It is 42.", "power": "It is 32."}
+    assert {b["temperature"] for b in server.bodies} == {0.0}
+    shown = agentgym("rollout", "--show", "out.jsonl")
+    assert shown.code == 0
+    assert "2 succeeded" in shown.out
+
+
+def test_json_is_all_there_is_on_stdout(agentgym: Command, tmp_path: Path) -> None:
+    with StubServer(calculating) as server:
+        ended = agentgym(
+            *("rollout", str(tasks_in(tmp_path)), "--model", f"{server.endpoint}#m"),
+            *("--tools", "calculator", "--save", "out.jsonl", "--json"),
+        )
+    told = json.loads(ended.out)
+    assert (told["rollouts"], told["tools"], told["saved"]) == (
+        2,
+        {"calculator": 2},
+        "out.jsonl",
+    )
+
+
+def test_scenario_brings_its_tasks_and_reward(agentgym: Command) -> None:
+    with StubServer() as server:
+        ended = agentgym(
+            *("rollout", "coding", "--model", f"{server.endpoint}#m"),
+            *("--count", "3", "--save", "out.jsonl"),
+        )
+    assert ended.code == 1  # nothing succeeded
+    assert "goal not reached" in ended.out
+    assert "mean reward" in ended.out
+    assert {t.scenario for t in read_jsonl(Path("out.jsonl"))} == {"coding"}
+
+
+def test_refused_key_is_named_and_everything_failed(
+    agentgym: Command, tmp_path: Path
+) -> None:
+    async def refuse(_: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.Response(status=401, text="bad key")
+
+    with StubServer(refuse) as server:
+        ended = agentgym(
+            *("rollout", str(tasks_in(tmp_path)), "--model", f"{server.endpoint}#m")
+        )
+    assert ended.code == 1
+    assert "refused key" in ended.out
+
+
+def test_settings_of_tools_come_from_a_file(agentgym: Command, tmp_path: Path) -> None:
+    Path("r.yaml").write_text("tools:\n  calculator: {max_characters: 5}\n")
+    with StubServer(calculating) as server:
+        ended = agentgym(
+            *("rollout", str(tasks_in(tmp_path)), "--model", f"{server.endpoint}#m"),
+            *("--config", "r.yaml", "--tools", "calculator", "--json"),
+        )
+    assert json.loads(ended.out)["tool_outcomes"] == {"ok": 1, "raised": 1}
+
+
+def test_show_names_lost_context_and_cut_lines(
+    agentgym: Command, tmp_path: Path
+) -> None:
+    user = {"role": "user", "content": "Hello?"}
+    steps = [
+        ModelCall(messages=[user], content="Yes."),
+        ModelCall(messages=[{"role": "user", "content": "Still there?"}]),
+    ]
+    path = tmp_path / "out.jsonl"
+    write_jsonl(
+        path, [Trajectory(rollout_id="r7", scenario="", task_id="t", steps=steps)]
+    )
+    with path.open("a") as file:
+        file.write('{"version"')
+    ended = agentgym("rollout", "--show", "out.jsonl")
+    assert ended.code == 0
+    assert "Context was lost in 1 rollout" in ended.out
+    assert "r7 call 1, message 0: the user message 'Hello?' became" in ended.out
+    assert "line 2 was cut" in ended.err
+    told = json.loads(agentgym("rollout", "--show", "out.jsonl", "--json").out)
+    assert len(told["context_losses"]["r7"]) == 2
+    assert told["broken"] == ["line 2 was cut while it was written"]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ([], "Give a file of tasks or a scenario"),
+        (["coding"], "Give --model"),
+        (["coding", "--model", "openai:gpt-4.1-mini"], "OPENAI_API_KEY"),
+        (["none.jsonl", "--model", "http://x/v1#m"], "Cannot read tasks from none"),
+        (["nowhere", "--model", "http://x/v1#m"], "No scenario is named 'nowhere'"),
+        (["coding", "--model", "http://x/v1#m", "--split", "all"], "No split"),
+        (["coding", "--model", "http://x/v1#m", "--tools", "bash"], "brings its own"),
+        (["coding", "--model", "http://x/v1#m", "--agent", "x"], "No agent for"),
+        (["coding", "--model", "http://x/v1#m", "--reward", "json:dumps"], "has its"),
+        (["coding", "--show", "x"], "--show FILE takes no tasks"),
+        (["--show", "none.jsonl"], "Cannot read none.jsonl"),
+        (["coding", "--max-steps", "0", "--model", "http://x/v1#m"], "max_steps = 0"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_exits_with_2(
+    agentgym: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    error: str,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    ended = agentgym("rollout", *words)
+    assert ended.code == 2
+    assert error in ended.err
+    assert "Traceback" not in ended.err
