@@ -1,8 +1,11 @@
 """TRL's GRPOTrainer on the same policy, scenario and tasks, as its users run it.
 
-Started by training.py: ``python trl_grpo.py STEPS FIGURES.json``.
+The policy reads the prompt that ours reads, token by token, and its tool calls are
+parsed by a response template. Started by training.py:
+``python trl_grpo.py --steps 1 --tasks 16 FIGURES.json``.
 """
 
+import argparse
 import asyncio
 import json
 import sys
@@ -16,49 +19,40 @@ from trl import GRPOConfig, GRPOTrainer
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec
 from agentgym.core.trajectory import Trajectory
 from agentgym.models.nano import nano_path
 from agentgym.rollout.episode import Episode
 from agentgym.scenarios.registry import get_scenario
 
 SCENARIO = get_scenario("coding")
-CALLS = [0]
+MAX_COMPLETION = 768  # of an episode, tool results included: what the context leaves
+LEARNING_RATE = 4e-4  # our default for this policy
 
-
-_OLDER_SCHEMA = {
-    "x-regex": (
-        r"^(?P<content>(?:(?!<tool_call>)[\s\S])*?)"
-        r"(?P<tool_calls>(?:<tool_call>[\s\S]+?</tool_call>)+)?(?:<\|end\|>|$)"
-    ),
-    "type": "object",
-    "properties": {
-        "role": {"const": "assistant"},
-        "content": {"type": "string"},
+RESPONSE_TEMPLATE = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|assistant|>",
+    "fields": {
         "tool_calls": {
-            "type": "array",
-            "x-regex-iterator": r"<tool_call>(.+?)</tool_call>",
-            "items": {
-                "x-parser": "json",
-                "x-parser-args": {"transform": "{type: 'function', function: @}"},
-                "type": "object",
-                "properties": {
-                    "type": {"const": "function"},
-                    "function": {
-                        "type": "object",
-                        "properties": {
-                            "name": {"type": "string"},
-                            "arguments": {
-                                "type": "object",
-                                "additionalProperties": {},
-                            },
-                        },
-                    },
-                },
-            },
+            "open": "<tool_call>",
+            "close_pattern": r"</tool_call>\s*",
+            "repeats": True,
+            "content": "json",
+            "transform": {"type": "function", "function": "{content}"},
         },
+        "content": {"close_pattern": r"<\|end\|>\s*", "content": "text"},
     },
 }
-"""How TRL before its response templates reads the policy's tool calls."""
+"""How the policy writes its answers."""
+
+
+class Totals:
+    """What the scored episodes amount to."""
+
+    episodes = 0
+    model_calls = 0
+    tool_calls = 0
+    reward = 0.0
 
 
 class CodingTools:
@@ -79,8 +73,10 @@ class CodingTools:
             task_id=self._task.id,
             steps=list(self._episode.calls),
         )
-        CALLS[0] += len(self._episode.calls) + 1
         reward = SCENARIO.calculate_reward(self._task, self._environment, trajectory)
+        self._environment.close()
+        Totals.tool_calls += len(self._episode.calls)
+        Totals.reward += reward.value
         return reward.value
 
     def _call(self, name: str, **arguments: object) -> str:
@@ -154,8 +150,14 @@ class CodingTools:
         return self._call("format_file", path=path)
 
 
-def reward(environments: list[CodingTools], **_: object) -> list[float]:
+def reward(
+    environments: list[CodingTools], completions: list[list[dict]], **_: object
+) -> list[float]:
     """Score each finished episode."""
+    Totals.episodes += len(environments)
+    Totals.model_calls += sum(
+        message["role"] == "assistant" for said in completions for message in said
+    )
     return [environment.score() for environment in environments]
 
 
@@ -177,35 +179,39 @@ class Stopwatch(TrainerCallback):
         self._meter.__exit__(None, None, None)
 
 
-def main() -> None:
-    """Train some steps and write the figures."""
-    steps, out = int(sys.argv[1]), Path(sys.argv[2])
-    config = TrainingConfig.create()
-    tasks = SCENARIO.tasks(Split.TRAIN, 0, config.tasks_per_step * steps)
+def prompt_of(task: Task, tools: list[ToolSpec], template: AutoTokenizer) -> list[dict]:
+    """Return the messages of a task, the system's with the tools as ours shows them.
+
+    TRL would describe the tools from the methods' docstrings, in another order.
+    """
     system = {"role": "system", "content": SCENARIO.system_prompt()}
+    offered = [tool.to_openai() for tool in tools]
+    text = template.apply_chat_template([system], tools=offered, tokenize=False)
+    content = text.removeprefix("<|system|>").removesuffix("<|end|>")
+    return [
+        {"role": "system", "content": content},
+        {"role": "user", "content": task.instruction},
+    ]
+
+
+def main() -> None:
+    """Train some steps and write the figures; exit 1 if no episode used a tool."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--tasks", type=int, default=16, help="per step")
+    parser.add_argument("figures", type=Path)
+    options = parser.parse_args()
+    config = TrainingConfig.create(tasks_per_step=options.tasks)
+    tokenizer = AutoTokenizer.from_pretrained(nano_path())
     rows = [
         {
-            "prompt": [system, {"role": "user", "content": task.instruction}],
+            "prompt": prompt_of(task, SCENARIO.tools(), tokenizer),
             "task": task.model_dump_json(),
         }
-        for task in tasks
+        for task in SCENARIO.tasks(Split.TRAIN, 0, options.tasks * options.steps)
     ]
-    tokenizer = AutoTokenizer.from_pretrained(nano_path())
-    tokenizer.response_template = {
-        "defaults": {"role": "assistant"},
-        "start_anchor": "<|assistant|>",
-        "fields": {
-            "tool_calls": {
-                "open": "<tool_call>",
-                "close_pattern": r"</tool_call>\s*",
-                "repeats": True,
-                "content": "json",
-                "transform": {"type": "function", "function": "{content}"},
-            },
-            "content": {"close_pattern": r"<\|end\|>\s*", "content": "text"},
-        },
-    }
-    tokenizer.response_schema = _OLDER_SCHEMA
+    tokenizer.chat_template = "{%- set tools = none -%}" + tokenizer.chat_template
+    tokenizer.response_template = RESPONSE_TEMPLATE
     watch = Stopwatch()
     batch = config.tasks_per_step * config.group_size
     with tempfile.TemporaryDirectory() as folder:
@@ -220,12 +226,14 @@ def main() -> None:
                 output_dir=folder,
                 per_device_train_batch_size=batch,
                 num_generations=config.group_size,
-                max_completion_length=768,
-                max_tool_calling_iterations=SCENARIO.max_turns,
+                max_completion_length=MAX_COMPLETION,
+                generation_kwargs={"max_new_tokens": config.max_tokens},
+                max_tool_calling_iterations=SCENARIO.max_turns - 1,
                 temperature=config.temperature,
-                learning_rate=5e-4,
-                max_steps=steps,
+                learning_rate=LEARNING_RATE,
+                max_steps=options.steps,
                 beta=0.0,
+                gradient_checkpointing=False,
                 use_cpu=True,
                 bf16=False,
                 report_to="none",
@@ -235,14 +243,18 @@ def main() -> None:
             ),
         )
         trainer.train()
+    SCENARIO.close()
+    if not Totals.tool_calls:
+        sys.exit("TRL's episodes made no tool calls: its row would compare nothing.")
     figures = {
-        "episodes": batch * steps,
-        "calls": CALLS[0],
+        "episodes": Totals.episodes,
+        "model_calls": Totals.model_calls,
+        "tool_calls": Totals.tool_calls,
+        "reward": Totals.reward / Totals.episodes,
         "wall_seconds": watch.used[0],
         "cpu_seconds": watch.used[1],
     }
-    out.write_text(json.dumps(figures))
-    SCENARIO.close()
+    options.figures.write_text(json.dumps(figures))
 
 
 if __name__ == "__main__":
