@@ -30,9 +30,30 @@ def test_environment_sets_values(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.deterministic
 
 
-def test_home_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGENTGYM_HOME", "/somewhere")
+@pytest.mark.parametrize("name", ["AGENTGYM_HOME", "AGENTGYM_API_KEY"])
+def test_variables_of_other_readers_are_no_settings(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "/somewhere")
     assert TrainingConfig.create().scenario == "coding"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("AGENTGYM_EPISODE", "did you mean 'AGENTGYM_EPISODES'?"),
+        ("agentgym_Epsodes", "did you mean 'AGENTGYM_EPISODES'?"),
+        ("AGENTGYM_HOMES", "did you mean 'AGENTGYM_HOME'?"),
+        ("AGENTGYM_ZZZ", "known: AGENTGYM_<SETTING> for ['agent', "),
+    ],
+)
+def test_unknown_variable_is_refused_with_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, name: str, hint: str
+) -> None:
+    monkeypatch.setenv(name, "5")
+    with pytest.raises(ConfigError) as caught:
+        TrainingConfig.create()
+    assert f"unknown environment variable {name!r}, {hint}" in str(caught.value)
 
 
 def test_file_wins_over_environment_and_arguments_over_both(

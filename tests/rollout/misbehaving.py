@@ -8,7 +8,7 @@ from typing import Any
 from langchain.agents import create_agent
 from langgraph.graph import START, MessagesState, StateGraph
 
-SCRIPT = "AGENTGYM_TEST_MISDEEDS"
+SCRIPT = "TEST_MISDEEDS"
 """Names a folder; a file there named like a task's family holds the misdeed."""
 
 

@@ -68,7 +68,7 @@ def session(
 def misdeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "misdeeds"
     folder.mkdir()
-    monkeypatch.setenv("AGENTGYM_TEST_MISDEEDS", str(folder))
+    monkeypatch.setenv("TEST_MISDEEDS", str(folder))
     monkeypatch.setenv("PYTHONPATH", os.getcwd(), prepend=os.pathsep)
     return folder
 

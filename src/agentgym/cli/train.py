@@ -117,13 +117,13 @@ def train(
 
 def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
     """Return the settings of a new run; options win over the file."""
-    from agentgym.core.config import TrainingConfig
+    from agentgym.core.config import TrainingConfig, variable_of
     from agentgym.errors import UsageError
     from agentgym.scenarios.registry import scenario_names
 
     if config is not None:
         return TrainingConfig.from_yaml(config, **given)
-    if given["scenario"] is None and "AGENTGYM_SCENARIO" not in os.environ:
+    if given["scenario"] is None and variable_of("scenario") not in os.environ:
         raise UsageError(
             "Which scenario? Name one, as in `agentgym train coding`, or give "
             f"--config or --resume. Available: {', '.join(scenario_names())}."

@@ -1,23 +1,47 @@
 """TrainingConfig: every setting of a run, from code, YAML or the environment."""
 
+import os
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
 from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from agentgym.errors import ConfigError
 from agentgym.scenarios.packs import pack_name
 from agentgym.scenarios.registry import absolute_reference
+
+_PREFIX = "AGENTGYM_"
+_OTHER_VARIABLES = {"home", "api_key"}  # AGENTGYM_HOME and so on: no settings
+
+
+class _Environment(EnvSettingsSource):
+    """Settings from variables; one that is no setting is handed on, to be refused."""
+
+    def __call__(self) -> dict[str, Any]:
+        names = _OTHER_VARIABLES | self.settings_cls.model_fields.keys()
+        known = set(map(variable_of, names))
+        unknown = {
+            name: value
+            for name, value in os.environ.items()
+            if name.upper().startswith(_PREFIX) and name.upper() not in known
+        }
+        return {**super().__call__(), **unknown}
 
 
 class TrainingConfig(BaseSettings):
     """Settings of one training run.
 
     Values come, strongest first, from arguments, a YAML file (:meth:`from_yaml`)
-    and the environment (``AGENTGYM_EPISODES=500``). Unknown keys are refused.
+    and the environment (``AGENTGYM_EPISODES=500``). Unknown keys are refused, also
+    unknown variables that start with ``AGENTGYM_``.
 
     Attributes:
         scenario: Name of the scenario, or the path of a pack; a pack in ./scenarios
@@ -61,7 +85,7 @@ class TrainingConfig(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="AGENTGYM_", extra="forbid", frozen=True, allow_inf_nan=False
+        env_prefix=_PREFIX, extra="forbid", frozen=True, allow_inf_nan=False
     )
 
     scenario: str = "coding"
@@ -110,6 +134,18 @@ class TrainingConfig(BaseSettings):
     def scenario_name(self) -> str:
         """The scenario's name, for people: a pack's is that of its folder."""
         return pack_name(self.scenario)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return where values come from, strongest first."""
+        return init_settings, _Environment(settings_cls)
 
     @classmethod
     def create(cls, **values: Any) -> Self:
@@ -163,15 +199,34 @@ def read_settings(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
     return {**{str(key): data[key] for key in data}, **given}
 
 
+def variable_of(setting: str) -> str:
+    """Return the name of the environment variable that sets ``setting``."""
+    return _PREFIX + setting.upper()
+
+
 def explain_invalid(error: ValidationError, known: list[str]) -> str:
     """Return what is wrong with which setting; ``known`` are the right names."""
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            close = get_close_matches(key, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known: {known}"
-            lines.append(f"unknown setting {key!r}, {hint}")
+            lines.append(_unknown(key, known))
         else:
             lines.append(f"{key} = {problem['input']!r}: {problem['msg']}")
     return "Invalid configuration: " + "; ".join(lines)
+
+
+def _unknown(key: str, settings: list[str]) -> str:
+    """Say that ``key`` is no setting, or no variable of one, and what is nearest."""
+    if not key.upper().startswith(_PREFIX):
+        close = get_close_matches(key, settings, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {settings}"
+        return f"unknown setting {key!r}, {hint}"
+    word = key[len(_PREFIX) :].lower()
+    close = get_close_matches(word, [*settings, *_OTHER_VARIABLES], n=1)
+    hint = (
+        f"did you mean {variable_of(close[0])!r}?"
+        if close
+        else f"known: {_PREFIX}<SETTING> for {settings}"
+    )
+    return f"unknown environment variable {key!r}, {hint}"
