@@ -259,6 +259,13 @@ class TrainingFailedError(AgentGymError):
     """Training ended without a usable policy."""
 
 
+class OutputClosed(AgentGymError):
+    """Whoever read the output has gone, as ``head`` does once it has its lines."""
+
+    def __init__(self) -> None:
+        super().__init__("Nobody reads the output any more.")
+
+
 class Interrupted(AgentGymError):
     """The user ended something with Ctrl-C; the message says what is left of it."""
 

@@ -58,6 +58,21 @@ def run(folder: Path, *words: str) -> str:
     return out
 
 
+def test_reader_that_leaves_ends_the_run_quietly(tmp_path: Path, model: Path) -> None:
+    words = f"train coding --framework native --model {model} --name x --gpu none"
+    process = start(tmp_path, *words.split(), "--episodes", "2000")
+    assert process.stdout is not None
+    while "Baseline" not in process.stdout.readline() and process.poll() is None:
+        pass
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert process.wait() == 1
+    folder = RunFolder(tmp_path / "runs" / "x")
+    assert folder.record()["status"] == "interrupted"
+    assert folder.checkpoints()
+
+
 def test_train_interrupt_resume_and_use(tmp_path: Path, model: Path) -> None:
     words = f"train coding --framework langchain --model {model} --name x --gpu none"
     first = start(tmp_path, *words.split(), "--episodes", "2000")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.core.run_folder import RunFolder
+from agentgym.core.run_folder import RunFolder, metrics_line
 from agentgym.core.trained_agent import AgentSpec, Provenance, TrainedAgent
 from tests.cli.conftest import Command
 from tests.ui import made_up
@@ -108,6 +108,19 @@ def test_runs_show_tells_how_to_continue(agentgym: Command) -> None:
     assert ended.code == 0
     assert "7: 896 of 10,000 episodes" in ended.out
     assert "agentgym train --resume runs/first" in ended.out
+    assert "validation" not in ended.out
+
+
+def test_runs_show_has_the_history_of_validation(agentgym: Command) -> None:
+    run = make_run("first")
+    for step, level in enumerate([None, 0.6, None, 0.8], start=1):
+        validation = None if level is None else made_up.metrics(level)
+        run.append_metrics(metrics_line(made_up.step(step), validation))
+    table = agentgym("runs", "show", "first").out.partition("validation tasks")[2]
+    assert [line.split() for line in table.splitlines()[2:4]] == [
+        ["2", *["60", "%"] * 4],
+        ["4", *["80", "%"] * 4],
+    ]
 
 
 def test_runs_show_has_the_result(agentgym: Command) -> None:

@@ -1,10 +1,12 @@
 """What every command has in common: help, errors, exit codes."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +84,60 @@ def test_help_loads_no_pydantic_and_no_torch() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True)
     assert ended.returncode == 0, ended.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["scenarios", "list"], ["--help"], ["scenarios", "show", "coding"]],
+    ids=" ".join,
+)
+def test_reader_that_leaves_is_no_error(words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(
+        [sys.executable, "-m", "agentgym", *words], stdout=write, stderr=subprocess.PIPE
+    )
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+@pytest.fixture
+def own_environment() -> Iterator[None]:
+    """Undo what a test does to the environment."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.mark.usefixtures("own_environment")
+def test_env_file_is_read_and_the_environment_wins(
+    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTGYM_SEED", "3")
+    (tmp_path / ".env").write_text("AGENTGYM_EPISODES=640\nAGENTGYM_SEED=4\n")
+    plan = agentgym("train", "coding", "--framework", "native", "--dry-run", "--json")
+    config = json.loads(plan.out)["config"]
+    assert (config["episodes"], config["seed"]) == (640, 3)
+
+
+@pytest.mark.usefixtures("own_environment")
+def test_env_file_says_where_agents_are(
+    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AGENTGYM_HOME")
+    (tmp_path / ".env").write_text("AGENTGYM_HOME=/nowhere/at/all\n")
+    assert "No agents in /nowhere/at/all" in agentgym("agents", "list").out
+
+
+def test_unreadable_env_file_is_one_paragraph(
+    agentgym: Command, tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_bytes(b"A=\xff\xfe\n")
+    ended = agentgym("runs", "list")
+    assert ended.code == 2
+    assert ended.err.startswith("Error: Cannot read ")
+    assert ended.err.count("\n") == 1
 
 
 def failing(error: BaseException) -> Callable[..., None]:

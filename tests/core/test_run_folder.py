@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.core.run_folder import RunFolder, RunState, list_runs
+from agentgym.core.metrics import Metrics
+from agentgym.core.run_folder import RunFolder, RunState, list_runs, metrics_line
 from agentgym.errors import CheckpointError, RunFolderError, RunNotFoundError
+from tests.ui import made_up
 
 
 @pytest.fixture
@@ -138,6 +140,17 @@ def test_corrupt_checkpoint_says_what_to_remove(run: RunFolder) -> None:
 
 def test_run_without_checkpoint_has_no_state(run: RunFolder) -> None:
     assert run.load_state() is None
+
+
+def test_line_holds_the_validation_after_its_step(run: RunFolder) -> None:
+    for step, level in enumerate([None, 0.6, None, 0.8], start=1):
+        validation = None if level is None else made_up.metrics(level)
+        run.append_metrics(metrics_line(made_up.step(step), validation))
+    run.truncate_metrics(3)
+    old, new, last = run.metrics()
+    assert "validation" not in old | last
+    assert new["step"] == 2
+    assert Metrics.model_validate(new["validation"]) == made_up.metrics(0.6)
 
 
 def test_cut_last_metrics_line_is_left_out(run: RunFolder) -> None:

@@ -10,7 +10,8 @@ from importlib import import_module
 import typer
 
 from agentgym import __version__
-from agentgym.errors import AgentGymError, Interrupted
+from agentgym.cli.output import discard_output
+from agentgym.errors import AgentGymError, Interrupted, OutputClosed
 
 _INTERRUPTED = 130
 _COMMANDS = {
@@ -61,6 +62,9 @@ def run(words: list[str]) -> int:
         if code == _INTERRUPTED:  # a KeyboardInterrupt, which typer turned into this
             sys.stderr.write("Interrupted. `agentgym runs list` has what can go on.\n")
         return code
+    except OutputClosed as closed:
+        discard_output()
+        return closed.exit_code
     except Exception as error:  # noqa: BLE001 - the last place to explain it
         if debug:
             traceback.print_exc()

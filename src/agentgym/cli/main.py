@@ -7,9 +7,11 @@ typer commands call.
 
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from agentgym import __version__
 from agentgym.cli import listing
+from agentgym.errors import ConfigError
 
 _QUICK: dict[tuple[str, ...], Callable[[], str]] = {
     ("--version",): lambda: f"agentgym {__version__}\n",
@@ -32,10 +34,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0, 1 for a failure, 2 for wrong usage, 130 if interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        _load_env_file()
+    except ConfigError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return error.exit_code
     answer = _QUICK.get(tuple(words))
     if answer is not None:
-        sys.stdout.write(answer())
-        return 0
+        return _write(answer())
     from agentgym.cli.app import run
 
     return run(words)
+
+
+def _load_env_file() -> None:
+    """Add the variables of ``./.env`` to the environment, which wins over them.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    file = Path(".env")
+    if not file.is_file():
+        return
+    from dotenv import load_dotenv
+
+    try:
+        load_dotenv(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read {file.absolute()}: {error}.") from None
+
+
+def _write(text: str) -> int:
+    """Write to standard output; return 0, or 1 if nobody reads it."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        from agentgym.cli.output import discard_output
+
+        discard_output()
+        return 1
+    return 0

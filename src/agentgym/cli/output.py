@@ -1,6 +1,8 @@
 """Where output goes: results to standard output, everything else beside them."""
 
 import json
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -10,10 +12,26 @@ if TYPE_CHECKING:
 
 
 def progress_console(as_json: bool) -> "Console":
-    """Return the console that people read; with ``--json`` it is standard error."""
+    """Return the console that people read; with ``--json`` it is standard error.
+
+    It raises :class:`~agentgym.errors.OutputClosed` once nobody reads it any more.
+    """
     from rich.console import Console
 
-    return Console(stderr=as_json, highlight=False, markup=False, emoji=False)
+    from agentgym.errors import OutputClosed
+
+    class Readers(Console):
+        def on_broken_pipe(self) -> None:
+            raise OutputClosed
+
+    return Readers(stderr=as_json, highlight=False, markup=False, emoji=False)
+
+
+def discard_output() -> None:
+    """Let what is still to be flushed go nowhere: its reader has gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def print_json(value: Any) -> None:

@@ -14,14 +14,14 @@ from agentgym.core.metrics import Metrics
 from agentgym.core.plan import make_plan
 from agentgym.core.progress import Progress, StepReport
 from agentgym.core.result import RESULT_FILE, Artifacts, TrainingResult
-from agentgym.core.run_folder import RunFolder, RunState
+from agentgym.core.run_folder import RunFolder, RunState, metrics_line
 from agentgym.core.task import Split, Task
 from agentgym.core.tracking import open_tracker
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.core.usage import ResourceUse
 from agentgym.engines.base import Engine, UpdateMetrics
 from agentgym.engines.registry import create_engine
-from agentgym.errors import TrainingFailedError, TrainingInterrupted
+from agentgym.errors import OutputClosed, TrainingFailedError, TrainingInterrupted
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
@@ -82,7 +82,7 @@ class TrainingLoop:
                 ) as self._session,
             ):
                 result = self._run_with(engine)
-        except (TrainingInterrupted, KeyboardInterrupt):
+        except (TrainingInterrupted, KeyboardInterrupt, OutputClosed):
             self._run.write_record(status="interrupted")
             raise
         except BaseException as error:
@@ -129,10 +129,9 @@ class TrainingLoop:
                 report = dataclasses.replace(
                     report, seconds_left=pace * (config.episodes - state.episodes)
                 )
-                if state.step % config.eval_every == 0:
-                    self._validate()
-                self._run.append_metrics(dataclasses.asdict(report))
-                tracker.log(report, state.validation)
+                measured = self._validate() if self._validation_due() else None
+                self._run.append_metrics(metrics_line(report, measured))
+                tracker.log(report, measured)
                 if (
                     state.step % config.checkpoint_every == 0
                     or state.episodes >= config.episodes
@@ -200,7 +199,10 @@ class TrainingLoop:
         calls = len(trajectory.model_calls)
         self.state.ledger.add(update.ledger[trajectory.rollout_id], calls=calls)
 
-    def _validate(self) -> None:
+    def _validation_due(self) -> bool:
+        return self.state.step % self._config.eval_every == 0
+
+    def _validate(self) -> Metrics:
         """Measure validation tasks, which early stopping goes by."""
         config = self._config
         tasks = self._scenario.tasks(Split.VALIDATION, config.seed, config.eval_tasks)
@@ -211,6 +213,7 @@ class TrainingLoop:
         )
         self.state.validation = done[name]
         self._progress.validated(self.state.step, done[name], self._criteria_reached())
+        return done[name]
 
     def _criteria_reached(self) -> bool:
         validation = self.state.validation

@@ -37,7 +37,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class StepReport:
-    """One finished training step; also a line of ``metrics.jsonl``.
+    """One finished training step.
 
     Attributes:
         step: Updates done.

@@ -1,5 +1,6 @@
 """A run's folder: its layout, its lock, and what is found in it later."""
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -16,6 +17,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.files import new_folder, write_atomically, write_json
 from agentgym.core.ledger import Ledger
 from agentgym.core.metrics import Metrics
+from agentgym.core.progress import StepReport
 from agentgym.errors import CheckpointError, RunFolderError, RunNotFoundError
 
 _MINIMUM_FREE_BYTES = 200 * 2**20
@@ -53,7 +55,7 @@ class RunFolder:
     ::
 
         run.json            settings, status (running, interrupted, failed, done)
-        metrics.jsonl       one line a step
+        metrics.jsonl       one line a step, see :func:`metrics_line`
         rollouts.db         every rollout, model call, tool call and reward (SQLite)
         checkpoints/        step-000012/, newest last
         tensorboard/        the same metrics as curves
@@ -234,6 +236,20 @@ class RunFolder:
         kept = [line for line in self.metrics() if line["step"] <= step]
         text = "".join(json.dumps(line) + "\n" for line in kept)
         write_atomically(self.path / "metrics.jsonl", text)
+
+
+def metrics_line(report: StepReport, validation: Metrics | None) -> dict[str, Any]:
+    """Return a step's line of metrics.jsonl.
+
+    Args:
+        report: Of the step; its fields are the line's.
+        validation: The validation after the step, added as ``validation``; None if
+            there was none, as after most steps.
+    """
+    line = dataclasses.asdict(report)
+    if validation is not None:
+        line["validation"] = validation.model_dump(mode="json")
+    return line
 
 
 def list_runs(output: Path) -> list[RunFolder]:

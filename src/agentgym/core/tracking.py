@@ -16,7 +16,7 @@ class Tracker(Protocol):
     """Takes a step's numbers."""
 
     def log(self, report: StepReport, validation: Metrics | None) -> None:
-        """Record the numbers of one step."""
+        """Record the numbers of one step, and of the validation if it had one."""
 
 
 class NoTracker:
@@ -97,4 +97,6 @@ def _scalars(report: StepReport, validation: Metrics | None) -> dict[str, float]
     if validation is not None:
         numbers["validation/success_rate"] = validation.success_rate
         numbers["validation/tool_reliability"] = validation.tool_reliability.value
+        numbers["validation/right_tool"] = validation.right_tool.value
+        numbers["validation/right_arguments"] = validation.right_arguments.value
     return numbers

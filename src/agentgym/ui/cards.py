@@ -1,9 +1,11 @@
 """What ``show`` prints: a scenario, a run, an agent."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from agentgym.core.result import TrainingResult
@@ -17,6 +19,12 @@ from agentgym.ui.words import number, percent, plural
 
 _EXAMPLES = 5
 _STATUS_STYLES = {"pass": "green", "fail": "bold red", "warn": "yellow", "skip": "dim"}
+_SHARES = {
+    "right tool": "right_tool",
+    "right arguments": "right_arguments",
+    "pass^1": "pass_1",
+    "tool reliability": "tool_reliability",
+}
 
 
 def scenario_view(scenario: Scenario) -> RenderableType:
@@ -59,7 +67,7 @@ def findings_view(findings: Sequence[Finding]) -> RenderableType:
 def run_view(
     run: RunFolder, status: str, result: TrainingResult | None, width: int
 ) -> RenderableType:
-    """Show a run's settings, its newest step, and its result if there is one."""
+    """Show a run's settings, its newest step, its validations, and its result."""
     config, steps = run.config(), run.metrics()
     facts = grid()
     facts.add_row("status", status)
@@ -78,12 +86,28 @@ def run_view(
         Text(str(run.path), "bold cyan"),
         Padding(facts, (0, 0, 0, 2)),
     ]
+    measured = [line for line in steps if "validation" in line]
+    if measured:
+        parts += [Text(""), Text("On validation tasks", "bold"), _history(measured)]
     if result is not None:
         parts.append(result_view(result, width))
     elif status != "running":
+        parts.append(Text(""))
         resume = f"agentgym train --resume {run.path}"
         parts.append(Text.assemble("Continue it with: ", (resume, "green")))
     return Group(*parts)
+
+
+def _history(steps: list[dict[str, Any]]) -> RenderableType:
+    """Show the shares of each validation, a row a step."""
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("step", justify="right")
+    for label in _SHARES:
+        table.add_column(label, justify="right")
+    for step in steps:
+        shares = (step["validation"][name]["value"] for name in _SHARES.values())
+        table.add_row(str(step["step"]), *map(percent, shares))
+    return Padding(table, (0, 0, 0, 2), expand=False)
 
 
 def agent_view(agent: TrainedAgent, width: int) -> RenderableType:

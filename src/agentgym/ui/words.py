@@ -1,6 +1,7 @@
 """Numbers in words: shares, intervals, durations and counts, the same everywhere."""
 
 from itertools import pairwise
+from math import floor, isclose
 
 from agentgym.core.estimates import Estimate
 
@@ -10,8 +11,8 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 def percent(share: float) -> str:
     """Return ``"93 %"`` for 0.93; one decimal where rounding would claim 100."""
     rounded = f"{100 * share:.0f}"
-    if rounded == "100" and share < 1.0:
-        rounded = f"{100 * share:.1f}"
+    if rounded == "100" and not isclose(share, 1.0):
+        rounded = f"{floor(1000 * share) / 10:.1f}"
     return f"{rounded} %"
 
 
