@@ -109,7 +109,7 @@ def ours(framework: str, steps: int, warm_up: int, tasks: int) -> Measured:
         calls = events_since(run.path / "rollouts.db", warm_up + 1)
     return Measured(
         episodes=steps * tasks * config.group_size,
-        model_calls=calls["model_call"],
+        model_calls=calls["model_request"],
         tool_calls=calls["tool_call"],
         reward=sum(rewards) / len(rewards),
         wall_seconds=watch.used[0],
