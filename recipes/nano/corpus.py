@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from recipes.nano import coding, general, support
+from recipes.nano import coding, customer_support, general, support
 from recipes.nano.conversation import Conversation
 from recipes.nano.held_out import Held
 
@@ -25,6 +25,7 @@ MAKERS: dict[str, Maker] = {
     "general": general.conversation,
     "support": support.conversation,
     "coding": coding.conversation,
+    "customer_support": customer_support.conversation,
 }
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from agentgym.core.task import Split
 from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.names import NAMES
+from agentgym.scenarios.customer_support.names import NAMES as SUPPORT_NAMES
+from agentgym.scenarios.customer_support.wording.phrases import INTENTS
 from recipes.nano import pools
 
 HELD = (Split.VALIDATION, Split.TEST, Split.OUT_OF_VOCABULARY)
 
 # What may stand in a slot. A frame that is nothing but everyday words and a slot
-# ("fetch {file}") counts only with what the coding scenario would put there.
+# ("fetch {file}") counts only with what the scenarios would put there.
 _PATH = r"[\w/.-]*\w\.py"
 _FILE = rf"(?:(?:the |module |script |file )*{_PATH}|the \w+ (?:module|file|script|test file)\b[^.?!]*|module \w+|the test file of [^.?!]*)"
 _SLOTS = {
@@ -23,6 +25,10 @@ _SLOTS = {
     "name": r"\w+_\w+",
     "args": r"\S+(?: (?:and )?\S+)?",
     "test": r"test_\w+",
+    "order": r"(?:\w+ ){0,3}?(?:order|purchase|transaction|consignment|haul)\b(?: of mine| (?:with|including) the \w+| number)?(?: \S+)?",
+    "street": r"\w+ \d+",
+    "subject": r"[^\"]+",
+    "priority": r"(?:low|medium|high)",
 }
 
 
@@ -38,7 +44,8 @@ class Held:
         """Collect what the scenarios hold out, and this corpus's own held-out words."""
         found = {*pools.HELD_OUT_WORDS, *(p.lower() for p in pools.HELD_OUT_PEOPLE)}
         for split in HELD:
-            found |= {word.lower() for word in NAMES[split].words()}
+            for names in (NAMES[split], SUPPORT_NAMES[split]):
+                found |= {word.lower() for word in names.words()}
         names = "|".join(map(re.escape, sorted(found)))
         phrases = "|".join(sorted({_frame_pattern(f) for f in held_frames()}))
         return cls(
@@ -57,10 +64,11 @@ class Held:
 
 
 def held_frames() -> Iterator[str]:
-    """Yield every held-out frame of the coding scenario's grammars."""
-    for family in FAMILIES:
+    """Yield every held-out frame of the scenarios' grammars."""
+    grammars = [*(family.phrases for family in FAMILIES), *INTENTS.values()]
+    for phrases in grammars:
         for split in HELD:
-            yield from family.phrases.frames(split)
+            yield from phrases.frames(split)
 
 
 def _plain(text: str) -> str:

@@ -8,7 +8,10 @@ from transformers import AutoTokenizer
 
 from agentgym.core.task import Split
 from agentgym.models.nano import nano_path
+from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.scenario import CodingScenario
+from agentgym.scenarios.customer_support.scenario import SupportScenario
+from agentgym.scenarios.customer_support.wording.phrases import INTENTS
 from recipes.nano.conversation import ASSISTANT, END
 from recipes.nano.corpus import MAKERS, SUPERVISED, conversations, encode
 from recipes.nano.held_out import HELD, Held, held_frames
@@ -42,13 +45,19 @@ def test_nothing_held_out_occurs(kind: str, held: Held) -> None:
 @pytest.mark.parametrize("split", HELD)
 def test_held_out_requests_are_recognised(split: Split, held: Held) -> None:
     """The filter that the corpus passes through knows every held-out task."""
-    tasks = CodingScenario().tasks(split, 5, 120, levels=(1, 2, 3))
+    tasks = [
+        *CodingScenario().tasks(split, 5, 120, levels=(1, 2, 3)),
+        *SupportScenario().tasks(split, 5, 120, levels=(1, 2, 3)),
+    ]
     for task in tasks:
         assert held.found_in(f"<|user|>{task.instruction}{END}"), task.instruction
 
 
 def test_training_requests_are_not_taken_for_held_out_ones(held: Held) -> None:
-    tasks = CodingScenario().tasks(Split.TRAIN, 5, 120, levels=(1, 2, 3))
+    tasks = [
+        *CodingScenario().tasks(Split.TRAIN, 5, 120, levels=(1, 2, 3)),
+        *SupportScenario().tasks(Split.TRAIN, 5, 120, levels=(1, 2, 3)),
+    ]
     found = [
         t.instruction for t in tasks if held.found_in(f"<|user|>{t.instruction}{END}")
     ]
@@ -56,9 +65,8 @@ def test_training_requests_are_not_taken_for_held_out_ones(held: Held) -> None:
 
 
 def test_no_held_out_frame_is_a_training_frame() -> None:
-    from agentgym.scenarios.coding.families import FAMILIES
-
-    train = {f for family in FAMILIES for f in family.phrases.frames(Split.TRAIN)}
+    grammars = [*(family.phrases for family in FAMILIES), *INTENTS.values()]
+    train = {f for phrases in grammars for f in phrases.frames(Split.TRAIN)}
     assert train.isdisjoint(held_frames())
 
 

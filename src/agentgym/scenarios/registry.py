@@ -43,6 +43,13 @@ BUILT_IN = {
             "about 5 minutes on 2 cores",
             "agentgym.scenarios.coding.scenario:CodingScenario",
         ),
+        ScenarioCard(
+            "customer_support",
+            "Help a shop's customers with orders, refunds and complaints.",
+            "intermediate",
+            "about 15 minutes on 2 cores",
+            "agentgym.scenarios.customer_support.scenario:SupportScenario",
+        ),
     ]
 }
 

@@ -1,0 +1,179 @@
+"""The customer support scenario's training wording and tools, its rules at random.
+
+Three shops in four are named with invented words, so that names are copied and not
+remembered. Nothing of a held-out split is used.
+"""
+
+import asyncio
+import json
+import random
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Any
+
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.scenarios.customer_support.demonstrations import demonstrate
+from agentgym.scenarios.customer_support.environment import SupportEnvironment
+from agentgym.scenarios.customer_support.families import (
+    FAMILIES,
+    Draft,
+    Family,
+    Scene,
+    Step,
+)
+from agentgym.scenarios.customer_support.names import NAMES, Names
+from agentgym.scenarios.customer_support.scenario import ROLE, SYSTEM_PROMPT
+from recipes.nano import pools
+from recipes.nano.conversation import Argument, Conversation, ToolLine
+from recipes.nano.support_words import POLICIES
+from recipes.nano.values import surname, text, word
+
+SYSTEMS = (
+    "You are the support agent of a shop.",
+    "You help customers of a shop. Use the tools.",
+    "Support desk. Be brief.",
+    "You work at the help desk of {}.",
+    "You help customers of {}.",
+    "",
+)
+KINDS = {"string": "str", "integer": "int", "number": "float"}
+WEIGHTS = {1: 2.0, 2: 3.0, 3: 4.0}
+FORBIDDEN = {
+    "second_refund": "refund_order",
+    "late_refund": "refund_order",
+    "large_refund": "refund_order",
+    "wrong_postcode": "cancel_order",
+}
+"""What an agent does that knows no rule where the rules say no."""
+
+
+@dataclass(frozen=True)
+class NamedScene(Scene):
+    """A scene of the train split whose names may be invented."""
+
+    pool: Names | None = None
+
+    @property
+    def names(self) -> Names:
+        """The names to draw from."""
+        return self.pool or NAMES[Split.TRAIN]
+
+
+def invented(rng: Random) -> Names:
+    """Return a pool of words that no split uses."""
+    known = {w.lower() for names in NAMES.values() for w in names.words()}
+
+    def words(count: int) -> tuple[str, ...]:
+        made = {word(rng) for _ in range(count)} - known
+        return tuple(sorted(w for w in made if w.isalpha() and len(w) > 2))
+
+    prefix = word(rng)[:3].lower()
+    return Names(
+        first=tuple(w.capitalize() for w in words(8)),
+        last=tuple(surname(rng) for _ in range(4)),
+        domains=words(8),
+        products=words(24),
+        cities=(*rng.sample(pools.CITIES, 4), *(w.capitalize() for w in words(4))),
+        streets=tuple(w.capitalize() for w in words(8)),
+        subjects=tuple(text(rng).replace('"', "") for _ in range(4)),
+        numbers=(rng.choice(("9999", "99999", "A-9999", f"{prefix}_9999", "AAA-99")),),
+    )
+
+
+@cache
+def tool_lines() -> dict[str, str]:
+    """Return the scenario's tools as the chat template prints them, by name."""
+    return {spec.name: _line(spec).line() for spec in tool_specs(SupportEnvironment)}
+
+
+def _line(spec: ToolSpec) -> ToolLine:
+    arguments = tuple(
+        Argument(name, _kind(schema), schema.get("default", ...))
+        for name, schema in spec.parameters["properties"].items()
+    )
+    return ToolLine(spec.name, spec.description, arguments)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return "|".join(schema["enum"])
+    if "anyOf" in schema:
+        return "|".join(_kind(o) for o in schema["anyOf"] if o["type"] != "null")
+    return KINDS[schema["type"]]
+
+
+def conversation(rng: random.Random) -> Conversation:
+    """Return one conversation of a random family."""
+    family = rng.choices(FAMILIES, [WEIGHTS[f.level] for f in FAMILIES])[0]
+    pool = invented(rng) if rng.random() < 0.75 else None
+    draft = family.draft(NamedScene(rng, Split.TRAIN, pool))
+    task = _task(family, draft, rng)
+    follow = 1.0 if rng.random() < 0.4 else 0.5
+    if follow < 1 and family.name in FORBIDDEN and rng.random() < 0.5:
+        task = _obeying(task, FORBIDDEN[family.name])
+    played = asyncio.run(demonstrate(task, follow_rules=follow, rng=rng))
+    talk = Conversation("", [])
+    used: set[str] = set()
+    _, *messages = played.messages
+    if messages[-1]["role"] == "user":  # puzzled, because a rule was left out
+        messages.pop()
+    for message, after in zip(messages, [*messages[1:], None], strict=True):
+        if message["role"] == "user":
+            talk.user(message["content"])
+        elif calls := message.get("tool_calls"):
+            function = calls[0]["function"]
+            used.add(function["name"])
+            assert after is not None
+            arguments = json.loads(function["arguments"])
+            talk.call(function["name"], arguments, after["content"])
+        elif message["role"] == "assistant":
+            talk.say(message["content"])
+    head(talk, rng, used)
+    return talk
+
+
+def head(talk: Conversation, rng: Random, used: set[str]) -> None:
+    """Write the system turn: all tools in order, or some of them shuffled."""
+    lines = tool_lines()
+    if rng.random() < 0.35:
+        talk.tool_lines = list(lines.values())
+    else:
+        others = [name for name in lines if name not in used]
+        chosen = sorted([*used, *rng.sample(others, min(len(others), 4))])
+        rng.shuffle(chosen)
+        talk.tool_lines = [lines[name] for name in chosen]
+    system = rng.choice(SYSTEMS).format(word(rng).capitalize())
+    policies = rng.sample(POLICIES, rng.choice((0, 1, 2)))
+    talk.system = " ".join([system, *policies]).strip()
+    if rng.random() < 0.25:
+        talk.system = SYSTEM_PROMPT
+    elif rng.random() < 0.3:
+        talk.system = ROLE
+
+
+def _task(family: Family, draft: Draft, rng: Random) -> Task:
+    return Task(
+        id=f"corpus/{rng.random()}",
+        split=Split.TRAIN,
+        seed=0,
+        family=family.name,
+        level=family.level,
+        instruction=draft.instruction,
+        initial_state=draft.state,
+        goal=draft.goal(),
+    )
+
+
+def _obeying(task: Task, tool: str) -> Task:
+    """Return a task whose plan does what was asked, whatever the rules say."""
+    number = task.initial_state["orders"][-1][0]
+    args = {"order_id": number}
+    if tool == "refund_order":
+        args["amount"] = task.initial_state["orders"][-1][3]
+    plan = [s for s in task.goal["plan"] if s["tool"] != "escalate"]
+    asked = Step(tool, args).to_json()
+    return task.model_copy(
+        update={"goal": {**task.goal, "plan": [*plan, asked], "refuse": False}}
+    )

@@ -1,0 +1,10 @@
+"""The customer support scenario: a shop's desk, its rules, and customers who answer.
+
+- ``scenario``: :class:`SupportScenario`, its system prompt, and how tasks are made.
+- ``environment``, ``database``: one episode's shop, the tools and the rules.
+- ``customer``: the scripted customer.
+- ``rewards``: the score of an episode.
+- ``families``: the kinds of task, level by level.
+- ``names``, ``wording``: the grammar of shops and requests.
+- ``demonstrations``: the oracle.
+"""

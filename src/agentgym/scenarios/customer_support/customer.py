@@ -1,0 +1,94 @@
+"""The customer: a script that answers questions, and never more than it is asked.
+
+It knows its facts by kind and finds the kind that a question asks for by keywords,
+since the agent's own words are not trained. It repeats itself once and then has
+enough, so that an agent which only asks comes to an end.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+KEYWORDS = {
+    "email": ("mail",),
+    "postcode": ("postcode", "post code", "postal", "zip"),
+    "order": ("order", "purchase", "number"),
+    "item": ("item", "product", "article"),
+    "address": ("address", "street", "city", "where to"),
+    "subject": ("subject", "complain", "about", "problem", "happened"),
+    "priority": ("priority", "urgen", "important"),
+}
+"""What in a question asks for which fact."""
+
+_QUESTION = re.compile(
+    r"\?|^\s*(what|which|who|where|how|when)\b|\b(please|tell me|give me|i need)\b"
+)
+_MOST_ANSWERS = 2
+
+
+class Customer:
+    """One episode's customer.
+
+    Args:
+        facts: What they say of each kind of fact when asked for it. A kind may have
+            several texts: the later ones replace the first when it is asked again.
+        needs: Kinds that the request cannot be met without and that the first
+            message does not tell, in the order in which they come up.
+        later: Requests that follow, one after each answer that asks nothing.
+    """
+
+    def __init__(
+        self,
+        facts: Mapping[str, Sequence[str]],
+        needs: Sequence[str],
+        later: Sequence[str],
+    ) -> None:
+        self._facts = facts
+        self._open = list(needs)
+        self._later = list(later)
+        self._told: Counter[str] = Counter()
+        self._puzzled = False
+
+    def reply(self, message: str) -> str | None:
+        """Return what the customer says to an answer, None if they are done."""
+        said = message.lower()
+        kinds = [k for k, words in KEYWORDS.items() if any(w in said for w in words)]
+        if not _QUESTION.search(said):
+            return self._after_statement(kinds)
+        if "email" in kinds and "address" in kinds:
+            kinds.remove("address")  # "your email address"
+        known = [kind for kind in kinds if kind in self._facts]
+        if not known:
+            if self._open:
+                return self._tell(self._open[0])
+            if self._later:
+                return self._later.pop(0)
+            return self._puzzle("i do not know.") if kinds else None
+        answers = [text for kind in known[:2] if (text := self._tell(kind))]
+        return ", ".join(answers) or None
+
+    def _tell(self, kind: str) -> str | None:
+        if kind in self._open:
+            self._open.remove(kind)
+        if self._told[kind] >= _MOST_ANSWERS:
+            return None
+        texts = self._facts[kind]
+        text = texts[min(self._told[kind], len(texts) - 1)]
+        self._told[kind] += 1
+        return text
+
+    def _after_statement(self, kinds: Sequence[str]) -> str | None:
+        """Correct what a statement is about, else go on to the next request."""
+        about = [kind for kind in kinds if kind in self._open]
+        if about:
+            return self._tell(about[0])
+        if self._open:
+            return self._puzzle("sorry?")
+        return self._later.pop(0) if self._later else None
+
+    def _puzzle(self, text: str) -> str | None:
+        """Say ``text`` once in an episode."""
+        if self._puzzled:
+            return None
+        self._puzzled = True
+        return text

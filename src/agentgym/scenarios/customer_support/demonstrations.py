@@ -1,0 +1,181 @@
+"""The oracle: plays the shortest correct plan, asking for what it was not told.
+
+It uses no argument that the conversation or a result has not shown, so that what it
+solves can be solved without guessing.
+"""
+
+import json
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from agentgym.core.task import Task
+from agentgym.core.tools import Tool, ToolOutcome
+from agentgym.core.trajectory import ToolCall, Trajectory
+from agentgym.errors import RuleViolation, ScenarioError, ToolError
+from agentgym.scenarios.base import Reward
+from agentgym.scenarios.customer_support.environment import SupportEnvironment
+from agentgym.scenarios.customer_support.families import Step
+from agentgym.scenarios.customer_support.rewards import score
+from agentgym.scenarios.customer_support.scenario import SYSTEM_PROMPT
+
+QUESTIONS = {
+    "email": ("What is your email?", "What is your email address?"),
+    "postcode": ("What is your postcode?", "Please tell me your postcode."),
+    "order_id": (
+        "What is the order number?",
+        "Which order?",
+        "What is your order number?",
+    ),
+}
+ANSWERS = ("Done.", "That is done.", "All done.", "It is done.", "Finished.")
+REASONS = ("the customer asked for it", "the rules do not allow it", "too late")
+REFUSALS = ("Sorry, that is not possible.", "Sorry, I may not do that.")
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One episode of the oracle.
+
+    Attributes:
+        messages: OpenAI-shaped: system, user, then calls, results, and answers.
+        reward: What the episode earns in the environment that it was played in.
+    """
+
+    messages: list[dict[str, Any]]
+    reward: Reward
+
+
+def solve(
+    task: Task, *, follow_rules: float = 1.0, rng: Random | None = None
+) -> list[Step]:
+    """Return the calls that solve a task.
+
+    Args:
+        task: The task.
+        follow_rules: Probability with which the identity is checked, and with which
+            an order is looked at, where only a rule asks for it.
+        rng: Decides which are kept; needed if ``follow_rules`` is below 1.
+    """
+    rng = rng or Random(task.id)
+    plan = [Step.from_json(step) for step in task.goal["plan"]]
+    if follow_rules >= 1 or task.goal["every_step"]:
+        return plan
+    # What comes up on the way comes up when the identity is checked.
+    told_late = task.family in ("changed_mind", "two_requests")
+    identified = told_late or rng.random() < follow_rules
+    identified |= any(
+        "customer_id" in step.args and step.tool != "verify_identity" for step in plan
+    )
+    verified = told_late or rng.random() < follow_rules
+    looked = plan[-1].tool in ("refund_order", "return_item")
+    looked |= rng.random() < follow_rules
+    kept = {
+        "get_customer": identified,
+        "verify_identity": identified and verified,
+        "get_order": looked,
+    }
+    steps = [step for step in plan if kept.get(step.tool, True)]
+    if not looked and plan[0].tool == "get_order":  # the number was wrong
+        steps.insert(0, plan[0])
+    return steps
+
+
+async def demonstrate(
+    task: Task,
+    *,
+    follow_rules: float = 1.0,
+    rng: Random | None = None,
+    system_prompt: str = SYSTEM_PROMPT,
+) -> Demonstration:
+    """Play the oracle's calls and record the conversation.
+
+    Args:
+        task: The task.
+        follow_rules: As for :func:`solve`. Below 1, the environment lets calls that
+            break a rule pass, and counts them.
+        rng: Decides which rules are kept, and the wording of questions and answers.
+        system_prompt: The first message.
+
+    Raises:
+        ScenarioError: An argument would have to be guessed.
+    """
+    rng = rng or Random(task.id)
+    environment = SupportEnvironment(
+        task.initial_state, task.instruction, enforce_rules=follow_rules >= 1
+    )
+    talk = _Talk(environment, rng, system_prompt, task)
+    for step in solve(task, follow_rules=follow_rules, rng=rng):
+        await talk.make(step)
+    talk.say(rng.choice(REFUSALS if task.goal["refuse"] else ANSWERS))
+    reward = score(task, environment, talk.trajectory)
+    environment.close()
+    return Demonstration(talk.messages, reward)
+
+
+class _Talk:
+    """A conversation of the oracle with a task's customer."""
+
+    def __init__(
+        self, environment: SupportEnvironment, rng: Random, system: str, task: Task
+    ) -> None:
+        self._environment = environment
+        self._rng = rng
+        self._tools: dict[str, Tool] = {
+            tool.spec.name: tool for tool in environment.tools()
+        }
+        self._request = 0
+        self.messages: list[dict[str, Any]] = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": task.instruction},
+        ]
+        self.trajectory = Trajectory(
+            rollout_id="oracle", scenario="customer_support", task_id=task.id
+        )
+
+    async def make(self, step: Step) -> None:
+        """Make a step's call, once all of its arguments are known."""
+        if step.request > self._request:
+            self._request = step.request
+            self.say(self._rng.choice(ANSWERS))
+        for name, value in step.args.items():
+            for question in QUESTIONS.get(name, ())[:2]:
+                if self.shown(value):
+                    break
+                self.say(self._rng.choice((question, QUESTIONS[name][0])))
+            if not self.shown(value):
+                raise ScenarioError(f"Nothing tells {name}={value!r} of {step.tool}.")
+        arguments = dict(step.args)
+        if step.tool == "escalate":
+            arguments["reason"] = self._rng.choice(REASONS)
+        identity = f"call_{len(self.messages)}"
+        outcome = ToolOutcome.OK
+        try:
+            result = await self._tools[step.tool](**arguments)
+        except RuleViolation as error:
+            outcome, result = ToolOutcome.RULE_BROKEN, f"Error: {error}"
+        except ToolError as error:
+            outcome, result = ToolOutcome.RAISED, f"Error: {error}"
+        self.trajectory.steps.append(
+            ToolCall(
+                name=step.tool, arguments=arguments, outcome=outcome, result=result
+            )
+        )
+        function = {"name": step.tool, "arguments": json.dumps(arguments)}
+        calls = [{"id": identity, "type": "function", "function": function}]
+        self.messages += [
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": identity, "content": result},
+        ]
+
+    def say(self, text: str) -> None:
+        """Answer, and hear what the customer says to it."""
+        self.messages.append({"role": "assistant", "content": text})
+        reply = self._environment.user_reply(text)
+        if reply is not None:
+            self.messages.append({"role": "user", "content": reply})
+
+    def shown(self, value: object) -> bool:
+        """Return whether the customer or a tool has shown a value."""
+        told = (m["content"] for m in self.messages if m["role"] in ("user", "tool"))
+        return any(str(value).casefold() in text.casefold() for text in told)

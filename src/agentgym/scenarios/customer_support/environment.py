@@ -1,0 +1,323 @@
+"""One episode's shop, its tools, and the books on the rules."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from agentgym.core.tools import tool
+from agentgym.errors import RuleViolation, ToolError
+from agentgym.scenarios.base import Environment
+from agentgym.scenarios.customer_support.customer import Customer
+from agentgym.scenarios.customer_support.database import open_database, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REFUND_DAYS = 30
+MOST_REFUND = 200
+UNSHIPPED = ("pending", "processing")
+SENT = ("shipped", "delivered")
+
+
+class Call(NamedTuple):
+    """A tool call that reached the shop.
+
+    Attributes:
+        tool: The tool.
+        args: Its arguments, defaults included.
+    """
+
+    tool: str
+    args: dict[str, Any]
+
+
+@dataclass
+class Books:
+    """What happened in an episode, kept by the environment itself.
+
+    Attributes:
+        calls: Calls that ran, in order.
+        errors: Calls that failed, apart from broken rules.
+        violations: Calls that a rule forbade.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    errors: list[Call] = field(default_factory=list)
+    violations: list[Call] = field(default_factory=list)
+
+
+class SupportEnvironment(Environment):
+    """A shop and a customer who wants something of it.
+
+    Args:
+        state: A task's initial state: rows of each table, and the customer's script.
+        instruction: The customer's first message.
+        enforce_rules: Whether a call that breaks a rule is refused. If not, it is
+            only counted.
+    """
+
+    def __init__(
+        self, state: Mapping[str, Any], instruction: str, *, enforce_rules: bool = True
+    ) -> None:
+        self.books = Books()
+        self._database = open_database(state)
+        self._customer = Customer(**state["customer"])
+        self._said = instruction
+        self._verified: str | None = None
+        self._seen: set[str] = set()
+        self._enforce = enforce_rules
+
+    def user_reply(self, message: str) -> str | None:
+        """Return what the customer says to an answer."""
+        reply = self._customer.reply(message)
+        self._said += f"\n{reply or ''}"
+        return reply
+
+    def snapshot(self) -> dict[str, list[list[Any]]]:
+        """Return the state that a goal is compared with."""
+        return snapshot(self._database)
+
+    def close(self) -> None:
+        """Drop the database."""
+        self._database.close()
+
+    @tool
+    def get_customer(self, email: str) -> str:
+        """Find a customer by email."""
+        with self._recorded("get_customer", email=email):
+            row = self._row(
+                "SELECT id AS customer_id, name FROM customers WHERE lower(email) = ?",
+                email.strip().lower(),
+            )
+            return json.dumps(row) if row else self._missing("customer", email)
+
+    @tool
+    def verify_identity(self, customer_id: str, postcode: str) -> str:
+        """Check a customer's postcode."""
+        with self._recorded(
+            "verify_identity", customer_id=customer_id, postcode=postcode
+        ):
+            row = self._row("SELECT * FROM customers WHERE id = ?", customer_id)
+            if row is None:
+                return self._missing("customer", customer_id)
+            if row["postcode"] != postcode.strip():
+                return "not verified: the postcode is wrong"
+            self._verified = customer_id
+            return "verified"
+
+    @tool
+    def get_order(self, order_id: str) -> str:
+        """Get an order."""
+        with self._recorded("get_order", order_id=order_id):
+            order = self._row("SELECT * FROM orders WHERE id = ?", order_id)
+            if order is None:
+                return self._missing("order", order_id)
+            self._seen.add(order_id)
+            return json.dumps(self._shown(order))
+
+    @tool
+    def list_orders(self, customer_id: str) -> str:
+        """List a customer's orders."""
+        with self._recorded("list_orders", customer_id=customer_id):
+            if customer_id != self._verified:
+                self._forbid("verify the customer before you list orders.")
+            orders = self._rows(
+                "SELECT * FROM orders WHERE customer_id = ? ORDER BY id", customer_id
+            )
+            self._seen |= {order["id"] for order in orders}
+            return "\n".join(json.dumps(self._shown(order)) for order in orders)
+
+    @tool
+    def track_shipment(self, order_id: str) -> str:
+        """Track a shipment."""
+        with self._recorded("track_shipment", order_id=order_id):
+            row = self._row("SELECT * FROM shipments WHERE order_id = ?", order_id)
+            return json.dumps(row) if row else self._missing("order", order_id)
+
+    @tool
+    def check_stock(self, product: str) -> str:
+        """Say how many of a product are left."""
+        with self._recorded("check_stock", product=product):
+            row = self._row(
+                "SELECT name AS product, stock FROM products WHERE name = ?",
+                product.strip().lower(),
+            )
+            return json.dumps(row) if row else self._missing("product", product)
+
+    @tool
+    def cancel_order(self, order_id: str, reason: str | None = None) -> str:
+        """Cancel an order."""
+        with self._recorded("cancel_order", order_id=order_id, reason=reason):
+            order = self._order_to_change(order_id)
+            if order["status"] not in UNSHIPPED:
+                self._forbid(f"the order is {order['status']}; return the item.")
+            self._database.execute(
+                "UPDATE orders SET status = 'cancelled' WHERE id = ?", (order_id,)
+            )
+            return f"{order_id} cancelled"
+
+    @tool
+    def return_item(self, order_id: str, item: str, quantity: int = 1) -> str:
+        """Start the return of an item."""
+        with self._recorded(
+            "return_item", order_id=order_id, item=item, quantity=quantity
+        ):
+            order = self._order_to_change(order_id)
+            if order["status"] not in SENT:
+                self._forbid(f"the order is {order['status']}; it cannot come back.")
+            name = item.strip().lower()
+            row = self._row(
+                "SELECT sum(quantity) AS left FROM (SELECT quantity FROM items WHERE "
+                "order_id = ? AND name = ? UNION ALL SELECT -quantity FROM returns "
+                "WHERE order_id = ? AND item = ?)",
+                *(order_id, name, order_id, name),
+            )
+            if not 1 <= quantity <= ((row or {}).get("left") or 0):
+                raise ToolError(f"{order_id} has no {quantity} {item} to return.")
+            self._database.execute(
+                "INSERT INTO returns (order_id, item, quantity) VALUES (?, ?, ?)",
+                (order_id, name, quantity),
+            )
+            return "return started"
+
+    @tool
+    def refund_order(self, order_id: str, amount: float) -> str:
+        """Pay money back for an order."""
+        with self._recorded("refund_order", order_id=order_id, amount=amount):
+            order = self._order_to_change(order_id)
+            if order["status"] != "delivered":
+                self._forbid(f"the order is {order['status']}, not delivered.")
+            if self._refunded(order_id):
+                self._forbid("the order was refunded before.")
+            days = order["delivered_days_ago"] or 0
+            if days > REFUND_DAYS:
+                self._forbid(f"delivered {days} days ago; escalate.")
+            if order["total"] > MOST_REFUND:
+                self._forbid(f"more than {MOST_REFUND}; escalate.")
+            if abs(amount - order["total"]) > 0.005:
+                raise ToolError("refund the order's total, no other amount.")
+            self._database.execute(
+                "INSERT INTO refunds (order_id, amount) VALUES (?, ?)",
+                (order_id, amount),
+            )
+            return "refunded"
+
+    @tool
+    def update_address(self, order_id: str, street: str, city: str) -> str:
+        """Change the delivery address of an order."""
+        with self._recorded(
+            "update_address", order_id=order_id, street=street, city=city
+        ):
+            order = self._order_to_change(order_id)
+            if order["status"] not in UNSHIPPED:
+                self._forbid(f"the order is {order['status']}.")
+            self._database.execute(
+                "UPDATE orders SET street = ?, city = ? WHERE id = ?",
+                (street, city, order_id),
+            )
+            return "address changed"
+
+    @tool
+    def create_ticket(
+        self, customer_id: str, subject: str, priority: Literal["low", "medium", "high"]
+    ) -> str:
+        """Open a ticket."""
+        with self._recorded(
+            "create_ticket",
+            customer_id=customer_id,
+            subject=subject,
+            priority=priority,
+        ):
+            if customer_id != self._verified:
+                self._forbid("verify the customer before you open a ticket.")
+            made = self._database.execute(
+                "INSERT INTO tickets (customer_id, subject, priority) VALUES (?, ?, ?)",
+                (customer_id, subject, priority),
+            )
+            return f"ticket T-{made.lastrowid} opened"
+
+    @tool
+    def escalate(self, reason: str) -> str:
+        """Hand over to a human."""
+        with self._recorded("escalate", reason=reason):
+            self._database.execute(
+                "INSERT INTO escalations (reason) VALUES (?)", (reason,)
+            )
+            return "handed over"
+
+    def _order_to_change(self, order_id: str) -> dict[str, Any]:
+        """Return an order that may be changed, as far as the customer is concerned."""
+        order = self._row("SELECT * FROM orders WHERE id = ?", order_id)
+        if order is None:
+            raise ToolError(f"there is no order {order_id}.")
+        if self._verified is None:
+            self._forbid("verify the customer before you change anything.")
+        elif order["customer_id"] != self._verified:
+            self._forbid(f"{order_id} is another customer's order.")
+        if order_id not in self._seen:
+            self._forbid("look at the order before you change it.")
+        return order
+
+    def _shown(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Return an order as the tools print it."""
+        items = self._rows("SELECT * FROM items WHERE order_id = ?", order["id"])
+        names = [
+            f"{item['quantity']} {item['name']}"
+            if item["quantity"] > 1
+            else item["name"]
+            for item in items
+        ]
+        shown = {
+            "order_id": order["id"],
+            "status": order["status"],
+            "items": ", ".join(names),
+            "total": order["total"],
+        }
+        if order["status"] == "delivered":
+            shown["delivered_days_ago"] = order["delivered_days_ago"]
+        if self._refunded(order["id"]):
+            shown["refunded"] = "yes"
+        return shown
+
+    def _refunded(self, order_id: str) -> bool:
+        return bool(self._row("SELECT 1 FROM refunds WHERE order_id = ?", order_id))
+
+    def _missing(self, what: str, key: str) -> str:
+        """Say that nothing was found: an error, unless the customer gave the key.
+
+        A customer's mistake is no mistake of the agent.
+        """
+        message = f"there is no {what} {key}."
+        if key.lower() in self._said.lower():
+            return f"error: {message}"
+        raise ToolError(message)
+
+    def _rows(self, query: str, *values: object) -> list[dict[str, Any]]:
+        cursor = self._database.cursor()
+        cursor.row_factory = sqlite3.Row
+        return [dict(row) for row in cursor.execute(query, values)]
+
+    def _row(self, query: str, *values: object) -> dict[str, Any] | None:
+        return next(iter(self._rows(query, *values)), None)
+
+    def _forbid(self, message: str) -> None:
+        if self._enforce:
+            raise RuleViolation(message)
+        self.books.violations.append(Call("", {"rule": message}))
+
+    @contextmanager
+    def _recorded(self, name: str, **args: Any) -> "Iterator[None]":
+        """Write a call into the books once it is known how it went."""
+        call = Call(name, args)
+        try:
+            yield
+        except RuleViolation:
+            self.books.violations.append(call)
+            raise
+        except ToolError:
+            self.books.errors.append(call)
+            raise
+        self.books.calls.append(call)

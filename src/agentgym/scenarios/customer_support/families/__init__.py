@@ -1,0 +1,13 @@
+"""The families of tasks, level by level."""
+
+from agentgym.scenarios.customer_support.families import level1, level2, level3
+from agentgym.scenarios.customer_support.families.base import (
+    Draft,
+    Family,
+    Scene,
+    Step,
+)
+
+FAMILIES = (*level1.FAMILIES, *level2.FAMILIES, *level3.FAMILIES)
+
+__all__ = ["FAMILIES", "Draft", "Family", "Scene", "Step"]

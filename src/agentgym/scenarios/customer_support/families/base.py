@@ -1,0 +1,281 @@
+"""What every family of tasks gives: a shop, a customer, and a checkable goal."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Literal
+
+from agentgym.core.task import Split
+from agentgym.scenarios.coding.wording.grammar import request
+from agentgym.scenarios.customer_support.database import expected
+from agentgym.scenarios.customer_support.names import NAMES, Names
+from agentgym.scenarios.customer_support.wording import talk
+from agentgym.scenarios.customer_support.wording.phrases import INTENTS
+
+Level = Literal[1, 2, 3]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of the shortest correct plan.
+
+    Attributes:
+        tool: Its tool.
+        args: The arguments that matter; the others are free.
+        request: To which of the customer's requests it belongs, from 0.
+    """
+
+    tool: str
+    args: dict[str, Any] = field(default_factory=dict)
+    request: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it stands in a task's goal."""
+        return {"tool": self.tool, "args": self.args, "request": self.request}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Step":
+        """Read what :meth:`to_json` wrote."""
+        return cls(data["tool"], data["args"], data["request"])
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a family draws from.
+
+    Attributes:
+        rng: Where choices come from.
+        split: Whose words and wordings to use.
+    """
+
+    rng: Random
+    split: Split
+
+    @property
+    def names(self) -> Names:
+        """The split's names."""
+        return NAMES[self.split]
+
+
+@dataclass
+class Order:
+    """An order of the shop."""
+
+    number: str
+    owner: str
+    status: str
+    total: float
+    days: int | None
+    items: list[tuple[str, int]]
+    street: str
+    city: str
+    refunded: bool = False
+
+    def row(self) -> list[Any]:
+        """Return the order as a row of its table."""
+        return [
+            self.number,
+            self.owner,
+            self.status,
+            self.total,
+            self.days,
+            self.street,
+            self.city,
+        ]
+
+
+class Story:
+    """A task in the making: the shop, its customer, what is said, what is right."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.rng = rng = scene.rng
+        names = scene.names
+        first, last = rng.choice(names.first), rng.choice(names.last)
+        self.person = f"{first} {last}"
+        ending = rng.choice((f".{last}", f"_{last}", str(rng.randint(1, 99)), ""))
+        domain = f"{rng.choice(names.domains)}.{rng.choice(('com', 'org', 'net'))}"
+        self.email = f"{first}{ending}@{domain}".lower()
+        self.customer = f"cus_{rng.randint(10, 9999)}"
+        self.postcode = str(rng.randint(1000, 99999))
+        self.plan: list[Step] = []
+        self.facts: dict[str, list[str]] = {
+            "email": [self.say("email", self.email)],
+            "postcode": [self.say("postcode", self.postcode)],
+        }
+        self.needs: list[str] = []
+        self.later: list[str] = []
+        self.text = ""
+        self.used: set[str] = set()
+        self.orders: list[Order] = []
+        for _ in range(rng.randint(2, 3)):
+            self.add_order(rng.choice(("pending", "processing", "delivered")))
+
+    def say(self, kind: str, value: str) -> str:
+        """Return what the customer says when asked for a fact."""
+        return talk.fact(self.rng, self.scene.split, kind, value)
+
+    def draw(self, forms: dict[Split, tuple[str, ...]], **slots: str) -> str:
+        """Return one of the split's forms, filled."""
+        return talk.draw(self.rng, self.scene.split, forms).format(**slots)
+
+    def add_order(self, status: str, **fields: Any) -> Order:
+        """Add an order of the customer."""
+        rng, names = self.rng, self.scene.names
+        free = [p for p in names.products if p not in self.used]
+        items = rng.sample(free, rng.randint(1, 2))
+        number = names.number(rng)
+        while number in {order.number for order in self.orders}:
+            number = names.number(rng)
+        self.used |= set(items)
+        settings: dict[str, Any] = {
+            "number": number,
+            "owner": self.customer,
+            "status": status,
+            "total": round(rng.uniform(5, 199), 2),
+            "days": rng.randint(1, 30) if status == "delivered" else None,
+            "items": [(item, 1) for item in items],
+            "street": self.street(),
+            "city": rng.choice(names.cities),
+        }
+        order = Order(**(settings | fields))
+        self.orders.append(order)
+        return order
+
+    def street(self) -> str:
+        """Return a street with a number."""
+        name = self.rng.choice(self.scene.names.streets)
+        return f"{name} {self.rng.randint(1, 99)}"
+
+    def number(self, order: Order, *, told: float = 0.7) -> str:
+        """Refer to an order; its number is told at once, or when asked for."""
+        self.facts["order"] = [self.say("order", order.number)]
+        if self.rng.random() < told:
+            return talk.order(self.rng, self.scene.split, order.number)
+        self.needs.append("order")
+        return self.draw(talk.VAGUE)
+
+    def ask(self, intent: str, **slots: str) -> str:
+        """Return a request."""
+        return request(self.rng, INTENTS[intent], self.scene.split, slots)
+
+    def open(self, text: str, *, verified: bool = False) -> None:
+        """Set the first message; with ``verified``, plan to identify the customer."""
+        if not verified:
+            self.text = text
+            return
+        if self.rng.random() < 0.35:
+            about = self.draw(talk.IDENTITY, m=self.email, p=self.person)
+            text = f"{text} {about}." if self.rng.random() < 0.7 else f"{about}. {text}"
+        else:
+            self.needs.append("email")
+        self.needs.append("postcode")
+        self.text = text
+        self.plan += [
+            Step("get_customer", {"email": self.email}),
+            Step(
+                "verify_identity",
+                {"customer_id": self.customer, "postcode": self.postcode},
+            ),
+        ]
+
+    def do(self, tool: str, *, request: int = 0, **args: Any) -> None:
+        """Add a step to the plan."""
+        self.plan.append(Step(tool, args, request))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A task without its identity.
+
+    Attributes:
+        instruction: The customer's first message.
+        state: The shop and the customer's script.
+        plan: The shortest correct plan.
+        every_step: Whether the plan's calls must be made; otherwise only the final
+            state counts.
+        refuse: Whether the plan only shows why nothing may be done.
+        goal_state: What the database must hold at the end.
+    """
+
+    instruction: str
+    state: dict[str, Any]
+    plan: tuple[Step, ...]
+    every_step: bool
+    refuse: bool
+    goal_state: dict[str, Any]
+
+    def goal(self) -> dict[str, Any]:
+        """Return what a task's goal holds."""
+        return {
+            "plan": [step.to_json() for step in self.plan],
+            "every_step": self.every_step,
+            "refuse": self.refuse,
+            "state": self.goal_state,
+        }
+
+
+def draft(
+    story: Story,
+    *,
+    every_step: bool = False,
+    refuse: bool = False,
+    products: list[list[Any]] | None = None,
+    **changed: Any,
+) -> Draft:
+    """Make a draft of a story.
+
+    Args:
+        story: Told to its end, its orders as they are at the start.
+        every_step: See :class:`Draft`.
+        refuse: See :class:`Draft`; every step must then be made.
+        products: Rows of the stock.
+        changed: Rows that the goal adds to tables, or for ``orders`` a mapping from
+            number to changed fields.
+    """
+    state: dict[str, Any] = {
+        "customers": [[story.customer, story.person, story.email, story.postcode]],
+        "products": products or [],
+        "orders": [order.row() for order in story.orders],
+        "items": [[o.number, name, n] for o in story.orders for name, n in o.items],
+        "shipments": [[o.number, _shipment(o)] for o in story.orders],
+        "refunds": [[o.number, o.total] for o in story.orders if o.refunded],
+    }
+    after = copy.deepcopy(story.orders)
+    for order in after:
+        for name, value in changed.get("orders", {}).get(order.number, {}).items():
+            setattr(order, name, value)
+    goal = {**state, **changed, "orders": [order.row() for order in after]}
+    goal["refunds"] = state["refunds"] + changed.get("refunds", [])
+    script = {"facts": story.facts, "needs": story.needs, "later": story.later}
+    return Draft(
+        story.text,
+        {**state, "customer": script},
+        tuple(story.plan),
+        every_step or refuse,
+        refuse,
+        expected(goal),
+    )
+
+
+def _shipment(order: Order) -> str:
+    return {
+        "shipped": "in transit",
+        "delivered": "delivered",
+    }.get(order.status, "not shipped yet")
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of task.
+
+    Attributes:
+        name: Its name.
+        level: Its level.
+        draft: Makes a draft.
+    """
+
+    name: str
+    level: Level
+    draft: Callable[[Scene], Draft]

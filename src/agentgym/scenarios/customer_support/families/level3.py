@@ -1,0 +1,131 @@
+"""Level 3: four or five calls, found out on the way, some after a change of mind."""
+
+from agentgym.scenarios.customer_support.families.base import (
+    Draft,
+    Family,
+    Scene,
+    Story,
+    draft,
+)
+from agentgym.scenarios.customer_support.families.level2 import UNSHIPPED
+from agentgym.scenarios.customer_support.wording import talk
+
+
+def _refund(scene: Scene) -> Draft:
+    story = Story(scene)
+    order = story.add_order("delivered")
+    story.open(story.ask("refund", order=story.number(order)), verified=True)
+    story.do("get_order", order_id=order.number)
+    story.do("refund_order", order_id=order.number, amount=order.total)
+    return draft(story, refunds=[[order.number, order.total]])
+
+
+def _return_item(scene: Scene) -> Draft:
+    story = Story(scene)
+    order = story.add_order(scene.rng.choice(("delivered", "shipped")))
+    item = scene.rng.choice(order.items)[0]
+    text = story.ask("return", order=story.number(order), item=item)
+    story.open(text, verified=True)
+    story.do("get_order", order_id=order.number)
+    story.do("return_item", order_id=order.number, item=item)
+    return draft(story, returns=[[order.number, item, 1]])
+
+
+def _cancel_too_late(scene: Scene) -> Draft:
+    """A cancelled order that has shipped is a return of its one item."""
+    story = Story(scene)
+    order = story.add_order("shipped")
+    quantity = scene.rng.choice((1, 1, 2, 3))
+    item = order.items[0][0]
+    order.items = [(item, quantity)]
+    story.open(story.ask("cancel", order=story.number(order)), verified=True)
+    story.do("get_order", order_id=order.number)
+    more = {"quantity": quantity} if quantity > 1 else {}
+    story.do("return_item", order_id=order.number, item=item, **more)
+    return draft(story, returns=[[order.number, item, quantity]])
+
+
+def _forgotten_number(scene: Scene) -> Draft:
+    story = Story(scene)
+    order = story.add_order(scene.rng.choice(UNSHIPPED))
+    item = order.items[0][0]
+    text = story.ask("cancel", order=story.draw(talk.VAGUE_ITEM, i=item))
+    story.open(text, verified=True)
+    story.facts["order"] = [f"the one with the {item}"]
+    story.do("list_orders", customer_id=story.customer)
+    story.do("cancel_order", order_id=order.number)
+    return draft(story, orders={order.number: {"status": "cancelled"}})
+
+
+def _wrong_number(scene: Scene) -> Draft:
+    """The customer gives a number that does not exist, and corrects it when told."""
+    story = Story(scene)
+    order = story.add_order(scene.rng.choice(UNSHIPPED))
+    wrong = scene.names.number(scene.rng)
+    while any(wrong in o.number or o.number in wrong for o in story.orders):
+        wrong = scene.names.number(scene.rng)
+    asked = story.ask("cancel", order=talk.order(scene.rng, scene.split, wrong))
+    story.do("get_order", order_id=wrong)
+    story.needs.append("order")
+    story.facts["order"] = [story.draw(talk.CORRECT, x=order.number), order.number]
+    story.open(asked, verified=True)
+    story.do("get_order", order_id=order.number)
+    story.do("cancel_order", order_id=order.number)
+    return draft(story, orders={order.number: {"status": "cancelled"}})
+
+
+def _changed_mind(scene: Scene) -> Draft:
+    """A cancellation becomes a change of address when the postcode is asked for."""
+    story = Story(scene)
+    order = story.add_order(scene.rng.choice(UNSHIPPED))
+    reference = talk.order(scene.rng, scene.split, order.number)
+    story.facts["order"] = [story.say("order", order.number)]
+    story.open(story.ask("cancel", order=reference), verified=True)
+    street, city = story.street(), scene.rng.choice(scene.names.cities)
+    other = story.ask("address", order=reference, street=street, city=city)
+    change = story.draw(talk.CHANGE)
+    told = story.facts["postcode"][0].rstrip(".")
+    story.facts["postcode"] = [f"{told}. {change}{_lower(other)}"]
+    story.do("get_order", order_id=order.number)
+    story.do("update_address", order_id=order.number, street=street, city=city)
+    return draft(story, orders={order.number: {"street": street, "city": city}})
+
+
+def _two_requests(scene: Scene) -> Draft:
+    """A return, and a complaint once it is done."""
+    story = Story(scene)
+    order = story.add_order("delivered")
+    item = scene.rng.choice(order.items)[0]
+    text = story.ask("return", order=story.number(order, told=1.0), item=item)
+    story.open(text, verified=True)
+    story.do("get_order", order_id=order.number)
+    story.do("return_item", order_id=order.number, item=item)
+    subject = scene.rng.choice(scene.names.subjects)
+    priority = scene.rng.choice(("low", "medium", "high"))
+    more = story.ask("complain", subject=subject, priority=priority)
+    story.later.append(story.draw(talk.MORE) + _lower(more))
+    ticket = [story.customer, subject, priority]
+    story.do(
+        "create_ticket",
+        request=1,
+        customer_id=story.customer,
+        subject=subject,
+        priority=priority,
+    )
+    return draft(story, returns=[[order.number, item, 1]], tickets=[ticket])
+
+
+def _lower(text: str) -> str:
+    """Return a request as it goes on a sentence."""
+    return text if text.startswith("I ") else text[0].lower() + text[1:]
+
+
+FAMILIES = (
+    Family("refund", 3, _refund),
+    Family("return_item", 3, _return_item),
+    Family("cancel_too_late", 3, _cancel_too_late),
+    Family("forgotten_number", 3, _forgotten_number),
+    Family("wrong_number", 3, _wrong_number),
+    Family("changed_mind", 3, _changed_mind),
+    Family("two_requests", 3, _two_requests),
+)

@@ -1,0 +1,177 @@
+"""The score of an episode: the final database first, then how far it came."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.core.task import Task
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import Trajectory
+from agentgym.scenarios.base import Reward
+from agentgym.scenarios.customer_support.database import expected
+from agentgym.scenarios.customer_support.environment import Call, SupportEnvironment
+from agentgym.scenarios.customer_support.families.base import Step
+
+PROGRESS = 0.45
+NO_CALL = -0.04
+NEXT_TOOL = 0.4
+EXTRA_CALL = -0.05
+ERROR = -0.02
+REPEAT = -0.02
+VIOLATION = -0.1
+DAMAGE = -0.1
+LEAST_FOR_SUCCESS = 0.9
+_MOST_ERRORS = 4
+_MOST_VIOLATIONS = 2
+_NEEDLESS_CALLS = 3
+_SPARE_CALLS = {1: 1, 2: 3, 3: 4}
+_REJECTED = (
+    ToolOutcome.UNKNOWN_TOOL,
+    ToolOutcome.MALFORMED,
+    ToolOutcome.INVALID_ARGUMENTS,
+)
+
+
+@dataclass(frozen=True)
+class _Attempts:
+    """The calls of an episode.
+
+    Attributes:
+        done: Calls that ran, in order.
+        tools: Tool of every call, also of those that were refused.
+        errors: How many failed or did not validate.
+        violations: How many broke a rule.
+        repeats: Calls that ran again with the same arguments.
+    """
+
+    done: Sequence[Call]
+    tools: Sequence[str]
+    errors: int
+    violations: int
+    repeats: int
+
+
+def score(
+    task: Task, environment: SupportEnvironment, trajectory: Trajectory
+) -> Reward:
+    """Score a finished episode.
+
+    It is a success if the database holds what it should, no rule was broken and, where
+    the goal is to know or to leave something as it is, the calls that show why were
+    made. A success is worth 1 less a little for what was not needed, at least 0.9.
+    Else each step of the plan that was made, in any order, is worth an equal share of
+    0.45, and the right tool for the first step that is missing 0.4 of its share. Many
+    needless calls melt that credit away.
+    """
+    plan = [Step.from_json(step) for step in task.goal["plan"]]
+    attempts = _attempts(environment, trajectory)
+    missing = _missing(plan, attempts.done)
+    made = len(plan) - len(missing)
+    spare = _SPARE_CALLS[task.level]
+    over = max(0, len(attempts.tools) - len(plan) - spare)
+    state = environment.snapshot()
+    success = (
+        state == task.goal["state"]
+        and (not missing or not task.goal["every_step"])
+        and not attempts.violations
+        and not over
+    )
+    if success:
+        extra = max(0, len(attempts.tools) - len(plan) - attempts.errors)
+        cost = EXTRA_CALL * extra + ERROR * attempts.errors
+        parts = {"outcome": 1.0, "cost": max(cost, LEAST_FOR_SUCCESS - 1.0)}
+        return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
+    if not attempts.tools:
+        return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
+    credit = PROGRESS / len(plan) * (made + _next_tool(plan, missing, attempts))
+    needless = len(attempts.tools) - made - spare
+    damaged = _damaged(task, state)
+    parts = {
+        "progress": credit * min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS)),
+        "errors": ERROR * min(attempts.errors, _MOST_ERRORS),
+        "repeats": REPEAT * min(attempts.repeats, _MOST_ERRORS),
+        "rules": VIOLATION * min(attempts.violations, _MOST_VIOLATIONS),
+        "damage": DAMAGE if damaged else 0.0,
+    }
+    return Reward(
+        sum(parts.values()),
+        False,
+        parts,
+        _right_tools(plan, attempts.tools) / len(plan),
+        made / len(plan),
+    )
+
+
+def matches(step: Step, call: Call) -> bool:
+    """Return whether a call is a step of a plan, by what it means."""
+    return step.tool == call.tool and all(
+        _same(call.args[name], value) for name, value in step.args.items()
+    )
+
+
+def _attempts(environment: SupportEnvironment, trajectory: Trajectory) -> _Attempts:
+    books = environment.books
+    rejected = [
+        call.name for call in trajectory.get_tool_calls() if call.outcome in _REJECTED
+    ]
+    refused = [call.tool for call in (*books.errors, *books.violations)]
+    return _Attempts(
+        done=books.calls,
+        tools=[*(call.tool for call in books.calls), *refused, *rejected],
+        errors=len(books.errors) + len(rejected),
+        violations=len(books.violations),
+        repeats=sum(call in books.calls[:n] for n, call in enumerate(books.calls)),
+    )
+
+
+def _missing(plan: Sequence[Step], done: Sequence[Call]) -> list[Step]:
+    """Return the steps of the plan that no call was."""
+    left = list(done)
+    missing: list[Step] = []
+    for step in plan:
+        found = next((call for call in left if matches(step, call)), None)
+        if found is None:
+            missing.append(step)
+        else:
+            left.remove(found)
+    return missing
+
+
+def _next_tool(
+    plan: Sequence[Step], missing: Sequence[Step], attempts: _Attempts
+) -> float:
+    """Return the part of the next step's share that its tool alone earns."""
+    if not missing:
+        return 0.0
+    needed = missing[0].tool
+    made = sum(s.tool == needed for s in plan) - sum(s.tool == needed for s in missing)
+    return NEXT_TOOL if attempts.tools.count(needed) > made else 0.0
+
+
+def _right_tools(plan: Sequence[Step], tools: Sequence[str]) -> int:
+    """Return how many steps of the plan had their tool called."""
+    left = list(tools)
+    count = 0
+    for step in plan:
+        if step.tool in left:
+            left.remove(step.tool)
+            count += 1
+    return count
+
+
+def _damaged(task: Task, state: Mapping[str, Sequence[Any]]) -> bool:
+    """Return whether a row is there that neither start nor goal has."""
+    start = expected(task.initial_state)
+    return any(
+        row not in start[table] and row not in task.goal["state"][table]
+        for table, rows in state.items()
+        for row in rows
+    )
+
+
+def _same(given: object, wanted: object) -> bool:
+    if isinstance(given, str) and isinstance(wanted, str):
+        return given.strip(" .,!?\"'").casefold() == wanted.casefold()
+    if isinstance(given, (int, float)) and isinstance(wanted, (int, float)):
+        return abs(given - wanted) < 0.005
+    return given == wanted

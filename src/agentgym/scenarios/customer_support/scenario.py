@@ -1,0 +1,139 @@
+"""The customer support scenario: requests at a shop's desk, under its rules."""
+
+from collections.abc import Sequence
+from functools import cache
+from random import Random
+from typing import ClassVar, Literal
+
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.core.trajectory import Trajectory
+from agentgym.errors import ScenarioError, UsageError
+from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.scenarios.customer_support import rewards
+from agentgym.scenarios.customer_support.environment import (
+    MOST_REFUND,
+    REFUND_DAYS,
+    SupportEnvironment,
+)
+from agentgym.scenarios.customer_support.families import FAMILIES, Family, Scene
+
+ALL_LEVELS = (1, 2, 3)
+FIRST_LEVELS = (1, 2)
+
+ROLE = (
+    "You are the support agent of a shop. Use the tools, then answer briefly. "
+    "Ask for what is missing."
+)
+RULES = (
+    "Rules: verify the customer by email and postcode before you list orders, open a "
+    "ticket or change anything. Look at the order before you change it. Cancel or "
+    "change the address only before it is shipped; after that, return the items "
+    "instead of a cancel. Refund only delivered orders, in total, once, within "
+    f"{REFUND_DAYS} days; if later or over {MOST_REFUND}, escalate. Else do nothing."
+)
+SYSTEM_PROMPT = f"{ROLE} {RULES}"
+
+
+class SupportScenario(Scenario):
+    """Answer a shop's customers: look up, verify, change, refuse or hand over."""
+
+    name: ClassVar[str] = "customer_support"
+    description: ClassVar[str] = (
+        "Help a shop's customers with orders, refunds and complaints."
+    )
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
+        "intermediate"
+    )
+    estimated_time: ClassVar[str] = "about 15 minutes on 2 cores"
+    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    max_turns: ClassVar[int] = 12
+
+    def system_prompt(self) -> str:
+        """Return the role and the rules."""
+        return SYSTEM_PROMPT
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the twelve tools."""
+        return tool_specs(SupportEnvironment)
+
+    def tasks(
+        self,
+        split: Split,
+        seed: int,
+        count: int,
+        levels: Sequence[int] | None = None,
+    ) -> list[Task]:
+        """Return tasks, families in turn.
+
+        Args:
+            split: Whose words and names to use.
+            seed: Of the tasks.
+            count: How many.
+            levels: Levels to take families from. By default all three for training,
+                and the first two, for which there is a promise, for the others.
+
+        Raises:
+            UsageError: There is no such level.
+        """
+        if levels is None:
+            levels = ALL_LEVELS if split is Split.TRAIN else FIRST_LEVELS
+        if not levels or not set(levels) <= set(ALL_LEVELS):
+            raise UsageError(f"Levels are some of {ALL_LEVELS}, not {levels!r}.")
+        families = _families(tuple(sorted(set(levels))))
+        return [
+            make_task(families[i % len(families)], split, seed, i // len(families))
+            for i in range(count)
+        ]
+
+    def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
+        """Return levels 1 and 2, then level 3, then unknown words, all held out."""
+        smaller = max(1, count // 6)
+        return {
+            "held-out": self.tasks(Split.TEST, seed, count),
+            "level 3": self.tasks(Split.TEST, seed, smaller, levels=(3,)),
+            "out-of-vocabulary": self.tasks(Split.OUT_OF_VOCABULARY, seed, smaller),
+        }
+
+    def create_environment(self, task: Task) -> SupportEnvironment:
+        """Return a fresh shop with the task's customer."""
+        return SupportEnvironment(task.initial_state, task.instruction)
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score an episode; see ``rewards.score`` of this scenario."""
+        if not isinstance(environment, SupportEnvironment):
+            raise ScenarioError(f"{environment!r} is no environment of this scenario.")
+        return rewards.score(task, environment, trajectory)
+
+    def success_criteria(self) -> dict[str, float]:
+        """Return the promise for held-out tasks of levels 1 and 2."""
+        return {
+            "tool_reliability": 0.95,
+            "success_rate": 0.8,
+            "cost_reduction": 0.30,
+        }
+
+
+@cache
+def _families(levels: tuple[int, ...]) -> tuple[Family, ...]:
+    """Return the families of some levels, the levels well mixed."""
+    chosen = [family for family in FAMILIES if family.level in levels]
+    return tuple(Random(0).sample(chosen, len(chosen)))
+
+
+def make_task(family: Family, split: Split, seed: int, index: int) -> Task:
+    """Return the ``index``-th task of a family; the arguments decide it wholly."""
+    identity = f"{split}/{family.name}/{seed}/{index}"
+    draft = family.draft(Scene(Random(identity), split))
+    return Task(
+        id=identity,
+        split=split,
+        seed=seed,
+        family=family.name,
+        level=family.level,
+        instruction=draft.instruction,
+        initial_state=draft.state,
+        goal=draft.goal(),
+    )

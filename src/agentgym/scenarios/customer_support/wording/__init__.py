@@ -1,0 +1,1 @@
+"""How customers put things, split by split."""
