@@ -217,7 +217,7 @@ def _is_completion(call: ProxyCall, body: dict[str, Any]) -> bool:
             isinstance(c, dict)
             and isinstance(c.get("function"), dict)
             and isinstance(c["function"].get("name"), str)
-            and isinstance(c["function"].get("arguments") or "", str)
+            and isinstance(c["function"].get("arguments", ""), str | None)
             for c in calls
         )
     )
