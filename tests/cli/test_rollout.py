@@ -1,6 +1,11 @@
 """``agentgym rollout``: through the front door, against a scripted server."""
 
+import asyncio
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +154,23 @@ def test_wrong_usage_exits_with_2(
     assert ended.code == 2
     assert error in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_ctrl_c_keeps_what_had_ended_and_says_where(tmp_path: Path) -> None:
+    async def slow(_: web.Request, body: dict[str, Any]) -> web.Response:
+        if body["messages"][-1]["content"] != "6 * 7":
+            await asyncio.sleep(60)
+        return web.json_response(completion())
+
+    with StubServer(slow) as server:
+        out = tmp_path / "out.jsonl"
+        command = [sys.executable, "-m", "agentgym", "rollout", str(tasks_in(tmp_path))]
+        command += ["--model", f"{server.endpoint}#m", "--save", str(out)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not (out.exists() and out.read_text()):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    assert process.returncode == 130
+    assert said.startswith(f"Interrupted. What had ended is kept: {out}")
+    assert [t.reason for t in read_jsonl(out)] == ["", "cancelled: the batch was ended"]

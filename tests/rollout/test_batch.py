@@ -12,6 +12,7 @@ from agentgym.core.task import Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.errors import AgentLoopNotFoundError, ConfigError, UsageError
 from agentgym.rollout import (
+    Attempt,
     RolloutBatch,
     RolloutConfig,
     check_continuity,
@@ -195,6 +196,24 @@ async def test_agent_that_rewrites_its_messages_changes_no_record() -> None:
     assert check_continuity(found) == []
 
 
+class Unsaveable(Unreliable):
+    """Puts into its messages what no file can hold."""
+
+    async def run(self, attempt: Attempt) -> str | None:
+        content: Any = object() if attempt.task.instruction == "object" else "\ud83d"
+        reply = await attempt.ask([{"role": "user", "content": content}])
+        return reply.content
+
+
+async def test_what_cannot_be_saved_ends_its_own_rollout_alone(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    batch = await run("object", "half a letter", agent=Unsaveable, save=path)
+    bad, good = batch.trajectories
+    assert bad.reason.startswith("crash: TypeError: Object of type object is not")
+    assert good.answer == "You said: \ud83d"
+    assert read_jsonl(path) == [bad, good]
+
+
 async def test_reward_is_a_number_of_task_and_trajectory() -> None:
     def right(task: Task, trajectory: Trajectory) -> float:
         return float(task.goal["answer"] == trajectory.answer)
@@ -214,7 +233,17 @@ async def test_reward_may_be_async_and_say_more() -> None:
     assert (found.status, found.reason) == (RolloutStatus.FAILED, "goal not reached")
 
 
-@pytest.mark.parametrize("value", ["high", float("nan"), None, ValueError("no")])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "high",
+        float("nan"),
+        None,
+        ValueError("no"),
+        Reward(float("inf"), success=True),
+        Reward(1.0, success=True, parts={"x": object()}),  # type: ignore[dict-item]
+    ],
+)
 async def test_reward_that_is_no_number_is_not_invented(value: Any) -> None:
     def bad(task: Task, trajectory: Trajectory) -> Any:
         if isinstance(value, Exception):

@@ -1,6 +1,7 @@
 """Attempt: what an agent works with during one rollout, and what is recorded of it."""
 
 import copy
+import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -73,12 +74,13 @@ class Attempt:
                 rollout.
             ReplyError: The answer is no message.
             ModelCallError: The model could not be asked.
+            TypeError: A message holds what is no JSON.
         """
         config = self._config
         if self._asked >= config.max_steps:
             raise EpisodeCut(f"max_steps: no answer within {config.max_steps} calls")
         self._asked += 1
-        asked = copy.deepcopy(list(messages))
+        asked = _as_json(list(messages))
         if config.max_tokens_per_step is not None:
             options.setdefault("max_tokens", config.max_tokens_per_step)
         if config.temperature is not None:
@@ -135,7 +137,7 @@ class Attempt:
             ToolCall(
                 id=call_id,
                 name=name,
-                arguments=copy.deepcopy(parsed),
+                arguments=_as_json(parsed),
                 outcome=outcome,
                 result=result,
                 duration_ms=1000 * (time.perf_counter() - started),
@@ -149,3 +151,12 @@ class Attempt:
         Only the users of scenarios with several turns say more.
         """
         return self._user_reply(answer)
+
+
+def _as_json(value: Any) -> Any:
+    """Return a copy of ``value`` as it will be saved.
+
+    Raises:
+        TypeError: Something in it is no JSON, so that it could not be saved.
+    """
+    return json.loads(json.dumps(value))

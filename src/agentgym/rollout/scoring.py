@@ -9,6 +9,7 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.errors import RewardError
 from agentgym.rollout.toolbox.functions import call_in_thread
 from agentgym.scenarios.base import Reward
+from agentgym.scenarios.scoring import reward_problem
 
 RewardFunction = Callable[
     [Task, Trajectory], float | Reward | Awaitable[float] | Awaitable[Reward]
@@ -36,7 +37,11 @@ async def function_reward(
                 found = await found
     except Exception as error:  # the user's own function
         raise RewardError(f"{type(error).__name__}: {error}") from error
-    value = found.value if isinstance(found, Reward) else found
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise RewardError(f"the reward function returned {value!r}, no finite number")
-    return float(value), found if isinstance(found, Reward) else None
+    if isinstance(found, Reward):
+        problem = reward_problem(found, (-math.inf, math.inf))
+        if problem:
+            raise RewardError(f"the reward function returned {problem}")
+        return float(found.value), found
+    if not isinstance(found, int | float) or not math.isfinite(found):
+        raise RewardError(f"the reward function returned {found!r}, no finite number")
+    return float(found), None
