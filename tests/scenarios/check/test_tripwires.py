@@ -79,6 +79,15 @@ def test_untyped_tools_and_arguments_are_named(pack: Path) -> None:
     assert "'degrees' of tool 'set_temperature'" in finding.why
 
 
+def test_tasks_that_are_no_json_are_found(pack: Path) -> None:
+    source = pack / "scenario.py"
+    text = source.read_text()
+    text = text.replace("goal={", 'goal={"rooms": tuple(rooms), ')
+    source.write_text(text.replace('_temperature", task.goal', '_temperature", {}'))
+    why = {f.name: f.why for f in check_scenario("heating", tasks=4)}
+    assert "changes on its way to a worker" in why["determinism"]
+
+
 def test_long_prompts_are_a_warning(pack: Path) -> None:
     source = pack / "scenario.py"
     text = source.read_text()

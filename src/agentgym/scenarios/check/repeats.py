@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from agentgym.core.task import Split
+from agentgym.core.task import Split, Task
 from agentgym.scenarios.check.examination import Examination
 from agentgym.scenarios.trivial import CallEverything, DoNothing
 
@@ -24,6 +24,10 @@ def determinism(examined: Examination) -> Iterator[str]:
         make = partial(examined.scenario.tasks, split, examined.seed, examined.count)
         if make() != make():
             yield f"tasks({split.value}) differs when called twice"
+            return
+    for task in examined.to_play:
+        if Task.model_validate_json(task.model_dump_json()) != task:
+            yield f"task {task.id} changes on its way to a worker: use JSON values"
             return
     words = [examined.reference, str(examined.seed), str(examined.count)]
     started = [_start(words, seed) for seed in ("1", "2")]

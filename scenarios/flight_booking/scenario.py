@@ -1,0 +1,119 @@
+"""Flight booking: search, hold, book, change and cancel under fare rules."""
+
+from random import Random
+from typing import ClassVar, Literal
+
+from agentgym import Environment, Reward, Scenario, Split, Task, Trajectory
+from agentgym.core.needs import NeededCall
+from agentgym.core.tools import ToolOutcome, ToolSpec, tool_specs
+
+from .desk import Desk
+from .families import LEVELS, draft
+from .words import WORDS
+
+PROGRESS = 0.4
+VIOLATION = -0.2
+_SPARE_CALLS = {1: 1, 2: 2, 3: 3}
+
+
+class FlightBookingScenario(Scenario):
+    """A booking desk on SQLite; the outcome is what is in the database."""
+
+    name: ClassVar[str] = "flight_booking"
+    description: ClassVar[str] = "Search, book, change and cancel flights by the rules."
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
+        "intermediate"
+    )
+    estimated_time: ClassVar[str] = "not measured yet"
+    max_turns: ClassVar[int] = 9
+
+    def system_prompt(self) -> str:
+        """Return the role and the fare rules."""
+        return (
+            "You are the agent of a flight desk. Use the tools, then answer in a few "
+            "words. Rules: read a booking before you change or cancel it; a basic fare "
+            "cannot be changed, so only read it; refund a booking of at most 24 hours, "
+            "never an older one; flights abroad need a passport; 2 bags at most."
+        )
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the tools of the desk."""
+        return tool_specs(Desk)
+
+    def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
+        """Return tasks, families in turn."""
+        return [self._task(split, seed, number) for number in range(count)]
+
+    def _task(self, split: Split, seed: int, number: int) -> Task:
+        family = list(LEVELS)[number % len(LEVELS)]
+        identity = f"{split.value}/{family}/{seed}/{number}"
+        made = draft(Random(identity), split, family)
+        return Task(
+            id=identity,
+            split=split,
+            seed=seed,
+            family=family,
+            level=LEVELS[family],
+            instruction=made.instruction,
+            initial_state=made.state,
+            goal={"plan": [list(call) for call in made.plan]},
+        )
+
+    def create_environment(self, task: Task) -> Desk:
+        """Return a desk in the task's initial state."""
+        return Desk(task.initial_state)
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score the database, the look-ups that were needed, and the rules kept.
+
+        A success is worth 1 less a little per needless call. Else each needed call
+        made in order is worth its share of 0.4, which needless calls melt away; a
+        broken rule costs 0.2.
+        """
+        assert isinstance(environment, Desk)
+        needed, calls = self.needed_calls(task), trajectory.get_tool_calls()
+        over = max(0, len(calls) - len(needed) - _SPARE_CALLS[task.level])
+        broken = sum(call.outcome is ToolOutcome.RULE_BROKEN for call in calls)
+        bookings, looked_up = self._wanted(task)
+        right = environment.bookings() == bookings
+        right = right and looked_up <= environment.looked_up()
+        specs = {spec.name: spec for spec in self.tools()}
+        made = 0
+        for call in calls:
+            if made < len(needed):
+                step = needed[made]
+                made += step.accepts(call, specs[step.tool], succeeded=False)
+        tools = {call.name for call in calls}
+        right_tool = sum(step.tool in tools for step in needed) / len(needed)
+        if right and not broken and not over:
+            cost = -0.03 * max(0, len(calls) - len(needed))
+            return Reward(1.0 + cost, True, {"outcome": 1.0, "cost": cost}, 1.0, 1.0)
+        parts = {
+            "progress": PROGRESS * made / len(needed) * max(0.0, 1.0 - over / 2),
+            "rules": VIOLATION * min(broken, 2),
+        }
+        value = sum(parts.values())
+        return Reward(value, False, parts, right_tool, made / len(needed))
+
+    def _wanted(self, task: Task) -> tuple[list[tuple[object, ...]], set[str]]:
+        """Return what the needed calls leave behind on a desk of their own."""
+        desk = Desk(task.initial_state)
+        try:
+            tools = {tool.spec.name: tool.function for tool in desk.tools()}
+            for call in self.needed_calls(task):
+                tools[call.tool](**call.arguments)
+            return desk.bookings(), desk.looked_up()
+        finally:
+            desk.close()
+
+    def needed_calls(self, task: Task) -> list[NeededCall]:
+        """Return the calls that solve a task, in order."""
+        return [NeededCall(tool, arguments) for tool, arguments in task.goal["plan"]]
+
+    def vocabulary(self, split: Split) -> set[str]:
+        """Return the cities, names and months of a split."""
+        words = WORDS[split]
+        cities = {city for country in words.countries for city in country}
+        return cities | {*words.first_names, *words.last_names}
