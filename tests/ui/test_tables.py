@@ -150,3 +150,22 @@ def test_sparkline_rises_with_its_values() -> None:
     assert len(words.sparkline([float(i) for i in range(100)], 12)) == 12
     assert words.sparkline([1.0], 12) == ""
     assert set(words.sparkline([1.0, 1.0, 1.0], 3)) == {"▁"}
+
+
+def test_gains_on_the_same_tasks_are_paired() -> None:
+    before, after = made_up.evaluation(0.4).metrics, made_up.evaluation(0.9).metrics
+    found = {row.label: row for row in rows(before, after)}
+    assert found["pass^1"].clear == 1
+    assert found["pass^1"].full_gain.startswith("+48 points [+")
+    assert found["tokens per task"].full_gain == "+0 % [+0, +0]"
+    unpaired = after.model_copy(update={"by_task": ()})
+    assert {row.interval for row in rows(before, unpaired)} == {""}
+
+
+def test_a_training_shows_the_paired_gain() -> None:
+    result = made_up.result()
+    paired = {
+        "baseline": made_up.evaluation(0.4).metrics,
+        "metrics": made_up.evaluation(0.9).metrics,
+    }
+    assert "+48 points [+" in render_report(result.model_copy(update=paired))

@@ -206,17 +206,10 @@ def _share(value: float | None) -> Pair | None:
 
 def _tokens(trajectory: Trajectory) -> tuple[int, int] | None:
     """Return prompt and sampled tokens; None if some calls were not counted."""
-    prompts = responses = 0
-    for call in trajectory.model_calls:
-        if call.prompt_ids or call.response_ids:
-            prompts += len(call.prompt_ids)
-            responses += len(call.response_ids)
-        elif call.prompt_tokens is None or call.response_tokens is None:
-            return None
-        else:
-            prompts += call.prompt_tokens
-            responses += call.response_tokens
-    return prompts, responses
+    stats = trajectory.stats()
+    if stats.uncounted_calls:
+        return None
+    return stats.prompt_tokens, stats.response_tokens
 
 
 def _token_pair(trajectory: Trajectory, which: int) -> Pair | None:

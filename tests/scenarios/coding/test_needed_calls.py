@@ -1,0 +1,24 @@
+"""What the tasks of the scenario need: their own plans, made, are all right."""
+
+import pytest
+
+from agentgym.core.call_classes import CallClass
+from agentgym.core.judging import judge
+from agentgym.core.task import Split
+from agentgym.scenarios.coding.scenario import CodingScenario
+from agentgym.scenarios.trivial import Call, play
+
+
+@pytest.mark.parametrize("level", [1, 2])
+async def test_the_plan_of_a_task_is_what_it_needs(
+    scenario: CodingScenario, level: int
+) -> None:
+    for task in scenario.tasks(Split.VALIDATION, 0, 20, levels=(level,)):
+        needed = scenario.needed_calls(task)
+        plan = [Call(need.tool, dict(need.arguments)) for need in needed]
+        trajectory, reward = await play(scenario, task, plan)
+        assert reward.success, task.instruction
+        [attempt], confusion = judge(scenario, [task], [trajectory])
+        assert attempt.calls == {CallClass.RIGHT: len(plan)}, task.instruction
+        assert confusion is not None
+        assert confusion.calls == confusion.needed == len(plan)
