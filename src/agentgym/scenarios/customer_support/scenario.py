@@ -5,6 +5,7 @@ from functools import cache
 from random import Random
 from typing import ClassVar, Literal
 
+from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Trajectory
@@ -16,7 +17,13 @@ from agentgym.scenarios.customer_support.environment import (
     REFUND_DAYS,
     SupportEnvironment,
 )
-from agentgym.scenarios.customer_support.families import FAMILIES, Family, Scene
+from agentgym.scenarios.customer_support.families import (
+    FAMILIES,
+    Family,
+    Scene,
+    Step,
+)
+from agentgym.scenarios.customer_support.names import NAMES
 
 ALL_LEVELS = (1, 2, 3)
 FIRST_LEVELS = (1, 2)
@@ -106,6 +113,22 @@ class SupportScenario(Scenario):
         if not isinstance(environment, SupportEnvironment):
             raise ScenarioError(f"{environment!r} is no environment of this scenario.")
         return rewards.score(task, environment, trajectory)
+
+    def needed_calls(self, task: Task) -> list[NeededCall]:
+        """Return the task's plan; free reasons are as good as any other."""
+        free = {"escalate": {"reason": "asked for"}}
+        return [
+            NeededCall(
+                step.tool,
+                {**step.args, **free.get(step.tool, {})},
+                by_outcome=frozenset({"reason"}),
+            )
+            for step in map(Step.from_json, task.goal["plan"])
+        ]
+
+    def vocabulary(self, split: Split) -> set[str]:
+        """Return the names that no other split uses."""
+        return {word.lower() for word in NAMES[split].words()}
 
     def success_criteria(self) -> dict[str, float]:
         """Return the promise for held-out tasks of levels 1 and 2."""
