@@ -5,9 +5,7 @@ from typing import Annotated
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.output import print_json, progress_console
-
-_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+from agentgym.cli.output import AsJson, print_json, progress_console
 
 
 def register(app: typer.Typer) -> None:
@@ -18,14 +16,14 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="agents")
 
 
-def list_agents(as_json: _AsJson = False) -> None:
+def list_agents(as_json: AsJson = False) -> None:
     """List the agents saved in AGENTGYM_HOME."""
     typer.echo(listing.agents(as_json=as_json), nl=False)
 
 
 def show(
     name: Annotated[str, typer.Argument(help="A saved name, or a folder.")],
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show an agent: where it comes from, its tools, and what it reached."""
     import json

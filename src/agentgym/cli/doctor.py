@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentgym.cli.listing import run_status
-from agentgym.cli.output import print_json, progress_console
+from agentgym.cli.output import AsJson, print_json, progress_console
 
 
 def register(app: typer.Typer) -> None:
@@ -20,7 +20,7 @@ def doctor(
         str | None, typer.Argument(help="A run's folder or name; none: this machine.")
     ] = None,
     output: Annotated[Path, typer.Option(help="Folder of runs.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check this machine; or, with RUN, say why a run does not learn.
 

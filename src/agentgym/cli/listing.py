@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.home import agents_home
+
 Row = dict[str, Any]
 
 
@@ -39,7 +41,7 @@ def runs(output: Path = Path("runs"), *, as_json: bool = False) -> str:
 
 def agents(*, as_json: bool = False) -> str:
     """Return the agents saved in ``AGENTGYM_HOME``."""
-    home = Path(os.environ.get("AGENTGYM_HOME", "~/.agentgym")).expanduser() / "agents"
+    home = agents_home()
     rows = [_agent_row(path) for path in sorted(home.glob("*/agent.json"))]
     return _render(
         rows,

@@ -3,12 +3,14 @@
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def progress_console(as_json: bool) -> "Console":

@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.output import print_json, progress_console
+from agentgym.cli.output import AsJson, print_json, progress_console
 
-_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Output = Annotated[Path, typer.Option(help="Folder of runs.")]
 
 
@@ -20,7 +19,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="runs")
 
 
-def list_runs(output: _Output = Path("runs"), as_json: _AsJson = False) -> None:
+def list_runs(output: _Output = Path("runs"), as_json: AsJson = False) -> None:
     """List the runs with their status and what they reached."""
     typer.echo(listing.runs(output, as_json=as_json), nl=False)
 
@@ -28,7 +27,7 @@ def list_runs(output: _Output = Path("runs"), as_json: _AsJson = False) -> None:
 def show(
     run: Annotated[str, typer.Argument(help="Its folder or its name.")],
     output: _Output = Path("runs"),
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a run: its settings, its steps, and its result once there is one."""
     from agentgym.core.result import TrainingResult

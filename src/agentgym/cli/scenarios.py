@@ -6,9 +6,7 @@ from typing import Annotated
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.output import print_json, progress_console
-
-_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+from agentgym.cli.output import AsJson, print_json, progress_console
 
 
 def register(app: typer.Typer) -> None:
@@ -21,14 +19,14 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="scenarios")
 
 
-def list_scenarios(as_json: _AsJson = False) -> None:
+def list_scenarios(as_json: AsJson = False) -> None:
     """List the scenarios."""
     typer.echo(listing.scenarios(as_json=as_json), nl=False)
 
 
 def show(
     name: Annotated[str, typer.Argument(help="Of the scenario, or a path.")],
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a scenario: its tools, rules, goal and an example of its tasks."""
     from agentgym.scenarios.registry import get_scenario
@@ -51,7 +49,7 @@ def check(
         int, typer.Option(help="Training tasks that each agent plays.", min=1)
     ] = 60,
     seed: Annotated[int, typer.Option(help="Of the tasks.", min=0)] = 0,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run the tripwires: what a scenario must not do before it is trained on.
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from agentgym.core.trained_agent import agents_home
+from agentgym.core.home import agents_home
 from agentgym.errors import SandboxUnavailableError, UsageError
 
 _GIB = 2**30

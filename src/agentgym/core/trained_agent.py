@@ -1,7 +1,6 @@
 """TrainedAgent: weights, agent spec, provenance and metrics, in one folder."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentgym.core.files import new_folder, write_json
+from agentgym.core.home import agents_home
 from agentgym.core.metrics import Metrics
 from agentgym.errors import AgentGymError, AgentNotFoundError, UsageError
 
@@ -187,12 +187,6 @@ class TrainedAgent:
         from agentgym.integrations.langchain_export import export
 
         return export(self, tools=tools, base_url=base_url, api_key=api_key)
-
-
-def agents_home() -> Path:
-    """Return the folder of saved agents, below ``AGENTGYM_HOME``."""
-    home = os.environ.get("AGENTGYM_HOME", "~/.agentgym")
-    return Path(home).expanduser() / "agents"
 
 
 def agent_names() -> list[str]:
