@@ -90,16 +90,13 @@ class SingleRollout:
         timeout_s = self._setup.config.timeout_s
         work = asyncio.create_task(self._work())
         try:
-            await asyncio.wait({work}, timeout=timeout_s)
+            in_time, _ = await asyncio.wait({work}, timeout=timeout_s)
         finally:
             if not work.done():
                 work.cancel()
                 await asyncio.wait({work}, timeout=_GRACE_S)
                 work.add_done_callback(_look_at)
-                timed_out = True
-            else:
-                timed_out = False
-        if timed_out:
+        if not in_time:
             return self.dropped(f"timeout: no end within {timeout_s:g} s")
         if work.cancelled():
             return self.dropped("cancelled: the agent or its model was cancelled")
