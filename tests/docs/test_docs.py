@@ -45,21 +45,16 @@ def test_snippet_that_needs_training_compiles(code: str) -> None:
     compile(code, "snippet", "exec")
 
 
-def test_scenario_of_the_docs_pays_only_for_what_was_asked() -> None:
-    from agentgym import Split, Trajectory
+def test_scenario_of_the_docs_passes_the_tripwires(tmp_path: Path) -> None:
+    from agentgym.scenarios.check import check_scenario
 
-    names: dict[str, object] = {"__name__": "snippet"}
-    page = ROOT / "docs" / "scenario.md"
-    match = SNIPPET.search(page.read_text())
+    match = SNIPPET.search((ROOT / "docs" / "scenarios.md").read_text())
     assert match is not None
-    exec(compile(match[2], "snippet", "exec"), names)
-    scenario = names["HeatingScenario"]()  # type: ignore[operator]
-    (task,) = scenario.tasks(Split.TRAIN, 0, 1)
-    house = scenario.create_environment(task)
-    idle = Trajectory(rollout_id="r", scenario="heating", task_id=task.id)
-    assert scenario.calculate_reward(task, house, idle).value == 0.0
-    house.degrees.update(task.goal)
-    assert scenario.calculate_reward(task, house, idle).success
+    pack = tmp_path / "heating"
+    pack.mkdir()
+    (pack / "scenario.py").write_text(match[2])
+    findings = check_scenario(str(pack), tasks=20)
+    assert [(f.name, f.why) for f in findings if f.status != "pass"] == []
 
 
 @pytest.mark.parametrize("line", commands())

@@ -1,6 +1,7 @@
 """Packs: found by name and path, loaded from where they lie, refused with a reason."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainingConfig
+from agentgym.core.trained_agent import AgentSpec, Provenance, TrainedAgent
 from agentgym.errors import ScenarioError, ScenarioNotFoundError, UsageError
 from agentgym.scenarios.registry import get_scenario, scenario_cards
+from tests.ui import made_up
 
 METHODS = "system_prompt tools tasks create_environment calculate_reward"
 PACK = f"""
@@ -157,3 +160,40 @@ def test_names_of_built_in_scenarios_are_refused(pack: Path) -> None:
     refused = [card for card in scenario_cards() if "Refused" in card.description]
     assert [card.name for card in refused] == ["coding (scenarios/coding)"]
     assert json.dumps(scenario_cards())
+
+
+def test_an_agent_outlives_its_pack(pack: Path, tmp_path: Path) -> None:
+    config = TrainingConfig.create(scenario="mine", framework="native")
+    spec = AgentSpec(
+        scenario="mine",
+        framework="native",
+        system_prompt="Water the plants.",
+        tools=[],
+        max_turns=5,
+        max_tokens=160,
+        temperature=0.5,
+    )
+    provenance = Provenance(
+        base_model="nano",
+        config=config.model_dump(mode="json"),
+        steps=1,
+        episodes=64,
+        created="2026-11-21",
+    )
+    made = TrainedAgent(
+        tmp_path / "agent",
+        spec=spec,
+        provenance=provenance,
+        baseline=made_up.metrics(0.5),
+        metrics=made_up.metrics(0.9),
+    )
+    made.path.mkdir()
+    made.write_card()
+    agent = TrainedAgent.load(made.path)
+    assert get_scenario(agent.scenario).name == "mine"
+    shutil.rmtree(pack)
+    agent = TrainedAgent.load(made.path)
+    server = "http://127.0.0.1:1/v1"
+    with pytest.raises(UsageError, match=r"no scenario pack at .*to_langchain\(tools="):
+        agent.to_langchain(base_url=server)
+    agent.to_langchain(tools=[], base_url=server)

@@ -8,6 +8,7 @@ import pytest
 from agentgym.errors import UsageError
 from agentgym.scenarios.check import Finding, check_scenario
 from agentgym.scenarios.new_pack import write_pack
+from agentgym.scenarios.registry import BUILT_IN
 from tests.cli.conftest import Command, agentgym
 
 __all__ = ["agentgym"]
@@ -137,5 +138,6 @@ def test_a_new_pack_carries_its_name(pack: Path, agentgym: Command) -> None:
 
 
 @pytest.mark.slow
-def test_coding_passes() -> None:
-    assert failed(check_scenario("coding")) == []
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_scenarios_pass(name: str) -> None:
+    assert failed(check_scenario(name)) == []
