@@ -9,6 +9,7 @@ TRL's by its own step timer, ours by warm-up steps.
 
 import argparse
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -89,6 +90,7 @@ def ours(framework: str, steps: int, warm_up: int, tasks: int) -> Measured:
                 self._meter.__exit__(None, None, None)
 
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["AGENTGYM_HOME"] = folder  # a trained agent of the user's stays
         config = TrainingConfig.create(
             framework=framework,
             tasks_per_step=tasks,
