@@ -54,7 +54,10 @@ def grouped_sdpa(
     """
     if query.shape[2] == 1 and attention_mask is not None:
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        return _decode(query * scale, key, value, attention_mask, shared_prefix), None
+        attended = decode_attention(
+            query * scale, key, value, attention_mask, shared_prefix
+        )
+        return attended, None
     output = functional.scaled_dot_product_attention(
         query,
         key,
@@ -68,10 +71,21 @@ def grouped_sdpa(
     return output.transpose(1, 2).contiguous(), None
 
 
-def _decode(
+def decode_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, shared: int
 ) -> Tensor:
-    """Attend with one scaled query per row and head: (batch, 1, heads, head_dim)."""
+    """Attend with one query per row and head.
+
+    Args:
+        query: Scaled, (batch, heads, 1, head_dim).
+        key: (batch, key heads, keys, head_dim).
+        value: Shaped like ``key``.
+        mask: Additive, (batch, 1, 1, keys).
+        shared: How many first keys are the same in every row, and seen by all.
+
+    Returns:
+        (batch, 1, heads, head_dim).
+    """
     batch, heads, _, width = query.shape
     groups = key.shape[1]
     rows = query.reshape(batch, groups, heads // groups, width)

@@ -148,6 +148,7 @@ class Decoder:
         finally:
             self._parked.clear()
             self._heads.clear()
+            self._forward.refresh()
             with self._wake:
                 self._paused = False
                 self._wake.notify_all()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from agentgym.engines.local.kv_cache import BatchCache
+from agentgym.engines.local.llama import FusedLlama, Pass, fuse
 from agentgym.engines.local.loading import LoadedModel
 
 _WIDTH_STEP = 16
@@ -20,10 +21,16 @@ class BatchForward:
         loaded: The model.
         max_rows: Most responses at once; fewer if their cache would not fit 4 GiB.
         fixed: Use few, wide shapes, for which kernels keep rows independent.
+        fused: Use fused weights if the model's kind allows it.
     """
 
     def __init__(
-        self, loaded: LoadedModel, max_rows: int, *, fixed: bool = False
+        self,
+        loaded: LoadedModel,
+        max_rows: int,
+        *,
+        fixed: bool = False,
+        fused: bool = True,
     ) -> None:
         self._loaded = loaded
         self._width_step = _FIXED_WIDTH_STEP if fixed else _WIDTH_STEP
@@ -32,6 +39,12 @@ class BatchForward:
         self.cache = BatchCache(
             shape, max(1, min(max_rows, fitting)), columns, loaded.device
         )
+        self._fused: FusedLlama | None = fuse(loaded) if fused else None
+
+    def refresh(self) -> None:
+        """Take over the model's weights, which have changed."""
+        if self._fused is not None:
+            self._fused.refresh()
 
     @property
     def rows(self) -> int:
@@ -95,12 +108,16 @@ class BatchForward:
             count, 1, time, width, dtype=self._loaded.cache_shape.dtype, device=device
         )
         mask.masked_fill_(keys > positions[:, None, :, None], -torch.inf)
+        ends = torch.tensor(last, device=device)
+        if self._fused is not None:
+            work = Pass(tokens, positions, ends, first, mask, shared_prefix)
+            return self._fused.logits(work, self.cache)
         self.cache.open(first, positions, width)
         hidden = self._loaded.hidden(
             tokens, positions, mask, self.cache.layers, shared_prefix=shared_prefix
         )
         row = torch.arange(count, device=device)
-        logits: Tensor = self._loaded.head(hidden[row, torch.tensor(last)])
+        logits: Tensor = self._loaded.head(hidden[row, ends])
         return logits
 
 

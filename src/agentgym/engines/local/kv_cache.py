@@ -70,6 +70,34 @@ class BatchCache:
         targets = start[:, :, None] + positions[:, None, :]
         self.window = Window((first, first + count), width, targets.flatten())
 
+    def places(self, first: int, positions: Tensor) -> Tensor:
+        """Return where :meth:`write` puts new keys and values.
+
+        Args:
+            first: First row.
+            positions: Columns of the new tokens, (rows, time).
+
+        Returns:
+            Indices, (rows, time, 2 * heads): those of the keys, then of the values.
+        """
+        count, device = positions.shape[0], positions.device
+        row = torch.arange(first, first + count, device=device)
+        kind = torch.arange(2, device=device)[:, None] * self.rows * self._heads
+        head = (kind + torch.arange(self._heads, device=device)).flatten()
+        start = (row[:, None, None] * self._heads + head) * self.columns
+        return start + positions[:, :, None]
+
+    def write(self, layer: int, places: Tensor, new: Tensor) -> None:
+        """Write keys and values, (rows, time, 2 * heads, head_dim), into a layer."""
+        width = new.shape[-1]
+        flat = self._data[layer].view(-1, width)
+        flat.index_copy_(0, places.flatten(), new.reshape(-1, width))
+
+    def read(self, layer: int, rows: slice, width: int) -> tuple[Tensor, Tensor]:
+        """Return a view of the first columns' keys and values in a layer."""
+        keys, values = self._data[layer]
+        return keys[rows, :, :width], values[rows, :, :width]
+
     def copy(self, source: int, target: int, columns: slice) -> None:
         """Copy columns of one row to another."""
         self._data[:, :, target, :, columns] = self._data[:, :, source, :, columns]

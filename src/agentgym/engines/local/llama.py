@@ -1,0 +1,178 @@
+"""A small Llama's forward pass in few, large operations.
+
+With rows of one token and matrices of a few hundred columns, most of the time of
+transformers' modules goes into calling operations, not into computing. Here the
+weights of a version are put together once: queries, keys and values in one matrix,
+gate and up in another, the norms' weights and the scale of the scores folded in, and
+the two halves of each rotary pair side by side, so that a rotation is one complex
+product. The result is the model's own up to rounding; a test compares them.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import LlamaForCausalLM
+
+from agentgym.engines.local.attention import decode_attention
+from agentgym.engines.local.kv_cache import BatchCache
+from agentgym.engines.local.loading import LoadedModel
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one forward pass is about.
+
+    Attributes:
+        ids: New tokens, (rows, time).
+        positions: Columns of the new tokens, same shape.
+        last: Which of each row's new tokens is its last, (rows,).
+        first: First row of the cache.
+        mask: Additive, (rows, 1, time, columns that the attention sees).
+        shared_prefix: How many first tokens are the same in every row.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    last: Tensor
+    first: int
+    mask: Tensor
+    shared_prefix: int = 0
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Matrices of one layer, as factors on the right."""
+
+    inputs: Tensor
+    output: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+class FusedLlama:
+    """Predicts with fused copies of a Llama's weights.
+
+    Args:
+        model: As :func:`fuse` checks it.
+        columns: Most tokens of a row.
+    """
+
+    def __init__(self, model: LlamaForCausalLM, columns: int) -> None:
+        config = model.config
+        self._model = model
+        self._heads = int(config.num_attention_heads)
+        self._key_heads = int(config.num_key_value_heads)
+        self._head_dim = int(config.head_dim)
+        self._eps = float(config.rms_norm_eps)
+        angles = torch.outer(
+            torch.arange(columns), model.model.rotary_emb.inv_freq.float()
+        )
+        self._rotations = torch.polar(torch.ones_like(angles), angles)[:, None]
+        self.refresh()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Take over the model's weights, which have changed."""
+        decoder = self._model.model
+        self._embedding = decoder.embed_tokens.weight.detach()
+        self._layers = [self._fuse(layer) for layer in decoder.layers]
+        self._head = (self._model.lm_head.weight * decoder.norm.weight).t()
+
+    def _fuse(self, layer: nn.Module) -> _Layer:
+        own, mlp = layer.self_attn, layer.mlp
+        scaled = own.q_proj.weight * self._head_dim**-0.5
+        inputs = [
+            _interleave(scaled, self._head_dim),
+            _interleave(own.k_proj.weight, self._head_dim),
+            own.v_proj.weight,
+        ]
+        gate_up = torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight))
+        return _Layer(
+            inputs=(torch.cat(inputs) * layer.input_layernorm.weight).t(),
+            output=own.o_proj.weight.detach().t(),
+            gate_up=(gate_up * layer.post_attention_layernorm.weight).t(),
+            down=mlp.down_proj.weight.detach().t(),
+        )
+
+    def logits(self, work: Pass, cache: BatchCache) -> Tensor:
+        """Write the new tokens' keys and values; predict what follows each last one.
+
+        Returns:
+            Logits, (rows, vocabulary).
+        """
+        count, time = work.ids.shape
+        rows = slice(work.first, work.first + count)
+        places = cache.places(work.first, work.positions)
+        rotations = self._rotations[work.positions]
+        rotated = self._heads + self._key_heads
+        mask, shared = work.mask, work.shared_prefix
+        states = self._embedding[work.ids.flatten()]
+        final = self._layers[-1]
+        for number, layer in enumerate(self._layers):
+            mixed = self._normed(states) @ layer.inputs
+            mixed = mixed.view(count, time, -1, self._head_dim)
+            pairs = mixed[:, :, :rotated].unflatten(-1, (-1, 2))
+            torch.view_as_complex(pairs).mul_(rotations)
+            query, new = mixed[:, :, : self._heads], mixed[:, :, self._heads :]
+            cache.write(number, places, new)
+            if layer is final and time > 1:  # the other tokens are of no more use
+                row = torch.arange(count, device=states.device)
+                query = query[row, work.last][:, None]
+                states = states.view(count, time, -1)[row, work.last]
+                mask = mask[row, :, work.last][:, :, None]
+            keys, values = cache.read(number, rows, mask.shape[-1])
+            attended = self._attend(query, keys, values, mask, shared)
+            states = torch.addmm(states, attended, layer.output)
+            gate, up = (self._normed(states) @ layer.gate_up).chunk(2, -1)
+            states = torch.addmm(states, functional.silu(gate) * up, layer.down)
+        return self._normed(states) @ self._head
+
+    def _normed(self, states: Tensor) -> Tensor:
+        return functional.rms_norm(states, states.shape[-1:], None, self._eps)
+
+    def _attend(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shared: int
+    ) -> Tensor:
+        """Return what each (row, time) attends to, (rows * time, heads * head_dim)."""
+        query = query.transpose(1, 2)
+        if query.shape[2] == 1:
+            found = decode_attention(query, keys, values, mask, shared)
+        else:
+            found = functional.scaled_dot_product_attention(
+                query,
+                keys,
+                values,
+                attn_mask=mask,
+                scale=1.0,
+                enable_gqa=self._heads != self._key_heads,
+            ).transpose(1, 2)
+        return found.reshape(-1, self._heads * self._head_dim)
+
+
+def fuse(loaded: LoadedModel) -> FusedLlama | None:
+    """Return the fused form of a small, plain Llama; None for any other model.
+
+    A large one spends its time in its matrices, and would be held twice.
+    """
+    model = loaded.model
+    if type(model) is not LlamaForCausalLM or not loaded.is_small:
+        return None
+    config = model.config
+    linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    plain = (
+        config.hidden_act == "silu"
+        and config.rope_parameters["rope_type"] == "default"
+        and all(type(linear) is nn.Linear for linear in linears)
+        and all(linear.bias is None for linear in linears)
+        and all(p.dtype == torch.float32 for p in model.parameters())
+        and loaded.adapter is None
+    )
+    return FusedLlama(model, loaded.context) if plain else None
+
+
+def _interleave(weight: Tensor, head_dim: int) -> Tensor:
+    """Put output i of a head beside output i + head_dim / 2, its rotary partner."""
+    halves = weight.view(-1, 2, head_dim // 2, weight.shape[-1])
+    return halves.transpose(1, 2).reshape(weight.shape)
