@@ -9,6 +9,7 @@ product. The result is the model's own up to rounding; a test compares them.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,40 +61,44 @@ class FusedLlama:
     """
 
     def __init__(self, model: LlamaForCausalLM, columns: int) -> None:
-        config = model.config
+        config: Any = model.config
         self._model = model
         self._heads = int(config.num_attention_heads)
         self._key_heads = int(config.num_key_value_heads)
         self._head_dim = int(config.head_dim)
         self._eps = float(config.rms_norm_eps)
-        angles = torch.outer(
-            torch.arange(columns), model.model.rotary_emb.inv_freq.float()
-        )
+        frequencies = model.get_buffer("model.rotary_emb.inv_freq")
+        angles = torch.outer(torch.arange(columns), frequencies.float())
         self._rotations = torch.polar(torch.ones_like(angles), angles)[:, None]
         self.refresh()
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Take over the model's weights, which have changed."""
-        decoder = self._model.model
-        self._embedding = decoder.embed_tokens.weight.detach()
-        self._layers = [self._fuse(layer) for layer in decoder.layers]
-        self._head = (self._model.lm_head.weight * decoder.norm.weight).t()
+        weights = {
+            name.removesuffix(".weight"): tensor
+            for name, tensor in self._model.state_dict().items()
+        }
+        count = self._model.config.num_hidden_layers
+        self._embedding = weights["model.embed_tokens"]
+        self._layers = [self._fuse(weights, f"model.layers.{i}.") for i in range(count)]
+        self._head = (weights["lm_head"] * weights["model.norm"]).t()
 
-    def _fuse(self, layer: nn.Module) -> _Layer:
-        own, mlp = layer.self_attn, layer.mlp
-        scaled = own.q_proj.weight * self._head_dim**-0.5
+    def _fuse(self, weights: dict[str, Tensor], layer: str) -> _Layer:
+        attention, mlp = f"{layer}self_attn.", f"{layer}mlp."
+        queries = weights[attention + "q_proj"] * self._head_dim**-0.5
         inputs = [
-            _interleave(scaled, self._head_dim),
-            _interleave(own.k_proj.weight, self._head_dim),
-            own.v_proj.weight,
+            _interleave(queries, self._head_dim),
+            _interleave(weights[attention + "k_proj"], self._head_dim),
+            weights[attention + "v_proj"],
         ]
-        gate_up = torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight))
+        gate_up = [weights[mlp + "gate_proj"], weights[mlp + "up_proj"]]
+        before, between = f"{layer}input_layernorm", f"{layer}post_attention_layernorm"
         return _Layer(
-            inputs=(torch.cat(inputs) * layer.input_layernorm.weight).t(),
-            output=own.o_proj.weight.detach().t(),
-            gate_up=(gate_up * layer.post_attention_layernorm.weight).t(),
-            down=mlp.down_proj.weight.detach().t(),
+            inputs=(torch.cat(inputs) * weights[before]).t(),
+            output=weights[attention + "o_proj"].t(),
+            gate_up=(torch.cat(gate_up) * weights[between]).t(),
+            down=weights[mlp + "down_proj"].t(),
         )
 
     def logits(self, work: Pass, cache: BatchCache) -> Tensor:
@@ -127,7 +132,8 @@ class FusedLlama:
             states = torch.addmm(states, attended, layer.output)
             gate, up = (self._normed(states) @ layer.gate_up).chunk(2, -1)
             states = torch.addmm(states, functional.silu(gate) * up, layer.down)
-        return self._normed(states) @ self._head
+        logits: Tensor = self._normed(states) @ self._head
+        return logits
 
     def _normed(self, states: Tensor) -> Tensor:
         return functional.rms_norm(states, states.shape[-1:], None, self._eps)
@@ -159,7 +165,7 @@ def fuse(loaded: LoadedModel) -> FusedLlama | None:
     model = loaded.model
     if type(model) is not LlamaForCausalLM or not loaded.is_small:
         return None
-    config = model.config
+    config: Any = model.config
     linears = [m for m in model.modules() if isinstance(m, nn.Linear)]
     plain = (
         config.hidden_act == "silu"

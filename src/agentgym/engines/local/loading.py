@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
@@ -24,6 +23,9 @@ from agentgym.core.components import CLOSE_CALL, OPEN_CALL
 from agentgym.engines.local import attention
 from agentgym.engines.local.support import model_source
 from agentgym.errors import GPUNotAvailableError, ModelError
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 _SMALL = 30_000_000
 _PROBE_TOOL = {
@@ -84,7 +86,7 @@ class LoadedModel:
 
     name: str
     model: PreTrainedModel
-    adapter: PeftModel | None
+    adapter: "PeftModel | None"
     tokenizer: PreTrainedTokenizerBase
     device: torch.device
     context: int
@@ -187,6 +189,8 @@ def _read(
         tokenizer = AutoTokenizer.from_pretrained(source)
         base = source
         if (Path(source) / "adapter_config.json").is_file():
+            from peft import LoraConfig  # takes seconds
+
             base = str(LoraConfig.from_pretrained(source).base_model_name_or_path)
             base = model_source(base)
         causal = AutoModelForCausalLM.from_pretrained(
@@ -204,12 +208,16 @@ def _read(
 
 def _adapt(
     causal: PreTrainedModel, source: str, rank: int | None, seed: int
-) -> PeftModel | None:
+) -> "PeftModel | None":
     """Inject the adapter of ``source``, or a new one of ``rank``."""
-    if (Path(source) / "adapter_config.json").is_file():
-        return PeftModel.from_pretrained(causal, source, is_trainable=rank is not None)
-    if not rank:
+    given = (Path(source) / "adapter_config.json").is_file()
+    if not given and not rank:
         return None
+    from peft import LoraConfig, PeftModel, get_peft_model  # takes seconds
+
+    if given:
+        return PeftModel.from_pretrained(causal, source, is_trainable=rank is not None)
+    assert rank is not None
     config = LoraConfig(
         r=rank,
         lora_alpha=2 * rank,
