@@ -50,6 +50,15 @@ def test_the_same_seed_gives_the_same_tasks() -> None:
     assert tasks_of(Split.TEST, 2) != tasks_of(Split.TEST, 2, seed=6)
 
 
+@pytest.mark.parametrize("split", list(Split))
+def test_what_customers_say_is_one_line(split: Split) -> None:
+    for task in tasks_of(split, 10):
+        script = task.initial_state["customer"]
+        facts = [text for texts in script["facts"].values() for text in texts]
+        for text in (task.instruction, *facts, *script["later"]):
+            assert text == " ".join(text.split())
+
+
 def test_levels_are_checked() -> None:
     with pytest.raises(UsageError, match="Levels"):
         SupportScenario().tasks(Split.TRAIN, 0, 1, levels=(4,))

@@ -66,7 +66,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _lines(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split("|"))
+    return tuple(" ".join(part.split()) for part in text.split("|"))
 
 
 NAMES = {
