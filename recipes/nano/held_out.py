@@ -1,7 +1,7 @@
 """What the corpus must not hold: the scenarios' held-out phrases and names."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agentgym.core.task import Split
@@ -21,7 +21,7 @@ _SLOTS = {
     "file": _FILE,
     "script": _FILE,
     "tests": rf"(?:{_FILE}|the tests of \w+|the \w+ tests)",
-    "dir": r"(?:(?:the |this |our )?(?:folder |directory )?(?:whole |entire )?\w+/?(?: folder| directory)?)",
+    "dir": r"(?:(?:the |this |our )?(?:project |folder )?(?:whole |full |complete )?\w+/?(?: folder| subtree| area)?(?:, a folder)?(?: of our project| in its entirety)?)",
     "name": r"\w+_\w+",
     "args": r"\S+(?: (?:and )?\S+)?",
     "test": r"test_\w+",
@@ -29,6 +29,7 @@ _SLOTS = {
     "street": r"\w+ \d+",
     "subject": r"[^\"]+",
     "priority": r"(?:low|medium|high)",
+    "text": r'[^"]+',
 }
 
 
@@ -46,12 +47,7 @@ class Held:
         for split in HELD:
             for names in (NAMES[split], SUPPORT_NAMES[split]):
                 found |= {word.lower() for word in names.words()}
-        names = "|".join(map(re.escape, sorted(found)))
-        phrases = "|".join(sorted({_frame_pattern(f) for f in held_frames()}))
-        return cls(
-            re.compile(rf"(?<![a-z])(?:{names})(?![a-z])"),
-            re.compile(rf"(?<!\w)(?:{phrases})(?!\w)"),
-        )
+        return cls(name_pattern(found), phrase_pattern(held_frames()))
 
     def found_in(self, text: str) -> bool:
         """Return whether ``text`` holds anything that is held out."""
@@ -59,26 +55,63 @@ class Held:
 
     def phrase_in(self, text: str) -> bool:
         """Return whether a user's turn holds a held-out phrase."""
-        turns = re.findall(r"<\|user\|>(.*?)<\|end\|>", text, re.DOTALL)
-        return any(self.phrases.search(_plain(turn)) for turn in turns)
+        return any(self.phrases.search(turn) for turn in user_turns(text))
 
 
 def held_frames() -> Iterator[str]:
     """Yield every held-out frame of the scenarios' grammars."""
-    grammars = [*(family.phrases for family in FAMILIES), *INTENTS.values()]
-    for phrases in grammars:
+    yield from coding_frames(HELD)
+    for phrases in INTENTS.values():
         for split in HELD:
             yield from phrases.frames(split)
+
+
+def coding_frames(splits: Sequence[Split]) -> Iterator[str]:
+    """Yield every frame of the coding scenario's grammars in ``splits``."""
+    for family in FAMILIES:
+        for split in splits:
+            yield from family.phrases.frames(split)
+
+
+def user_turns(text: str) -> list[str]:
+    """Return what the user says in a conversation, in lower case on one line each."""
+    turns = re.findall(r"<\|user\|>(.*?)<\|end\|>", text, re.DOTALL)
+    return [_plain(turn) for turn in turns]
+
+
+def name_pattern(words: Iterable[str]) -> re.Pattern[str]:
+    """Return what finds one of ``words`` in text of lower case."""
+    names = "|".join(map(re.escape, sorted(words)))
+    return re.compile(rf"(?<![a-z])(?:{names})(?![a-z])")
+
+
+def phrase_pattern(frames: Iterable[str], slot: str = "") -> re.Pattern[str]:
+    """Return what finds one of ``frames``, its slots filled, in a user's turn.
+
+    Args:
+        frames: The frames.
+        slot: Pattern of what may stand in a slot without quotes; if empty, what the
+            coding scenario would put there.
+    """
+    phrases = "|".join(sorted({_frame_pattern(frame, slot) for frame in frames}))
+    return re.compile(rf"(?<!\w)(?:{phrases})(?!\w)")
 
 
 def _plain(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def _frame_pattern(frame: str) -> str:
-    parts = re.split(r"\{(\w+)\}", _plain(frame).rstrip(".?"))
+def _frame_pattern(frame: str, slot: str) -> str:
+    quoted = re.sub(r'"\{\w+\}"', '"{text}"', _plain(frame).rstrip(".?"))
+    parts = re.split(r"\{(\w+)\}", quoted)
     made = [
-        re.escape(part) if index % 2 == 0 else _SLOTS.get(part, r"\S+")
+        re.escape(part) if index % 2 == 0 else _slot_pattern(part, slot)
         for index, part in enumerate(parts)
     ]
     return "".join(made)
+
+
+def _slot_pattern(name: str, slot: str) -> str:
+    if slot and name != "text":
+        return slot
+    return _SLOTS.get(name, r"\S+")

@@ -80,8 +80,12 @@ TEMPLATES = (
             train value: return {a} + {a}
             validation value: return {b} + {b}
             validation operator: return {a} % {b}
-            test value: return {a} + {b} + 1
-            test operator: return {a} // {b}
+            validation value: return {a} + {b} + 1
+            validation operator: return {a} // {b}
+            test value: return {a} + {b} - 1
+            test value: return {a} + {b} + 2
+            test operator: return {a} ** {b}
+            test operator: return {a} & {b}
         """),
     ),
     Template(
@@ -97,8 +101,12 @@ TEMPLATES = (
             train value: return {a} - {a}
             validation operator: return {a} * {b}
             validation value: return {a} - {b} - 1
-            test operator: return {a} // {b}
-            test value: return {a} - {b} + 1
+            validation operator: return {a} // {b}
+            validation value: return {a} - {b} + 1
+            test operator: return {a} % {b}
+            test operator: return {a} & {b}
+            test value: return {a} - {b} - 2
+            test value: return {a} - 1
         """),
     ),
     Template(
@@ -114,8 +122,12 @@ TEMPLATES = (
             train value: return {a} * {a}
             validation value: return {b} * {b}
             validation operator: return {a} - {b}
-            test operator: return {a} % {b}
-            test value: return {a} * {b} + 1
+            validation operator: return {a} % {b}
+            validation value: return {a} * {b} + 1
+            test operator: return {a} ** {b}
+            test operator: return {a} & {b}
+            test value: return {a} * {b} - 1
+            test value: return 2 * {a} * {b}
         """),
     ),
     Template(
@@ -131,8 +143,12 @@ TEMPLATES = (
             train value: return {b} // {a}
             validation operator: return {a} + {b}
             validation value: return {a} // {b} - 1
-            test operator: return {a} - {b}
-            test value: return {a} // {b} + 1
+            validation operator: return {a} - {b}
+            validation value: return {a} // {b} + 1
+            test operator: return {a} / {b}
+            test operator: return {a} & {b}
+            test value: return {a} // {b} + 2
+            test value: return {a} // 2
         """),
     ),
     Template(
@@ -148,8 +164,12 @@ TEMPLATES = (
             train operator: return 100 * {a} * {b}
             validation value: return 1000 * {a} // {b}
             validation operator: return 100 * {a} % {b}
-            test value: return 100 * {a} // {a}
-            test operator: return 100 + {a} // {b}
+            validation value: return 100 * {a} // {a}
+            validation operator: return 100 + {a} // {b}
+            test value: return 100 * {b} // {b}
+            test value: return 100 * {a} // {b} + 1
+            test operator: return 100 * {a} - {b}
+            test operator: return 100 * {a} + {b}
         """),
     ),
     Template(
@@ -165,8 +185,12 @@ TEMPLATES = (
             train value: return {a} * {a}
             validation operator: return {a} // {K}
             validation value: return {K} * {K}
-            test operator: return {a} % {K}
-            test value: return {a} * {K} + 1
+            validation operator: return {a} % {K}
+            validation value: return {a} * {K} + 1
+            test operator: return {a} & {K}
+            test operator: return {a} / {K}
+            test value: return {a} * {K} - 1
+            test value: return 2 * {a} * {K}
         """),
     ),
     Template(
@@ -182,8 +206,12 @@ TEMPLATES = (
             train value: return {a} + {a}
             validation value: return {a} + {K} + 1
             validation operator: return {a} // {K}
-            test value: return {a} + 1
-            test operator: return {a} % {K}
+            validation value: return {a} + 1
+            validation operator: return {a} % {K}
+            test value: return {a} + {K} - 1
+            test value: return {K} + {K}
+            test operator: return {a} & {K}
+            test operator: return {a} / {K}
         """),
     ),
     Template(
@@ -197,7 +225,9 @@ TEMPLATES = (
             train value: return max({a}, {K})
             train value: return {a}
             validation value: return {K}
-            test value: return min({a}, 1)
+            validation value: return min({a}, 1)
+            test value: return min({a}, {K} - 1)
+            test value: return min({a}, {K}) + 1
         """),
     ),
     Template(
@@ -211,7 +241,9 @@ TEMPLATES = (
             train value: return min({a}, {K})
             train value: return {K}
             validation value: return {a}
-            test value: return max({a}, 1)
+            validation value: return max({a}, 1)
+            test value: return max({a}, {K} + 1)
+            test value: return max({a}, {K}) - 1
         """),
     ),
     Template(
@@ -225,7 +257,9 @@ TEMPLATES = (
             train condition: return {a} < {b}
             train condition: return {a} >= {b}
             validation condition: return {a} <= {b}
-            test condition: return {a} == {b}
+            validation condition: return {a} == {b}
+            test condition: return {a} != {b}
+            test condition: return {a} > {b} + 1
         """),
     ),
     Template(
@@ -239,7 +273,9 @@ TEMPLATES = (
             train condition: return {a} > {b}
             train condition: return {a} <= {b}
             validation condition: return {a} == {b}
-            test condition: return {a} >= {b}
+            validation condition: return {a} >= {b}
+            test condition: return {a} != {b}
+            test condition: return {a} < {b} - 1
         """),
     ),
     Template(
@@ -253,7 +289,9 @@ TEMPLATES = (
             train condition: return {a} <= {b}
             train condition: return {a} > {b}
             validation condition: return {a} < {b}
-            test condition: return {a} == {b}
+            validation condition: return {a} == {b}
+            test condition: return {a} != {b}
+            test condition: return {a} > {b} + 1
         """),
     ),
     Template(
@@ -267,7 +305,9 @@ TEMPLATES = (
             train condition: return {a} >= {b}
             train condition: return {a} < {b}
             validation condition: return {a} > {b}
-            test condition: return {a} == {b}
+            validation condition: return {a} == {b}
+            test condition: return {a} != {b}
+            test condition: return {a} < {b} - 1
         """),
     ),
     Template(
@@ -281,7 +321,9 @@ TEMPLATES = (
             train condition: return {a} != {b}
             train condition: return {a} >= {b}
             validation condition: return {a} <= {b}
-            test condition: return {a} > {b}
+            validation condition: return {a} > {b}
+            test condition: return {a} < {b}
+            test condition: return {a} == {b} + 1
         """),
     ),
     Template(
@@ -295,7 +337,9 @@ TEMPLATES = (
             train condition: return {a} > 0 or {b} > 0
             train condition: return {a} < 0 and {b} > 0
             validation condition: return {a} > 0 and {b} < 0
-            test condition: return {a} > 0 and {a} > 0
+            validation condition: return {a} > 0 and {a} > 0
+            test condition: return {b} > 0 and {b} > 0
+            test condition: return {a} >= 0 and {b} > 0
         """),
     ),
     Template(
@@ -309,7 +353,9 @@ TEMPLATES = (
             train condition: return {a} > 0 and {b} > 0
             train condition: return {a} < 0 or {b} > 0
             validation condition: return {a} > 0 or {b} < 0
-            test condition: return {b} > 0 or {b} > 0
+            validation condition: return {b} > 0 or {b} > 0
+            test condition: return {a} > 0 or {a} > 0
+            test condition: return {a} >= 0 or {b} > 0
         """),
     ),
     Template(
@@ -323,7 +369,9 @@ TEMPLATES = (
             train value: return len({a})
             train value: return max({a})
             validation value: return min({a})
-            test value: return sum({a}) + 1
+            validation value: return sum({a}) + 1
+            test value: return sum({a}) - 1
+            test value: return 2 * sum({a})
         """),
     ),
     Template(
@@ -337,7 +385,9 @@ TEMPLATES = (
             train value: return sum({a})
             train value: return len({a}) - 1
             validation value: return max({a})
-            test value: return len({a}) + 1
+            validation value: return len({a}) + 1
+            test value: return min({a})
+            test value: return len({a}) + 2
         """),
     ),
     Template(
@@ -351,7 +401,9 @@ TEMPLATES = (
             train value: return min({a})
             train value: return sum({a})
             validation value: return len({a})
-            test value: return max({a}) + 1
+            validation value: return max({a}) + 1
+            test value: return max({a}) - 1
+            test value: return {a}[0]
         """),
     ),
     Template(
@@ -365,7 +417,9 @@ TEMPLATES = (
             train value: return {a}[1]
             train value: return {a}[-1]
             validation value: return {a}[2]
-            test value: return {a}[-2]
+            validation value: return {a}[-2]
+            test value: return {a}[0] + 1
+            test value: return max({a})
         """),
     ),
     Template(
@@ -379,7 +433,9 @@ TEMPLATES = (
             train value: return {a}[0]
             train value: return {a}[1]
             validation value: return {a}[-2]
-            test value: return {a}[-3]
+            validation value: return {a}[-3]
+            test value: return {a}[-1] + 1
+            test value: return max({a})
         """),
     ),
     Template(
@@ -393,7 +449,9 @@ TEMPLATES = (
             train value: return list(range(1, {a}))
             train value: return list(range({a} + 1))
             validation value: return list(range({a}))
-            test value: return list(range(2, {a} + 1))
+            validation value: return list(range(2, {a} + 1))
+            test value: return list(range(1, {a} + 2))
+            test value: return list(range(1, {a} - 1))
         """),
     ),
 )

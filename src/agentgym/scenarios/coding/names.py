@@ -98,64 +98,81 @@ NAMES = {
     Split.VALIDATION: Names(
         packages=_words("""
             orchard bazaar cottage tannery harbor nightclub cathedral barracks
-            greenhouse planetarium fishery chalet
+            greenhouse planetarium fishery chalet lighthouse monastery carwash
+            butchery aquarium playhouse boathouse creamery courthouse laundry
+            outpost observatory
         """),
         nouns=_words("""
             rabbit turnip pumpkin walnut cactus dolphin falcon hamster igloo
             jigsaw kimono lobster maple nectar ostrich parrot quartz raven
             salmon tulip urchin vulture walrus badger beetle cherry daisy
-            eagle ferret gecko
+            eagle ferret gecko tiger zebra camel otter panda beaver cobra
+            donkey giraffe heron jaguar koala lizard magpie newt octopus
+            penguin quail reindeer spider turtle weasel acorn bamboo clover
+            fern grape hazel iris jasmine
         """),
         adjectives=_words("""
             gentle golden hollow jolly lively muddy noble polite royal silent
-            tender wooden
+            tender wooden ancient brave clever fancy humble icy mellow odd
+            proud rusty shiny velvety
         """),
         parameters=_pairs("""
             rent/deposit height_cm/heel oxygen/smoke budget/overrun altitude/drift
-            pressure/suction harvest/waste ink/smudge
+            pressure/suction harvest/waste ink/smudge toll/rebate signal/noise
+            fuel/spillage mass/ballast cargo/spoilage dose/residue crop/husk
+            tuition/grant
         """),
-        lists=_words("rents budgets harvests altitudes pressures tides"),
+        lists=_words("""
+            rents budgets harvests altitudes pressures tides tolls signals
+            doses yields cargoes fuels
+        """),
     ),
     Split.TEST: Names(
         packages=_words("""
-            lighthouse monastery carwash butchery aquarium playhouse boathouse
-            creamery courthouse laundry outpost observatory
+            windmill newsroom ballroom sauna chapel granary hospital academy
+            consulate dormitory fortress palace castle florist velodrome
+            skatepark
         """),
         nouns=_words("""
-            tiger zebra camel otter panda beaver cobra donkey giraffe heron
-            jaguar koala lizard magpie newt octopus penguin quail reindeer
-            spider turtle weasel acorn bamboo clover fern grape hazel iris
-            jasmine
+            hedgehog leopard pelican sardine buffalo cello starling pickle
+            carrot kitten lettuce mushroom spinach parsley peach stork
+            papaya lavender monkey banjo pirate dragon butter muffin
+            pretzel waffle noodle garlic almond chestnut seagull pigeon
+            rooster poodle baboon moose bison marmot toucan turkey
         """),
         adjectives=_words("""
-            ancient brave clever fancy humble icy mellow odd proud rusty shiny
-            velvety
+            bold crisp curly tiny nervous sleepy sturdy clumsy cozy greasy
+            honest grumpy sticky puzzled
         """),
         parameters=_pairs("""
-            toll/rebate signal/noise fuel/spillage mass/ballast cargo/spoilage
-            dose/residue crop/husk tuition/grant
+            premium/subsidy torque/friction voltage/resistance rainfall/runoff
+            pension/levy stipend/expense mortgage/shrinkage throttle/brake
+            turnout/dropouts cement/gravel
         """),
-        lists=_words("tolls signals doses yields cargoes fuels"),
+        lists=_words("""
+            premiums rainfalls pensions stipends torques turnouts rations
+            calories
+        """),
     ),
     Split.OUT_OF_VOCABULARY: Names(
         packages=_words("""
-            abbey bungalow citadel dojo funfair gatehouse hermitage inn
-            junkyard mansion pagoda rectory
+            priory cloister belfry bodega drydock gazebo homestead minaret
+            parsonage pavilion shrine synagogue turret vicarage
         """),
         nouns=_words("""
-            asteroid bagpipe comet dagger eclipse fossil galaxy hurricane
-            icicle jungle kayak lagoon meteor nebula oasis pyramid quiver
-            rainbow sphinx tornado unicorn volcano wizard yacht abacus bonfire
-            catapult dynamo ember fjord
+            cauldron chariot cyclone geyser goblin gargoyle griffin javelin
+            kraken mammoth monsoon mummy phantom phoenix tempest trident
+            typhoon werewolf yeti scorpion totem mirage bandit relic rapier
+            vortex banshee ogre talisman oracle emblem harpoon
         """),
         adjectives=_words("""
-            crimson dusty elegant fierce grim hazy ivory keen lunar mighty
-            nimble opaque
+            azure cryptic dapper eerie gaunt jagged luminous pungent regal
+            rugged serene sullen vivid wispy
         """),
         parameters=_pairs("""
-            bounty/ransom wattage/ohms lumens/glare mana/curse tonnage/hull
-            dividend/royalty pulse/murmur payload/ullage
+            ducats/tribute venom/antidote amps/farads karma/omen knots/headwind
+            alimony/dowry quorum/caliber recoil/plunder
         """),
-        lists=_words("bounties lumen_log dividends pulses payloads tonnages"),
+        lists=_words("venoms omens quorums calibers alimonies barnacles"),
     ),
 }

@@ -17,9 +17,21 @@ MODULE = {
         "the {m} file in {p}",
         "{p}.{m}",
     ),
-    Split.VALIDATION: ("the module {m} in {p}", "the file {m}.py in {p}"),
-    Split.TEST: ("the {m} module of the {p} package", "the file {m}.py of {p}"),
-    Split.OUT_OF_VOCABULARY: ("the {m} component of {p}", "the {m} unit within {p}"),
+    Split.VALIDATION: (
+        "the module {m} in {p}",
+        "the file {m}.py in {p}",
+        "the {m} module of the {p} package",
+        "the file {m}.py of {p}",
+    ),
+    Split.TEST: (
+        "module {m} in the {p} package",
+        "{m}.py inside {p}",
+        "the {m} file inside the {p} package",
+    ),
+    Split.OUT_OF_VOCABULARY: (
+        "the {m} portion of {p}",
+        "the {m} source belonging to {p}",
+    ),
 }
 TESTS = {
     Split.TRAIN: (
@@ -30,9 +42,21 @@ TESTS = {
         "the test file of the {m} module",
         "the {m} test file",
     ),
-    Split.VALIDATION: ("the file test_{m}.py", "the test file of module {m}"),
-    Split.TEST: ("test_{m}.py in tests", "the test file of {m}.py"),
-    Split.OUT_OF_VOCABULARY: ("the unit test file for {m}", "the spec file of {m}"),
+    Split.VALIDATION: (
+        "the file test_{m}.py",
+        "the test file of module {m}",
+        "test_{m}.py in tests",
+        "the test file of {m}.py",
+    ),
+    Split.TEST: (
+        "the test file for {m}",
+        "the file with the tests of {m}",
+        "the test file for the {m} module",
+    ),
+    Split.OUT_OF_VOCABULARY: (
+        "the pytest file covering {m}",
+        "the checks file of {m}",
+    ),
 }
 TESTS_OF = {
     Split.TRAIN: (
@@ -45,9 +69,21 @@ TESTS_OF = {
         "the tests in tests/test_{m}.py",
         "the tests of {m}.py",
     ),
-    Split.VALIDATION: ("the tests of module {m}", "the {m} module tests"),
-    Split.TEST: ("the tests in the {m} test file", "the {m}.py tests"),
-    Split.OUT_OF_VOCABULARY: ("the unit tests for {m}", "the specs of {m}"),
+    Split.VALIDATION: (
+        "the tests of module {m}",
+        "the {m} module tests",
+        "the tests in the {m} test file",
+        "the {m}.py tests",
+    ),
+    Split.TEST: (
+        "the tests for {m}",
+        "the tests inside test_{m}.py",
+        "the tests for module {m}",
+    ),
+    Split.OUT_OF_VOCABULARY: (
+        "the checks on {m}",
+        "the testcases covering {m}",
+    ),
 }
 SCRIPT = {
     Split.TRAIN: (
@@ -58,9 +94,21 @@ SCRIPT = {
         "the script {s}.py",
         "the file {s}.py",
     ),
-    Split.VALIDATION: ("the {s}.py script", "script {s}"),
-    Split.TEST: ("the script file {s}.py", "script {s}.py"),
-    Split.OUT_OF_VOCABULARY: ("the {s} program", "the {s} utility"),
+    Split.VALIDATION: (
+        "the {s}.py script",
+        "script {s}",
+        "the script file {s}.py",
+        "script {s}.py",
+    ),
+    Split.TEST: (
+        "the {s} script file",
+        "the script in {s}.py",
+        "our {s} script",
+    ),
+    Split.OUT_OF_VOCABULARY: (
+        "the {s} entry point",
+        "the {s} executable",
+    ),
 }
 FOLDER = {
     Split.TRAIN: (
@@ -70,15 +118,41 @@ FOLDER = {
         "the folder {d}",
         "the folder {d}/",
     ),
-    Split.VALIDATION: ("folder {d}", "the {d}/ folder"),
-    Split.TEST: ("folder {d}/", "our {d} folder"),
-    Split.OUT_OF_VOCABULARY: ("the {d} directory", "the directory {d}/"),
+    Split.VALIDATION: (
+        "folder {d}",
+        "the {d}/ folder",
+        "folder {d}/",
+        "our {d} folder",
+    ),
+    Split.TEST: (
+        "{d}, a folder of our project",
+        "the project folder {d}/",
+        "the {d} folder of our project",
+    ),
+    Split.OUT_OF_VOCABULARY: (
+        "the {d} subtree",
+        "the {d} area",
+    ),
 }
 ROOT = {
-    Split.TRAIN: ("the project", "this project", "the whole project", "our project"),
-    Split.VALIDATION: ("this whole project",),
-    Split.TEST: ("our whole project",),
-    Split.OUT_OF_VOCABULARY: ("the entire repository", "the codebase"),
+    Split.TRAIN: (
+        "the project",
+        "this project",
+        "the whole project",
+        "our project",
+    ),
+    Split.VALIDATION: (
+        "this whole project",
+        "our whole project",
+    ),
+    Split.TEST: (
+        "our full project",
+        "our complete project",
+    ),
+    Split.OUT_OF_VOCABULARY: (
+        "the workspace",
+        "the project in its entirety",
+    ),
 }
 
 

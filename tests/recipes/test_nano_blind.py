@@ -1,0 +1,47 @@
+"""The test pools occur nowhere in what the generator makes, even before its filter."""
+
+import pytest
+
+from agentgym.core.task import Split
+from agentgym.scenarios.coding.scenario import CodingScenario
+from recipes.nano.blind import BLIND, Count, count
+from recipes.nano.conversation import END, USER
+from recipes.nano.corpus import MAKERS
+
+KINDS = sorted(MAKERS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_conversations_hold_nothing_of_the_test_pools(kind: str) -> None:
+    found = count(kind, shards=1, size=150)
+    assert (found.conversations, found.hits) == (150, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_twenty_thousand_conversations_hold_nothing_of_the_test_pools(
+    kind: str,
+) -> None:
+    assert count(kind, shards=5) == Count(conversations=20_000)
+
+
+@pytest.mark.parametrize("split", BLIND)
+def test_a_test_task_is_found(split: Split) -> None:
+    """The count can tell: requests hold phrases, projects names and faults."""
+    found = Count()
+    tasks = CodingScenario().tasks(split, 5, 190, levels=(1, 2, 3))
+    for task in tasks:
+        files = "\n".join(task.initial_state["files"].values())
+        found.add(f"{USER}{task.instruction}{END}{files}{END}")
+    assert found.conversations == found.names == found.phrases == 190
+    assert found.references > 30
+    assert found.manners > 30
+    assert found.faults >= 30
+
+
+def test_training_tasks_are_not_found() -> None:
+    found = Count()
+    for task in CodingScenario().tasks(Split.TRAIN, 5, 190):
+        files = "\n".join(task.initial_state["files"].values())
+        found.add(f"{USER}{task.instruction}{END}{files}{END}")
+    assert found == Count(conversations=190)
