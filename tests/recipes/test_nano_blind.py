@@ -4,21 +4,18 @@ import pytest
 
 from agentgym.core.task import Split
 from agentgym.scenarios.coding.scenario import CodingScenario
-from recipes.nano.blind import BLIND, Count, count
+from recipes.nano.blind import BLIND, SHIPPED, Count, count
 from recipes.nano.conversation import END, USER
-from recipes.nano.corpus import MAKERS
-
-KINDS = sorted(MAKERS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SHIPPED)
 def test_few_conversations_hold_nothing_of_the_test_pools(kind: str) -> None:
     found = count(kind, shards=1, size=150)
     assert (found.conversations, found.hits) == (150, 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SHIPPED)
 def test_twenty_thousand_conversations_hold_nothing_of_the_test_pools(
     kind: str,
 ) -> None:

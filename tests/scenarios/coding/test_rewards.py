@@ -75,26 +75,32 @@ async def test_the_oracle_always_succeeds(split: Split) -> None:
         assert reward.right_tool == reward.right_arguments == 1.0
 
 
+@pytest.mark.parametrize("split", list(Split))
 @pytest.mark.parametrize("family", BY_NAME)
-async def test_doing_nothing_earns_nothing(family: str, play: Play) -> None:
-    reward = await play(task_of(family), [])
+async def test_doing_nothing_earns_nothing(
+    family: str, split: Split, play: Play
+) -> None:
+    reward = await play(task_of(family, split=split), [])
     assert not reward.success
     assert -0.05 <= reward.value <= 0
     assert reward.right_tool == reward.right_arguments == 0
 
 
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
 @pytest.mark.parametrize("family", BY_NAME)
-async def test_calling_everything_earns_nothing(family: str, play: Play) -> None:
+async def test_calling_everything_earns_nothing(
+    family: str, split: Split, play: Play
+) -> None:
     rng = random.Random(0)
     values = []
     for index in range(20):
-        task = task_of(family, index)
+        task = task_of(family, index, split)
         reward = await play(task, everything(task, rng))
         assert not reward.success
         values.append(reward.value)
     assert abs(statistics.mean(values)) <= 0.05
     for index in range(3):
-        task = task_of(family, index)
+        task = task_of(family, index, split)
         reward = await play(task, everything_everywhere(task))
         assert not reward.success
         assert reward.value <= 0.05

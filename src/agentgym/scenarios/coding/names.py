@@ -162,15 +162,15 @@ NAMES = {
         nouns=_words("""
             cauldron chariot cyclone geyser goblin gargoyle griffin javelin
             kraken mammoth monsoon mummy phantom phoenix tempest trident
-            typhoon werewolf yeti scorpion totem mirage bandit relic rapier
-            vortex banshee ogre talisman oracle emblem harpoon
+            typhoon werewolf yeti scorpion minotaur mirage bandit relic rapier
+            vortex banshee centaur talisman oracle emblem harpoon
         """),
         adjectives=_words("""
             azure cryptic dapper eerie gaunt jagged luminous pungent regal
             rugged serene sullen vivid wispy
         """),
         parameters=_pairs("""
-            ducats/tribute venom/antidote amps/farads karma/omen knots/headwind
+            ducats/tribute venom/antidote joules/farads karma/omen knots/headwind
             alimony/dowry quorum/caliber recoil/plunder
         """),
         lists=_words("venoms omens quorums calibers alimonies barnacles"),

@@ -76,7 +76,7 @@ TESTS_OF = {
         "the {m}.py tests",
     ),
     Split.TEST: (
-        "the tests for {m}",
+        "the tests written for {m}",
         "the tests inside test_{m}.py",
         "the tests for module {m}",
     ),
