@@ -134,7 +134,7 @@ NAMES = {
             skatepark
         """),
         nouns=_words("""
-            hedgehog leopard pelican sardine buffalo cello starling pickle
+            hedgehog leopard pelican sardine buffalo trombone starling pickle
             carrot kitten lettuce mushroom spinach parsley peach stork
             papaya lavender monkey banjo pirate dragon butter muffin
             pretzel waffle noodle garlic almond chestnut seagull pigeon
@@ -162,7 +162,7 @@ NAMES = {
         nouns=_words("""
             cauldron chariot cyclone geyser goblin gargoyle griffin javelin
             kraken mammoth monsoon mummy phantom phoenix tempest trident
-            typhoon werewolf yeti scorpion minotaur mirage bandit relic rapier
+            typhoon werewolf centurion scorpion minotaur mirage bandit relic rapier
             vortex banshee centaur talisman oracle emblem harpoon
         """),
         adjectives=_words("""

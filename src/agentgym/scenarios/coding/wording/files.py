@@ -149,7 +149,7 @@ READ_FILE = Phrases(
         "exhibit {file}",
         "hand me a transcript of {file}",
         "unfold {file} before me",
-        "skim {file}",
+        "leaf through {file}",
         "present {file} verbatim",
         "acquaint yourself with {file}",
         "study {file}",

@@ -25,7 +25,7 @@ MODULE = {
     ),
     Split.TEST: (
         "module {m} in the {p} package",
-        "{m}.py inside {p}",
+        "the {m}.py file inside {p}",
         "the {m} file inside the {p} package",
     ),
     Split.OUT_OF_VOCABULARY: (
