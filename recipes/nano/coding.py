@@ -9,7 +9,6 @@ import builtins
 import keyword
 import random
 import re
-from dataclasses import dataclass
 from functools import cache
 from random import Random
 
@@ -52,18 +51,6 @@ READS = 0.15
 TESTS_AFTER = 0.15
 """How often the tests are run after an edit."""
 WEIGHTS = {1: 4.0, 2: 6.0, 3: 4.0}
-
-
-@dataclass(frozen=True)
-class NamedScene(Scene):
-    """A scene of the train split whose names may be invented."""
-
-    pool: Names | None = None
-
-    @property
-    def names(self) -> Names:
-        """The names to draw from."""
-        return self.pool or NAMES[Split.TRAIN]
 
 
 def invented(rng: Random) -> Names:
@@ -144,8 +131,8 @@ async def _run(tool: object, args: dict[str, str]) -> str:
 def conversation(rng: random.Random) -> Conversation:
     """Return one conversation of a random family."""
     family = rng.choices(FAMILIES, [WEIGHTS[f.level] for f in FAMILIES])[0]
-    pool = invented(rng) if rng.random() < 0.75 else None
-    draft = family.draft(NamedScene(rng, Split.TRAIN, pool), family.phrases)
+    names = invented(rng) if rng.random() < 0.75 else NAMES[Split.TRAIN]
+    draft = family.draft(Scene(rng, Split.TRAIN, names), family.phrases)
     session = Session(rng, draft, enforce=rng.random() < 0.5)
     session.talk.user(draft.instruction)
     if rng.random() < 0.05:

@@ -13,6 +13,7 @@ from agentgym.scenarios.coding.demonstrations import demonstrate, solve
 from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.families.base import Scene
 from agentgym.scenarios.coding.families.level3 import seed_fault
+from agentgym.scenarios.coding.names import NAMES
 from agentgym.scenarios.coding.scenario import CodingScenario, make_task
 from agentgym.scenarios.coding.trusted import TrustedRunner
 
@@ -143,6 +144,15 @@ async def test_the_right_tool_with_wrong_arguments_earns_a_little(play: Play) ->
     assert (await play(task, [("lint", {"path": right})])).value == 0
 
 
+async def test_failing_again_and_again_costs_each_time(play: Play) -> None:
+    task = task_of("read_file")
+    wrong = ("read_file", {"path": "none.py"})
+    values = [(await play(task, [wrong] * times)).value for times in range(1, 5)]
+    assert values == sorted(values, reverse=True)
+    assert len(set(values)) == len(values)
+    assert values[-1] < 0
+
+
 async def test_paths_and_arguments_are_compared_by_meaning(play: Play) -> None:
     task = task_of("read_file")
     path = task.goal["plan"][0]["args"]["path"]
@@ -270,7 +280,7 @@ async def test_hidden_tests_catch_every_fault_and_pass_every_project() -> None:
             pairs = len(functions.with_fault(kind, split))
             seen = set()
             while len(seen) < pairs:
-                broken = seed_fault(Scene(rng, split), kind)
+                broken = seed_fault(Scene(rng, split, NAMES[split]), kind)
                 body = (broken.function.template.key, broken.fault.body)
                 if body in seen:
                     continue

@@ -21,6 +21,7 @@ from agentgym.engines.local.support import check_device, check_supported, lora_r
 _LEARNING_RATE = 4e-4
 _LORA_LEARNING_RATE = 1e-4
 _BETAS = (0.9, 0.99)
+_LEAST_RATE = 0.1
 _NOT_FINITE = "masked:the update was not finite and was refused"
 
 
@@ -154,9 +155,16 @@ class LocalEngine(Engine):
         )
 
     def _rate(self) -> float:
-        """Return this update's learning rate: a linear warm-up, then the peak."""
-        warm_up = (self._step + 1) / max(1, self._config.warmup_steps)
-        return self._peak_rate * min(1.0, warm_up)
+        """Return this update's learning rate.
+
+        It rises linearly while the run warms up, then falls linearly to a tenth of
+        its peak where the budget ends.
+        """
+        config = self._config
+        warm_up = (self._step + 1) / max(1, config.warmup_steps)
+        budget = config.episodes / (config.tasks_per_step * config.group_size)
+        left = 1.0 - self._step / budget
+        return self._peak_rate * min(1.0, warm_up, max(_LEAST_RATE, left))
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write weights (only the adapter's with LoRA), optimizer and random state."""

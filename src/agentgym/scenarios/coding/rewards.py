@@ -24,6 +24,7 @@ UNTESTED = -0.05
 DAMAGE = -0.1
 LEAST_FOR_SUCCESS = 0.9
 _MOST_COUNTED = 2
+_MOST_ERRORS = 6
 _NEEDLESS_CALLS = 3
 _SPARE_CALLS = {1: 1, 2: 3, 3: 4}
 _REJECTED = (
@@ -40,14 +41,19 @@ class _Attempts:
     Attributes:
         done: Calls that ran, in order.
         tools: Tool of every call, also of those that were refused.
-        errors: How many failed or did not validate.
+        failed: Tools of the calls that failed or did not validate.
         violations: How many broke a rule.
     """
 
     done: Sequence[Call]
     tools: Sequence[str]
-    errors: int
+    failed: Sequence[str]
     violations: int
+
+    @property
+    def failed_again(self) -> int:
+        """Failed calls of a tool that had failed before."""
+        return len(self.failed) - len(set(self.failed))
 
     @property
     def repeated(self) -> int:
@@ -94,8 +100,8 @@ def score(
     )
     right_tool, right_arguments = _shares(plan, attempts, task, repaired)
     if success:
-        extra = max(0, len(attempts.tools) - len(plan) - attempts.errors)
-        cost = EXTRA_CALL * extra + ERROR * attempts.errors
+        extra = max(0, len(attempts.tools) - len(plan) - len(attempts.failed))
+        cost = EXTRA_CALL * extra + ERROR * len(attempts.failed)
         parts = {"outcome": 1.0, "cost": max(cost, LEAST_FOR_SUCCESS - 1.0)}
         return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
     if not attempts.tools:
@@ -104,7 +110,7 @@ def score(
     credit = share * (made + _next_tool(plan, made, attempts))
     parts = {
         "progress": credit * _melted(len(attempts.tools) - made - spare),
-        "errors": ERROR if attempts.errors else 0.0,
+        "errors": ERROR * _charged(attempts),
         "repeats": REPEAT * min(attempts.repeated, _MOST_COUNTED),
         "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
         "untested": UNTESTED if environment.books.untested else 0.0,
@@ -119,6 +125,15 @@ def _melted(needless: int) -> float:
     return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
 
 
+def _charged(attempts: _Attempts) -> int:
+    """Return how many errors of a failed episode cost something.
+
+    One try of each tool may go wrong for the price of one error, so that trying pays;
+    a tool that goes on failing costs each time.
+    """
+    return min(bool(attempts.failed) + attempts.failed_again, _MOST_ERRORS)
+
+
 def _attempts(environment: CodingEnvironment, trajectory: Trajectory) -> _Attempts:
     books = environment.books
     rejected = [
@@ -128,7 +143,7 @@ def _attempts(environment: CodingEnvironment, trajectory: Trajectory) -> _Attemp
     return _Attempts(
         done=books.calls,
         tools=[*(call.tool for call in books.calls), *refused, *rejected],
-        errors=len(books.errors) + len(rejected),
+        failed=[*(call.tool for call in books.errors), *rejected],
         violations=len(books.violations),
     )
 

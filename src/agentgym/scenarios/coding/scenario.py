@@ -16,6 +16,7 @@ from agentgym.scenarios.coding.environment import CodingEnvironment
 from agentgym.scenarios.coding.execution import LazyRunner, Runner
 from agentgym.scenarios.coding.families import FAMILIES, Family
 from agentgym.scenarios.coding.families.base import Scene, Step
+from agentgym.scenarios.coding.invented import names_for
 
 ALL_LEVELS = (1, 2, 3)
 FIRST_LEVELS = (1, 2)
@@ -143,7 +144,8 @@ def _families(levels: tuple[int, ...]) -> tuple[Family, ...]:
 def make_task(family: Family, split: Split, seed: int, index: int) -> Task:
     """Return the ``index``-th task of a family; the arguments decide it wholly."""
     identity = f"{split}/{family.name}/{seed}/{index}"
-    draft = family.draft(Scene(Random(identity), split), family.phrases)
+    rng = Random(identity)
+    draft = family.draft(Scene(rng, split, names_for(split, rng)), family.phrases)
     return Task(
         id=identity,
         split=split,

@@ -48,7 +48,13 @@ class Workspace:
             return plain
         if self.below(plain):
             raise ToolError(f"{plain} is a folder; name a file.")
-        raise ToolError(f"there is no file {plain}.")
+        raise ToolError(f"there is no file {plain}. {self._hint(plain)}")
+
+    def _hint(self, missing: str) -> str:
+        """Return which files there are instead: in its folder, or in the project."""
+        folder = posixpath.dirname(missing) or "."
+        found = self.below(folder) or self.below(".")
+        return f"Files: {' '.join(found)}"
 
     def below(self, folder: str) -> list[str]:
         """Return the sorted paths of the files in a resolved folder."""

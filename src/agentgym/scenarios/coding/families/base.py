@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, Literal
 
 from agentgym.core.task import Split
-from agentgym.scenarios.coding.names import NAMES, Names
+from agentgym.scenarios.coding.names import Names
 from agentgym.scenarios.coding.projects import Module, Project
 from agentgym.scenarios.coding.wording.grammar import Phrases
 
@@ -78,16 +78,13 @@ class Scene:
 
     Attributes:
         rng: Where choices come from.
-        split: Whose words, wordings and faults to use.
+        split: Whose wordings and faults to use.
+        names: What the project is named with.
     """
 
     rng: Random
     split: Split
-
-    @property
-    def names(self) -> Names:
-        """The split's names."""
-        return NAMES[self.split]
+    names: Names
 
 
 @dataclass(frozen=True)
