@@ -67,4 +67,4 @@ def test_only_its_own_environments_are_scored() -> None:
 def test_what_it_promises() -> None:
     criteria = CodingScenario().success_criteria()
     assert criteria["tool_reliability"] == 0.95
-    assert criteria["success_rate"] == 0.94
+    assert criteria["success_rate"] == 0.95
