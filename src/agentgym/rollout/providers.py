@@ -40,7 +40,7 @@ class _Provider:
     key: str  # environment variable
 
 
-# Base URLs of OpenAI-compatible APIs, as the providers name them; none is called in tests.
+# Base URLs of OpenAI-compatible APIs. Tests call none of them.
 _PROVIDERS: Mapping[str, _Provider] = {
     "anthropic": _Provider("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
     "deepseek": _Provider("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
