@@ -45,7 +45,7 @@ RUN_ALL_TESTS = Phrases(
         "tell me whether the complete suite passes",
         "test the full project with the whole suite",
         "does every test still pass?",
-        "I need you to run the whole suite.",
+        "I need the whole suite to run.",
     ),
     test=(
         "run our full test suite",
