@@ -3,11 +3,11 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from agentgym.core.tools import tool
-from agentgym.errors import RuleViolation, ToolError
+from agentgym.errors import ToolError
 from agentgym.scenarios.base import Environment
+from agentgym.scenarios.books import Books, Call
 from agentgym.scenarios.coding import checks, execution
 from agentgym.scenarios.coding.execution import LazyRunner
 from agentgym.scenarios.coding.workspace import (
@@ -21,33 +21,15 @@ _MOST_MATCHES = 5
 _MOST_CHARACTERS = 1_200
 
 
-class Call(NamedTuple):
-    """A tool call as the environment understood it.
-
-    Attributes:
-        tool: The tool.
-        args: Its arguments, paths in their shortest form.
-    """
-
-    tool: str
-    args: dict[str, str]
-
-
 @dataclass
-class Books:
-    """What happened in an episode, kept by the environment itself.
+class CodingBooks(Books):
+    """What happened in an episode, files included.
 
     Attributes:
-        calls: Calls that ran, in order.
-        errors: Calls that were refused or failed, apart from broken rules.
-        violations: Calls that a rule forbade.
         read: Files whose text the agent has seen.
         untested: Edited modules whose tests have not run since.
     """
 
-    calls: list[Call] = field(default_factory=list)
-    errors: list[Call] = field(default_factory=list)
-    violations: list[Call] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
     untested: set[str] = field(default_factory=set)
 
@@ -70,7 +52,7 @@ class CodingEnvironment(Environment):
         enforce_rules: bool = True,
     ) -> None:
         self.workspace = Workspace(files)
-        self.books = Books()
+        self.books = CodingBooks()
         self._runner = runner
         self._enforce = enforce_rules
 
@@ -78,7 +60,7 @@ class CodingEnvironment(Environment):
     def list_files(self, path: str = ".") -> str:
         """List the files in a folder."""
         call = {"path": path}
-        with _Recorded(self.books, "list_files", call):
+        with self.books.recording(Call("list_files", call)):
             folder = call["path"] = self.workspace.resolve(path)
             found = self.workspace.below(folder)
             if not found:
@@ -89,7 +71,7 @@ class CodingEnvironment(Environment):
     def read_file(self, path: str) -> str:
         """Read a file."""
         call = {"path": path}
-        with _Recorded(self.books, "read_file", call):
+        with self.books.recording(Call("read_file", call)):
             name = call["path"] = self.workspace.file(path)
             self.books.read.add(name)
             return self.workspace.files[name][:_MOST_CHARACTERS].rstrip("\n")
@@ -97,7 +79,7 @@ class CodingEnvironment(Environment):
     @tool
     def search_code(self, query: str) -> str:
         """Search all files for a text."""
-        with _Recorded(self.books, "search_code", {"query": query}):
+        with self.books.recording(Call("search_code", {"query": query})):
             found = search(self.workspace.files, query)
             if not found:
                 raise ToolError(f"{query!r} was not found.")
@@ -110,7 +92,7 @@ class CodingEnvironment(Environment):
     def edit_file(self, path: str, old: str, new: str) -> str:
         """Replace a text in a file."""
         call = {"path": path, "old": old, "new": new}
-        with _Recorded(self.books, "edit_file", call):
+        with self.books.recording(Call("edit_file", call)):
             name = call["path"] = self.workspace.file(path)
             if is_test_path(name):
                 self._forbid(f"files under {TESTS}/ may not be changed.")
@@ -124,7 +106,7 @@ class CodingEnvironment(Environment):
     async def run_tests(self, path: str = TESTS) -> str:
         """Run all tests, or one test file."""
         call = {"path": path}
-        with _Recorded(self.books, "run_tests", call):
+        with self.books.recording(Call("run_tests", call)):
             name = call["path"] = self.workspace.resolve(path)
             if name == ".":
                 name = call["path"] = TESTS
@@ -143,7 +125,7 @@ class CodingEnvironment(Environment):
     async def run_script(self, path: str, args: str = "") -> str:
         """Run a script with arguments."""
         call = {"path": path, "args": args}
-        with _Recorded(self.books, "run_script", call):
+        with self.books.recording(Call("run_script", call)):
             name = call["path"] = self.workspace.file(path)
             if name not in self.books.read:
                 self._forbid(f"read {name} before you run it.")
@@ -161,7 +143,7 @@ class CodingEnvironment(Environment):
     def lint(self, path: str) -> str:
         """Check a file for problems."""
         call = {"path": path}
-        with _Recorded(self.books, "lint", call):
+        with self.books.recording(Call("lint", call)):
             name = call["path"] = self.workspace.file(path)
             found = checks.problems(self.workspace.files[name])
             lines = [f"{name}:{line}: {text}" for line, text in found[:3]]
@@ -171,7 +153,7 @@ class CodingEnvironment(Environment):
     def format_file(self, path: str) -> str:
         """Format a file."""
         call = {"path": path}
-        with _Recorded(self.books, "format_file", call):
+        with self.books.recording(Call("format_file", call)):
             name = call["path"] = self.workspace.file(path)
             if is_test_path(name):
                 self._forbid(f"files under {TESTS}/ may not be changed.")
@@ -180,30 +162,7 @@ class CodingEnvironment(Environment):
             return f"{name} is unchanged." if after == before else f"Formatted {name}."
 
     def _forbid(self, message: str) -> None:
-        if self._enforce:
-            raise RuleViolation(message)
-        self.books.violations.append(Call("", {"rule": message}))
-
-
-class _Recorded:
-    """Writes a call into the books once it is known how it went."""
-
-    def __init__(self, books: Books, name: str, call: dict[str, str]) -> None:
-        self._books = books
-        self._entry = Call(name, call)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: object
-    ) -> None:
-        if kind is None:
-            self._books.calls.append(self._entry)
-        elif issubclass(kind, RuleViolation):
-            self._books.violations.append(self._entry)
-        elif issubclass(kind, ToolError):
-            self._books.errors.append(self._entry)
+        self.books.forbid(message, enforce=self._enforce)
 
 
 def search(files: Mapping[str, str], query: str) -> list[str]:

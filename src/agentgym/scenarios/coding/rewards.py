@@ -1,71 +1,34 @@
 """The score of an episode: the outcome first, then how far it came."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agentgym.core.task import Task
-from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
 from agentgym.scenarios.base import Reward
+from agentgym.scenarios.books import Call
 from agentgym.scenarios.coding import checks, execution
-from agentgym.scenarios.coding.environment import Call, CodingEnvironment, search
+from agentgym.scenarios.coding.environment import CodingEnvironment, search
 from agentgym.scenarios.coding.execution import LazyRunner
 from agentgym.scenarios.coding.families.base import Step
 from agentgym.scenarios.coding.workspace import is_test_path
+from agentgym.scenarios.plan_reward import (
+    DAMAGE,
+    NEXT_TOOL,
+    NO_CALL,
+    PROGRESS,
+    SPARE_CALLS,
+    Attempts,
+    melted,
+    success_parts,
+    tools_called,
+)
 
-PROGRESS = 0.45
-NO_CALL = -0.04
-NEXT_TOOL = 0.4
-EXTRA_CALL = -0.05
 ERROR = -0.04
 REPEAT = -0.03
 VIOLATION = -0.2
 UNTESTED = -0.05
-DAMAGE = -0.1
-LEAST_FOR_SUCCESS = 0.9
 _MOST_COUNTED = 2
 _MOST_ERRORS = 6
-_NEEDLESS_CALLS = 3
-_SPARE_CALLS = {1: 1, 2: 3, 3: 4}
-_REJECTED = (
-    ToolOutcome.UNKNOWN_TOOL,
-    ToolOutcome.MALFORMED,
-    ToolOutcome.INVALID_ARGUMENTS,
-)
-
-
-@dataclass(frozen=True)
-class _Attempts:
-    """The calls of an episode.
-
-    Attributes:
-        done: Calls that ran, in order.
-        tools: Tool of every call, also of those that were refused.
-        failed: Tools of the calls that failed or did not validate.
-        violations: How many broke a rule.
-    """
-
-    done: Sequence[Call]
-    tools: Sequence[str]
-    failed: Sequence[str]
-    violations: int
-
-    @property
-    def failed_again(self) -> int:
-        """Failed calls of a tool that had failed before."""
-        return len(self.failed) - len(set(self.failed))
-
-    @property
-    def repeated(self) -> int:
-        """Calls made again with the same arguments and nothing edited between."""
-        count = 0
-        seen: list[Call] = []
-        for call in self.done:
-            if call.tool in ("edit_file", "format_file"):
-                seen.clear()
-            count += call in seen
-            seen.append(call)
-        return count
 
 
 def score(
@@ -86,10 +49,10 @@ def score(
         SandboxError: Hidden tests could not be run.
     """
     plan = [Step.from_json(step) for step in task.goal["plan"]]
-    attempts = _attempts(environment, trajectory)
+    attempts = Attempts.of(environment.books, trajectory)
     repaired = _changed_as_asked(task, environment, runner)
     made = _progress(plan, attempts.done, task, repaired)
-    spare = _SPARE_CALLS[task.level]
+    spare = SPARE_CALLS[task.level]
     over = max(0, len(attempts.tools) - len(plan) - spare)
     success = (
         repaired
@@ -100,18 +63,16 @@ def score(
     )
     right_tool, right_arguments = _shares(plan, attempts, task, repaired)
     if success:
-        extra = max(0, len(attempts.tools) - len(plan) - len(attempts.failed))
-        cost = EXTRA_CALL * extra + ERROR * len(attempts.failed)
-        parts = {"outcome": 1.0, "cost": max(cost, LEAST_FOR_SUCCESS - 1.0)}
+        parts = success_parts(attempts, len(plan), ERROR)
         return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
     if not attempts.tools:
         return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
     share = PROGRESS / len(plan)
     credit = share * (made + _next_tool(plan, made, attempts))
     parts = {
-        "progress": credit * _melted(len(attempts.tools) - made - spare),
+        "progress": credit * melted(len(attempts.tools) - made - spare),
         "errors": ERROR * _charged(attempts),
-        "repeats": REPEAT * min(attempts.repeated, _MOST_COUNTED),
+        "repeats": REPEAT * min(_repeated(attempts.done), _MOST_COUNTED),
         "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
         "untested": UNTESTED if environment.books.untested else 0.0,
         "damage": DAMAGE if _damaged(task, environment) else 0.0,
@@ -120,32 +81,26 @@ def score(
     return Reward(value, False, parts, right_tool, right_arguments)
 
 
-def _melted(needless: int) -> float:
-    """Return what is left of the credit after so many calls beyond the spare ones."""
-    return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
-
-
-def _charged(attempts: _Attempts) -> int:
+def _charged(attempts: Attempts) -> int:
     """Return how many errors of a failed episode cost something.
 
     One try of each tool may go wrong for the price of one error, so that trying pays;
     a tool that goes on failing costs each time.
     """
-    return min(bool(attempts.failed) + attempts.failed_again, _MOST_ERRORS)
+    again = len(attempts.failed) - len(set(attempts.failed))
+    return min(bool(attempts.failed) + again, _MOST_ERRORS)
 
 
-def _attempts(environment: CodingEnvironment, trajectory: Trajectory) -> _Attempts:
-    books = environment.books
-    rejected = [
-        call.name for call in trajectory.get_tool_calls() if call.outcome in _REJECTED
-    ]
-    refused = [call.tool for call in (*books.errors, *books.violations)]
-    return _Attempts(
-        done=books.calls,
-        tools=[*(call.tool for call in books.calls), *refused, *rejected],
-        failed=[*(call.tool for call in books.errors), *rejected],
-        violations=len(books.violations),
-    )
+def _repeated(done: Sequence[Call]) -> int:
+    """Count calls made again with the same arguments and nothing edited between."""
+    count = 0
+    seen: list[Call] = []
+    for call in done:
+        if call.tool in ("edit_file", "format_file"):
+            seen.clear()
+        count += call in seen
+        seen.append(call)
+    return count
 
 
 def _matches(step: Step, call: Call, task: Task, repaired: bool) -> bool:
@@ -176,7 +131,7 @@ def _progress(
     return made
 
 
-def _next_tool(plan: Sequence[Step], made: int, attempts: _Attempts) -> float:
+def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
     """Return the part of the next step's share that its tool alone earns."""
     if made == len(plan):
         return 0.0
@@ -186,15 +141,13 @@ def _next_tool(plan: Sequence[Step], made: int, attempts: _Attempts) -> float:
 
 
 def _shares(
-    plan: Sequence[Step], attempts: _Attempts, task: Task, repaired: bool
+    plan: Sequence[Step], attempts: Attempts, task: Task, repaired: bool
 ) -> tuple[float, float]:
     """Return the shares of the plan whose tool, and whose call, was made."""
-    tools, calls = list(attempts.tools), list(attempts.done)
-    right_tool = right_call = 0
+    calls = list(attempts.done)
+    right_tool = tools_called((step.tool for step in plan), attempts.tools)
+    right_call = 0
     for step in plan:
-        if step.tool in tools:
-            tools.remove(step.tool)
-            right_tool += 1
         for call in calls:
             if _matches(step, call, task, repaired):
                 calls.remove(call)

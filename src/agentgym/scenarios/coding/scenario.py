@@ -1,7 +1,6 @@
 """The coding scenario: small Python projects to read, change, test and repair."""
 
 from collections.abc import Sequence
-from functools import cache
 from random import Random
 from typing import ClassVar, Literal
 
@@ -9,17 +8,15 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Trajectory
-from agentgym.errors import ScenarioError, UsageError
-from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.errors import ScenarioError
+from agentgym.scenarios.base import Environment, Reward
 from agentgym.scenarios.coding import rewards
 from agentgym.scenarios.coding.environment import CodingEnvironment
 from agentgym.scenarios.coding.execution import LazyRunner, Runner
 from agentgym.scenarios.coding.families import FAMILIES, Family
 from agentgym.scenarios.coding.families.base import Scene, Step
 from agentgym.scenarios.coding.invented import names_for
-
-ALL_LEVELS = (1, 2, 3)
-FIRST_LEVELS = (1, 2)
+from agentgym.scenarios.leveled import LeveledScenario
 
 ROLE = (
     "You are a coding agent in a small Python project. Use the tools, then answer in a "
@@ -34,7 +31,7 @@ SYSTEM_PROMPT = f"{ROLE} {RULES}"
 _BY_OUTCOME = frozenset({"old", "new", "query"})
 
 
-class CodingScenario(Scenario):
+class CodingScenario(LeveledScenario[Family]):
     """Find, read, edit, test and repair code in generated Python packages.
 
     Args:
@@ -62,43 +59,13 @@ class CodingScenario(Scenario):
         """Return the eight tools."""
         return tool_specs(CodingEnvironment)
 
-    def tasks(
-        self,
-        split: Split,
-        seed: int,
-        count: int,
-        levels: Sequence[int] | None = None,
-    ) -> list[Task]:
-        """Return tasks, families in turn.
+    def families(self) -> Sequence[Family]:
+        """Return the families of all levels."""
+        return FAMILIES
 
-        Args:
-            split: Whose words, names and faults to use.
-            seed: Of the tasks.
-            count: How many.
-            levels: Levels to take families from. By default all three for training,
-                and the first two, for which there is a promise, for the others.
-
-        Raises:
-            UsageError: There is no such level.
-        """
-        if levels is None:
-            levels = ALL_LEVELS if split is Split.TRAIN else FIRST_LEVELS
-        if not levels or not set(levels) <= set(ALL_LEVELS):
-            raise UsageError(f"Levels are some of {ALL_LEVELS}, not {levels!r}.")
-        families = _families(tuple(sorted(set(levels))))
-        return [
-            make_task(families[i % len(families)], split, seed, i // len(families))
-            for i in range(count)
-        ]
-
-    def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return levels 1 and 2, then level 3, then unknown words, all held out."""
-        smaller = max(1, count // 6)
-        return {
-            "held-out": self.tasks(Split.TEST, seed, count),
-            "level 3": self.tasks(Split.TEST, seed, smaller, levels=(3,)),
-            "out-of-vocabulary": self.tasks(Split.OUT_OF_VOCABULARY, seed, smaller),
-        }
+    def make_task(self, family: Family, split: Split, seed: int, index: int) -> Task:
+        """Return the ``index``-th task of a family."""
+        return make_task(family, split, seed, index)
 
     def create_environment(self, task: Task) -> CodingEnvironment:
         """Return a fresh workspace with the task's project."""
@@ -132,13 +99,6 @@ class CodingScenario(Scenario):
     def close(self) -> None:
         """Close the sandbox, if this scenario opened one."""
         self._runner.close()
-
-
-@cache
-def _families(levels: tuple[int, ...]) -> tuple[Family, ...]:
-    """Return the families of some levels, the levels well mixed."""
-    chosen = [family for family in FAMILIES if family.level in levels]
-    return tuple(Random(0).sample(chosen, len(chosen)))
 
 
 def make_task(family: Family, split: Split, seed: int, index: int) -> Task:

@@ -3,50 +3,20 @@
 import json
 import sqlite3
 from collections.abc import Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, Literal
 
 from agentgym.core.tools import tool
-from agentgym.errors import RuleViolation, ToolError
+from agentgym.errors import ToolError
 from agentgym.scenarios.base import Environment
+from agentgym.scenarios.books import Books, Call
 from agentgym.scenarios.customer_support.customer import Customer
 from agentgym.scenarios.customer_support.database import open_database, snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 REFUND_DAYS = 30
 MOST_REFUND = 200
 UNSHIPPED = ("pending", "processing")
 SENT = ("shipped", "delivered")
-
-
-class Call(NamedTuple):
-    """A tool call that reached the shop.
-
-    Attributes:
-        tool: The tool.
-        args: Its arguments, defaults included.
-    """
-
-    tool: str
-    args: dict[str, Any]
-
-
-@dataclass
-class Books:
-    """What happened in an episode, kept by the environment itself.
-
-    Attributes:
-        calls: Calls that ran, in order.
-        errors: Calls that failed, apart from broken rules.
-        violations: Calls that a rule forbade.
-    """
-
-    calls: list[Call] = field(default_factory=list)
-    errors: list[Call] = field(default_factory=list)
-    violations: list[Call] = field(default_factory=list)
 
 
 class SupportEnvironment(Environment):
@@ -304,20 +274,7 @@ class SupportEnvironment(Environment):
         return next(iter(self._rows(query, *values)), None)
 
     def _forbid(self, message: str) -> None:
-        if self._enforce:
-            raise RuleViolation(message)
-        self.books.violations.append(Call("", {"rule": message}))
+        self.books.forbid(message, enforce=self._enforce)
 
-    @contextmanager
-    def _recorded(self, name: str, **args: Any) -> "Iterator[None]":
-        """Write a call into the books once it is known how it went."""
-        call = Call(name, args)
-        try:
-            yield
-        except RuleViolation:
-            self.books.violations.append(call)
-            raise
-        except ToolError:
-            self.books.errors.append(call)
-            raise
-        self.books.calls.append(call)
+    def _recorded(self, name: str, **args: Any) -> AbstractContextManager[None]:
+        return self.books.recording(Call(name, args))

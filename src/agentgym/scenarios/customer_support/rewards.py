@@ -1,54 +1,32 @@
 """The score of an episode: the final database first, then how far it came."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from agentgym.core.task import Task
-from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
 from agentgym.scenarios.base import Reward
+from agentgym.scenarios.books import Call
 from agentgym.scenarios.customer_support.database import expected
-from agentgym.scenarios.customer_support.environment import Call, SupportEnvironment
+from agentgym.scenarios.customer_support.environment import SupportEnvironment
 from agentgym.scenarios.customer_support.families.base import Step
+from agentgym.scenarios.plan_reward import (
+    DAMAGE,
+    NEXT_TOOL,
+    NO_CALL,
+    PROGRESS,
+    SPARE_CALLS,
+    Attempts,
+    melted,
+    success_parts,
+    tools_called,
+)
 
-PROGRESS = 0.45
-NO_CALL = -0.04
-NEXT_TOOL = 0.4
-EXTRA_CALL = -0.05
 ERROR = -0.02
 REPEAT = -0.02
 VIOLATION = -0.1
-DAMAGE = -0.1
-LEAST_FOR_SUCCESS = 0.9
 _MOST_ERRORS = 4
 _MOST_VIOLATIONS = 2
-_NEEDLESS_CALLS = 3
-_SPARE_CALLS = {1: 1, 2: 3, 3: 4}
-_REJECTED = (
-    ToolOutcome.UNKNOWN_TOOL,
-    ToolOutcome.MALFORMED,
-    ToolOutcome.INVALID_ARGUMENTS,
-)
-
-
-@dataclass(frozen=True)
-class _Attempts:
-    """The calls of an episode.
-
-    Attributes:
-        done: Calls that ran, in order.
-        tools: Tool of every call, also of those that were refused.
-        errors: How many failed or did not validate.
-        violations: How many broke a rule.
-        repeats: Calls that ran again with the same arguments.
-    """
-
-    done: Sequence[Call]
-    tools: Sequence[str]
-    errors: int
-    violations: int
-    repeats: int
 
 
 def score(
@@ -64,10 +42,10 @@ def score(
     needless calls melt that credit away.
     """
     plan = [Step.from_json(step) for step in task.goal["plan"]]
-    attempts = _attempts(environment, trajectory)
+    attempts = Attempts.of(environment.books, trajectory)
     missing = _missing(plan, attempts.done)
     made = len(plan) - len(missing)
-    spare = _SPARE_CALLS[task.level]
+    spare = SPARE_CALLS[task.level]
     over = max(0, len(attempts.tools) - len(plan) - spare)
     state = environment.snapshot()
     success = (
@@ -77,9 +55,7 @@ def score(
         and not over
     )
     if success:
-        extra = max(0, len(attempts.tools) - len(plan) - attempts.errors)
-        cost = EXTRA_CALL * extra + ERROR * attempts.errors
-        parts = {"outcome": 1.0, "cost": max(cost, LEAST_FOR_SUCCESS - 1.0)}
+        parts = success_parts(attempts, len(plan), ERROR)
         return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
     if not attempts.tools:
         return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
@@ -87,9 +63,9 @@ def score(
     needless = len(attempts.tools) - made - spare
     damaged = _damaged(task, state)
     parts = {
-        "progress": credit * min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS)),
-        "errors": ERROR * min(attempts.errors, _MOST_ERRORS),
-        "repeats": REPEAT * min(attempts.repeats, _MOST_ERRORS),
+        "progress": credit * melted(needless),
+        "errors": ERROR * min(len(attempts.failed), _MOST_ERRORS),
+        "repeats": REPEAT * min(_repeated(attempts.done), _MOST_ERRORS),
         "rules": VIOLATION * min(attempts.violations, _MOST_VIOLATIONS),
         "damage": DAMAGE if damaged else 0.0,
     }
@@ -97,7 +73,7 @@ def score(
         sum(parts.values()),
         False,
         parts,
-        _right_tools(plan, attempts.tools) / len(plan),
+        tools_called((step.tool for step in plan), attempts.tools) / len(plan),
         made / len(plan),
     )
 
@@ -109,19 +85,9 @@ def matches(step: Step, call: Call) -> bool:
     )
 
 
-def _attempts(environment: SupportEnvironment, trajectory: Trajectory) -> _Attempts:
-    books = environment.books
-    rejected = [
-        call.name for call in trajectory.get_tool_calls() if call.outcome in _REJECTED
-    ]
-    refused = [call.tool for call in (*books.errors, *books.violations)]
-    return _Attempts(
-        done=books.calls,
-        tools=[*(call.tool for call in books.calls), *refused, *rejected],
-        errors=len(books.errors) + len(rejected),
-        violations=len(books.violations),
-        repeats=sum(call in books.calls[:n] for n, call in enumerate(books.calls)),
-    )
+def _repeated(done: Sequence[Call]) -> int:
+    """Count calls that ran again with the same arguments."""
+    return sum(call in done[:index] for index, call in enumerate(done))
 
 
 def _missing(plan: Sequence[Step], done: Sequence[Call]) -> list[Step]:
@@ -138,7 +104,7 @@ def _missing(plan: Sequence[Step], done: Sequence[Call]) -> list[Step]:
 
 
 def _next_tool(
-    plan: Sequence[Step], missing: Sequence[Step], attempts: _Attempts
+    plan: Sequence[Step], missing: Sequence[Step], attempts: Attempts
 ) -> float:
     """Return the part of the next step's share that its tool alone earns."""
     if not missing:
@@ -146,17 +112,6 @@ def _next_tool(
     needed = missing[0].tool
     made = sum(s.tool == needed for s in plan) - sum(s.tool == needed for s in missing)
     return NEXT_TOOL if attempts.tools.count(needed) > made else 0.0
-
-
-def _right_tools(plan: Sequence[Step], tools: Sequence[str]) -> int:
-    """Return how many steps of the plan had their tool called."""
-    left = list(tools)
-    count = 0
-    for step in plan:
-        if step.tool in left:
-            left.remove(step.tool)
-            count += 1
-    return count
 
 
 def _damaged(task: Task, state: Mapping[str, Sequence[Any]]) -> bool:

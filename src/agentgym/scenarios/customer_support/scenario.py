@@ -1,7 +1,6 @@
 """The customer support scenario: requests at a shop's desk, under its rules."""
 
 from collections.abc import Sequence
-from functools import cache
 from random import Random
 from typing import ClassVar, Literal
 
@@ -9,8 +8,8 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Trajectory
-from agentgym.errors import ScenarioError, UsageError
-from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.errors import ScenarioError
+from agentgym.scenarios.base import Environment, Reward
 from agentgym.scenarios.customer_support import rewards
 from agentgym.scenarios.customer_support.environment import (
     MOST_REFUND,
@@ -24,9 +23,7 @@ from agentgym.scenarios.customer_support.families import (
     Step,
 )
 from agentgym.scenarios.customer_support.names import NAMES
-
-ALL_LEVELS = (1, 2, 3)
-FIRST_LEVELS = (1, 2)
+from agentgym.scenarios.leveled import LeveledScenario
 
 ROLE = (
     "You are the support agent of a shop. Use the tools, then answer briefly. "
@@ -42,7 +39,7 @@ RULES = (
 SYSTEM_PROMPT = f"{ROLE} {RULES}"
 
 
-class SupportScenario(Scenario):
+class SupportScenario(LeveledScenario[Family]):
     """Answer a shop's customers: look up, verify, change, refuse or hand over."""
 
     name: ClassVar[str] = "customer_support"
@@ -64,43 +61,13 @@ class SupportScenario(Scenario):
         """Return the twelve tools."""
         return tool_specs(SupportEnvironment)
 
-    def tasks(
-        self,
-        split: Split,
-        seed: int,
-        count: int,
-        levels: Sequence[int] | None = None,
-    ) -> list[Task]:
-        """Return tasks, families in turn.
+    def families(self) -> Sequence[Family]:
+        """Return the families of all levels."""
+        return FAMILIES
 
-        Args:
-            split: Whose words and names to use.
-            seed: Of the tasks.
-            count: How many.
-            levels: Levels to take families from. By default all three for training,
-                and the first two, for which there is a promise, for the others.
-
-        Raises:
-            UsageError: There is no such level.
-        """
-        if levels is None:
-            levels = ALL_LEVELS if split is Split.TRAIN else FIRST_LEVELS
-        if not levels or not set(levels) <= set(ALL_LEVELS):
-            raise UsageError(f"Levels are some of {ALL_LEVELS}, not {levels!r}.")
-        families = _families(tuple(sorted(set(levels))))
-        return [
-            make_task(families[i % len(families)], split, seed, i // len(families))
-            for i in range(count)
-        ]
-
-    def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return levels 1 and 2, then level 3, then unknown words, all held out."""
-        smaller = max(1, count // 6)
-        return {
-            "held-out": self.tasks(Split.TEST, seed, count),
-            "level 3": self.tasks(Split.TEST, seed, smaller, levels=(3,)),
-            "out-of-vocabulary": self.tasks(Split.OUT_OF_VOCABULARY, seed, smaller),
-        }
+    def make_task(self, family: Family, split: Split, seed: int, index: int) -> Task:
+        """Return the ``index``-th task of a family."""
+        return make_task(family, split, seed, index)
 
     def create_environment(self, task: Task) -> SupportEnvironment:
         """Return a fresh shop with the task's customer."""
@@ -137,13 +104,6 @@ class SupportScenario(Scenario):
             "success_rate": 0.8,
             "cost_reduction": 0.30,
         }
-
-
-@cache
-def _families(levels: tuple[int, ...]) -> tuple[Family, ...]:
-    """Return the families of some levels, the levels well mixed."""
-    chosen = [family for family in FAMILIES if family.level in levels]
-    return tuple(Random(0).sample(chosen, len(chosen)))
 
 
 def make_task(family: Family, split: Split, seed: int, index: int) -> Task:

@@ -1,0 +1,72 @@
+"""LeveledScenario: task families in three levels, the first two promised."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from random import Random
+from typing import Protocol
+
+from agentgym.core.task import Split, Task
+from agentgym.errors import UsageError
+from agentgym.scenarios.base import Scenario
+
+ALL_LEVELS = (1, 2, 3)
+FIRST_LEVELS = (1, 2)
+
+
+class LeveledFamily(Protocol):
+    """A kind of task."""
+
+    @property
+    def level(self) -> int:
+        """How hard it is, from 1."""
+
+
+class LeveledScenario[F: LeveledFamily](Scenario):
+    """A scenario whose tasks come from families of three levels."""
+
+    @abstractmethod
+    def families(self) -> Sequence[F]:
+        """Return the families, in a fixed order."""
+
+    @abstractmethod
+    def make_task(self, family: F, split: Split, seed: int, index: int) -> Task:
+        """Return the ``index``-th task of a family; the arguments decide it wholly."""
+
+    def tasks(
+        self,
+        split: Split,
+        seed: int,
+        count: int,
+        levels: Sequence[int] | None = None,
+    ) -> list[Task]:
+        """Return tasks, families in turn and the levels well mixed.
+
+        Args:
+            split: Whose words, names and faults to use.
+            seed: Of the tasks.
+            count: How many.
+            levels: Levels to take families from. By default all three for training,
+                and the first two, for which there is a promise, for the others.
+
+        Raises:
+            UsageError: There is no such level.
+        """
+        if levels is None:
+            levels = ALL_LEVELS if split is Split.TRAIN else FIRST_LEVELS
+        if not levels or not set(levels) <= set(ALL_LEVELS):
+            raise UsageError(f"Levels are some of {ALL_LEVELS}, not {levels!r}.")
+        chosen = [family for family in self.families() if family.level in levels]
+        mixed = Random(0).sample(chosen, len(chosen))
+        return [
+            self.make_task(mixed[i % len(mixed)], split, seed, i // len(mixed))
+            for i in range(count)
+        ]
+
+    def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
+        """Return levels 1 and 2, then level 3, then unknown words, all held out."""
+        smaller = max(1, count // 6)
+        return {
+            "held-out": self.tasks(Split.TEST, seed, count),
+            "level 3": self.tasks(Split.TEST, seed, smaller, levels=(3,)),
+            "out-of-vocabulary": self.tasks(Split.OUT_OF_VOCABULARY, seed, smaller),
+        }

@@ -1,0 +1,93 @@
+"""What rewards of scenarios with a plan of needed calls have in common.
+
+A success is worth 1 less a little for what was not needed; else the steps of the plan
+that were made earn a share of ``PROGRESS``, and the right tool for the next one a part
+of its share. Many needless calls melt that credit away.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import Trajectory
+from agentgym.scenarios.books import Books, Call
+
+PROGRESS = 0.45
+NO_CALL = -0.04
+NEXT_TOOL = 0.4
+EXTRA_CALL = -0.05
+DAMAGE = -0.1
+LEAST_FOR_SUCCESS = 0.9
+SPARE_CALLS = {1: 1, 2: 3, 3: 4}
+"""Needless calls that a success may hold, by level."""
+
+_NEEDLESS_CALLS = 3
+_REJECTED = (
+    ToolOutcome.UNKNOWN_TOOL,
+    ToolOutcome.MALFORMED,
+    ToolOutcome.INVALID_ARGUMENTS,
+)
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """The calls of an episode.
+
+    Attributes:
+        done: Calls that ran, in order.
+        tools: Tool of every call, also of those that were refused.
+        failed: Tools of the calls that failed or did not validate.
+        violations: How many broke a rule.
+    """
+
+    done: Sequence[Call]
+    tools: Sequence[str]
+    failed: Sequence[str]
+    violations: int
+
+    @classmethod
+    def of(cls, books: Books, trajectory: Trajectory) -> Self:
+        """Put together what the environment and the rollout recorded."""
+        rejected = [
+            call.name
+            for call in trajectory.get_tool_calls()
+            if call.outcome in _REJECTED
+        ]
+        refused = [call.tool for call in (*books.errors, *books.violations)]
+        return cls(
+            done=books.calls,
+            tools=[*(call.tool for call in books.calls), *refused, *rejected],
+            failed=[*(call.tool for call in books.errors), *rejected],
+            violations=len(books.violations),
+        )
+
+
+def melted(needless: int) -> float:
+    """Return what is left of the credit after so many calls beyond the spare ones."""
+    return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
+
+
+def success_parts(attempts: Attempts, needed: int, error: float) -> dict[str, float]:
+    """Return the parts of a success's reward, at least 0.9 together.
+
+    Args:
+        attempts: The calls.
+        needed: How many the plan has.
+        error: What a failed call costs, negative.
+    """
+    failed = len(attempts.failed)
+    extra = max(0, len(attempts.tools) - needed - failed)
+    cost = EXTRA_CALL * extra + error * failed
+    return {"outcome": 1.0, "cost": max(cost, LEAST_FOR_SUCCESS - 1.0)}
+
+
+def tools_called(needed: Iterable[str], called: Iterable[str]) -> int:
+    """Return how many of the needed calls had their tool called."""
+    left = list(called)
+    count = 0
+    for tool in needed:
+        if tool in left:
+            left.remove(tool)
+            count += 1
+    return count
