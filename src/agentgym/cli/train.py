@@ -117,7 +117,8 @@ def train(
 
 def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
     """Return the settings of a new run; options win over the file."""
-    from agentgym.core.config import TrainingConfig, variable_of
+    from agentgym.core.config import TrainingConfig
+    from agentgym.core.settings import variable_of
     from agentgym.errors import UsageError
     from agentgym.scenarios.registry import scenario_names
 

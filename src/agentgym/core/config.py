@@ -1,12 +1,10 @@
 """TrainingConfig: every setting of a run, from code, YAML or the environment."""
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -14,29 +12,26 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from agentgym.errors import ConfigError
+from agentgym.core.settings import OTHER_VARIABLES, PREFIX, Settings, variable_of
 from agentgym.scenarios.packs import pack_name
 from agentgym.scenarios.registry import absolute_reference
-
-_PREFIX = "AGENTGYM_"
-_OTHER_VARIABLES = {"home", "api_key"}  # AGENTGYM_HOME and so on: no settings
 
 
 class _Environment(EnvSettingsSource):
     """Settings from variables; one that is no setting is handed on, to be refused."""
 
     def __call__(self) -> dict[str, Any]:
-        names = _OTHER_VARIABLES | self.settings_cls.model_fields.keys()
+        names = OTHER_VARIABLES | self.settings_cls.model_fields.keys()
         known = set(map(variable_of, names))
         unknown = {
             name: value
             for name, value in os.environ.items()
-            if name.upper().startswith(_PREFIX) and name.upper() not in known
+            if name.upper().startswith(PREFIX) and name.upper() not in known
         }
         return {**super().__call__(), **unknown}
 
 
-class TrainingConfig(BaseSettings):
+class TrainingConfig(Settings, BaseSettings):
     """Settings of one training run.
 
     Values come, strongest first, from arguments, a YAML file (:meth:`from_yaml`)
@@ -85,7 +80,7 @@ class TrainingConfig(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=_PREFIX, extra="forbid", frozen=True, allow_inf_nan=False
+        env_prefix=PREFIX, extra="forbid", frozen=True, allow_inf_nan=False
     )
 
     scenario: str = "coding"
@@ -146,87 +141,3 @@ class TrainingConfig(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return where values come from, strongest first."""
         return init_settings, _Environment(settings_cls)
-
-    @classmethod
-    def create(cls, **values: Any) -> Self:
-        """Validate ``values``, those that are None left to the environment.
-
-        Raises:
-            ConfigError: Says which key, which value, and what was expected.
-        """
-        given = {key: value for key, value in values.items() if value is not None}
-        try:
-            return cls(**given)
-        except ValidationError as error:
-            raise ConfigError(
-                explain_invalid(error, sorted(cls.model_fields))
-            ) from None
-
-    def replaced(self, **changes: Any) -> Self:
-        """Return a copy with ``changes`` that are not None, validated again.
-
-        Raises:
-            ConfigError: Says which key, which value, and what was expected.
-        """
-        given = {key: value for key, value in changes.items() if value is not None}
-        return self.create(**{**self.model_dump(), **given})
-
-    @classmethod
-    def from_yaml(cls, path: Path, **overrides: Any) -> Self:
-        """Read a YAML mapping; ``overrides`` that are not None win over it.
-
-        Raises:
-            ConfigError: The file cannot be read, is no mapping, or does not
-                validate.
-        """
-        return cls.create(**read_settings(path, overrides))
-
-
-def read_settings(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Return a YAML mapping of settings, ``overrides`` that are not None put over it.
-
-    Raises:
-        ConfigError: The file cannot be read, or is no mapping.
-    """
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"Cannot read the configuration {path}: {reason}") from None
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} must hold a mapping of settings to values.")
-    given = {key: value for key, value in overrides.items() if value is not None}
-    return {**{str(key): data[key] for key in data}, **given}
-
-
-def variable_of(setting: str) -> str:
-    """Return the name of the environment variable that sets ``setting``."""
-    return _PREFIX + setting.upper()
-
-
-def explain_invalid(error: ValidationError, known: list[str]) -> str:
-    """Return what is wrong with which setting; ``known`` are the right names."""
-    lines = []
-    for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
-            lines.append(_unknown(key, known))
-        else:
-            lines.append(f"{key} = {problem['input']!r}: {problem['msg']}")
-    return "Invalid configuration: " + "; ".join(lines)
-
-
-def _unknown(key: str, settings: list[str]) -> str:
-    """Say that ``key`` is no setting, or no variable of one, and what is nearest."""
-    if not key.upper().startswith(_PREFIX):
-        close = get_close_matches(key, settings, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {settings}"
-        return f"unknown setting {key!r}, {hint}"
-    word = key[len(_PREFIX) :].lower()
-    close = get_close_matches(word, [*settings, *_OTHER_VARIABLES], n=1)
-    hint = (
-        f"did you mean {variable_of(close[0])!r}?"
-        if close
-        else f"known: {_PREFIX}<SETTING> for {settings}"
-    )
-    return f"unknown environment variable {key!r}, {hint}"

@@ -1,15 +1,14 @@
 """RolloutConfig: how rollouts on their own are run."""
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
-from agentgym.core.config import explain_invalid, read_settings
-from agentgym.errors import ConfigError
+from agentgym.core.settings import Settings
 
 
-class RolloutConfig(BaseModel):
+class RolloutConfig(Settings):
     """Settings of a batch of rollouts. Unknown keys are refused.
 
     Attributes:
@@ -50,36 +49,3 @@ class RolloutConfig(BaseModel):
         if isinstance(value, dict):
             return {k: {} if v is None else v for k, v in value.items()}
         return value
-
-    @classmethod
-    def create(cls, **values: Any) -> Self:
-        """Validate ``values``; those that are None take their defaults.
-
-        Raises:
-            ConfigError: Says which key, which value, and what was expected.
-        """
-        given = {key: value for key, value in values.items() if value is not None}
-        try:
-            return cls(**given)
-        except ValidationError as error:
-            known = sorted(cls.model_fields)
-            raise ConfigError(explain_invalid(error, known)) from None
-
-    @classmethod
-    def from_yaml(cls, path: Path, **overrides: Any) -> Self:
-        """Read a YAML mapping; ``overrides`` that are not None win over it.
-
-        Raises:
-            ConfigError: The file cannot be read, is no mapping, or does not
-                validate.
-        """
-        return cls.create(**read_settings(path, overrides))
-
-    def replaced(self, **changes: Any) -> Self:
-        """Return a copy with ``changes`` that are not None, validated again.
-
-        Raises:
-            ConfigError: Says which key, which value, and what was expected.
-        """
-        given = {key: value for key, value in changes.items() if value is not None}
-        return self.create(**{**self.model_dump(), **given})

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agentgym.core.config import explain_invalid
+from agentgym.core.settings import explain_invalid
 from agentgym.core.tools import Tool, bound_tools
 from agentgym.errors import ConfigError, ToolNotFoundError
 from agentgym.integrations.factory import load_factory

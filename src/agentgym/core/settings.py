@@ -1,0 +1,102 @@
+"""Settings: models whose values come from code and YAML, with errors that explain."""
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from agentgym.errors import ConfigError
+
+PREFIX = "AGENTGYM_"
+OTHER_VARIABLES = frozenset({"home", "api_key"})
+"""``AGENTGYM_HOME`` and so on, which are no settings."""
+
+
+class Settings(BaseModel):
+    """A set of settings; unknown keys are refused with the nearest name."""
+
+    @classmethod
+    def create(cls, **values: Any) -> Self:
+        """Validate ``values``, those that are None take their defaults.
+
+        Raises:
+            ConfigError: Says which key, which value, and what was expected.
+        """
+        given = {key: value for key, value in values.items() if value is not None}
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise ConfigError(
+                explain_invalid(error, sorted(cls.model_fields))
+            ) from None
+
+    def replaced(self, **changes: Any) -> Self:
+        """Return a copy with ``changes`` that are not None, validated again.
+
+        Raises:
+            ConfigError: Says which key, which value, and what was expected.
+        """
+        given = {key: value for key, value in changes.items() if value is not None}
+        return self.create(**{**self.model_dump(), **given})
+
+    @classmethod
+    def from_yaml(cls, path: Path, **overrides: Any) -> Self:
+        """Read a YAML mapping; ``overrides`` that are not None win over it.
+
+        Raises:
+            ConfigError: The file cannot be read, is no mapping, or does not
+                validate.
+        """
+        return cls.create(**_read(path, overrides))
+
+
+def variable_of(setting: str) -> str:
+    """Return the name of the environment variable that sets ``setting``."""
+    return PREFIX + setting.upper()
+
+
+def explain_invalid(error: ValidationError, known: list[str]) -> str:
+    """Return what is wrong with which setting; ``known`` are the right names."""
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            lines.append(_unknown(key, known))
+        else:
+            lines.append(f"{key} = {problem['input']!r}: {problem['msg']}")
+    return "Invalid configuration: " + "; ".join(lines)
+
+
+def _unknown(key: str, settings: list[str]) -> str:
+    """Say that ``key`` is no setting, or no variable of one, and what is nearest."""
+    if not key.upper().startswith(PREFIX):
+        close = get_close_matches(key, settings, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {settings}"
+        return f"unknown setting {key!r}, {hint}"
+    word = key[len(PREFIX) :].lower()
+    close = get_close_matches(word, [*settings, *OTHER_VARIABLES], n=1)
+    hint = (
+        f"did you mean {variable_of(close[0])!r}?"
+        if close
+        else f"known: {PREFIX}<SETTING> for {settings}"
+    )
+    return f"unknown environment variable {key!r}, {hint}"
+
+
+def _read(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Return a YAML mapping of settings, ``overrides`` that are not None put over it.
+
+    Raises:
+        ConfigError: The file cannot be read, or is no mapping.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"Cannot read the configuration {path}: {reason}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold a mapping of settings to values.")
+    given = {key: value for key, value in overrides.items() if value is not None}
+    return {**{str(key): data[key] for key in data}, **given}
