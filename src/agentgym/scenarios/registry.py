@@ -40,14 +40,14 @@ BUILT_IN = {
             "coding",
             "Find, read, edit, test and repair code in a small Python package.",
             "beginner",
-            "about 5 minutes on 2 cores",
+            "about 7 minutes on 2 cores",
             "agentgym.scenarios.coding.scenario:CodingScenario",
         ),
         ScenarioCard(
             "customer_support",
             "Help a shop's customers with orders, refunds and complaints.",
             "intermediate",
-            "about 15 minutes on 2 cores",
+            "not measured yet",
             "agentgym.scenarios.customer_support.scenario:SupportScenario",
         ),
     ]
