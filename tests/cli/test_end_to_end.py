@@ -86,6 +86,7 @@ def test_train_interrupt_resume_and_use(tmp_path: Path, model: Path) -> None:
     assert "agentgym train --resume" in err
     assert "Traceback" not in err
     done = len(folder.metrics())
+    assert f"Interrupted after step {done};" in err
     assert "interrupted" in run(tmp_path, "runs", "list")
 
     episodes = str(16 * (done + 2))

@@ -27,11 +27,17 @@ class InterruptFlag:
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
+    @property
+    def requested(self) -> bool:
+        """Whether a signal has come."""
+        return self._set
+
     def check(self, run: str, step: int) -> None:
         """Raise if a signal has come.
 
         Raises:
-            TrainingInterrupted: Says how to resume ``run`` after ``step``.
+            TrainingInterrupted: Says how to resume ``run`` after ``step``, the last
+                one saved.
         """
         if self._set:
             raise TrainingInterrupted(run, step)

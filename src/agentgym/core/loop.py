@@ -48,6 +48,7 @@ class TrainingLoop:
         self._progress = progress
         self._scenario = get_scenario(config.scenario)
         self._trainable = self._scenario.define_trainable_components()
+        self._saved_step = 0
         self.state = RunState()
 
     def run(self) -> TrainingResult:
@@ -135,11 +136,12 @@ class TrainingLoop:
                 if (
                     state.step % config.checkpoint_every == 0
                     or state.episodes >= config.episodes
+                    or self._interrupt.requested
                 ):
                     self._checkpoint(engine)
                 self._progress.stepped(report)
                 self._session.forget(trajectories)
-                self._interrupt.check(str(self._run.path), state.step)
+                self._interrupt.check(str(self._run.path), self._saved_step)
         return (
             "success criteria reached" if self._criteria_reached() else "budget spent"
         )
@@ -243,7 +245,7 @@ class TrainingLoop:
 
     def _on_rollout(self, trajectory: Trajectory) -> None:
         self._progress.rollout_done()
-        self._interrupt.check(str(self._run.path), self.state.step)
+        self._interrupt.check(str(self._run.path), self._saved_step)
 
     def _checkpoint(self, engine: Engine) -> None:
         """Make the step durable: events first, then the checkpoint that counts it."""
@@ -252,10 +254,12 @@ class TrainingLoop:
         keep = self._config.keep_checkpoints
         with self._run.new_checkpoint(self.state, keep) as folder:
             engine.save_checkpoint(folder)
+        self._saved_step = self.state.step
 
     def _restore(self, engine: Engine, state: RunState, folder: Path) -> None:
         """Continue from the checkpoint in ``folder``."""
         self.state = state
+        self._saved_step = state.step
         engine.load_checkpoint(folder)
         self._run.truncate_metrics(state.step)
 
