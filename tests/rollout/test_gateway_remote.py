@@ -244,13 +244,13 @@ CHUNKS = [
 ]
 
 
-def streaming(frames: list[bytes]) -> Callable[..., Any]:
+def streaming(frames: list[bytes], pause: float = 0.0) -> Callable[..., Any]:
     async def respond(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for piece in frames:
             await response.write(piece)
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause)
         return response
 
     return respond
@@ -287,6 +287,22 @@ def test_contract_3_a_stream_passes_untouched_and_is_recorded_exactly(
     assert step.finish_reason == "tool_calls"
     assert event.data["usage"]["total_tokens"] == 7
     assert event.data["response"]["object"] == "chat.completion"
+
+
+def test_a_stream_whose_last_byte_comes_late_is_passed_on_to_its_end() -> None:
+    whole = frames(CHUNKS)
+    pieces = [whole[:-1], whole[-1:]]
+    with (
+        StubServer(streaming(pieces, pause=0.1)) as server,
+        forwarding(server) as gateway,
+    ):
+        answer = httpx.post(
+            gateway.proxy_url("r0") + "/chat/completions",
+            json={"messages": HI, "stream": True},
+            headers={"X-API-Key": gateway.api_key},
+        )
+        assert answer.content == whole
+        assert len(gateway.store.model_calls("r0")) == 1
 
 
 def test_a_stream_that_breaks_off_is_an_error_not_an_answer() -> None:

@@ -86,6 +86,7 @@ class ForwardingUpstream(Upstream):
         sent = _Sent(call, self._server(call), self._prepare(call))
         assembler = StreamAssembler()
         has_begun = False
+        end = b""
         try:
             response = await self._post(sent)
             async with response:
@@ -95,12 +96,16 @@ class ForwardingUpstream(Upstream):
                 async for data in response.content.iter_any():
                     assembler.feed(data)
                     if assembler.is_done:
-                        answer = sent.done(assembler.response, 200, data)
-                        yield replace(answer, is_stream=True)
-                        return
-                    has_begun = True
-                    yield data
-            raise aiohttp.ClientPayloadError("the stream ended before [DONE]")
+                        end += data
+                    else:
+                        has_begun = True
+                        yield data
+                    if assembler.is_ended:
+                        break
+            if not assembler.is_done:
+                raise aiohttp.ClientPayloadError("the stream ended before [DONE]")
+            answer = sent.done(assembler.response, 200, end)
+            yield replace(answer, is_stream=True)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             failure = sent.failure(error)
             body = frame(failure.record.response) if has_begun else failure.payload

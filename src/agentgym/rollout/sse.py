@@ -85,6 +85,10 @@ class StreamAssembler:
 
     Feed it the bytes as they come; :attr:`response` is then the body that the
     server would have sent without streaming.
+
+    Attributes:
+        is_done: ``[DONE]`` was said.
+        is_ended: The empty line that ends that event has come as well.
     """
 
     def __init__(self) -> None:
@@ -96,6 +100,7 @@ class StreamAssembler:
         self._text: str | None = None
         self._logprobs: dict[str, list[Any]] = {}
         self.is_done = False
+        self.is_ended = False
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the stream.
@@ -106,6 +111,7 @@ class StreamAssembler:
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             if not line.startswith(b"data:"):
+                self.is_ended |= self.is_done and not line.strip()
                 continue
             value = line[5:].strip()
             if value == b"[DONE]":
