@@ -127,6 +127,15 @@ def llama_names(config: NanoConfig) -> dict[str, str]:
     return names
 
 
+def exported(config: NanoConfig, folder: Path) -> dict[str, Tensor]:
+    """Read the weights that :func:`export` wrote, in float32 and by this model's names."""
+    from safetensors.torch import load_file
+
+    state = load_file(folder / "model.safetensors")
+    names = llama_names(config).items()
+    return {ours: state[theirs].float() for theirs, ours in names}
+
+
 def export(config: NanoConfig, weights: dict[str, Tensor], folder: Path) -> None:
     """Write ``weights`` as a bf16 ``LlamaForCausalLM`` that transformers loads."""
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM

@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from recipes.nano.corpus import SUPERVISED
-from recipes.nano.model import Nano, NanoConfig
+from recipes.nano.model import Nano, NanoConfig, exported
 from recipes.nano.optimizer import Optimizer
 
+MIX = {"general": 3, "support": 1, "coding": 3, "customer_support": 3}
 Batch = tuple[Tensor, Tensor, Tensor]
 
 
@@ -137,6 +138,12 @@ class Trainer:
         torch.save(state, path.with_suffix(".tmp"))
         path.with_suffix(".tmp").rename(path)
 
+    def start_from(self, folder: Path) -> None:
+        """Begin with the weights of an exported policy, at step 0."""
+        weights = exported(self.config, folder)
+        self.model.load_state_dict(weights)
+        self.average = {k: v.clone() for k, v in weights.items()}
+
     def load(self, path: Path) -> None:
         """Continue from what :meth:`save` wrote."""
         state = torch.load(path)
@@ -172,13 +179,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--shards", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--base", type=Path, help="exported policy to begin with")
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--decay", type=int, default=600)
     parser.add_argument("--tokens", type=int, default=16384, help="per batch")
     parser.add_argument("--peak", type=float, default=4e-3)
-    parser.add_argument(
-        "--mix", type=json.loads, default={"general": 4, "support": 2, "coding": 4}
-    )
+    parser.add_argument("--mix", type=json.loads, default=MIX)
     parser.add_argument("--workers", type=int, default=2, help="one thread each")
     parser.add_argument("--every", type=int, default=100, help="steps per checkpoint")
     options = parser.parse_args()
@@ -198,6 +204,8 @@ def work(rank: int, options: argparse.Namespace) -> None:
     last = options.out / "last.pt"
     if last.exists():
         trainer.load(last)
+    elif options.base is not None:
+        trainer.start_from(options.base)
     stream = batches(
         options.shards,
         options.mix,

@@ -123,3 +123,17 @@ def test_pruning_drops_only_tokens_that_were_never_trained() -> None:
     counts = np.array([9, 9, 0, 9, 9, 0])
     kept = pruned(model, counts, least=5)
     assert kept == [["a", "b"], ["ab", "c"]], "an unused step to a used token stays"
+
+
+def test_training_starts_from_an_exported_policy(tmp_path: Path) -> None:
+    write_shard(tmp_path / "general-0000.npz", 1)
+    stream = batches(tmp_path, {"general": 1.0}, 256, seed=0)
+    first = Trainer(SMALL, peak=1e-2, compiled=False)
+    for _ in range(20):
+        first.train_step(next(stream), 1.0)
+    export(SMALL, first.average, tmp_path / "policy")
+    second = Trainer(SMALL, peak=0.0, compiled=False)
+    second.start_from(tmp_path / "policy")
+    assert second.step == 0
+    for name, weight in second.average.items():
+        assert torch.equal(weight, first.average[name].bfloat16().float()), name
