@@ -45,101 +45,70 @@ class UnsupportedError(UsageError):
     """A combination of settings that an engine or adapter does not support."""
 
 
-class ScenarioNotFoundError(UsageError):
-    """No scenario has this name.
+class NotFoundError(UsageError):
+    """Nothing of its kind has this name; it names the nearest and all there are.
 
     Attributes:
         name: The name asked for.
     """
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        super().__init__(f"No scenario is named {name!r}.{_nearest(name, known)}")
-
-
-class FrameworkNotFoundError(UsageError):
-    """No framework adapter has this name.
-
-    Attributes:
-        name: The name asked for.
-    """
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        super().__init__(f"No framework is named {name!r}.{_nearest(name, known)}")
-
-
-class AgentNotFoundError(UsageError):
-    """No saved agent has this name, and no folder with an agent is at this path.
-
-    Attributes:
-        name: The name or path asked for.
-    """
+    _said = "Nothing is named {!r}."
+    _hint = ""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
         super().__init__(
-            f"No trained agent is saved as {name!r}.{_nearest(name, known)} "
-            "Train one with `agentgym train SCENARIO`."
+            f"{self._said.format(name)}{_nearest(name, known)}{self._hint}"
         )
 
 
-class ProviderNotFoundError(UsageError):
-    """No model provider has this name.
+class ScenarioNotFoundError(NotFoundError):
+    """No scenario has this name."""
 
-    Attributes:
-        name: The name asked for.
-    """
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        super().__init__(
-            f"No model provider is named {name!r}.{_nearest(name, known)} Any other "
-            "OpenAI-compatible server is given by its address, e.g. "
-            "http://localhost:8000/v1#MODEL."
-        )
+    _said = "No scenario is named {!r}."
 
 
-class RunNotFoundError(UsageError):
-    """No run folder has this name or path.
+class FrameworkNotFoundError(NotFoundError):
+    """No framework adapter has this name."""
 
-    Attributes:
-        name: The name or path asked for.
-    """
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        super().__init__(f"No run is named {name!r}.{_nearest(name, known)}")
+    _said = "No framework is named {!r}."
 
 
-class AgentLoopNotFoundError(UsageError):
-    """No agent loop for rollouts has this name.
+class AgentNotFoundError(NotFoundError):
+    """No saved agent has this name, and no folder with an agent is at this path."""
 
-    Attributes:
-        name: The name asked for.
-    """
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        super().__init__(
-            f"No agent for rollouts is named {name!r}.{_nearest(name, known)} One of "
-            "your own is given as module:Class."
-        )
+    _said = "No trained agent is saved as {!r}."
+    _hint = " Train one with `agentgym train SCENARIO`."
 
 
-class ToolNotFoundError(UsageError):
-    """No ready-made tool has this name.
+class ProviderNotFoundError(NotFoundError):
+    """No model provider has this name."""
 
-    Attributes:
-        name: The name asked for.
-    """
+    _said = "No model provider is named {!r}."
+    _hint = (
+        " Any other OpenAI-compatible server is given by its address, e.g. "
+        "http://localhost:8000/v1#MODEL."
+    )
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        super().__init__(
-            f"No tool is named {name!r}.{_nearest(name, known)} One of your own is "
-            "given as module:function."
-        )
+
+class RunNotFoundError(NotFoundError):
+    """No run folder has this name or path."""
+
+    _said = "No run is named {!r}."
+
+
+class AgentLoopNotFoundError(NotFoundError):
+    """No agent loop for rollouts has this name."""
+
+    _said = "No agent for rollouts is named {!r}."
+    _hint = " One of your own is given as module:Class."
+
+
+class ToolNotFoundError(NotFoundError):
+    """No ready-made tool has this name."""
+
+    _said = "No tool is named {!r}."
+    _hint = " One of your own is given as module:function."
 
 
 class MissingExtraError(UsageError):

@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.output import print_json, progress_console
+from agentgym.cli.output import (
+    AsJson,
+    UnsafeLocalExec,
+    print_json,
+    progress_console,
+)
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
@@ -70,12 +75,7 @@ def evaluate(
             help="Measure a do-nothing and a call-everything agent beside it.",
         ),
     ] = True,
-    unsafe_local_exec: Annotated[
-        bool,
-        typer.Option(
-            "--unsafe-local-exec", help="Run model-written code without a sandbox."
-        ),
-    ] = False,
+    unsafe_local_exec: UnsafeLocalExec = False,
     fail_under: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,9 +93,7 @@ def evaluate(
     markdown: Annotated[
         Path | None, typer.Option(help="Write a Markdown report.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure an agent on held-out tasks, or compare two; no training."""
     from agentgym.core.config import TrainingConfig

@@ -1,4 +1,4 @@
-"""Where output goes: results to standard output, everything else beside them."""
+"""Options that commands share, and where output goes: results to standard output."""
 
 import json
 import os
@@ -10,7 +10,13 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+UnsafeLocalExec = Annotated[
+    bool,
+    typer.Option(
+        "--unsafe-local-exec", help="Run model-written code without a sandbox."
+    ),
+]
 
 
 def progress_console(as_json: bool) -> "Console":

@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.output import print_json, progress_console
+from agentgym.cli.output import (
+    AsJson,
+    UnsafeLocalExec,
+    print_json,
+    progress_console,
+)
 
 if TYPE_CHECKING:
     from agentgym.core.task import Task
@@ -60,18 +65,11 @@ def rollout(
     config: Annotated[
         Path | None, typer.Option(help="YAML file of settings, tools' too.")
     ] = None,
-    unsafe_local_exec: Annotated[
-        bool,
-        typer.Option(
-            "--unsafe-local-exec", help="Run model-written code without a sandbox."
-        ),
-    ] = False,
+    unsafe_local_exec: UnsafeLocalExec = False,
     show: Annotated[
         Path | None, typer.Option(help="Only show trajectories that were saved.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Let an agent attempt tasks with any model; nothing is trained."""
     from agentgym.errors import Interrupted, UsageError
@@ -108,8 +106,12 @@ def rollout(
     try:
         batch = _run(found, model, chosen, scored_by, as_json)
     except KeyboardInterrupt:
-        where = "; nothing was saved." if chosen.save is None else f": {chosen.save}"
-        raise Interrupted(f"Interrupted. What had ended is kept{where}") from None
+        kept = (
+            "Nothing was saved; --save FILE keeps what has ended."
+            if chosen.save is None
+            else f"What had ended is in {chosen.save}."
+        )
+        raise Interrupted(f"Interrupted. {kept}") from None
     _report(batch, as_json)
     if batch.summary.succeeded == 0:
         raise typer.Exit(1)

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.output import print_json, progress_console
+from agentgym.cli.output import (
+    AsJson,
+    UnsafeLocalExec,
+    print_json,
+    progress_console,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,18 +67,11 @@ def train(
     tracker: Annotated[
         str | None, typer.Option(help="tensorboard, wandb or none.")
     ] = None,
-    unsafe_local_exec: Annotated[
-        bool,
-        typer.Option(
-            "--unsafe-local-exec", help="Run model-written code without a sandbox."
-        ),
-    ] = False,
+    unsafe_local_exec: UnsafeLocalExec = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, train nothing.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON on stdout.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train an agent's model until its tool calls are reliable.
 

@@ -53,7 +53,8 @@ class TrainingConfig(Settings, BaseSettings):
         group_size: Rollouts per task, the baseline of each other.
         tasks_per_step: Tasks per policy update.
         algorithm: ``rloo`` (arXiv:2402.14740) or ``grpo`` (arXiv:2402.03300).
-        learning_rate: AdamW's peak learning rate; None takes the model's default.
+        learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
+            it where the budget ends; None takes the model's default.
         warmup_steps: Updates over which the learning rate rises.
         clip: PPO clip range of the probability ratio.
         entropy_coefficient: Weight of the entropy bonus.

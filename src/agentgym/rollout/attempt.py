@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentgym.core.task import Task
-from agentgym.core.tools import Tool, ToolOutcome, parse_arguments, run_tool
+from agentgym.core.tool_runs import run_call
+from agentgym.core.tools import Tool, ToolOutcome, parse_arguments
 from agentgym.core.trajectory import ModelCall, Step, ToolCall
 from agentgym.errors import AgentGymError, ModelCallError
 from agentgym.integrations.base import EpisodeCut
@@ -127,23 +128,15 @@ class Attempt:
             arguments: As the model wrote them, JSON, or parsed.
             call_id: The id of the model's tool call, if it has one.
         """
-        started = time.perf_counter()
         parsed = parse_arguments(arguments) if isinstance(arguments, str) else arguments
         if parsed is None:
-            outcome, result = ToolOutcome.MALFORMED, MALFORMED
+            outcome = ToolOutcome.MALFORMED
+            made = ToolCall(id=call_id, name=name, outcome=outcome, result=MALFORMED)
         else:
-            outcome, result = await run_tool(self.tools, name, parsed)
-        self.steps.append(
-            ToolCall(
-                id=call_id,
-                name=name,
-                arguments=_as_json(parsed),
-                outcome=outcome,
-                result=result,
-                duration_ms=1000 * (time.perf_counter() - started),
-            )
-        )
-        return result
+            made = await run_call(self.tools, name, parsed, call_id=call_id)
+            made.arguments = _as_json(parsed)
+        self.steps.append(made)
+        return made.result
 
     def user_reply(self, answer: str) -> str | None:
         """Return what the user says to an answer; None ends the conversation.

@@ -5,13 +5,13 @@ identity that the gateway needs and the environment that tools act on, is looked
 here, so that many episodes can share one agent and one HTTP client.
 """
 
-import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.core.tools import Tool, run_tool
+from agentgym.core.tool_runs import run_call
+from agentgym.core.tools import Tool
 from agentgym.core.trajectory import ToolCall
 from agentgym.errors import RolloutError
 
@@ -59,19 +59,9 @@ class Episode:
         A refusal (``ToolError``, invalid arguments, unknown tool) is text that
         starts with ``Error:``; any other exception ends the episode as crashed.
         """
-        started = time.perf_counter()
-        outcome, result = await run_tool(self.tools, name, arguments)
-        self.calls.append(
-            ToolCall(
-                id=call_id,
-                name=name,
-                arguments=dict(arguments),
-                outcome=outcome,
-                result=result,
-                duration_ms=1000 * (time.perf_counter() - started),
-            )
-        )
-        return result
+        call = await run_call(self.tools, name, arguments, call_id=call_id)
+        self.calls.append(call)
+        return call.result
 
 
 def current_episode() -> Episode:

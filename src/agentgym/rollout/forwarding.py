@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-import random
 import time
 from abc import abstractmethod
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import aiohttp
@@ -16,14 +14,11 @@ from agentlightning.schemas import Model
 
 from agentgym.rollout.calls import record_of_response
 from agentgym.rollout.protocol import ApiError, GatewaySettings, ProxyCall
+from agentgym.rollout.retries import is_retried, retry_after, retry_delay
 from agentgym.rollout.sse import StreamAssembler, frame
 from agentgym.rollout.upstream import Answer, Upstream
 
 logger = logging.getLogger(__name__)
-
-_RETRIED_STATUS = frozenset({408, 409, 429})
-_BACKOFF_CAP_S = 8.0
-_RETRY_AFTER_CAP_S = 60.0
 
 
 class ForwardingUpstream(Upstream):
@@ -120,11 +115,11 @@ class ForwardingUpstream(Upstream):
             sent.retries = attempt
             try:
                 response = await self._http.post(sent.url, data=data)
-                if attempt == last or not _is_retried(response.status):
+                if attempt == last or not is_retried(response.status):
                     return response
                 response.release()
                 reason = f"status {response.status}"
-                asked = _retry_after(response)
+                asked = retry_after(response.headers)
             except (aiohttp.ClientError, TimeoutError) as error:
                 if attempt == last:
                     raise
@@ -135,8 +130,7 @@ class ForwardingUpstream(Upstream):
     async def _back_off(
         self, url: str, attempt: int, reason: str, asked: float
     ) -> None:
-        delay = min(self._settings.upstream_backoff_s * 2**attempt, _BACKOFF_CAP_S)
-        delay = max(delay, min(asked, _RETRY_AFTER_CAP_S)) * random.uniform(1.0, 1.25)
+        delay = retry_delay(self._settings.upstream_backoff_s, attempt, asked)
         logger.warning("%s: %s, trying again in %.2f s", url, reason, delay)
         await asyncio.sleep(delay)
 
@@ -228,20 +222,6 @@ def _is_completion(call: ProxyCall, body: dict[str, Any]) -> bool:
     )
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float:
-    """Return the seconds that a server asks to wait; 0 if it does not say."""
-    said = response.headers.get("Retry-After", "")
-    try:
-        return max(0.0, float(said))
-    except ValueError:
-        pass
-    try:
-        until = parsedate_to_datetime(said).timestamp()
-    except (ValueError, TypeError):
-        return 0.0
-    return max(0.0, until - time.time())
-
-
 def _pop_routes(response: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Return the response without routed experts, and these."""
     choices = response.get("choices")
@@ -252,7 +232,3 @@ def _pop_routes(response: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         return response, None
     kept = [{k: v for k, v in c.items() if k != "routed_experts"} for c in choices]
     return {**response, "choices": kept}, found[0]
-
-
-def _is_retried(status: int) -> bool:
-    return status in _RETRIED_STATUS or status >= 500

@@ -7,10 +7,9 @@ from agentlightning.schemas import Model
 
 from agentgym.rollout.forwarding import ForwardingUpstream
 from agentgym.rollout.protocol import ApiError, GatewaySettings, ProxyCall
-from agentgym.rollout.providers import Endpoint, refusal
+from agentgym.rollout.providers import KEY_REFUSED, Endpoint, refusal
 from agentgym.rollout.upstream import Answer
 
-_KEY_REFUSED = frozenset({401, 403})
 _NO_CREDIT = 402
 _NOT_UNDERSTOOD = frozenset({400, 404, 405, 422})
 _REFUSALS_AT_FIRST = 3
@@ -94,7 +93,7 @@ class ProviderUpstream(ForwardingUpstream):
         said = _message(answer)
         code = _error(answer).get("code")
         where = f"The model server at {self._endpoint.base_url}"
-        if answer.status in _KEY_REFUSED:
+        if answer.status in KEY_REFUSED:
             self._failure = refusal(self._endpoint.base_url, answer.status, said)
         elif answer.status == _NO_CREDIT or code == "insufficient_quota":
             self._failure = f"{where} wants to be paid (status {answer.status}): {said}"

@@ -14,7 +14,8 @@ KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
 """Environment variable with the key for servers that are given by address."""
 
 _TIMEOUT_S = 15.0
-_REFUSED = frozenset({401, 403})
+KEY_REFUSED = frozenset({401, 403})
+"""HTTP statuses of a server that refuses the key."""
 _SPEC = re.compile(r"([A-Za-z][\w.-]*):(?!//)(.*)", re.DOTALL)
 _ADDRESS = re.compile(r"https?://")
 
@@ -136,7 +137,7 @@ def _only_model(base_url: str, key: str) -> str:
             f"({type(error).__name__}: {error}). Is it running, and is that its "
             "address?"
         ) from None
-    if response.status_code in _REFUSED:
+    if response.status_code in KEY_REFUSED:
         raise ProviderError(refusal(base_url, response.status_code, response.text))
     names = _model_names(response)
     if names is None:

@@ -15,8 +15,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 from agentgym.core.task import Task
-from agentgym.core.tools import ToolSpec, run_tool
-from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall, Trajectory
+from agentgym.core.tool_runs import run_call
+from agentgym.core.tools import ToolSpec
+from agentgym.core.trajectory import ModelCall, RequestedCall, Trajectory
 from agentgym.scenarios.base import Environment, Reward, Scenario
 
 _PLAIN_WORDS = ("main", "a", "test", "1001", "x")
@@ -176,16 +177,8 @@ async def converse(
         asking = ModelCall(tool_calls=requested, finish_reason="tool_calls")
         trajectory.steps.append(asking)
     for request, (name, arguments) in zip(requested, calls, strict=True):
-        outcome, result = await run_tool(tools, name, arguments)
-        trajectory.steps.append(
-            ToolCall(
-                id=request.id,
-                name=name,
-                arguments=arguments,
-                outcome=outcome,
-                result=result,
-            )
-        )
+        made = await run_call(tools, name, arguments, call_id=request.id)
+        trajectory.steps.append(made)
     for _ in range(scenario.max_turns - len(trajectory.model_calls)):
         trajectory.steps.append(ModelCall(content=_ANSWER))
         if environment.user_reply(_ANSWER) is None:

@@ -2,22 +2,19 @@
 
 import asyncio
 import logging
-import random
 from typing import Any
 
 import aiohttp
 import orjson
 
 from agentgym.errors import ContextLengthError, ModelCallError, ProviderError
-from agentgym.rollout.providers import Endpoint, refusal
+from agentgym.rollout.providers import KEY_REFUSED, Endpoint, refusal
+from agentgym.rollout.retries import is_retried, retry_after, retry_delay
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 4
 _BACKOFF_S = 0.5
-_BACKOFF_CAP_S = 8.0
-_REFUSED = frozenset({401, 403})
-_RETRIED = frozenset({408, 409, 429})
 _SHOWN = 300
 _TOO_LONG = ("context_length_exceeded", "maximum context length")
 
@@ -26,7 +23,8 @@ class EndpointLlm:
     """Asks ``/chat/completions`` of a server; create it inside the running loop.
 
     Broken connections and statuses 408, 409, 429 and 5xx are tried again a few times
-    with growing waits. How long a call may take is the rollout's affair.
+    with growing waits, or the wait that the server asks for. How long a call may take
+    is the rollout's affair.
 
     Args:
         endpoint: The server, the key and the model.
@@ -56,7 +54,7 @@ class EndpointLlm:
         status, payload = await self._post(orjson.dumps(body))
         where = self._endpoint.base_url
         text = payload[:_SHOWN].decode(errors="replace")
-        if status in _REFUSED:
+        if status in KEY_REFUSED:
             raise ProviderError(refusal(where, status, text))
         if status >= 400 and any(mark.encode() in payload for mark in _TOO_LONG):
             raise ContextLengthError(f"{where} answered {status}: {text}")
@@ -78,14 +76,14 @@ class EndpointLlm:
         url = f"{self._endpoint.base_url}/chat/completions"
         headers = {"Content-Type": "application/json"}
         for attempt in range(_ATTEMPTS):
-            last = attempt == _ATTEMPTS - 1
+            last, asked = attempt == _ATTEMPTS - 1, 0.0
             try:
                 async with self._http.post(url, data=data, headers=headers) as response:
                     payload = await response.read()
-                    retried = response.status in _RETRIED or response.status >= 500
-                    if last or not retried:
+                    if last or not is_retried(response.status):
                         return response.status, payload
                     reason = f"status {response.status}"
+                    asked = retry_after(response.headers)
             except aiohttp.ClientError as error:
                 reason = f"{type(error).__name__}: {error}"
                 if last or isinstance(error, aiohttp.InvalidURL):
@@ -93,8 +91,7 @@ class EndpointLlm:
                         f"The model server at {self._endpoint.base_url} does not "
                         f"answer ({reason})."
                     ) from None
-            delay = min(_BACKOFF_S * 2**attempt, _BACKOFF_CAP_S)
-            delay *= random.uniform(0.75, 1.25)
+            delay = retry_delay(_BACKOFF_S, attempt, asked)
             logger.info("%s: %s, trying again in %.1f s", url, reason, delay)
             await asyncio.sleep(delay)
         raise AssertionError("unreachable: the last attempt returns or raises")

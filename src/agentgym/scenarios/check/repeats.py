@@ -32,12 +32,18 @@ def determinism(examined: Examination) -> Iterator[str]:
     words = [examined.reference, str(examined.seed), str(examined.count)]
     started = [_start(words, seed) for seed in ("1", "2")]
     told = []
-    for process in started:
-        out, err = process.communicate(timeout=_TIMEOUT_S)
-        if process.returncode:
-            yield f"another process could not play it: {err.strip().splitlines()[-1]}"
-            return
-        told.append(json.loads(out))
+    try:
+        for process in started:
+            out, err = process.communicate(timeout=_TIMEOUT_S)
+            if process.returncode:
+                last = err.strip().splitlines()[-1]
+                yield f"another process could not play it: {last}"
+                return
+            told.append(json.loads(out))
+    finally:
+        for process in started:  # one that hangs, or is not waited for any more
+            process.kill()
+            process.wait()
     one, other = told
     for kind in ("tasks", "episodes"):
         changed = [key for key in one[kind] if one[kind][key] != other[kind].get(key)]
