@@ -17,8 +17,8 @@ from functools import cache
 from agentgym.core.task import Split
 from agentgym.scenarios.coding.functions import TEMPLATES
 from agentgym.scenarios.coding.names import NAMES
-from agentgym.scenarios.coding.wording import references
-from agentgym.scenarios.coding.wording.grammar import GREETINGS, MANNERS
+from agentgym.scenarios.coding.wording import REFERENCES
+from agentgym.scenarios.wording.grammar import GREETINGS, MANNERS
 from recipes.nano.corpus import MAKERS
 from recipes.nano.held_out import (
     coding_frames,
@@ -28,18 +28,10 @@ from recipes.nano.held_out import (
 )
 
 BLIND = (Split.TEST, Split.OUT_OF_VOCABULARY)
-SHIPPED = ("coding", "general", "support")
+SHIPPED = ("coding", "customer_support", "general", "support")
 """The kinds of conversation that the shipped weights were made of."""
 ANYTHING = r"\S+(?: \S+){0,6}?"
 """What may stand in a slot of a phrase: more than the coding scenario puts there."""
-REFERENCES = (
-    references.MODULE,
-    references.TESTS,
-    references.TESTS_OF,
-    references.SCRIPT,
-    references.FOLDER,
-    references.ROOT,
-)
 
 
 @dataclass
@@ -103,20 +95,23 @@ def _phrases() -> re.Pattern[str]:
 @cache
 def _references() -> re.Pattern[str]:
     return phrase_pattern(
-        form for forms in REFERENCES for split in BLIND for form in forms[split]
+        form
+        for forms in REFERENCES.values()
+        for split in BLIND
+        for form in forms[split]
     )
 
 
 @cache
 def _manners() -> re.Pattern[str]:
     """Return what matches a turn in a manner or greeting that training lacks."""
-    pairs = {pair for split in BLIND for pair in MANNERS[split]}
-    pairs |= {(start, "") for split in BLIND for start in GREETINGS[split]}
-    pairs -= {*MANNERS[Split.TRAIN], *((g, "") for g in GREETINGS[Split.TRAIN])}
+    pools = (MANNERS, GREETINGS)
+    forms = {form for pool in pools for split in BLIND for form in pool[split]}
+    forms -= {form for pool in pools for form in pool[Split.TRAIN]}
     return re.compile(
         "|".join(
-            f"{re.escape(before.lower())}.*{re.escape(after.lower())}"
-            for before, after in sorted(pairs)
+            ".*".join(re.escape(part) for part in form.lower().split("{request}"))
+            for form in sorted(forms)
         )
     )
 

@@ -8,7 +8,7 @@ from agentgym.core.task import Split
 from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.names import NAMES
 from agentgym.scenarios.customer_support.names import NAMES as SUPPORT_NAMES
-from agentgym.scenarios.customer_support.wording.phrases import INTENTS
+from agentgym.scenarios.customer_support.wording import INTENTS
 from recipes.nano import pools
 
 HELD = (Split.VALIDATION, Split.TEST, Split.OUT_OF_VOCABULARY)

@@ -11,7 +11,7 @@ from agentgym.models.nano import nano_path
 from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.scenario import CodingScenario
 from agentgym.scenarios.customer_support.scenario import SupportScenario
-from agentgym.scenarios.customer_support.wording.phrases import INTENTS
+from agentgym.scenarios.customer_support.wording import INTENTS
 from recipes.nano.conversation import ASSISTANT, END
 from recipes.nano.corpus import MAKERS, SUPERVISED, conversations, encode
 from recipes.nano.held_out import HELD, Held, held_frames

@@ -9,18 +9,10 @@ from agentgym.core.task import Split
 from agentgym.scenarios.coding.families import FAMILIES, Family
 from agentgym.scenarios.coding.names import NAMES
 from agentgym.scenarios.coding.scenario import CodingScenario
-from agentgym.scenarios.coding.wording import references
-from agentgym.scenarios.coding.wording.grammar import GREETINGS, MANNERS, expand
+from agentgym.scenarios.coding.wording import REFERENCES
+from agentgym.scenarios.wording.grammar import GREETINGS, MANNERS, expand
 
 HELD_OUT = (Split.VALIDATION, Split.TEST)
-REFERENCES = (
-    references.MODULE,
-    references.TESTS,
-    references.TESTS_OF,
-    references.SCRIPT,
-    references.FOLDER,
-    references.ROOT,
-)
 # Words that carry no meaning of their own: they may come from any family.
 FUNCTION_WORDS = frozenset(
     [
@@ -42,13 +34,12 @@ def words(frames: Iterable[str]) -> set[str]:
 
 
 def manners(split: Split) -> set[str]:
-    around = (before + after for before, after in MANNERS[split])
-    return words((*around, *GREETINGS[split]))
+    return words((*MANNERS[split], *GREETINGS[split]))
 
 
 def train_words() -> set[str]:
     frames = {f for family in FAMILIES for f in family.phrases.frames(Split.TRAIN)}
-    refs = (form for forms in REFERENCES for form in forms[Split.TRAIN])
+    refs = (form for forms in REFERENCES.values() for form in forms[Split.TRAIN])
     return words(frames) | words(refs) | manners(Split.TRAIN)
 
 
@@ -87,7 +78,7 @@ def test_held_out_phrases_use_words_of_training(family: Family, split: Split) ->
 
 @pytest.mark.parametrize("split", HELD_OUT)
 def test_held_out_references_and_manners_use_words_of_training(split: Split) -> None:
-    forms = [form for kind in REFERENCES for form in kind[split]]
+    forms = [form for kind in REFERENCES.values() for form in kind[split]]
     assert words(forms) | manners(split) <= train_words()
 
 
@@ -124,7 +115,7 @@ def test_frames_of_the_splits_differ() -> None:
 @pytest.mark.parametrize("split", list(Split))
 def test_no_name_is_a_word_of_a_request(split: Split) -> None:
     frames = {f for family in FAMILIES for s in Split for f in family.phrases.frames(s)}
-    forms = {form for kind in REFERENCES for s in Split for form in kind[s]}
+    forms = {form for kind in REFERENCES.values() for s in Split for form in kind[s]}
     assert not NAMES[split].words() & (words(frames) | words(forms))
 
 

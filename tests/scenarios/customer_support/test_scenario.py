@@ -21,8 +21,7 @@ from agentgym.scenarios.customer_support.demonstrations import demonstrate, solv
 from agentgym.scenarios.customer_support.families import FAMILIES
 from agentgym.scenarios.customer_support.names import NAMES
 from agentgym.scenarios.customer_support.scenario import SupportScenario
-from agentgym.scenarios.customer_support.wording import talk
-from agentgym.scenarios.customer_support.wording.phrases import INTENTS
+from agentgym.scenarios.customer_support.wording import FORMS, INTENTS
 
 HELD_OUT = (Split.VALIDATION, Split.TEST)
 ALL = (1, 2, 3)
@@ -42,7 +41,7 @@ def frames(split: Split) -> set[str]:
 
 
 def forms(split: Split) -> set[str]:
-    return {form for kind in talk.FORMS for form in kind[split]}
+    return {form for kind in FORMS.values() for form in kind[split]}
 
 
 def test_the_same_seed_gives_the_same_tasks() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from agentgym.core.task import Split
 from agentgym.scenarios.coding.names import Names
 from agentgym.scenarios.coding.projects import Module, Project
-from agentgym.scenarios.coding.wording.grammar import Phrases
+from agentgym.scenarios.wording.grammar import Phrases
 
 Level = Literal[1, 2, 3]
 

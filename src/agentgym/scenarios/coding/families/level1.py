@@ -12,8 +12,8 @@ from agentgym.scenarios.coding.families.base import (
     pick_module,
 )
 from agentgym.scenarios.coding.projects import Project
-from agentgym.scenarios.coding.wording import files, references, runs
-from agentgym.scenarios.coding.wording.grammar import Phrases, request
+from agentgym.scenarios.coding.wording import PHRASES, references
+from agentgym.scenarios.wording.grammar import Phrases, request
 
 
 def _project(scene: Scene) -> Project:
@@ -112,11 +112,11 @@ def _format_file(scene: Scene, phrases: Phrases) -> Draft:
 
 
 FAMILIES = (
-    Family("list_files", 1, files.LIST_FILES, _list_files),
-    Family("read_file", 1, files.READ_FILE, _read_file),
-    Family("search_code", 1, files.SEARCH_CODE, _search_code),
-    Family("run_all_tests", 1, runs.RUN_ALL_TESTS, _run_all_tests),
-    Family("run_test_file", 1, runs.RUN_TEST_FILE, _run_test_file),
-    Family("lint", 1, files.LINT, _lint),
-    Family("format_file", 1, files.FORMAT_FILE, _format_file),
+    Family("list_files", 1, PHRASES["list_files"], _list_files),
+    Family("read_file", 1, PHRASES["read_file"], _read_file),
+    Family("search_code", 1, PHRASES["search_code"], _search_code),
+    Family("run_all_tests", 1, PHRASES["run_all_tests"], _run_all_tests),
+    Family("run_test_file", 1, PHRASES["run_test_file"], _run_test_file),
+    Family("lint", 1, PHRASES["lint"], _lint),
+    Family("format_file", 1, PHRASES["format_file"], _format_file),
 )

@@ -14,8 +14,8 @@ from agentgym.scenarios.coding.families.base import (
 from agentgym.scenarios.coding.families.level3 import seed_fault
 from agentgym.scenarios.coding.functions import Template
 from agentgym.scenarios.coding.projects import Function, Module, Project
-from agentgym.scenarios.coding.wording import changes, references, runs, sequences
-from agentgym.scenarios.coding.wording.grammar import Phrases, request
+from agentgym.scenarios.coding.wording import PHRASES, references
+from agentgym.scenarios.wording.grammar import Phrases, request
 
 
 def edit_plan(module: Module, old: str, new: str) -> tuple[Step, ...]:
@@ -200,13 +200,13 @@ def _script_draft(
 
 
 FAMILIES = (
-    Family("run_script", 2, runs.RUN_SCRIPT, _run_script),
-    Family("run_script_with", 2, runs.RUN_SCRIPT_WITH, _run_script_with),
-    Family("change_constant", 2, changes.CHANGE_CONSTANT, _change_constant),
-    Family("change_default", 2, changes.CHANGE_DEFAULT, _change_default),
-    Family("change_text", 2, changes.CHANGE_TEXT, _change_text),
-    Family("find_then_read", 2, sequences.FIND_THEN_READ, _find_then_read),
-    Family("test_then_read", 2, sequences.TEST_THEN_READ, _test_then_read),
-    Family("format_then_lint", 2, sequences.FORMAT_THEN_LINT, _format_then_lint),
-    Family("change_test", 2, changes.CHANGE_TEST, _change_test),
+    Family("run_script", 2, PHRASES["run_script"], _run_script),
+    Family("run_script_with", 2, PHRASES["run_script_with"], _run_script_with),
+    Family("change_constant", 2, PHRASES["change_constant"], _change_constant),
+    Family("change_default", 2, PHRASES["change_default"], _change_default),
+    Family("change_text", 2, PHRASES["change_text"], _change_text),
+    Family("find_then_read", 2, PHRASES["find_then_read"], _find_then_read),
+    Family("test_then_read", 2, PHRASES["test_then_read"], _test_then_read),
+    Family("format_then_lint", 2, PHRASES["format_then_lint"], _format_then_lint),
+    Family("change_test", 2, PHRASES["change_test"], _change_test),
 )

@@ -7,8 +7,8 @@ from agentgym.scenarios.coding import functions, projects
 from agentgym.scenarios.coding.families.base import Draft, Family, Scene, Step
 from agentgym.scenarios.coding.functions import Fault
 from agentgym.scenarios.coding.projects import Function, Module, Project
-from agentgym.scenarios.coding.wording.grammar import Phrases, request
-from agentgym.scenarios.coding.wording.repairs import REPAIR
+from agentgym.scenarios.coding.wording import PHRASES
+from agentgym.scenarios.wording.grammar import Phrases, request
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,6 @@ def _repair(kind: str) -> Callable[[Scene, Phrases], Draft]:
 
 
 FAMILIES = tuple(
-    Family(f"repair_{kind}", 3, REPAIR, _repair(kind))
+    Family(f"repair_{kind}", 3, PHRASES["repair"], _repair(kind))
     for kind in ("operator", "condition", "value")
 )

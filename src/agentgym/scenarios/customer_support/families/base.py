@@ -7,11 +7,10 @@ from random import Random
 from typing import Any, Literal
 
 from agentgym.core.task import Split
-from agentgym.scenarios.coding.wording.grammar import request
 from agentgym.scenarios.customer_support.database import expected
 from agentgym.scenarios.customer_support.names import NAMES, Names
-from agentgym.scenarios.customer_support.wording import talk
-from agentgym.scenarios.customer_support.wording.phrases import INTENTS
+from agentgym.scenarios.customer_support.wording import INTENTS, talk
+from agentgym.scenarios.wording.grammar import request
 
 Level = Literal[1, 2, 3]
 
@@ -116,9 +115,9 @@ class Story:
         """Return what the customer says when asked for a fact."""
         return talk.fact(self.rng, self.scene.split, kind, value)
 
-    def draw(self, forms: dict[Split, tuple[str, ...]], **slots: str) -> str:
-        """Return one of the split's forms, filled."""
-        return talk.draw(self.rng, self.scene.split, forms).format(**slots)
+    def draw(self, form: str, **slots: str) -> str:
+        """Return one of the split's forms of a kind, filled."""
+        return talk.say(self.rng, self.scene.split, form, **slots)
 
     def add_order(self, status: str, **fields: Any) -> Order:
         """Add an order of the customer."""
@@ -154,7 +153,7 @@ class Story:
         if self.rng.random() < told:
             return talk.order(self.rng, self.scene.split, order.number)
         self.needs.append("order")
-        return self.draw(talk.VAGUE)
+        return self.draw("vague")
 
     def ask(self, intent: str, **slots: str) -> str:
         """Return a request."""
@@ -166,7 +165,7 @@ class Story:
             self.text = text
             return
         if self.rng.random() < 0.35:
-            about = self.draw(talk.IDENTITY, m=self.email, p=self.person)
+            about = self.draw("identity", m=self.email, p=self.person)
             text = f"{text} {about}." if self.rng.random() < 0.7 else f"{about}. {text}"
         else:
             self.needs.append("email")

@@ -49,7 +49,7 @@ def _forgotten_number(scene: Scene) -> Draft:
     story = Story(scene)
     order = story.add_order(scene.rng.choice(UNSHIPPED))
     item = order.items[0][0]
-    text = story.ask("cancel", order=story.draw(talk.VAGUE_ITEM, i=item))
+    text = story.ask("cancel", order=story.draw("vague_item", i=item))
     story.open(text, verified=True)
     story.facts["order"] = [f"the one with the {item}"]
     story.do("list_orders", customer_id=story.customer)
@@ -67,7 +67,7 @@ def _wrong_number(scene: Scene) -> Draft:
     asked = story.ask("cancel", order=talk.order(scene.rng, scene.split, wrong))
     story.do("get_order", order_id=wrong)
     story.needs.append("order")
-    story.facts["order"] = [story.draw(talk.CORRECT, x=order.number), order.number]
+    story.facts["order"] = [story.draw("correct", x=order.number), order.number]
     story.open(asked, verified=True)
     story.do("get_order", order_id=order.number)
     story.do("cancel_order", order_id=order.number)
@@ -83,9 +83,9 @@ def _changed_mind(scene: Scene) -> Draft:
     story.open(story.ask("cancel", order=reference), verified=True)
     street, city = story.street(), scene.rng.choice(scene.names.cities)
     other = story.ask("address", order=reference, street=street, city=city)
-    change = story.draw(talk.CHANGE)
+    change = story.draw("change", request=_lower(other))
     told = story.facts["postcode"][0].rstrip(".")
-    story.facts["postcode"] = [f"{told}. {change}{_lower(other)}"]
+    story.facts["postcode"] = [f"{told}. {change}"]
     story.do("get_order", order_id=order.number)
     story.do("update_address", order_id=order.number, street=street, city=city)
     return draft(story, orders={order.number: {"street": street, "city": city}})
@@ -103,7 +103,7 @@ def _two_requests(scene: Scene) -> Draft:
     subject = scene.rng.choice(scene.names.subjects)
     priority = scene.rng.choice(("low", "medium", "high"))
     more = story.ask("complain", subject=subject, priority=priority)
-    story.later.append(story.draw(talk.MORE) + _lower(more))
+    story.later.append(story.draw("more", request=_lower(more)))
     ticket = [story.customer, subject, priority]
     story.do(
         "create_ticket",

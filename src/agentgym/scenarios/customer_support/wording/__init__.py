@@ -1,1 +1,17 @@
-"""How customers put things, split by split."""
+"""The wording of requests and answers: a text file per split, and how it is drawn."""
+
+from pathlib import Path
+
+from agentgym.scenarios.wording.grammar import Phrases
+from agentgym.scenarios.wording.pools import Forms, read_pools
+
+_FORMS = (
+    *("order", "vague", "vague_item", "identity"),
+    *("tell", "tell_kind", "correct", "change", "more"),
+)
+
+_POOLS = read_pools(Path(__file__).parent)
+FORMS: dict[str, Forms] = {name: _POOLS[name] for name in _FORMS}
+"""Parts of what a customer says, beside the requests."""
+INTENTS = {name: Phrases(p) for name, p in _POOLS.items() if name not in _FORMS}
+"""How each thing that a customer may want is asked for."""

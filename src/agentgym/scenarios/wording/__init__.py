@@ -1,0 +1,1 @@
+"""How requests are worded: pools by split, patterns, polite forms."""

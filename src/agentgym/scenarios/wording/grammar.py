@@ -1,0 +1,94 @@
+"""Patterns, frames and requests.
+
+A pattern such as ``[open|read] {file}`` stands for the frames ``open {file}`` and
+``read {file}``. A request is a frame with its slots filled, between a polite way in
+and a polite way out. A frame that does not start with a plain command is a whole
+sentence already and gets a greeting at most.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from agentgym.core.task import Split
+from agentgym.scenarios.wording.pools import Forms, read_pools
+
+_ALTERNATIVES = re.compile(r"\[([^\]]*)\]")
+_NO_COMMAND = re.compile(
+    r"({|(a|after|first|for|in|not|on|some|something|the|there|whichever|with)\b)"
+)
+_AROUND = read_pools(Path(__file__).parent)
+MANNERS: Forms = _AROUND["manners"]
+"""Polite forms around a command, which stands for ``{request}``."""
+GREETINGS: Forms = _AROUND["greetings"]
+"""What may come before a whole sentence."""
+
+
+@dataclass(frozen=True, eq=False)
+class Phrases:
+    """The patterns of one family, split by split.
+
+    What a held-out pattern stands for is taken out of the train frames, so that a
+    combination can be held out of a product of alternatives.
+    """
+
+    patterns: Forms
+
+    @cache  # noqa: B019 - the pools live as long as the process
+    def frames(self, split: Split) -> tuple[str, ...]:
+        """Return the frames of a split, sorted."""
+        frames = set(expand(self.patterns[split]))
+        if split is Split.TRAIN:
+            held = (self.patterns[other] for other in Split if other is not split)
+            frames -= {frame for patterns in held for frame in expand(patterns)}
+        return tuple(sorted(frames))
+
+
+def expand(patterns: Iterable[str]) -> list[str]:
+    """Return every frame that the patterns stand for."""
+    return [frame for pattern in patterns for frame in _expand(pattern)]
+
+
+def _expand(pattern: str) -> list[str]:
+    pieces = _ALTERNATIVES.split(pattern)
+    choices = [
+        piece.split("|") if index % 2 else [piece] for index, piece in enumerate(pieces)
+    ]
+    return [" ".join("".join(c).split()) for c in itertools.product(*choices)]
+
+
+def draw(rng: Random, split: Split, forms: Forms) -> str:
+    """Draw a form: a held-out split mixes its own with those of training."""
+    if split is Split.TRAIN or rng.random() < 0.5:
+        return rng.choice(forms[split])
+    return rng.choice(forms[Split.TRAIN])
+
+
+def request(
+    rng: Random,
+    phrases: Phrases,
+    split: Split,
+    slots: Mapping[str, str],
+) -> str:
+    """Compose a request.
+
+    Args:
+        rng: Where choices come from.
+        phrases: The family's patterns.
+        split: Whose frames and manners to use.
+        slots: What the frame's slots stand for.
+    """
+    frame = rng.choice(phrases.frames(split))
+    text = frame.format_map(slots)
+    if frame[-1] in ".?" or _NO_COMMAND.match(frame):
+        end = "" if frame[-1] in ".?" else "."
+        text = rng.choice(GREETINGS[split]).format(request=text + end)
+    else:
+        text = rng.choice(MANNERS[split]).format(request=text)
+    # A request may start with a path or a name, which must stay as it is.
+    first = text.split(maxsplit=1)[0].rstrip(",:")
+    return text[0].upper() + text[1:] if first.isalpha() and first.islower() else text

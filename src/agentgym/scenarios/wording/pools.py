@@ -1,0 +1,45 @@
+"""Pools of wording: one text file per split, so that one is written without the others.
+
+A file has ``[section]`` lines, each followed by the section's lines; ``#`` starts a
+comment. The files of a folder are called ``train.txt``, ``validation.txt`` and so on.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from agentgym.core.task import Split
+
+Forms = Mapping[Split, tuple[str, ...]]
+"""The lines of one section, split by split."""
+
+_SECTION = re.compile(r"\[(\w+)\]")
+
+
+@cache
+def read_pools(folder: Path) -> dict[str, Forms]:
+    """Return the sections of a folder's files by name.
+
+    Raises:
+        ValueError: A file lacks a section that another has.
+    """
+    found = {split: _sections(folder / f"{split.value}.txt") for split in Split}
+    for split, sections in found.items():
+        if missing := found[Split.TRAIN].keys() ^ sections.keys():
+            raise ValueError(f"{folder}: {split.value}.txt and train.txt: {missing}")
+    return {
+        name: {split: found[split][name] for split in Split}
+        for name in found[Split.TRAIN]
+    }
+
+
+def _sections(path: Path) -> dict[str, tuple[str, ...]]:
+    sections: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in map(str.strip, path.read_text(encoding="utf-8").splitlines()):
+        if heading := _SECTION.fullmatch(line):
+            lines = sections.setdefault(heading[1], [])
+        elif line and not line.startswith("#"):
+            lines.append(line)
+    return {name: tuple(lines) for name, lines in sections.items()}
