@@ -3,34 +3,37 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from agentgym.core.task import Split
 from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.names import NAMES
+from agentgym.scenarios.coding.wording import REFERENCES
 from agentgym.scenarios.customer_support.names import NAMES as SUPPORT_NAMES
-from agentgym.scenarios.customer_support.wording import INTENTS
+from agentgym.scenarios.customer_support.wording import FORMS, INTENTS
 from recipes.nano import pools
 
 HELD = (Split.VALIDATION, Split.TEST, Split.OUT_OF_VOCABULARY)
 
 # What may stand in a slot. A frame that is nothing but everyday words and a slot
 # ("fetch {file}") counts only with what the scenarios would put there.
-_PATH = r"[\w/.-]*\w\.py"
-_FILE = rf"(?:(?:the |module |script |file )*{_PATH}|the \w+ (?:module|file|script|test file)\b[^.?!]*|module \w+|the test file of [^.?!]*)"
-_SLOTS = {
-    "file": _FILE,
-    "script": _FILE,
-    "tests": rf"(?:{_FILE}|the tests of \w+|the \w+ tests)",
-    "dir": r"(?:(?:the |this |our )?(?:project |folder )?(?:whole |full |complete )?\w+/?(?: folder| subtree| area)?(?:, a folder)?(?: of our project| in its entirety)?)",
+_OTHER_SLOTS = {
     "name": r"\w+_\w+",
     "args": r"\S+(?: (?:and )?\S+)?",
     "test": r"test_\w+",
-    "order": r"(?:\w+ ){0,3}?(?:order|purchase|transaction|consignment|haul)\b(?: of mine| (?:with|including) the \w+| number)?(?: \S+)?",
     "street": r"\w+ \d+",
-    "subject": r"[^\"]+",
     "priority": r"(?:low|medium|high)",
     "text": r'[^"]+',
+    "subject": r'[^"]+',
 }
+_REFERRED = {
+    "file": ("module", "tests", "script"),
+    "script": ("script",),
+    "tests": ("tests_of",),
+    "dir": ("folder", "root"),
+    "order": ("order", "vague", "vague_item"),
+}
+"""The sections of the scenarios' forms that a slot is filled with."""
 
 
 @dataclass(frozen=True)
@@ -114,4 +117,19 @@ def _frame_pattern(frame: str, slot: str) -> str:
 def _slot_pattern(name: str, slot: str) -> str:
     if slot and name != "text":
         return slot
-    return _SLOTS.get(name, r"\S+")
+    if name in _REFERRED:
+        return _referring(_REFERRED[name])
+    return _OTHER_SLOTS.get(name, r"\S+")
+
+
+@cache
+def _referring(sections: tuple[str, ...]) -> str:
+    """Return what matches every way to refer to something, of any split."""
+    forms = {
+        form
+        for section in sections
+        for split in Split
+        for form in (REFERENCES | FORMS)[section][split]
+    }
+    filled = (re.sub(r"\\{\w+\\}", r"\\S+", re.escape(f.lower())) for f in forms)
+    return f"(?:{'|'.join(sorted(filled, key=len, reverse=True))})"

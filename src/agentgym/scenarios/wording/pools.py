@@ -1,7 +1,8 @@
-"""Pools of wording: one text file per split, so that one is written without the others.
+"""Pools of wording: text files per split, so that one is written without the others.
 
 A file has ``[section]`` lines, each followed by the section's lines; ``#`` starts a
-comment. The files of a folder are called ``train.txt``, ``validation.txt`` and so on.
+comment. ``test.txt`` holds the test split's sections; where they are many, they are
+in several files, ``train_files.txt``, ``train_tests.txt`` and so on.
 """
 
 import re
@@ -24,22 +25,25 @@ def read_pools(folder: Path) -> dict[str, Forms]:
     Raises:
         ValueError: A file lacks a section that another has.
     """
-    found = {split: _sections(folder / f"{split.value}.txt") for split in Split}
+    found = {split: _sections(folder, split) for split in Split}
     for split, sections in found.items():
         if missing := found[Split.TRAIN].keys() ^ sections.keys():
-            raise ValueError(f"{folder}: {split.value}.txt and train.txt: {missing}")
+            raise ValueError(
+                f"{folder}: not in both train and {split.value}: {missing}"
+            )
     return {
         name: {split: found[split][name] for split in Split}
         for name in found[Split.TRAIN]
     }
 
 
-def _sections(path: Path) -> dict[str, tuple[str, ...]]:
+def _sections(folder: Path, split: Split) -> dict[str, tuple[str, ...]]:
     sections: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in map(str.strip, path.read_text(encoding="utf-8").splitlines()):
-        if heading := _SECTION.fullmatch(line):
-            lines = sections.setdefault(heading[1], [])
-        elif line and not line.startswith("#"):
-            lines.append(line)
+    for path in sorted(folder.glob(f"{split.value}*.txt")):
+        lines: list[str] = []
+        for line in map(str.strip, path.read_text(encoding="utf-8").splitlines()):
+            if heading := _SECTION.fullmatch(line):
+                lines = sections.setdefault(heading[1], [])
+            elif line and not line.startswith("#"):
+                lines.append(line)
     return {name: tuple(lines) for name, lines in sections.items()}

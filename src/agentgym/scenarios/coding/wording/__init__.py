@@ -1,4 +1,4 @@
-"""The wording of requests: a text file per split, and the ways to refer to files."""
+"""The wording of requests: text files per split, and the ways to refer to files."""
 
 from pathlib import Path
 

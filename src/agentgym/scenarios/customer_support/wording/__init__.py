@@ -1,4 +1,4 @@
-"""The wording of requests and answers: a text file per split, and how it is drawn."""
+"""The wording of requests and answers: text files per split, and how it is drawn."""
 
 from pathlib import Path
 
