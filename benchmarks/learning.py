@@ -10,6 +10,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from machine import machine
@@ -28,20 +30,23 @@ _ROWS = {
 
 
 def main() -> None:
-    """Run the seeds one after the other and print the table."""
+    """Run the seeds, ``--jobs`` at a time, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenario", default="coding")
     parser.add_argument("--framework", default="langchain")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--output", type=Path, default=None)
     parser.add_argument("rest", nargs="*", help="further options of agentgym train")
     options = parser.parse_args()
     output = options.output or Path(tempfile.mkdtemp(prefix="agentgym-learning-"))
-    results = [_train(options, seed, output) for seed in range(options.seeds)]
+    with ThreadPoolExecutor(options.jobs) as runs:
+        train = partial(_train, options, output)
+        results = list(runs.map(train, range(options.seeds)))
     _print(results, f"{options.scenario}, {options.framework}")
 
 
-def _train(options: argparse.Namespace, seed: int, output: Path) -> dict:
+def _train(options: argparse.Namespace, output: Path, seed: int) -> dict:
     name = f"seed-{seed}"
     done = output / name / "result.json"
     if not done.exists():
