@@ -15,6 +15,7 @@ def test_few_conversations_hold_nothing_of_the_test_pools(kind: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", SHIPPED)
 def test_twenty_thousand_conversations_hold_nothing_of_the_test_pools(
     kind: str,
