@@ -88,21 +88,44 @@ def weights_of(run: Path) -> dict[str, bytes]:
     return {name: tensor.tobytes() for name, tensor in tensors.items()}
 
 
-@pytest.mark.slow
-def test_contract_1_every_model_call_is_in_one_bucket(trained: TrainingResult) -> None:
-    with sqlite3.connect(trained.artifacts.run / "rollouts.db") as database:
-        [(answered,)] = database.execute(
+def requests_of(run: Path) -> int:
+    """Return how often training rollouts asked the model, answered or not."""
+    with sqlite3.connect(run / "rollouts.db") as database:
+        [(asked,)] = database.execute(
             "SELECT count(*) FROM events JOIN rollouts USING (rollout_id) "
             "WHERE event_type = 'model_request' AND is_train"
         )
+    return int(asked)
+
+
+@pytest.mark.slow
+def test_contract_1_every_model_call_is_in_one_bucket(trained: TrainingResult) -> None:
     assert trained.ledger.adds_up
-    assert trained.ledger.calls == answered
+    assert trained.ledger.calls == requests_of(trained.artifacts.run)
     assert trained.ledger.trained > 0
     reasons = [bucket.partition(":")[2] for bucket in trained.ledger.buckets]
     assert all(
         reason or bucket == "trained"
         for reason, bucket in zip(reasons, trained.ledger.buckets, strict=True)
     )
+
+
+@pytest.mark.slow
+def test_contract_1_calls_that_the_model_refused_are_in_a_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.getcwd(), prepend=os.pathsep)
+    config = TrainingConfig.create(
+        **{**_SMALL, "framework": "langchain", "episodes": 16},
+        agent="tests.rollout.misbehaving:long_winded_agent",
+        output=tmp_path,
+        name="run",
+    )
+    result = Trainer(config).train("coding")
+    refused = result.ledger.buckets["dropped:no answer: context_length_exceeded"]
+    assert refused >= 16
+    assert result.ledger.adds_up
+    assert result.ledger.calls == requests_of(result.artifacts.run)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """LangChain agents that crash, hang or eat memory on the tasks that say so."""
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 from langchain.agents import create_agent
 from langgraph.graph import START, MessagesState, StateGraph
+from openai import BadRequestError
 
 SCRIPT = "TEST_MISDEEDS"
 """Names a folder; a file there named like a task's family holds the misdeed."""
@@ -46,6 +48,21 @@ def commit(misdeed: str) -> None:
     if misdeed == "memory":
         hoard = [bytearray(2**34) for _ in range(64)]
         assert hoard
+
+
+def long_winded_agent(llm: Any, tools: list[Any]) -> Any:
+    """Return a graph that first says more than the model's context holds."""
+    inner = create_agent(model=llm, tools=tools, system_prompt="Help.")
+
+    async def act(state: MessagesState) -> dict[str, Any]:
+        with contextlib.suppress(BadRequestError):
+            await llm.ainvoke("Well, well. " * 1000)
+        return {"messages": (await inner.ainvoke(state))["messages"]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("act", act)
+    graph.add_edge(START, "act")
+    return graph.compile()
 
 
 def deaf_agent(llm: Any, tools: list[Any]) -> Any:

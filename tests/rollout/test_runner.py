@@ -197,6 +197,31 @@ def test_a_killed_worker_costs_only_time(tmp_path: Path) -> None:
     assert len({t.rollout_id for t in found}) == 64
 
 
+def test_requests_that_led_to_no_step_are_counted_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        if request.messages[-1]["role"] == "tool":
+            raise RuntimeError("the engine is stuck")
+        return Reply(calls=[("list_files", {})])
+
+    with session(
+        tmp_path, ScriptedPolicy(respond), framework="native", max_attempts=2
+    ) as opened:
+        [trajectory] = opened.run(requests(1), lambda _: None)
+        opened.flush()
+    given_up, refused = sorted(trajectory.unused_calls)
+    assert given_up.startswith("attempt given up: crash: ")
+    assert refused == "no answer: engine_error"
+    with sqlite3.connect(tmp_path / DATABASE_FILE) as database:
+        [(asked,)] = database.execute(
+            "SELECT count(*) FROM events WHERE event_type = 'model_request'"
+        )
+    unused = sum(trajectory.unused_calls.values())
+    assert len(trajectory.model_calls) == 1
+    assert unused + 1 == asked
+
+
 def test_a_timeout_ends_the_episode_and_is_no_reward(tmp_path: Path) -> None:
     def respond(request: ChatRequest) -> Reply:
         raise RuntimeError("the engine is stuck")

@@ -127,6 +127,8 @@ def test_a_failed_attempt_is_retried_with_fresh_events() -> None:
         with pytest.raises(RolloutStateError, match="Attempt 0"):
             store.begin_call("a", "0", "agent")
         with pytest.raises(RolloutStateError, match="Attempt 0"):
+            store.record_call("a", "0", recorded())
+        with pytest.raises(RolloutStateError, match="Attempt 0"):
             store.finish("a", "0", state=RolloutState.SUCCEEDED)
         ended = store.finish("a", "1", state=RolloutState.FAILED, error_message="again")
         assert ended.status.state is RolloutState.FAILED

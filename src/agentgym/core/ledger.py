@@ -10,7 +10,7 @@ class Ledger(BaseModel):
     """How many model calls were trained, masked or dropped, and why.
 
     Attributes:
-        calls: Model calls that the gateway answered in training rollouts.
+        calls: Requests to the model in training rollouts, unanswered ones included.
         buckets: Calls per bucket: ``trained``, ``masked:<reason>`` or
             ``dropped:<reason>``.
     """
@@ -37,7 +37,7 @@ class Ledger(BaseModel):
 
     @property
     def dropped(self) -> int:
-        """Calls of rollouts that were not used."""
+        """Calls that were not used: their rollout, their attempt or they failed."""
         return self._total("dropped:")
 
     @property

@@ -198,8 +198,11 @@ class TrainingLoop:
 
     def _account(self, trajectory: Trajectory, update: UpdateMetrics) -> None:
         """Put each model call of a rollout into its bucket of the ledger."""
+        ledger = self.state.ledger
         calls = len(trajectory.model_calls)
-        self.state.ledger.add(update.ledger[trajectory.rollout_id], calls=calls)
+        ledger.add(update.ledger[trajectory.rollout_id], calls=calls)
+        for reason, count in trajectory.unused_calls.items():
+            ledger.add([f"dropped:{reason}"] * count, calls=count)
 
     def _validation_due(self) -> bool:
         return self.state.step % self._config.eval_every == 0

@@ -10,7 +10,7 @@ from agentgym.core.tools import ToolOutcome
 if TYPE_CHECKING:
     from agentgym.core.statistics import TrajectoryStats
 
-TRAJECTORY_VERSION = 2
+TRAJECTORY_VERSION = 3
 
 
 class RolloutStatus(StrEnum):
@@ -98,8 +98,9 @@ class Trajectory(BaseModel):
     """What one rollout recorded, in order.
 
     Attributes:
-        version: Of this format; a newer one is refused. Version 2 added what is
-            optional: token counts, ``answer`` and ``changed_files``.
+        version: Of this format; a newer one is refused. Later ones added what is
+            optional: 2 token counts, ``answer`` and ``changed_files``, 3
+            ``unused_calls``.
         rollout_id: The rollout; ``attempt`` counts its retries from 0.
         group: Rollouts of one group attempted the same task at the same step.
         steps: Model calls and tool calls in the order they happened.
@@ -113,6 +114,8 @@ class Trajectory(BaseModel):
         answer: What the agent said at its end, None if unknown or nothing.
         changed_files: Text files of the agent's workspace that differ from the
             task's at the end, None for one that is gone; empty without a workspace.
+        unused_calls: Requests to the model that led to no step, by reason: it did
+            not answer, or the attempt that they belonged to was given up.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -136,6 +139,7 @@ class Trajectory(BaseModel):
     duration_s: float = 0.0
     answer: str | None = None
     changed_files: dict[str, str | None] = Field(default_factory=dict)
+    unused_calls: dict[str, int] = Field(default_factory=dict)
 
     @property
     def model_calls(self) -> list[ModelCall]:

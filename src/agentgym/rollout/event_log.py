@@ -68,12 +68,17 @@ class EventLog:
     def record_call(
         self, rollout_id: str, attempt_id: str, call: RecordedCall
     ) -> RecordedEvent:
-        """Record a model call.
+        """Record a model call of the current attempt.
 
         Raises:
             RolloutNotFoundError: There is no such rollout.
+            RolloutStateError: The rollout has ended, or the attempt was given up:
+                the answer came too late.
         """
-        return self._record(rollout_id, attempt_id, MODEL_REQUEST, call)
+        with self._lock:
+            live = self._live.get(rollout_id) or self._get_live(rollout_id)
+            live.check_current(attempt_id)
+            return self._record(rollout_id, attempt_id, MODEL_REQUEST, call)
 
     def add_event(
         self, rollout_id: str, attempt_id: str, event_type: str, data: dict[str, Any]

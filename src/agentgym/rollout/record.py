@@ -1,9 +1,11 @@
 """Reads a rollout back from the store as a Trajectory."""
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from agentlightning.schemas import Rollout, RolloutState
+from agentlightning.schemas import DEFAULT_ATTEMPT_ID, Rollout, RolloutState
 
 from agentgym.core.trajectory import (
     ModelCall,
@@ -12,21 +14,27 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
+from agentgym.rollout.calls import RecordedCall
 from agentgym.rollout.events import RecordedEvent, answered_calls
+from agentgym.rollout.live import ATTEMPT_FAILED
 
 
-def to_trajectory(rollout: Rollout, events: list[RecordedEvent]) -> Trajectory:
+def to_trajectory(
+    rollout: Rollout, attempts: Mapping[str, Sequence[RecordedEvent]]
+) -> Trajectory:
     """Return what a rollout recorded.
 
     Args:
         rollout: One that has ended.
-        events: Those of its last attempt, in order.
+        attempts: The events of every attempt, in order; the last attempt counts.
 
     Returns:
         The trajectory; dropped, with its reason and without a reward, unless the
         rollout succeeded and a reward was reported.
     """
     task: dict[str, Any] = rollout.input
+    last = rollout.status.last_attempt_id or DEFAULT_ATTEMPT_ID
+    events = attempts.get(last, ())
     calls = [call.to_model_call() for call in answered_calls(events)]
     outcomes = [
         ToolCall.model_validate(event.data)
@@ -37,12 +45,13 @@ def to_trajectory(rollout: Rollout, events: list[RecordedEvent]) -> Trajectory:
     metadata = rollout.metadata.model_dump()
     common = {
         "rollout_id": rollout.rollout_id,
-        "attempt": int(rollout.status.last_attempt_id or 0),
+        "attempt": int(last),
         "scenario": metadata["scenario"],
         "task_id": task["id"],
         "family": task["family"],
         "level": task["level"],
         "group": metadata["group"],
+        "unused_calls": _unused_calls(attempts, last),
     }
     steps = _interleave(calls, outcomes)
     if rollout.status.state is not RolloutState.SUCCEEDED or reward is None:
@@ -63,6 +72,31 @@ def to_trajectory(rollout: Rollout, events: list[RecordedEvent]) -> Trajectory:
         reason=reward["reason"],
         duration_s=reward["duration_s"],
     )
+
+
+def _unused_calls(
+    attempts: Mapping[str, Sequence[RecordedEvent]], last: str
+) -> Counter[str]:
+    """Count the requests to the model that are no step of the last attempt."""
+    unused: Counter[str] = Counter()
+    for attempt, events in attempts.items():
+        requests = [event.call for event in events if event.call is not None]
+        if attempt == last:
+            unused.update(_why_refused(call) for call in requests if not call.ok)
+        elif requests:
+            unused[f"attempt given up: {_why_given_up(events)}"] += len(requests)
+    return unused
+
+
+def _why_refused(call: RecordedCall) -> str:
+    error = call.response.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    return f"no answer: {code or f'HTTP {call.http_status}'}"
+
+
+def _why_given_up(events: Sequence[RecordedEvent]) -> str:
+    reasons = (e.data["reason"] for e in events if e.event_type == ATTEMPT_FAILED)
+    return next(reasons, "unknown")
 
 
 def _interleave(calls: list[ModelCall], outcomes: list[ToolCall]) -> list[Step]:

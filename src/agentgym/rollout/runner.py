@@ -89,10 +89,7 @@ class Runner:
             while waiting:
                 for rollout_id in self._store.wait_terminal(waiting, _WAIT_S, count=1):
                     waiting.remove(rollout_id)
-                    rollout = self._store.get(rollout_id)
-                    done[rollout_id] = to_trajectory(
-                        rollout, self._store.events(rollout_id)
-                    )
+                    done[rollout_id] = self._read(rollout_id)
                     on_done(done[rollout_id])
                 self._try_suspects(waiting)
                 if pool.failure is not None:
@@ -113,6 +110,13 @@ class Runner:
             else:
                 with self._lock:
                     self._suspect(rollout_id, reason)
+
+    def _read(self, rollout_id: str) -> Trajectory:
+        store = self._store
+        attempts = store.attempts(rollout_id)
+        return to_trajectory(
+            store.get(rollout_id), {a: store.events(rollout_id, a) for a in attempts}
+        )
 
     def _suspect(self, rollout_id: str, reason: str) -> None:
         """Put a rollout off until it can be tried alone, or end it."""
