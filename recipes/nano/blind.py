@@ -11,6 +11,7 @@ seeds as the corpus: 5 shards are 20,000 conversations of each kind.
 import argparse
 import random
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -28,7 +29,7 @@ from recipes.nano.held_out import (
 )
 
 BLIND = (Split.TEST, Split.OUT_OF_VOCABULARY)
-SHIPPED = ("coding", "general", "support")
+SHIPPED = ("coding", "general", "support", "customer_support")
 """The kinds of conversation that are counted."""
 ANYTHING = r"\S+(?: \S+){0,9}?"
 """What may stand in a slot of a phrase: more than the coding scenario puts there."""
@@ -70,10 +71,10 @@ class Count:
         return self.names + self.phrases + self.references + self.manners + self.faults
 
 
-def count(kind: str, shards: int, size: int = 4_000) -> Count:
-    """Make and count the first ``size`` conversations of each of the first shards."""
+def count(kind: str, shards: Iterable[int], size: int = 4_000) -> Count:
+    """Make and count the first ``size`` conversations of each of ``shards``."""
     found = Count()
-    for shard in range(shards):
+    for shard in shards:
         for number in range(size):
             talk = MAKERS[kind](random.Random(f"{kind}/{shard}/{number}"))
             found.add(talk.text())
@@ -144,7 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--shards", type=int, default=5)
     options = parser.parse_args()
-    counts = {kind: count(kind, options.shards) for kind in SHIPPED}
+    counts = {kind: count(kind, range(options.shards)) for kind in SHIPPED}
     for kind, found in counts.items():
         print(f"{kind}: {found}")
     raise SystemExit(any(found.hits for found in counts.values()))

@@ -51,8 +51,8 @@ def as_pattern(frame: str) -> str:
     pattern = re.sub(r'"\\{(old|new)\\}"', '"[^"]*"', pattern)
     pattern = pattern.replace(r"\{test\}", r"\S*test_\S+")
     pattern = re.sub(r"\\{(name|param|old|new)\\}", r"\\S+", pattern)
-    # Any other slot stands for at most ten words.
-    return rf"\b{re.sub(r'\\{\w+\\}', r'[^\\s"]+(?: [^\\s"]+){0,9}', pattern)}\b"
+    # Any other slot stands for at most seven words.
+    return rf"\b{re.sub(r'\\{\w+\\}', r'\\S+(?: \\S+){0,6}', pattern)}\b"
 
 
 def by_name(family: Family) -> str:
