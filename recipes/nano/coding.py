@@ -6,6 +6,7 @@ remembered. Nothing of a held-out split is used.
 
 import asyncio
 import builtins
+import contextlib
 import keyword
 import random
 import re
@@ -50,6 +51,8 @@ READS = 0.15
 """How often a file is read before it is edited or run, although no rule is known."""
 TESTS_AFTER = 0.15
 """How often the tests are run after an edit."""
+SLIPS = 0.25
+"""How often something goes wrong, once or again and again, before it is put right."""
 WEIGHTS = {1: 4.0, 2: 6.0, 3: 4.0}
 
 
@@ -103,6 +106,7 @@ class Session:
         self.tools = {t.spec.name: t for t in self.env.tools()}
         self.talk = Conversation("", [])
         self.used: set[str] = set()
+        self.slips = rng.random() < SLIPS
 
     def call(self, tool: str, args: dict[str, str]) -> bool:
         """Call a tool; return whether it ran."""
@@ -116,7 +120,14 @@ class Session:
         return True
 
     def step(self, step: Step) -> bool:
-        """Make one call of the plan, in one of its right forms."""
+        """Make one call of the plan, in one of its right forms.
+
+        Raises:
+            GivenUp: It went wrong again and again.
+        """
+        if self.slips and self.rng.random() < 0.6:
+            self.slips = False
+            slip(self, step)
         args = dict(self.rng.choice([step.args, step.args, *step.others]))
         if self.rng.random() < 0.85:
             default = DEFAULTS.get(step.tool, {})
@@ -128,6 +139,69 @@ async def _run(tool: object, args: dict[str, str]) -> str:
     return await tool(**args)  # type: ignore[operator, no-any-return]
 
 
+class GivenUp(Exception):
+    """The agent says that it failed, and stops."""
+
+
+def slip(session: Session, step: Step) -> None:
+    """Make a call wrongly, maybe again and again: what follows is what is learned.
+
+    A policy copies what it did before. It has to have seen that after an error it does
+    something else: the right call, or, after several, the truth.
+
+    Raises:
+        GivenUp: At times, if the call failed more than once.
+    """
+    rng = session.rng
+    tool, args = wrong(rng, step)
+    times = rng.choice((1, 1, 1, 2, 2, 3, 4))
+    session.used.add(tool)
+    for _ in range(times):
+        try:
+            asyncio.run(_run(session.tools[tool], args))
+        except AgentGymError as error:
+            session.talk.slip(tool, args, f"Error: {error}")
+        else:
+            return
+    if times > 1 and rng.random() < 0.4:
+        session.talk.say(rng.choice(pools.GIVEN_UP))
+        raise GivenUp
+
+
+def wrong(rng: Random, step: Step) -> tuple[str, dict[str, str]]:
+    """Return a step's call with one thing wrong, or a reader's call instead of it."""
+    args = dict(step.args)
+    if "old" in args and rng.random() < 0.5:
+        at = rng.randrange(len(args["old"]))
+        args["old"] = args["old"][:at] + args["old"][at + 1 :]
+    elif "path" in args:
+        args["path"] = wrong_path(rng, args["path"])
+    elif "query" in args:
+        args["query"] = f"{args['query']} {rng.choice(pools.PLAIN)}"
+    if step.tool != "read_file" and "path" in args and rng.random() < 0.3:
+        return "read_file", {"path": args["path"]}
+    return step.tool, args
+
+
+def wrong_path(rng: Random, path: str) -> str:
+    """Return a path that is a little wrong, as a hasty reader makes it."""
+    folder, _, file = path.rpartition("/")
+    word = rng.choice(pools.PLAIN)
+    stem = file.removesuffix(".py")
+    cut = rng.randint(1, max(1, len(stem) - 1))
+    choices = [
+        f"{word}/{file}",
+        f"{word}.py",
+        f"{word}_{file}",
+        path.replace("/", "."),
+        f"{folder}/{word}.py",
+        f"{folder}/{stem[:cut]}.py",
+        f"{folder}.py",
+        file,
+    ]
+    return rng.choice([c for c in choices if c not in (path, ".py")])
+
+
 def conversation(rng: random.Random) -> Conversation:
     """Return one conversation of a random family."""
     family = rng.choices(FAMILIES, [WEIGHTS[f.level] for f in FAMILIES])[0]
@@ -137,6 +211,19 @@ def conversation(rng: random.Random) -> Conversation:
     session.talk.user(draft.instruction)
     if rng.random() < 0.05:
         detour(session)
+    with contextlib.suppress(GivenUp):
+        play(session, family)
+    head(session)
+    return session.talk
+
+
+def play(session: Session, family: Family) -> None:
+    """Do what was asked, and say so.
+
+    Raises:
+        GivenUp: It said that it could not.
+    """
+    rng, draft = session.rng, session.draft
     if family.name == "change_test":
         change_test(session)
     elif draft.ordered:
@@ -148,8 +235,6 @@ def conversation(rng: random.Random) -> Conversation:
         session.talk.say(rng.choice(pools.DONE))
     else:
         change(session, family)
-    head(session)
-    return session.talk
 
 
 def change(session: Session, family: Family) -> None:

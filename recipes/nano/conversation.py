@@ -12,6 +12,8 @@ SYSTEM, USER, ASSISTANT, TOOL, END, PAD = (
     "<|end|>",
     "<|pad|>",
 )
+SLIP = "slip"
+"""Role of a call that the model shall see but not learn to make."""
 SPECIAL = (PAD, END, SYSTEM, USER, ASSISTANT, TOOL)
 
 
@@ -64,14 +66,19 @@ class Conversation:
         self.turns.append((ASSISTANT, call_text(name, arguments)))
         self.turns.append((TOOL, result))
 
+    def slip(self, name: str, arguments: dict[str, Any], error: str) -> None:
+        """Add a call that went wrong, which is not learned, and its error."""
+        self.turns.append((SLIP, call_text(name, arguments)))
+        self.turns.append((TOOL, error))
+
     def pieces(self) -> list[tuple[str, bool]]:
         """Return the text in pieces, each with whether the model writes it."""
         head = f"{self.system}\n" if self.system else ""
         tools = "\n".join(["Tools:", *self.tool_lines])
         pieces = [(f"{SYSTEM}{head}{tools}{END}", False)]
         for role, text in self.turns:
-            if role == ASSISTANT:
-                pieces += [(ASSISTANT, False), (text + END, True)]
+            if role in (ASSISTANT, SLIP):
+                pieces += [(ASSISTANT, False), (text + END, role == ASSISTANT)]
             else:
                 pieces.append((f"{role}{text}{END}", False))
         return pieces

@@ -13,7 +13,8 @@ from random import Random
 from typing import Any
 
 from agentgym.core.task import Split, Task
-from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.core.tools import Tool, ToolSpec, tool_specs
+from agentgym.errors import ToolError
 from agentgym.scenarios.customer_support.demonstrations import demonstrate
 from agentgym.scenarios.customer_support.environment import SupportEnvironment
 from agentgym.scenarios.customer_support.families import (
@@ -39,6 +40,12 @@ SYSTEMS = (
     "",
 )
 KINDS = {"string": "str", "integer": "int", "number": "float"}
+FOLLOW = 0.4
+"""How often a step is made that only a rule asks for."""
+OBEYS = 0.75
+"""How often the agent does what the customer asks for against the rules."""
+SLIPS = 0.2
+"""How often the first call with an id goes wrong, once or again and again."""
 WEIGHTS = {1: 2.0, 2: 3.0, 3: 4.0}
 FORBIDDEN = {
     "second_refund": "refund_order",
@@ -110,12 +117,12 @@ def conversation(rng: random.Random) -> Conversation:
     pool = invented(rng) if rng.random() < 0.75 else None
     draft = family.draft(NamedScene(rng, Split.TRAIN, pool))
     task = _task(family, draft, rng)
-    follow = 1.0 if rng.random() < 0.4 else 0.5
-    if follow < 1 and family.name in FORBIDDEN and rng.random() < 0.5:
+    if family.name in FORBIDDEN and rng.random() < OBEYS:
         task = _obeying(task, FORBIDDEN[family.name])
-    played = asyncio.run(demonstrate(task, follow_rules=follow, rng=rng))
+    played = asyncio.run(demonstrate(task, follow_rules=FOLLOW, rng=rng))
     talk = Conversation("", [])
     used: set[str] = set()
+    slips = rng.random() < SLIPS
     _, *messages = played.messages
     if messages[-1]["role"] == "user":  # puzzled, because a rule was left out
         messages.pop()
@@ -127,11 +134,55 @@ def conversation(rng: random.Random) -> Conversation:
             used.add(function["name"])
             assert after is not None
             arguments = json.loads(function["arguments"])
+            if slips and (wrong := _wrong(rng, arguments)):
+                slips = False
+                if _slip(talk, task, function["name"], wrong, rng):
+                    break
             talk.call(function["name"], arguments, after["content"])
         elif message["role"] == "assistant":
             talk.say(message["content"])
     head(talk, rng, used)
     return talk
+
+
+def _wrong(rng: Random, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with another id or email; empty if there is none."""
+    names = [n for n in ("order_id", "customer_id", "email") if n in arguments]
+    if not names:
+        return {}
+    right = arguments[names[0]]
+    at = rng.randrange(len(right))
+    other = rng.choice(
+        (right[:at] + right[at + 1 :], text(rng).split()[0], f"{right}0")
+    )
+    return {**arguments, names[0]: other}
+
+
+def _slip(
+    talk: Conversation, task: Task, tool: str, args: dict[str, Any], rng: Random
+) -> bool:
+    """Let a call fail, maybe again and again; return whether that was the end."""
+    environment = SupportEnvironment(
+        task.initial_state, task.instruction, enforce_rules=False
+    )
+    times = rng.choice((1, 1, 1, 2, 2, 3))
+    made = {t.spec.name: t for t in environment.tools()}[tool]
+    try:
+        asyncio.run(_run(made, args))
+        return False
+    except ToolError as error:
+        for _ in range(times):
+            talk.slip(tool, args, f"Error: {error}")
+    finally:
+        environment.close()
+    given_up = times > 1 and rng.random() < 0.4
+    if given_up:
+        talk.say(rng.choice(pools.GIVEN_UP))
+    return given_up
+
+
+async def _run(tool: Tool, args: dict[str, Any]) -> str:
+    return await tool(**args)
 
 
 def head(talk: Conversation, rng: Random, used: set[str]) -> None:

@@ -61,6 +61,8 @@ would you mind, |first of all, |be so kind and """.replace("\n", "").split("|")
 CLOSERS = """||||||||| please| thanks| thank you| for me| now| right away| if you can| when you can|, thanks|, please|
  as soon as possible|, would you| today|, that is all""".replace("\n", "").split("|")
 DONE = "Done.|Done.|Done.|Done.|All done.|It is done.|Finished.".split("|")
+GIVEN_UP = """I could not do it.|Sorry, I could not do that.|That did not work.|It failed, sorry.|
+I could not find it.|Sorry, I cannot find that.""".replace("\n", "").split("|")
 SYSTEMS = """You are a helpful assistant.|You are an assistant with tools.|Use the tools to help the user.|
 You help people at {x}. Use the tools.|You are the {x} assistant.|Answer with tool calls where they help.|
 You work for {x}. Be brief.|Be brief and exact.|You are an operator at {x}.|Use one tool at a time.|
