@@ -1,5 +1,8 @@
 """Trains several seeds as a user would and prints before and after, with intervals.
 
+Beside them stand two agents without a model, on the same tasks: one does nothing, one
+calls every tool. A run that is there already (``--output``) is not made again.
+
 uv run python benchmarks/learning.py --seeds 5 --framework langchain
 """
 
@@ -15,6 +18,10 @@ from functools import partial
 from pathlib import Path
 
 from machine import machine
+
+from agentgym.core.metrics import Metrics
+from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.trivial import CallEverything, DoNothing, run_trivial
 
 # Student's t, two-sided 95 %, by degrees of freedom.
 _T95 = {1: 12.71, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 9: 2.262}
@@ -43,7 +50,8 @@ def main() -> None:
     with ThreadPoolExecutor(options.jobs) as runs:
         train = partial(_train, options, output)
         results = list(runs.map(train, range(options.seeds)))
-    _print(results, f"{options.scenario}, {options.framework}")
+    trivial = [_trivial(options.scenario, r["config"]) for r in results]
+    _print(results, trivial, f"{options.scenario}, {options.framework}")
 
 
 def _train(options: argparse.Namespace, output: Path, seed: int) -> dict:
@@ -57,17 +65,43 @@ def _train(options: argparse.Namespace, output: Path, seed: int) -> dict:
     return json.loads(done.read_text())
 
 
-def _print(results: list[dict], what: str) -> None:
+def _trivial(name: str, config: dict) -> list[list[dict]]:
+    """Return both agents' metrics on each set of a run's held-out tasks."""
+    scenario = get_scenario(name)
+    try:
+        sets = scenario.held_out(config["seed"], config["test_tasks"]).values()
+        return [
+            [
+                Metrics.of(
+                    [run_trivial(scenario, t, agent)[0] for t in tasks], k=1
+                ).model_dump(mode="json")
+                for agent in (
+                    DoNothing(),
+                    CallEverything(seed=1, from_instruction=True),
+                )
+            ]
+            for tasks in sets
+        ]
+    finally:
+        scenario.close()
+
+
+def _print(results: list[dict], trivial: list[list[list[dict]]], what: str) -> None:
     print(f"{what}; {len(results)} seeds; {machine()}\n")
-    print("| tasks | metric | before | after | gain |")
-    print("|---|---|---|---|---|")
+    print("| tasks | metric | nothing | everything | before | after | gain |")
+    print("|---|---|---|---|---|---|---|")
     sets = ["held-out", *results[0]["breakdown"]]
-    for name in sets:
+    for index, name in enumerate(sets):
         for label, key in _ROWS.items():
             before = [_pair(r, name)[0][key]["value"] for r in results]
             after = [_pair(r, name)[1][key]["value"] for r in results]
             gain = [b - a for a, b in zip(before, after, strict=True)]
-            cells = " | ".join(_mean(values, key) for values in (before, after, gain))
+            idle, busy = (
+                [seed[index][agent][key]["value"] for seed in trivial]
+                for agent in (0, 1)
+            )
+            columns = (idle, busy, before, after, gain)
+            cells = " | ".join(_mean(values, key) for values in columns)
             print(f"| {name} | {label} | {cells} |")
     print()
     for key in ("wall_seconds", "cpu_seconds", "peak_memory_mb", "episodes", "steps"):
