@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from agentgym.core.config import TrainingConfig
 from agentgym.core.evaluation_result import Evaluation, add_up
 from agentgym.core.judging import judge
-from agentgym.core.metrics import Metrics
+from agentgym.core.metrics import SHARES, MetricName, Metrics
 from agentgym.core.plan import check_rollouts, worker_count
 from agentgym.core.prices import FREE, Prices
 from agentgym.core.progress import Progress
@@ -24,12 +24,11 @@ from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.trivial import CallEverything, DoNothing, run_trivial
 
-_CRITERIA: dict[str, Callable[[Metrics], float]] = {
-    "tool_reliability": lambda m: m.tool_reliability.value,
-    "success_rate": lambda m: m.success_rate,
-    "right_tool": lambda m: m.right_tool.value,
-    "right_arguments": lambda m: m.right_arguments.value,
+_CRITERIA: dict[str, MetricName] = {
+    "success_rate": "pass_1",
+    **{name: name for name in SHARES},
 }
+"""The metric of each name that a scenario's success criteria may use."""
 _REPORTED_ONLY = {"cost_reduction"}
 _PROVIDER_TIMEOUT_S = 600.0
 _PROVIDER_CONCURRENCY = 8
@@ -119,7 +118,7 @@ def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
             f"{sorted([*_CRITERIA, *_REPORTED_ONLY])}."
         )
     return all(
-        _CRITERIA[name](metrics) >= lowest
+        metrics[_CRITERIA[name]].value >= lowest
         for name, lowest in criteria.items()
         if name in _CRITERIA
     )
