@@ -1,5 +1,6 @@
 """The corpus: the same for a seed, and free of what the scenarios hold out."""
 
+import itertools
 import random
 import re
 
@@ -12,7 +13,7 @@ from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.scenario import CodingScenario
 from agentgym.scenarios.customer_support.scenario import SupportScenario
 from agentgym.scenarios.customer_support.wording import INTENTS
-from recipes.nano.conversation import ASSISTANT, END
+from recipes.nano.conversation import ASSISTANT, END, SLIP
 from recipes.nano.corpus import MAKERS, SUPERVISED, conversations, encode
 from recipes.nano.held_out import HELD, Held, held_frames
 
@@ -91,3 +92,20 @@ def test_conversations_are_short(kind: str) -> None:
         len(encode(tokenizer, MAKERS[kind](random.Random(seed)))) for seed in range(60)
     )
     assert lengths[54] < 700
+
+
+@pytest.mark.parametrize("kind", ["coding", "customer_support"])
+def test_a_call_that_went_wrong_is_neither_learned_nor_followed_by_the_same(
+    kind: str,
+) -> None:
+    found = 0
+    for number in range(80):
+        turns = MAKERS[kind](random.Random(f"slips/{number}")).turns
+        slips = [text for role, text in turns if role == SLIP]
+        found += bool(slips)
+        learned = [text for role, text in turns if role == ASSISTANT]
+        assert learned
+        assert not set(slips) & set(learned)
+        for (role, _), (_, result) in itertools.pairwise(turns):
+            assert role != SLIP or result.startswith("Error: ")
+    assert 5 <= found <= 40
