@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from agentgym.core.task import Split
 from agentgym.scenarios.coding.names import Names
 from agentgym.scenarios.coding.projects import Module, Project
+from agentgym.scenarios.coding.wording import PHRASES
 from agentgym.scenarios.wording.grammar import Phrases
 
 Level = Literal[1, 2, 3]
@@ -102,6 +103,12 @@ class Family:
     level: Level
     phrases: Phrases
     draft: Callable[[Scene, Phrases], Draft]
+
+    @classmethod
+    def of(cls, level: Level, draft: Callable[[Scene, Phrases], Draft]) -> Self:
+        """Return the family that has its name, and so its phrases, of ``draft``."""
+        name = draft.__name__.removeprefix("_")
+        return cls(name, level, PHRASES[name], draft)
 
 
 def pick_module(scene: Scene, project: Project) -> Module:

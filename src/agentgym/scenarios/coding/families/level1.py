@@ -12,7 +12,7 @@ from agentgym.scenarios.coding.families.base import (
     pick_module,
 )
 from agentgym.scenarios.coding.projects import Project
-from agentgym.scenarios.coding.wording import PHRASES, references
+from agentgym.scenarios.coding.wording import references
 from agentgym.scenarios.wording.grammar import Phrases, request
 
 
@@ -111,12 +111,15 @@ def _format_file(scene: Scene, phrases: Phrases) -> Draft:
     )
 
 
-FAMILIES = (
-    Family("list_files", 1, PHRASES["list_files"], _list_files),
-    Family("read_file", 1, PHRASES["read_file"], _read_file),
-    Family("search_code", 1, PHRASES["search_code"], _search_code),
-    Family("run_all_tests", 1, PHRASES["run_all_tests"], _run_all_tests),
-    Family("run_test_file", 1, PHRASES["run_test_file"], _run_test_file),
-    Family("lint", 1, PHRASES["lint"], _lint),
-    Family("format_file", 1, PHRASES["format_file"], _format_file),
+FAMILIES = tuple(
+    Family.of(1, draft)
+    for draft in (
+        _list_files,
+        _read_file,
+        _search_code,
+        _run_all_tests,
+        _run_test_file,
+        _lint,
+        _format_file,
+    )
 )

@@ -14,7 +14,7 @@ from agentgym.scenarios.coding.families.base import (
 from agentgym.scenarios.coding.families.level3 import seed_fault
 from agentgym.scenarios.coding.functions import Template
 from agentgym.scenarios.coding.projects import Function, Module, Project
-from agentgym.scenarios.coding.wording import PHRASES, references
+from agentgym.scenarios.coding.wording import references
 from agentgym.scenarios.wording.grammar import Phrases, request
 
 
@@ -199,14 +199,17 @@ def _script_draft(
     )
 
 
-FAMILIES = (
-    Family("run_script", 2, PHRASES["run_script"], _run_script),
-    Family("run_script_with", 2, PHRASES["run_script_with"], _run_script_with),
-    Family("change_constant", 2, PHRASES["change_constant"], _change_constant),
-    Family("change_default", 2, PHRASES["change_default"], _change_default),
-    Family("change_text", 2, PHRASES["change_text"], _change_text),
-    Family("find_then_read", 2, PHRASES["find_then_read"], _find_then_read),
-    Family("test_then_read", 2, PHRASES["test_then_read"], _test_then_read),
-    Family("format_then_lint", 2, PHRASES["format_then_lint"], _format_then_lint),
-    Family("change_test", 2, PHRASES["change_test"], _change_test),
+FAMILIES = tuple(
+    Family.of(2, draft)
+    for draft in (
+        _run_script,
+        _run_script_with,
+        _change_constant,
+        _change_default,
+        _change_text,
+        _find_then_read,
+        _test_then_read,
+        _format_then_lint,
+        _change_test,
+    )
 )
