@@ -101,7 +101,7 @@ class SupportScenario(LeveledScenario[Family]):
         """Return the promise for held-out tasks of levels 1 and 2."""
         return {
             "tool_reliability": 0.95,
-            "success_rate": 0.8,
+            "success_rate": 0.9,
             "cost_reduction": 0.30,
         }
 
