@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -50,6 +51,8 @@ class Unreliable(RolloutAgent):
                 raise SystemExit(3)
             case "hang":
                 await asyncio.Event().wait()
+            case "block":
+                time.sleep(0.8)
             case "ignore":
                 try:
                     await asyncio.Event().wait()

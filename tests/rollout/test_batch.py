@@ -93,6 +93,16 @@ async def test_what_a_model_answers_ends_its_own_rollout_alone(
     assert found.reward is None
 
 
+async def test_agent_that_blocks_the_event_loop_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    batch = await run("fine", "block", "fine too")
+    assert batch.summary.rollouts == 3
+    [told] = [r.getMessage() for r in caplog.records if "stood still" in r.getMessage()]
+    assert "asyncio.to_thread" in told
+    assert "time.sleep(0.8)" in told
+
+
 async def test_function_that_is_not_async_is_told_so() -> None:
     def llm(messages: list[dict[str, Any]], **_: Any) -> str:
         return "x"

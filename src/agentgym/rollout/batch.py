@@ -19,6 +19,7 @@ from agentgym.rollout.agents.registry import get_agent
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.llm.reply import Llm
 from agentgym.rollout.llm.resolve import open_llm
+from agentgym.rollout.loop_watch import LoopWatch
 from agentgym.rollout.providers import Endpoint
 from agentgym.rollout.scoring import RewardFunction
 from agentgym.rollout.single import Setup, SingleRollout
@@ -27,6 +28,7 @@ from agentgym.rollout.toolbox import Toolbox
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 
+_MOST_STANDSTILL_S = 10.0
 _CANCELLED = "cancelled: the batch was ended"
 
 
@@ -108,6 +110,7 @@ async def run_rollouts(
                 if on_done is not None:
                     on_done(trajectory)
 
+            stack.enter_context(LoopWatch(min(config.timeout_s, _MOST_STANDSTILL_S)))
             trajectories = await _run_all(setup, todo, ended)
     return RolloutBatch(trajectories, config.save)
 
