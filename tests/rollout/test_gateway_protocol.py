@@ -177,11 +177,13 @@ def test_claims_wait_and_mark_as_running() -> None:
     with serving() as gateway, client(gateway) as api:
         claim = {"n": 2, "worker": "w"}
         assert api.post("/api/rollouts/claim", json=claim).json() == []
-        threading.Timer(0.1, create, (api, "a", "b", "c")).start()
+        later = threading.Timer(0.1, create, (api, "a", "b", "c"))
+        later.start()
         found = api.post("/api/rollouts/claim", json={**claim, "wait_s": 30}).json()
         assert [r["rollout_id"] for r in found] == ["a", "b"]
         assert found[0]["status"]["last_attempt_id"] == "0"
         assert gateway.store.held_by("w") == ["a", "b"]
+        later.join()
 
 
 def test_get_and_list_wait_for_the_end() -> None:
