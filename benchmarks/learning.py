@@ -93,15 +93,15 @@ def _print(results: list[dict], trivial: list[list[list[dict]]], what: str) -> N
     sets = ["held-out", *results[0]["breakdown"]]
     for index, name in enumerate(sets):
         for label, key in _ROWS.items():
-            before = [_pair(r, name)[0][key]["value"] for r in results]
-            after = [_pair(r, name)[1][key]["value"] for r in results]
-            gain = [b - a for a, b in zip(before, after, strict=True)]
-            idle, busy = (
-                [seed[index][agent][key]["value"] for seed in trivial]
-                for agent in (0, 1)
-            )
+            idle, busy = ([seed[index][n][key] for seed in trivial] for n in (0, 1))
+            before = [_pair(r, name)[0][key] for r in results]
+            after = [_pair(r, name)[1][key] for r in results]
+            gain = [
+                {"value": b["value"] - a["value"], "n": b["n"]}
+                for a, b in zip(before, after, strict=True)
+            ]
             columns = (idle, busy, before, after, gain)
-            cells = " | ".join(_mean(values, key) for values in columns)
+            cells = " | ".join(_mean(estimates, key) for estimates in columns)
             print(f"| {name} | {label} | {cells} |")
     print()
     for key in ("wall_seconds", "cpu_seconds", "peak_memory_mb", "episodes", "steps"):
@@ -116,7 +116,10 @@ def _pair(result: dict, name: str) -> tuple[dict, dict]:
     return before, after
 
 
-def _mean(values: list[float], key: str) -> str:
+def _mean(estimates: list[dict], key: str) -> str:
+    if any(estimate["n"] == 0 for estimate in estimates):
+        return "-"
+    values = [estimate["value"] for estimate in estimates]
     scale, unit = (1, "") if key == "tokens" else (100, " %")
     mean = scale * statistics.mean(values)
     if len(values) < 2:
