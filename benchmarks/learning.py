@@ -23,8 +23,8 @@ from agentgym.core.metrics import Metrics
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.trivial import CallEverything, DoNothing, run_trivial
 
-# Student's t, two-sided 95 %, by degrees of freedom.
-_T95 = {1: 12.71, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 9: 2.262}
+# Student's t, two-sided 95 %, for 1, 2, … degrees of freedom; then nearly normal.
+_T95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 _ROWS = {
     "pass^1": "pass_1",
@@ -125,7 +125,7 @@ def _mean(estimates: list[dict], key: str) -> str:
     if len(values) < 2:
         return f"{mean:.1f}{unit}"
     error = statistics.stdev(values) / math.sqrt(len(values))
-    half = scale * _T95.get(len(values) - 1, 1.96) * error
+    half = scale * ([*_T95, 1.96][min(len(values) - 2, len(_T95))]) * error
     return f"{mean:.1f} ± {half:.1f}{unit}"
 
 
