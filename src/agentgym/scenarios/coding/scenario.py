@@ -44,7 +44,7 @@ class CodingScenario(LeveledScenario[Family]):
         "Find, read, edit, test and repair code in a small Python package."
     )
     difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = "beginner"
-    estimated_time: ClassVar[str] = "about 7 minutes on 2 cores"
+    estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
     reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     max_turns: ClassVar[int] = 9
 
