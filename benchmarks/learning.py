@@ -19,11 +19,11 @@ from pathlib import Path
 
 from machine import machine
 
-from agentgym.core.metrics import Metrics
+from agentgym import TrainingConfig
+from agentgym.core.evaluation import measure_baselines
 from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.trivial import CallEverything, DoNothing, run_trivial
 
-# Student's t, two-sided 95 %, for 1, 2, … degrees of freedom; then nearly normal.
+# Student's t, two-sided 95 %, for 2, 3, … values; then nearly normal.
 _T95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 _ROWS = {
@@ -67,23 +67,16 @@ def _train(options: argparse.Namespace, output: Path, seed: int) -> dict:
 
 def _trivial(name: str, config: dict) -> list[list[dict]]:
     """Return both agents' metrics on each set of a run's held-out tasks."""
+    settings = TrainingConfig.create(**config)
     scenario = get_scenario(name)
-    try:
-        sets = scenario.held_out(config["seed"], config["test_tasks"]).values()
-        return [
-            [
-                Metrics.of(
-                    [run_trivial(scenario, t, agent)[0] for t in tasks], k=1
-                ).model_dump(mode="json")
-                for agent in (
-                    DoNothing(),
-                    CallEverything(seed=1, from_instruction=True),
-                )
-            ]
-            for tasks in sets
+    sets = scenario.held_out(settings.seed, settings.test_tasks).values()
+    return [
+        [
+            metrics.model_dump(mode="json")
+            for metrics in measure_baselines(scenario, tasks, settings).values()
         ]
-    finally:
-        scenario.close()
+        for tasks in sets
+    ]
 
 
 def _print(results: list[dict], trivial: list[list[list[dict]]], what: str) -> None:
@@ -125,7 +118,8 @@ def _mean(estimates: list[dict], key: str) -> str:
     if len(values) < 2:
         return f"{mean:.1f}{unit}"
     error = statistics.stdev(values) / math.sqrt(len(values))
-    half = scale * ([*_T95, 1.96][min(len(values) - 2, len(_T95))]) * error
+    quantile = dict(enumerate(_T95, 2)).get(len(values), 1.96)
+    half = scale * quantile * error
     return f"{mean:.1f} ± {half:.1f}{unit}"
 
 

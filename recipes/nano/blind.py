@@ -29,8 +29,8 @@ from recipes.nano.held_out import (
 )
 
 BLIND = (Split.TEST, Split.OUT_OF_VOCABULARY)
-SHIPPED = ("coding", "general", "support", "customer_support")
-"""The kinds of conversation that are counted."""
+SHIPPED = ("coding", "customer_support", "general", "support")
+"""The kinds of conversation that the shipped weights were made of."""
 ANYTHING = r"\S+(?: \S+){0,9}?"
 """What may stand in a slot of a phrase: more than the coding scenario puts there."""
 

@@ -173,7 +173,8 @@ def wrong(rng: Random, step: Step) -> tuple[str, dict[str, str]]:
     args = dict(step.args)
     if "old" in args and rng.random() < 0.5:
         at = rng.randrange(len(args["old"]))
-        args["old"] = args["old"][:at] + args["old"][at + 1 :]
+        letter = rng.choice("aeiou")  # one left out might still be in the file
+        args["old"] = args["old"][:at] + letter + args["old"][at:]
     elif "path" in args:
         args["path"] = wrong_path(rng, args["path"])
     elif "query" in args:

@@ -9,10 +9,11 @@ from transformers import AutoTokenizer
 
 from agentgym.core.task import Split
 from agentgym.models.nano import nano_path
-from agentgym.scenarios.coding.families import FAMILIES
+from agentgym.scenarios.coding.families import FAMILIES, Step
 from agentgym.scenarios.coding.scenario import CodingScenario
 from agentgym.scenarios.customer_support.scenario import SupportScenario
 from agentgym.scenarios.customer_support.wording import INTENTS
+from recipes.nano.coding import wrong
 from recipes.nano.conversation import ASSISTANT, END, SLIP
 from recipes.nano.corpus import MAKERS, SUPERVISED, conversations, encode
 from recipes.nano.held_out import HELD, Held, held_frames
@@ -109,3 +110,12 @@ def test_a_call_that_went_wrong_is_neither_learned_nor_followed_by_the_same(
         for (role, _), (_, result) in itertools.pairwise(turns):
             assert role != SLIP or result.startswith("Error: ")
     assert 5 <= found <= 40
+
+
+def test_an_edit_that_goes_wrong_looks_for_what_is_not_there() -> None:
+    step = Step("edit_file", {"path": "a/b.py", "old": "return a", "new": "return b"})
+    made = [wrong(random.Random(seed), step) for seed in range(200)]
+    edits = [args for tool, args in made if tool == "edit_file"]
+    assert edits
+    for args in edits:
+        assert args["path"] != "a/b.py" or args["old"] not in "    return a\n"

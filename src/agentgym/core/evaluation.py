@@ -183,11 +183,27 @@ def evaluate(
         prices=prices,
         settings=config.model_dump(mode="json"),
         metrics=Metrics.of(trajectories, k=config.eval_samples, prices=prices),
-        baselines=_baselines(scenario, tasks, config) if baselines else {},
+        baselines=measure_baselines(scenario, tasks, config) if baselines else {},
         calls=add_up(attempts),
         confusion=confusion,
         attempts=attempts,
     )
+
+
+def measure_baselines(
+    scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
+) -> dict[str, Metrics]:
+    """Measure agents without a model, one attempt per task; close the scenario."""
+    scenario.unsafe_local_exec = config.unsafe_local_exec
+    try:
+        return {
+            agent.name: Metrics.of(
+                [run_trivial(scenario, task, agent)[0] for task in tasks], k=1
+            )
+            for agent in (DoNothing(), CallEverything(seed=1, from_instruction=True))
+        }
+    finally:
+        scenario.close()
 
 
 @contextmanager
@@ -218,19 +234,3 @@ def _for_provider(config: TrainingConfig) -> TrainingConfig:
         concurrency=_PROVIDER_CONCURRENCY if many else None,
         workers=config.workers or 1,
     )
-
-
-def _baselines(
-    scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
-) -> dict[str, Metrics]:
-    """Measure agents without a model, one attempt per task."""
-    scenario.unsafe_local_exec = config.unsafe_local_exec
-    try:
-        return {
-            agent.name: Metrics.of(
-                [run_trivial(scenario, task, agent)[0] for task in tasks], k=1
-            )
-            for agent in (DoNothing(), CallEverything(seed=1, from_instruction=True))
-        }
-    finally:
-        scenario.close()

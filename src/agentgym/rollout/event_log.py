@@ -76,8 +76,7 @@ class EventLog:
                 the answer came too late.
         """
         with self._lock:
-            live = self._live.get(rollout_id) or self._get_live(rollout_id)
-            live.check_current(attempt_id)
+            self._get_live(rollout_id).check_current(attempt_id)
             return self._record(rollout_id, attempt_id, MODEL_REQUEST, call)
 
     def add_event(
