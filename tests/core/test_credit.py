@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.core.credit import group_advantages, normalise
+from agentgym.core.credit import group_advantages, normalise, repeated_failures
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
+from agentgym.scenarios.base import REPEATED_FAILURE
+from agentgym.scenarios.registry import get_scenario
 
 
 def test_rloo_subtracts_the_mean_of_the_others() -> None:
@@ -62,3 +66,66 @@ def test_advantages_of_a_group_add_up_to_nothing(rewards: list[float]) -> None:
     if advantages is not None:
         total = sum(calls[0] for calls in advantages if calls)
         assert total == pytest.approx(0, abs=1e-9)
+
+
+def failing(path: str, *, result: str = "Error: no such file.") -> list[Step]:
+    return [
+        ModelCall(),
+        ToolCall(
+            name="read_file",
+            arguments={"path": path},
+            outcome=ToolOutcome.RAISED,
+            result=result,
+        ),
+    ]
+
+
+WORKING: list[Step] = [ModelCall(), ToolCall(name="list_files", arguments={})]
+
+
+def episode(*steps: list[Step], reward: float | None = 0.5) -> Trajectory:
+    return Trajectory(
+        rollout_id="r",
+        scenario="coding",
+        task_id="t",
+        steps=[step for part in steps for step in part],
+        reward=reward,
+    )
+
+
+def test_a_failed_call_made_again_is_counted_where_it_was_made_again() -> None:
+    again = episode(failing("a"), failing("a"), failing("a"), [ModelCall()])
+
+    assert repeated_failures(again) == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        failing("b"),
+        failing("a", result="Error: it is a folder."),
+        [*WORKING, *failing("a")],
+        [ModelCall(), ToolCall(name="read_file", arguments={"path": "a"})],
+    ],
+    ids=["other arguments", "other result", "a call that worked between", "it works"],
+)
+def test_what_is_no_mere_repetition_is_not_counted(second: list[Step]) -> None:
+    assert sum(repeated_failures(episode(failing("a"), second))) == 0
+
+
+def test_calls_of_one_answer_are_counted_together() -> None:
+    twice = [*failing("a"), *failing("a")[1:]]
+
+    assert repeated_failures(episode(twice, twice)) == [1, 2]
+
+
+def test_a_scenario_charges_the_call_that_repeats_a_failure() -> None:
+    scenario = get_scenario("coding")
+    again = episode(failing("a"), failing("a"), failing("b"), reward=0.25)
+
+    assert scenario.broadcast_rewards(again) == [
+        0.25,
+        0.25 + REPEATED_FAILURE,
+        0.25,
+    ]
+    assert scenario.broadcast_rewards(episode(failing("a"), reward=None)) == []

@@ -52,6 +52,8 @@ class TrainingConfig(Settings, BaseSettings):
         deterministic: Same seed, same weights, bit for bit; slower.
         group_size: Rollouts per task, the baseline of each other.
         tasks_per_step: Tasks per policy update.
+        task_choice: ``adaptive`` takes tasks of families whose attempts differ more
+            often than those that teach nothing at present; ``uniform`` takes all.
         algorithm: ``rloo`` (arXiv:2402.14740) or ``grpo`` (arXiv:2402.03300).
         learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
             it where the budget ends; None takes the model's default.
@@ -95,6 +97,7 @@ class TrainingConfig(Settings, BaseSettings):
     deterministic: bool = False
     group_size: int = Field(default=8, ge=2)
     tasks_per_step: int = Field(default=16, ge=1)
+    task_choice: Literal["adaptive", "uniform"] = "adaptive"
     algorithm: Literal["rloo", "grpo"] = "rloo"
     learning_rate: float | None = Field(default=None, gt=0)
     warmup_steps: int = Field(default=3, ge=0)

@@ -15,6 +15,9 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import ModelCall, Trajectory
+
 Algorithm = Literal["rloo", "grpo"]
 
 _EPSILON = 1e-6
@@ -50,6 +53,27 @@ def group_advantages(
         None if not calls else [r - (total - _mean(calls)) / others for r in calls]
         for calls in rewards
     ]
+
+
+def repeated_failures(trajectory: Trajectory) -> list[int]:
+    """Count, for each model call, the tool calls that failed and had failed before.
+
+    The same tool with the same arguments and the same result, and no call that
+    worked in between: the agent was told, and learned nothing from it.
+    """
+    counts: list[int] = []
+    failed: set[tuple[str, str, str]] = set()
+    for step in trajectory.steps:
+        if isinstance(step, ModelCall):
+            counts.append(0)
+        elif step.outcome is ToolOutcome.OK:
+            failed.clear()
+        else:
+            call = (step.name, repr(step.arguments), step.result)
+            if counts:
+                counts[-1] += call in failed
+            failed.add(call)
+    return counts
 
 
 def normalise(advantages: Sequence[float]) -> float:

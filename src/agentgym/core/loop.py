@@ -15,7 +15,8 @@ from agentgym.core.plan import make_plan
 from agentgym.core.progress import Progress, StepReport
 from agentgym.core.result import RESULT_FILE, Artifacts, TrainingResult
 from agentgym.core.run_folder import RunFolder, RunState, metrics_line
-from agentgym.core.task import Split, Task
+from agentgym.core.task import Split
+from agentgym.core.task_stream import TaskStream
 from agentgym.core.tracking import open_tracker
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.core.usage import ResourceUse
@@ -27,8 +28,6 @@ from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 
 logger = logging.getLogger(__name__)
-
-_TASKS_PER_EPOCH = 1024
 
 
 class TrainingLoop:
@@ -108,13 +107,19 @@ class TrainingLoop:
     def _train(self, engine: Engine) -> str:
         """Do steps until the criteria hold or the budget is spent; say which."""
         config, state = self._config, self.state
+        stream = TaskStream(
+            self._scenario,
+            config.seed,
+            state.stream,
+            adaptive=config.task_choice == "adaptive",
+        )
         started, first = time.monotonic(), state.episodes
         with open_tracker(config, self._run.path) as tracker:
             while state.episodes < config.episodes:
                 if self._criteria_reached():
                     return "success criteria reached"
                 began = time.monotonic()
-                groups = self._rollouts(state.step + 1)
+                groups = self._rollouts(state.step + 1, stream)
                 sampled = time.monotonic()
                 update = engine.update(
                     groups, self._call_rewards(groups), self._trainable
@@ -124,7 +129,7 @@ class TrainingLoop:
                     self._account(trajectory, update)
                 state.step = update.step
                 state.episodes += len(trajectories)
-                state.position += len(groups)
+                stream.learn(groups)
                 report = _report(groups, update, state, config, began, sampled)
                 pace = (time.monotonic() - started) / (state.episodes - first)
                 report = dataclasses.replace(
@@ -146,11 +151,11 @@ class TrainingLoop:
             "success criteria reached" if self._criteria_reached() else "budget spent"
         )
 
-    def _rollouts(self, step: int) -> list[list[Trajectory]]:
+    def _rollouts(self, step: int, stream: TaskStream) -> list[list[Trajectory]]:
         """Attempt the next tasks ``group_size`` times each."""
         config = self._config
         left = (config.episodes - self.state.episodes) // config.group_size
-        tasks = self._next_tasks(max(1, min(config.tasks_per_step, left)))
+        tasks = stream.take(max(1, min(config.tasks_per_step, left)))
         requests = [
             RolloutRequest(
                 rollout_id=f"s{step:05d}-t{index:03d}-{attempt:02d}",
@@ -171,21 +176,6 @@ class TrainingLoop:
             )
         size = config.group_size
         return [trajectories[i : i + size] for i in range(0, len(trajectories), size)]
-
-    def _next_tasks(self, count: int) -> list[Task]:
-        """Return the training tasks after ``state.position``."""
-        tasks: list[Task] = []
-        position = self.state.position
-        while len(tasks) < count:
-            epoch, offset = divmod(position + len(tasks), _TASKS_PER_EPOCH)
-            if self._epoch_tasks is None or self._epoch_tasks[0] != epoch:
-                seed = self._config.seed * 1_000_003 + epoch
-                made = self._scenario.tasks(Split.TRAIN, seed, _TASKS_PER_EPOCH)
-                self._epoch_tasks = (epoch, made)
-            tasks += self._epoch_tasks[1][offset : offset + count - len(tasks)]
-        return tasks
-
-    _epoch_tasks: tuple[int, list[Task]] | None = None
 
     def _call_rewards(
         self, groups: Sequence[Sequence[Trajectory]]

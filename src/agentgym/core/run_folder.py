@@ -18,6 +18,7 @@ from agentgym.core.files import new_folder, write_atomically, write_json
 from agentgym.core.ledger import Ledger
 from agentgym.core.metrics import Metrics
 from agentgym.core.progress import StepReport
+from agentgym.core.task_stream import StreamState
 from agentgym.errors import CheckpointError, RunFolderError, RunNotFoundError
 
 _MINIMUM_FREE_BYTES = 200 * 2**20
@@ -29,7 +30,7 @@ class RunState(BaseModel):
     Attributes:
         step: Updates done.
         episodes: Training rollouts done.
-        position: Training tasks taken from the scenario so far.
+        stream: Where the stream of training tasks stands.
         wall_seconds: Spent so far, over all resumes.
         cpu_seconds: Likewise.
         baseline: Held-out measurements of the untrained policy, by name.
@@ -41,9 +42,9 @@ class RunState(BaseModel):
 
     step: int = 0
     episodes: int = 0
-    position: int = 0
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
+    stream: StreamState = Field(default_factory=StreamState)
     baseline: dict[str, Metrics] = Field(default_factory=dict)
     validation: Metrics | None = None
     ledger: Ledger = Field(default_factory=Ledger)

@@ -4,10 +4,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from agentgym.core.credit import repeated_failures
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, bound_tools
 from agentgym.core.trajectory import Trajectory
+
+REPEATED_FAILURE = -0.5
+"""What a model call is charged for each failed tool call that it merely repeats."""
 
 
 @dataclass(frozen=True)
@@ -144,14 +148,22 @@ class Scenario(ABC):
         return set()
 
     def broadcast_rewards(self, trajectory: Trajectory) -> list[float]:
-        """Give each model call its reward: by default the trajectory's, unchanged.
+        """Give each model call its reward: by default the trajectory's.
+
+        Trajectory-level broadcast follows AgentFlow (arXiv:2510.05592): each turn is
+        credited with the final outcome. One thing is charged to the call itself: a
+        tool call that failed before in just the same way. Most of what a policy
+        learns after a failed call is to go on trying, and of that it must be told
+        apart which tries were the same one.
 
         Returns:
-            One reward per model call. Trajectory-level broadcast follows AgentFlow
-            (arXiv:2510.05592): each turn is credited with the final outcome.
+            One reward per model call.
         """
         reward = trajectory.get_total_reward()
-        return [] if reward is None else [reward] * len(trajectory.model_calls)
+        if reward is None:
+            return []
+        repeated = repeated_failures(trajectory)
+        return [reward + REPEATED_FAILURE * count for count in repeated]
 
     def define_trainable_components(self) -> dict[str, bool]:
         """Say which spans of the policy's own text the loss covers."""

@@ -1,0 +1,97 @@
+"""The order of training tasks: families that still teach something come more often.
+
+A group whose attempts all earn the same teaches nothing (its advantages are zero), and
+late in a run most families are like that. DAPO (arXiv:2503.14476) samples on until
+enough groups differ and throws the others away; here the groups already seen say which
+families are worth sampling, so that hardly any rollout is thrown away.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from statistics import pstdev
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentgym.core.task import Split, Task
+from agentgym.core.trajectory import Trajectory
+from agentgym.scenarios.base import Scenario
+
+_TASKS_PER_EPOCH = 1024
+_NEWEST = 0.5
+"""Weight of a family's newest group in what is known of it."""
+_FULL_SPREAD = 0.3
+"""Standard deviation of rewards, about that of one failure in eight attempts, from
+which on a family is taken every time."""
+_LEAST_SHARE = 0.25
+"""How often at least a family is taken, so that it is not forgotten."""
+
+
+class StreamState(BaseModel):
+    """Where a stream of tasks stands.
+
+    Attributes:
+        position: Tasks of the scenario taken or passed over so far.
+        spread: For each family how much its attempts at one task differed lately:
+            the running mean of their rewards' standard deviation.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    position: int = 0
+    spread: dict[str, float] = Field(default_factory=dict)
+
+
+class TaskStream:
+    """Training tasks of a scenario, in an order that its state and seed decide.
+
+    Args:
+        scenario: Makes the tasks.
+        seed: Of the tasks and their choice.
+        state: Is kept up to date.
+        adaptive: Whether families that teach nothing at present are passed over at
+            times; else every task is taken.
+    """
+
+    def __init__(
+        self, scenario: Scenario, seed: int, state: StreamState, *, adaptive: bool
+    ) -> None:
+        self._scenario = scenario
+        self._seed = seed
+        self._state = state
+        self._adaptive = adaptive
+        self._epoch: tuple[int, list[Task]] = (-1, [])
+
+    def take(self, count: int) -> list[Task]:
+        """Return the next ``count`` tasks to train on."""
+        chosen: list[Task] = []
+        while len(chosen) < count:
+            task = self._next()
+            if not self._adaptive or self._draw() < self._share(task.family):
+                chosen.append(task)
+            self._state.position += 1
+        return chosen
+
+    def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
+        """Take note of how much the attempts of each group differed."""
+        spread = self._state.spread
+        for group in groups:
+            rewards = [t.reward for t in group if t.reward is not None]
+            if len(rewards) > 1:
+                family, new = group[0].family, pstdev(rewards)
+                old = spread.get(family, new)
+                spread[family] = old + _NEWEST * (new - old)
+
+    def _next(self) -> Task:
+        number, offset = divmod(self._state.position, _TASKS_PER_EPOCH)
+        if self._epoch[0] != number:
+            seed = self._seed * 1_000_003 + number
+            made = self._scenario.tasks(Split.TRAIN, seed, _TASKS_PER_EPOCH)
+            self._epoch = (number, made)
+        return self._epoch[1][offset]
+
+    def _draw(self) -> float:
+        return Random(f"{self._seed}/{self._state.position}").random()
+
+    def _share(self, family: str) -> float:
+        spread = self._state.spread.get(family, _FULL_SPREAD)
+        return _LEAST_SHARE + (1 - _LEAST_SHARE) * min(1.0, spread / _FULL_SPREAD)

@@ -1,0 +1,91 @@
+"""Training tasks come in a fixed order, families that teach something more often."""
+
+from collections import Counter
+
+import pytest
+
+from agentgym.core.task import Split
+from agentgym.core.task_stream import StreamState, TaskStream
+from agentgym.core.trajectory import Trajectory
+from agentgym.scenarios.registry import get_scenario
+
+SCENARIO = get_scenario("coding")
+
+
+def stream(state: StreamState | None = None, *, adaptive: bool = True) -> TaskStream:
+    return TaskStream(
+        SCENARIO, 3, StreamState() if state is None else state, adaptive=adaptive
+    )
+
+
+def group(family: str, *rewards: float | None) -> list[Trajectory]:
+    return [
+        Trajectory(
+            rollout_id=f"r{number}",
+            scenario="coding",
+            task_id="t",
+            family=family,
+            reward=reward,
+        )
+        for number, reward in enumerate(rewards)
+    ]
+
+
+def test_without_choice_the_scenarios_tasks_come_as_they_are() -> None:
+    uniform = stream(adaptive=False)
+    uniform.learn([group("lint", 1.0, 1.0)])
+
+    taken = [task.id for task in uniform.take(20) + uniform.take(1100)]
+
+    made = SCENARIO.tasks(Split.TRAIN, 3 * 1_000_003, 1024)
+    more = SCENARIO.tasks(Split.TRAIN, 3 * 1_000_003 + 1, 96)
+    assert taken == [task.id for task in made + more]
+
+
+def test_nothing_is_passed_over_before_anything_is_known() -> None:
+    assert [t.id for t in stream().take(40)] == [
+        t.id for t in stream(adaptive=False).take(40)
+    ]
+
+
+@pytest.mark.parametrize("reward", [1.0, 0.0])
+def test_a_family_whose_attempts_end_alike_comes_less_often(reward: float) -> None:
+    choosing = stream()
+    for _ in range(6):
+        choosing.learn([group("lint", *[reward] * 8), group("read_file", 1.0, 0.0)])
+
+    taken = Counter(task.family for task in choosing.take(1000))
+
+    assert 0.1 < taken["lint"] / taken["read_file"] < 0.45
+    assert taken["format_file"] == pytest.approx(taken["read_file"], abs=1)
+
+
+def test_a_family_comes_back_when_its_attempts_differ_again() -> None:
+    choosing = stream()
+    choosing.learn([group("lint", 1.0, 1.0)] * 8)
+    choosing.learn([group("lint", 1.0, 0.0)] * 8)
+
+    taken = Counter(task.family for task in choosing.take(500))
+
+    assert taken["lint"] == pytest.approx(taken["read_file"], abs=1)
+
+
+def test_rollouts_without_reward_say_nothing() -> None:
+    state = StreamState()
+    stream(state).learn([group("lint", None, None), group("read_file", 0.5, None)])
+
+    assert state.spread == {}
+
+
+def test_a_saved_state_goes_on_where_it_stopped() -> None:
+    whole, state = stream(), StreamState()
+    half = stream(state)
+    for choosing in (whole, half):
+        choosing.learn([group("lint", 1.0, 1.0), group("read_file", 1.0, 0.8)])
+    expected = [task.id for task in whole.take(300)]
+
+    first = [task.id for task in half.take(120)]
+    saved = StreamState.model_validate_json(state.model_dump_json())
+    rest = [task.id for task in stream(saved).take(180)]
+
+    assert first + rest == expected
