@@ -97,6 +97,26 @@ def _next_turn(old: ChatRequest, result: ChatResult) -> ChatRequest:
     )
 
 
+def test_a_prompt_that_comes_again_is_answered_from_the_weights_of_now(
+    model_folder: Path,
+) -> None:
+    loaded = load_model(str(model_folder), device="cpu", rank=0, seed=0)
+    policy = LocalPolicy(loaded)
+    asked = [request(seed, "close it", session=f"again{seed}") for seed in range(3)]
+    try:
+        for _ in range(2):
+            for one in [*asked, *reversed(asked)]:
+                result = chat(policy, [one])[0]
+                expected = model_logprobs(loaded, result, 1.0)
+                logprobs = torch.tensor(result.logprobs)
+                assert torch.allclose(logprobs, expected, atol=1e-4)
+            with policy.decoder.paused(), torch.no_grad():
+                for parameter in loaded.model.parameters():
+                    parameter.mul_(1.1)
+    finally:
+        policy.close()
+
+
 def test_sampling_follows_the_models_distribution(
     policy: LocalPolicy, loaded: LoadedModel
 ) -> None:

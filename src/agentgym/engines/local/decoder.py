@@ -2,8 +2,8 @@
 
 Requests join the running batch between decoding steps and leave it when done. What a
 request shares with earlier ones is not computed again: the head of its prompt (system
-prompt and tools), the earlier turns of its session, and an identical prompt that
-arrives with it.
+prompt and tools), the earlier turns of its session, and an identical prompt, which
+attempts at one task often have as long as they go the same way.
 """
 
 import logging
@@ -89,7 +89,8 @@ class Decoder:
             so that the kernels see one shape whatever the load; 0 otherwise. Each
             prompt is then prefilled alone, from its head on.
         threads: Of the kernels.
-        parked_tokens: Most tokens of idle sessions whose keys and values are kept.
+        parked_tokens: Most tokens of idle sessions whose keys and values are kept; of
+            prompts that may come again an eighth as many.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Decoder:
         self._limit = fixed_rows or forward.rows
         self._parked = SegmentStore(parked_tokens)
         self._heads = SegmentStore(parked_tokens // 4)
+        self._prompts = SegmentStore(parked_tokens // 8)
         self._rows: list[_Row] = []
         self._waiting: deque[Job] = deque()
         self._wake = threading.Condition()
@@ -148,6 +150,7 @@ class Decoder:
         finally:
             self._parked.clear()
             self._heads.clear()
+            self._prompts.clear()
             self._forward.refresh()
             with self._wake:
                 self._paused = False
@@ -231,9 +234,14 @@ class Decoder:
         if 0 < job.head <= most:
             head = self._head(tuple(job.prompt[: job.head]))
             held = job.head
-        if job.session and not self._fixed_rows:
-            found, parked = self._parked.match((job.session, held), job.prompt)
-            held = max(held, min(found, most))
+        if not self._fixed_rows:
+            start = held
+            known, parked = self._prompts.match(tuple(job.prompt), job.prompt[start:])
+            held += known
+            if job.session and parked is None:
+                found, parked = self._parked.match((job.session, start), job.prompt)
+                held = max(held, found)
+            held = min(held, most)
         return _Plan(jobs, held, head, parked, job.prompt[held:])
 
     def _head(self, ids: tuple[int, ...]) -> torch.Tensor:
@@ -261,6 +269,7 @@ class Decoder:
         chosen: list[int] = []
         for index, plan in enumerate(plans):
             self._rows.append(self._row(plan.jobs[0], plan.head))
+            self._remember(first + index, plan)
             chosen.append(index)
         for index, plan in enumerate(plans):
             for job in plan.jobs[1:]:
@@ -268,6 +277,15 @@ class Decoder:
                 self._rows.append(self._row(job, plan.head))
                 chosen.append(index)
         self._sample(first, logits[chosen])
+
+    def _remember(self, row: int, plan: "_Plan") -> None:
+        """Keep what was computed of a prompt, for when it comes again."""
+        if not self._fixed_rows and len(plan.new) > 1:
+            prompt = plan.jobs[0].prompt
+            start = 0 if plan.head is None else plan.jobs[0].head
+            columns = slice(start, len(prompt))
+            segment = self._forward.cache.take(row, columns)
+            self._prompts.put(tuple(prompt), prompt[start:], segment)
 
     def _row(self, job: Job, head: torch.Tensor | None) -> _Row:
         return _Row(job, head, random_stream(job.seed, job.max_tokens), self.version)
@@ -367,7 +385,7 @@ class _Plan:
         jobs: That have it; one is prefilled, the others are copies.
         held: How many of its tokens have keys and values already:
         head: those of its head, and
-        parked: those of its session after the head.
+        parked: those after the head, of its session or of the same prompt.
         new: Its other tokens.
     """
 
