@@ -1,10 +1,11 @@
-"""LoopWatch: says which line blocks the event loop that all rollouts share."""
+"""LoopWatch: notices when the event loop that all rollouts share stands still."""
 
 import asyncio
 import logging
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from typing import Self
 
 logger = logging.getLogger(__name__)
@@ -13,16 +14,29 @@ _FRAMES = 4
 
 
 class LoopWatch:
-    """Logs an error when the running event loop has stood still for too long.
-
-    Nothing can end what blocks it, so that people have to be told where it is.
+    """Looks from a thread of its own whether the running event loop turns.
 
     Args:
         limit_s: Seconds that the loop may stand still.
+        blocked: Called once each time it has stood still for so long. By default the
+            place is logged: nothing can end what blocks the loop, so that people have
+            to be told where it is.
+        turned: Called each time it was seen to turn.
+        every_s: Seconds between two looks, ``limit_s`` by default.
     """
 
-    def __init__(self, limit_s: float) -> None:
+    def __init__(
+        self,
+        limit_s: float,
+        *,
+        blocked: Callable[[], None] | None = None,
+        turned: Callable[[], None] | None = None,
+        every_s: float | None = None,
+    ) -> None:
         self._limit_s = limit_s
+        self._every_s = limit_s if every_s is None else every_s
+        self._blocked = blocked or self._log
+        self._turned = turned
         self._loop = asyncio.get_running_loop()
         self._watched = threading.get_ident()
         self._over = threading.Event()
@@ -42,17 +56,20 @@ class LoopWatch:
             turned = threading.Event()
             self._loop.call_soon_threadsafe(turned.set)
             if not turned.wait(self._limit_s) and not self._over.is_set():
-                logger.error(
-                    "The event loop has stood still for %g s. No timeout can end that, "
-                    "and all other rollouts wait: await there, or call it in "
-                    "asyncio.to_thread(). It is here, innermost last:\n%s",
-                    self._limit_s,
-                    self._place(),
-                )
+                self._blocked()
                 while not turned.wait(1.0) and not self._over.is_set():
                     pass
-            self._over.wait(self._limit_s)
+            if self._turned is not None:
+                self._turned()
+            self._over.wait(self._every_s)
 
-    def _place(self) -> str:
+    def _log(self) -> None:
         frame = sys._current_frames().get(self._watched)
-        return "".join(traceback.format_stack(frame, limit=_FRAMES)) if frame else "?"
+        place = traceback.format_stack(frame, limit=_FRAMES) if frame else ["?"]
+        logger.error(
+            "The event loop has stood still for %g s. No timeout can end that, "
+            "and all other rollouts wait: await there, or call it in "
+            "asyncio.to_thread(). It is here, innermost last:\n%s",
+            self._limit_s,
+            "".join(place),
+        )

@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import time
 from typing import Any
 
@@ -26,6 +25,7 @@ from agentgym.integrations.base import Blueprint, EpisodeCut, RunnableAgent
 from agentgym.integrations.registry import get_adapter
 from agentgym.rollout.assemble import assemble_steps
 from agentgym.rollout.episode import Episode
+from agentgym.rollout.loop_watch import LoopWatch
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.scoring import score
@@ -235,23 +235,6 @@ def _say(**line: Any) -> None:
     sys.stdout.flush()
 
 
-def _watch(loop: asyncio.AbstractEventLoop, worker: Worker, limit_s: float) -> None:
-    """Beat while the loop turns; end the process when an episode blocks it."""
-
-    def watch() -> None:
-        turned = threading.Event()
-        while True:
-            turned.clear()
-            loop.call_soon_threadsafe(turned.set)
-            if not turned.wait(limit_s):
-                _say(blocked=worker.rollout_of(asyncio.current_task(loop)))
-                os._exit(EXIT_BLOCKED)
-            _say(beat=True)
-            time.sleep(_BEAT_S)
-
-    threading.Thread(target=watch, name="watch", daemon=True).start()
-
-
 def _limit_process(memory_mb: int) -> None:
     """Die with the parent, and make a memory blow-up fail inside its episode."""
     import ctypes
@@ -283,10 +266,20 @@ async def _serve(spec: WorkerSpec) -> None:
     running = asyncio.current_task()
     assert running is not None
     loop.add_signal_handler(signal.SIGTERM, running.cancel)
-    _watch(loop, worker, limit_s=spec.timeout_s)
-    _say(ready=True)
+
+    def blocked() -> None:
+        _say(blocked=worker.rollout_of(asyncio.current_task(loop)))
+        os._exit(EXIT_BLOCKED)
+
     try:
-        await worker.run()
+        with LoopWatch(
+            spec.timeout_s,
+            blocked=blocked,
+            turned=lambda: _say(beat=True),
+            every_s=_BEAT_S,
+        ):
+            _say(ready=True)
+            await worker.run()
     except asyncio.CancelledError:
         logger.info("worker %s was told to end", spec.worker)
     finally:
