@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.core.credit import group_advantages, normalise, repeated_failures
+from agentgym.core.credit import group_advantages, normalise, plain_mistakes
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
-from agentgym.scenarios.base import REPEATED_FAILURE
+from agentgym.scenarios.base import PLAIN_MISTAKE
 from agentgym.scenarios.registry import get_scenario
 
 
@@ -96,7 +96,7 @@ def episode(*steps: list[Step], reward: float | None = 0.5) -> Trajectory:
 def test_a_failed_call_made_again_is_counted_where_it_was_made_again() -> None:
     again = episode(failing("a"), failing("a"), failing("a"), [ModelCall()])
 
-    assert repeated_failures(again) == [0, 1, 1, 0]
+    assert plain_mistakes(again) == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,21 @@ def test_a_failed_call_made_again_is_counted_where_it_was_made_again() -> None:
     ids=["other arguments", "other result", "a call that worked between", "it works"],
 )
 def test_what_is_no_mere_repetition_is_not_counted(second: list[Step]) -> None:
-    assert sum(repeated_failures(episode(failing("a"), second))) == 0
+    assert sum(plain_mistakes(episode(failing("a"), second))) == 0
 
 
 def test_calls_of_one_answer_are_counted_together() -> None:
     twice = [*failing("a"), *failing("a")[1:]]
 
-    assert repeated_failures(episode(twice, twice)) == [1, 2]
+    assert plain_mistakes(episode(twice, twice)) == [1, 2]
+
+
+def test_a_broken_rule_is_a_mistake_the_first_time() -> None:
+    broken = failing("a")
+    assert isinstance(broken[1], ToolCall)
+    broken[1].outcome = ToolOutcome.RULE_BROKEN
+
+    assert plain_mistakes(episode(WORKING, broken, WORKING, broken)) == [0, 1, 0, 1]
 
 
 def test_a_scenario_charges_the_call_that_repeats_a_failure() -> None:
@@ -125,7 +133,7 @@ def test_a_scenario_charges_the_call_that_repeats_a_failure() -> None:
 
     assert scenario.broadcast_rewards(again) == [
         0.25,
-        0.25 + REPEATED_FAILURE,
+        0.25 + PLAIN_MISTAKE,
         0.25,
     ]
     assert scenario.broadcast_rewards(episode(failing("a"), reward=None)) == []

@@ -55,11 +55,12 @@ def group_advantages(
     ]
 
 
-def repeated_failures(trajectory: Trajectory) -> list[int]:
-    """Count, for each model call, the tool calls that failed and had failed before.
+def plain_mistakes(trajectory: Trajectory) -> list[int]:
+    """Count, for each model call, its tool calls that were wrong whatever comes later.
 
-    The same tool with the same arguments and the same result, and no call that
-    worked in between: the agent was told, and learned nothing from it.
+    Those are calls that broke a rule of the scenario, and calls that failed before in
+    just the same way: same tool, arguments and result, and no call that worked in
+    between. Any other failed call may have been worth a try.
     """
     counts: list[int] = []
     failed: set[tuple[str, str, str]] = set()
@@ -71,7 +72,8 @@ def repeated_failures(trajectory: Trajectory) -> list[int]:
         else:
             call = (step.name, repr(step.arguments), step.result)
             if counts:
-                counts[-1] += call in failed
+                broken = step.outcome is ToolOutcome.RULE_BROKEN
+                counts[-1] += broken or call in failed
             failed.add(call)
     return counts
 

@@ -4,14 +4,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from agentgym.core.credit import repeated_failures
+from agentgym.core.credit import plain_mistakes
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, bound_tools
 from agentgym.core.trajectory import Trajectory
 
-REPEATED_FAILURE = -0.5
-"""What a model call is charged for each failed tool call that it merely repeats."""
+PLAIN_MISTAKE = -0.5
+"""What a model call is charged for each tool call that is wrong in any case."""
 
 
 @dataclass(frozen=True)
@@ -151,10 +151,10 @@ class Scenario(ABC):
         """Give each model call its reward: by default the trajectory's.
 
         Trajectory-level broadcast follows AgentFlow (arXiv:2510.05592): each turn is
-        credited with the final outcome. One thing is charged to the call itself: a
-        tool call that failed before in just the same way. Most of what a policy
-        learns after a failed call is to go on trying, and of that it must be told
-        apart which tries were the same one.
+        credited with the final outcome. What is wrong whatever the outcome is charged
+        to the call itself: breaking a rule, and a tool call that failed before in just
+        the same way. Without that, an episode of one mistake blames it no more than
+        the calls around it; and if all attempts at a task make it, nothing does.
 
         Returns:
             One reward per model call.
@@ -162,8 +162,8 @@ class Scenario(ABC):
         reward = trajectory.get_total_reward()
         if reward is None:
             return []
-        repeated = repeated_failures(trajectory)
-        return [reward + REPEATED_FAILURE * count for count in repeated]
+        mistakes = plain_mistakes(trajectory)
+        return [reward + PLAIN_MISTAKE * count for count in mistakes]
 
     def define_trainable_components(self) -> dict[str, bool]:
         """Say which spans of the policy's own text the loss covers."""
