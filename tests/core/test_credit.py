@@ -45,6 +45,16 @@ def test_a_group_that_teaches_nothing_is_skipped(rewards: list[list[float]]) -> 
     assert group_advantages(rewards, "rloo") is None
 
 
+@pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
+def test_attempts_that_all_make_the_same_mistake_teach_not_to(algorithm: str) -> None:
+    advantages = group_advantages([[0.5, 0.0]] * 4, algorithm)  # type: ignore[arg-type]
+
+    assert advantages is not None
+    for right, wrong in filter(None, advantages):
+        assert wrong < 0 < right
+        assert abs(right) < 10
+
+
 def test_calls_of_one_rollout_keep_their_own_rewards() -> None:
     advantages = group_advantages([[1.0, 0.0], [0.0, 0.0]], "rloo")
 

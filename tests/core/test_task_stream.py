@@ -18,22 +18,19 @@ def stream(state: StreamState | None = None, *, adaptive: bool = True) -> TaskSt
     )
 
 
-def group(family: str, *rewards: float | None) -> list[Trajectory]:
-    return [
-        Trajectory(
-            rollout_id=f"r{number}",
-            scenario="coding",
-            task_id="t",
-            family=family,
-            reward=reward,
-        )
-        for number, reward in enumerate(rewards)
+def tell(to: TaskStream, family: str, *rewards: float | None) -> None:
+    """Report a group of attempts of two calls each."""
+    group = [
+        Trajectory(rollout_id=f"r{n}", scenario="coding", task_id="t", family=family)
+        for n in range(len(rewards))
     ]
+    given = {f"r{n}": [r, r] for n, r in enumerate(rewards) if r is not None}
+    to.learn([group], given)
 
 
 def test_without_choice_the_scenarios_tasks_come_as_they_are() -> None:
     uniform = stream(adaptive=False)
-    uniform.learn([group("lint", 1.0, 1.0)])
+    tell(uniform, "lint", 1.0, 1.0)
 
     taken = [task.id for task in uniform.take(20) + uniform.take(1100)]
 
@@ -52,7 +49,8 @@ def test_nothing_is_passed_over_before_anything_is_known() -> None:
 def test_a_family_whose_attempts_end_alike_comes_less_often(reward: float) -> None:
     choosing = stream()
     for _ in range(6):
-        choosing.learn([group("lint", *[reward] * 8), group("read_file", 1.0, 0.0)])
+        tell(choosing, "lint", *[reward] * 8)
+        tell(choosing, "read_file", 1.0, 0.0)
 
     taken = Counter(task.family for task in choosing.take(1000))
 
@@ -62,17 +60,33 @@ def test_a_family_whose_attempts_end_alike_comes_less_often(reward: float) -> No
 
 def test_a_family_comes_back_when_its_attempts_differ_again() -> None:
     choosing = stream()
-    choosing.learn([group("lint", 1.0, 1.0)] * 8)
-    choosing.learn([group("lint", 1.0, 0.0)] * 8)
+    for other in [*[1.0] * 8, *[0.0] * 8]:
+        tell(choosing, "lint", 1.0, other)
 
     taken = Counter(task.family for task in choosing.take(500))
 
     assert taken["lint"] == pytest.approx(taken["read_file"], abs=1)
 
 
+def test_calls_that_earn_differently_count_where_attempts_end_alike() -> None:
+    choosing = stream()
+    group = [
+        Trajectory(rollout_id=f"r{n}", scenario="coding", task_id="t", family="lint")
+        for n in range(8)
+    ]
+    for _ in range(6):
+        choosing.learn([group], {t.rollout_id: [0.25, -0.25, 0.25] for t in group})
+        tell(choosing, "read_file", 1.0, 0.0)
+
+    taken = Counter(task.family for task in choosing.take(1000))
+
+    assert taken["lint"] > 0.7 * taken["read_file"]
+
+
 def test_rollouts_without_reward_say_nothing() -> None:
     state = StreamState()
-    stream(state).learn([group("lint", None, None), group("read_file", 0.5, None)])
+    tell(stream(state), "lint", None, None)
+    tell(stream(state), "read_file", 0.5, None)
 
     assert state.spread == {}
 
@@ -81,7 +95,8 @@ def test_a_saved_state_goes_on_where_it_stopped() -> None:
     whole, state = stream(), StreamState()
     half = stream(state)
     for choosing in (whole, half):
-        choosing.learn([group("lint", 1.0, 1.0), group("read_file", 1.0, 0.8)])
+        tell(choosing, "lint", 1.0, 1.0)
+        tell(choosing, "read_file", 1.0, 0.8)
     expected = [task.id for task in whole.take(300)]
 
     first = [task.id for task in half.take(120)]

@@ -36,14 +36,15 @@ def group_advantages(
     Returns:
         For each rollout its calls' advantages, None where it has no reward; None
         altogether if the group teaches nothing: fewer than two scored rollouts, or
-        all of them with the same reward.
+        all their calls with the same reward.
     """
-    scores = [_mean(calls) for calls in rewards if calls]
-    if len(scores) < 2 or max(scores) - min(scores) < _EPSILON:
+    scored = [calls for calls in rewards if calls]
+    spread = deviation(scored)
+    if len(scored) < 2 or spread < _EPSILON:
         return None
-    mean = sum(scores) / len(scores)
+    scores = [_mean(calls) for calls in scored]
+    mean = _mean(scores)
     if algorithm == "grpo":
-        spread = math.sqrt(sum((s - mean) ** 2 for s in scores) / len(scores))
         return [
             None if not calls else [(r - mean) / (spread + _EPSILON) for r in calls]
             for calls in rewards
@@ -53,6 +54,21 @@ def group_advantages(
         None if not calls else [r - (total - _mean(calls)) / others for r in calls]
         for calls in rewards
     ]
+
+
+def deviation(rewards: Sequence[Sequence[float]]) -> float:
+    """Return the standard deviation of a group's rewards, 0 for an empty one.
+
+    Every rollout has the same weight, however many calls it has; where all calls of a
+    rollout have its reward, this is the standard deviation over rollouts.
+
+    Args:
+        rewards: For each rollout one reward per model call, at least one.
+    """
+    if not rewards:
+        return 0.0
+    mean = _mean([_mean(calls) for calls in rewards])
+    return math.sqrt(_mean([_mean([(r - mean) ** 2 for r in c]) for c in rewards]))
 
 
 def plain_mistakes(trajectory: Trajectory) -> list[int]:

@@ -121,15 +121,14 @@ class TrainingLoop:
                 began = time.monotonic()
                 groups = self._rollouts(state.step + 1, stream)
                 sampled = time.monotonic()
-                update = engine.update(
-                    groups, self._call_rewards(groups), self._trainable
-                )
+                rewards = self._call_rewards(groups)
+                update = engine.update(groups, rewards, self._trainable)
                 trajectories = [t for group in groups for t in group]
                 for trajectory in trajectories:
                     self._account(trajectory, update)
                 state.step = update.step
                 state.episodes += len(trajectories)
-                stream.learn(groups)
+                stream.learn(groups, rewards)
                 report = _report(groups, update, state, config, began, sampled)
                 pace = (time.monotonic() - started) / (state.episodes - first)
                 report = dataclasses.replace(

@@ -6,12 +6,12 @@ enough groups differ and throws the others away; here the groups already seen sa
 families are worth sampling, so that hardly any rollout is thrown away.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
-from statistics import pstdev
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentgym.core.credit import deviation
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.scenarios.base import Scenario
@@ -31,8 +31,8 @@ class StreamState(BaseModel):
 
     Attributes:
         position: Tasks of the scenario taken or passed over so far.
-        spread: For each family how much its attempts at one task differed lately:
-            the running mean of their rewards' standard deviation.
+        spread: For each family how much there was to tell apart lately in attempts
+            at one task: the running mean of their rewards' standard deviation.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -71,13 +71,23 @@ class TaskStream:
             self._state.position += 1
         return chosen
 
-    def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Take note of how much the attempts of each group differed."""
+    def learn(
+        self,
+        groups: Sequence[Sequence[Trajectory]],
+        call_rewards: Mapping[str, Sequence[float]],
+    ) -> None:
+        """Take note of how much each group's rewards differed.
+
+        Args:
+            groups: Attempts at the same task, group by group.
+            call_rewards: Per rollout id, one reward per model call.
+        """
         spread = self._state.spread
         for group in groups:
-            rewards = [t.reward for t in group if t.reward is not None]
+            given = [call_rewards.get(t.rollout_id) for t in group]
+            rewards = [calls for calls in given if calls]
             if len(rewards) > 1:
-                family, new = group[0].family, pstdev(rewards)
+                family, new = group[0].family, deviation(rewards)
                 old = spread.get(family, new)
                 spread[family] = old + _NEWEST * (new - old)
 
