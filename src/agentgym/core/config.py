@@ -108,7 +108,7 @@ class TrainingConfig(Settings, BaseSettings):
     eval_temperature: float = Field(default=0.5, ge=0)
     max_tokens: int = Field(default=160, gt=0)
     lora_rank: int | None = Field(default=None, ge=0)
-    eval_every: int = Field(default=10, gt=0)
+    eval_every: int = Field(default=5, gt=0)
     eval_tasks: int = Field(default=96, gt=0)
     test_tasks: int = Field(default=96, gt=0)
     eval_samples: int = Field(default=4, ge=1)
