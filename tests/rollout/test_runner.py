@@ -118,6 +118,25 @@ def test_a_policy_that_never_answers_is_cut_and_scored(tmp_path: Path) -> None:
     assert len(trajectory.model_calls) == turns
 
 
+@pytest.mark.parametrize("framework", ["langchain", "native"])
+def test_an_agent_that_makes_one_failing_call_again_and_again_is_stuck(
+    tmp_path: Path, framework: str
+) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        said = sum(m["role"] == "assistant" for m in request.messages)
+        path = "a.py" if said < 2 else "b.py"
+        return Reply(calls=[("read_file", {"path": path})])
+
+    with session(tmp_path, ScriptedPolicy(respond), framework=framework) as opened:
+        [trajectory] = opened.run(requests(1), lambda _: None)
+
+    assert trajectory.reason == "stuck"
+    assert trajectory.reward is not None
+    assert not trajectory.success
+    paths = [(c.arguments or {})["path"] for c in trajectory.get_tool_calls()]
+    assert paths == ["a.py", "a.py", "b.py", "b.py", "b.py"]
+
+
 def test_bad_calls_are_judged_the_same_with_and_without_a_framework(
     tmp_path: Path,
 ) -> None:

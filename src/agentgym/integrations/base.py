@@ -38,7 +38,7 @@ class EpisodeCut(Exception):
     """The policy itself brought the episode to its end; it is scored as it is.
 
     Attributes:
-        reason: ``max_turns`` or ``context_overflow``.
+        reason: ``max_turns``, ``context_overflow`` or ``stuck``.
     """
 
     def __init__(self, reason: str) -> None:
@@ -61,7 +61,7 @@ class RunnableAgent(ABC):
         prompt begins with them.
 
         Raises:
-            EpisodeCut: The policy ran out of turns or context.
+            EpisodeCut: The policy ran out of turns or context, or is stuck.
             Exception: Any other: the agent crashed, and the rollout is retried.
         """
 

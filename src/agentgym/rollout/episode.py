@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.core.tool_runs import run_call
-from agentgym.core.tools import Tool
+from agentgym.core.tools import Tool, ToolOutcome
 from agentgym.core.trajectory import ToolCall
 from agentgym.errors import RolloutError
+from agentgym.integrations.base import EpisodeCut
+
+STUCK_AFTER = 3
+"""Calls in a row, the same and failing the same way, after which an episode ends."""
 
 _CURRENT: ContextVar["Episode"] = ContextVar("agentgym_episode")
 
@@ -58,10 +62,23 @@ class Episode:
 
         A refusal (``ToolError``, invalid arguments, unknown tool) is text that
         starts with ``Error:``; any other exception ends the episode as crashed.
+
+        Raises:
+            EpisodeCut: ``stuck``: the same call has failed in the same way three times
+                running. Nothing new can come of it, as in OpenHands' detector of
+                stuck agents, and its further repetitions would teach and tell nothing.
         """
         call = await run_call(self.tools, name, arguments, call_id=call_id)
         self.calls.append(call)
+        if self._is_stuck():
+            raise EpisodeCut("stuck")
         return call.result
+
+    def _is_stuck(self) -> bool:
+        last = self.calls[-STUCK_AFTER:]
+        same = {(c.name, repr(c.arguments), c.outcome, c.result) for c in last}
+        failed = self.calls[-1].outcome is not ToolOutcome.OK
+        return failed and len(last) == STUCK_AFTER and len(same) == 1
 
 
 def current_episode() -> Episode:
