@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from agentgym.core.credit import group_advantages, normalise, plain_mistakes
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
-from agentgym.scenarios.base import PLAIN_MISTAKE
-from agentgym.scenarios.registry import get_scenario
 
 
 def test_rloo_subtracts_the_mean_of_the_others() -> None:
@@ -46,13 +44,35 @@ def test_a_group_that_teaches_nothing_is_skipped(rewards: list[list[float]]) -> 
 
 
 @pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
-def test_attempts_that_all_make_the_same_mistake_teach_not_to(algorithm: str) -> None:
-    advantages = group_advantages([[0.5, 0.0]] * 4, algorithm)  # type: ignore[arg-type]
+def test_a_charge_is_taken_off_its_own_call_and_nothing_gains_by_it(
+    algorithm: str,
+) -> None:
+    rewards, none = [[1.0, 1.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]
+    plain = group_advantages(rewards, algorithm, none)  # type: ignore[arg-type]
+    charged = group_advantages(
+        rewards,
+        algorithm,  # type: ignore[arg-type]
+        [[0.0, 0.5], [0.0, 0.0]],
+    )
 
-    assert advantages is not None
-    for right, wrong in filter(None, advantages):
-        assert wrong < 0 < right
-        assert abs(right) < 10
+    assert plain == group_advantages(rewards, algorithm)  # type: ignore[arg-type]
+    assert plain is not None
+    assert plain[0] is not None
+    assert charged == [[plain[0][0], plain[0][1] - 0.5], plain[1]]
+
+
+@pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
+def test_attempts_that_all_make_the_same_mistake_teach_not_to(algorithm: str) -> None:
+    charges = [[0.0, 0.5]] * 4
+    advantages = group_advantages([[0.3, 0.3]] * 4, algorithm, charges)  # type: ignore[arg-type]
+
+    assert advantages == [[0.0, -0.5]] * 4
+
+
+def test_a_charge_of_a_rollout_without_reward_counts_for_nothing() -> None:
+    charges = [[0.0], [0.0], [0.5]]
+
+    assert group_advantages([[1.0], [1.0], None], "rloo", charges) is None
 
 
 def test_calls_of_one_rollout_keep_their_own_rewards() -> None:
@@ -135,15 +155,3 @@ def test_a_broken_rule_is_a_mistake_the_first_time() -> None:
     broken[1].outcome = ToolOutcome.RULE_BROKEN
 
     assert plain_mistakes(episode(WORKING, broken, WORKING, broken)) == [0, 1, 0, 1]
-
-
-def test_a_scenario_charges_the_call_that_repeats_a_failure() -> None:
-    scenario = get_scenario("coding")
-    again = episode(failing("a"), failing("a"), failing("b"), reward=0.25)
-
-    assert scenario.broadcast_rewards(again) == [
-        0.25,
-        0.25 + PLAIN_MISTAKE,
-        0.25,
-    ]
-    assert scenario.broadcast_rewards(episode(failing("a"), reward=None)) == []

@@ -1,12 +1,14 @@
 """Training tasks come in a fixed order, families that teach something more often."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
 from agentgym.core.task import Split
 from agentgym.core.task_stream import StreamState, TaskStream
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
 from agentgym.scenarios.registry import get_scenario
 
 SCENARIO = get_scenario("coding")
@@ -14,18 +16,30 @@ SCENARIO = get_scenario("coding")
 
 def stream(state: StreamState | None = None, *, adaptive: bool = True) -> TaskStream:
     return TaskStream(
-        SCENARIO, 3, StreamState() if state is None else state, adaptive=adaptive
+        SCENARIO,
+        3,
+        StreamState() if state is None else state,
+        adaptive=adaptive,
+        mistake_cost=0.5,
     )
 
 
-def tell(to: TaskStream, family: str, *rewards: float | None) -> None:
-    """Report a group of attempts of two calls each."""
+def tell(
+    to: TaskStream, family: str, *rewards: float | None, steps: Sequence[Step] = ()
+) -> None:
+    """Report a group of attempts, each of one model call and ``steps``."""
     group = [
-        Trajectory(rollout_id=f"r{n}", scenario="coding", task_id="t", family=family)
-        for n in range(len(rewards))
+        Trajectory(
+            rollout_id=f"r{number}",
+            scenario="coding",
+            task_id="t",
+            family=family,
+            reward=reward,
+            steps=[ModelCall(), *steps],
+        )
+        for number, reward in enumerate(rewards)
     ]
-    given = {f"r{n}": [r, r] for n, r in enumerate(rewards) if r is not None}
-    to.learn([group], given)
+    to.learn([group])
 
 
 def test_without_choice_the_scenarios_tasks_come_as_they_are() -> None:
@@ -68,14 +82,11 @@ def test_a_family_comes_back_when_its_attempts_differ_again() -> None:
     assert taken["lint"] == pytest.approx(taken["read_file"], abs=1)
 
 
-def test_calls_that_earn_differently_count_where_attempts_end_alike() -> None:
+def test_a_mistake_that_all_attempts_make_is_something_to_learn() -> None:
+    broken = ToolCall(name="edit_file", outcome=ToolOutcome.RULE_BROKEN)
     choosing = stream()
-    group = [
-        Trajectory(rollout_id=f"r{n}", scenario="coding", task_id="t", family="lint")
-        for n in range(8)
-    ]
     for _ in range(6):
-        choosing.learn([group], {t.rollout_id: [0.25, -0.25, 0.25] for t in group})
+        tell(choosing, "lint", *[0.25] * 8, steps=[broken, ModelCall()])
         tell(choosing, "read_file", 1.0, 0.0)
 
     taken = Counter(task.family for task in choosing.take(1000))

@@ -24,7 +24,9 @@ _EPSILON = 1e-6
 
 
 def group_advantages(
-    rewards: Sequence[Sequence[float] | None], algorithm: Algorithm
+    rewards: Sequence[Sequence[float] | None],
+    algorithm: Algorithm,
+    charges: Sequence[Sequence[float]] | None = None,
 ) -> list[list[float] | None] | None:
     """Return one advantage per model call of each rollout of a group.
 
@@ -32,27 +34,38 @@ def group_advantages(
         rewards: For each rollout one reward per model call, or None if the rollout
             was never scored; it is then no part of the others' baseline.
         algorithm: Which baseline.
+        charges: For each rollout what is taken off its calls' advantages; no part of
+            any baseline, so that nothing else gains by a mistake.
 
     Returns:
         For each rollout its calls' advantages, None where it has no reward; None
         altogether if the group teaches nothing: fewer than two scored rollouts, or
-        all their calls with the same reward.
+        all their calls with the same reward and none charged.
     """
     scored = [calls for calls in rewards if calls]
+    if len(scored) < 2:
+        return None
+    if charges is None:
+        charges = [[0.0] * len(calls or ()) for calls in rewards]
     spread = deviation(scored)
-    if len(scored) < 2 or spread < _EPSILON:
+    charged = any(any(c) for r, c in zip(rewards, charges, strict=True) if r)
+    if spread < _EPSILON and not charged:
         return None
     scores = [_mean(calls) for calls in scored]
-    mean = _mean(scores)
-    if algorithm == "grpo":
-        return [
-            None if not calls else [(r - mean) / (spread + _EPSILON) for r in calls]
-            for calls in rewards
-        ]
     total, others = sum(scores), len(scores) - 1
+
+    def advantage(reward: float, score: float) -> float:
+        if spread < _EPSILON:
+            return 0.0
+        if algorithm == "grpo":
+            return (reward - total / len(scores)) / spread
+        return reward - (total - score) / others
+
     return [
-        None if not calls else [r - (total - _mean(calls)) / others for r in calls]
-        for calls in rewards
+        None
+        if not calls
+        else [advantage(r, _mean(calls)) - c for r, c in zip(calls, taken, strict=True)]
+        for calls, taken in zip(rewards, charges, strict=True)
     ]
 
 

@@ -112,6 +112,7 @@ class TrainingLoop:
             config.seed,
             state.stream,
             adaptive=config.task_choice == "adaptive",
+            mistake_cost=config.mistake_cost,
         )
         started, first = time.monotonic(), state.episodes
         with open_tracker(config, self._run.path) as tracker:
@@ -121,14 +122,15 @@ class TrainingLoop:
                 began = time.monotonic()
                 groups = self._rollouts(state.step + 1, stream)
                 sampled = time.monotonic()
-                rewards = self._call_rewards(groups)
-                update = engine.update(groups, rewards, self._trainable)
+                update = engine.update(
+                    groups, self._call_rewards(groups), self._trainable
+                )
                 trajectories = [t for group in groups for t in group]
                 for trajectory in trajectories:
                     self._account(trajectory, update)
                 state.step = update.step
                 state.episodes += len(trajectories)
-                stream.learn(groups, rewards)
+                stream.learn(groups)
                 report = _report(groups, update, state, config, began, sampled)
                 pace = (time.monotonic() - started) / (state.episodes - first)
                 report = dataclasses.replace(

@@ -6,12 +6,12 @@ enough groups differ and throws the others away; here the groups already seen sa
 families are worth sampling, so that hardly any rollout is thrown away.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentgym.core.credit import deviation
+from agentgym.core.credit import deviation, plain_mistakes
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.scenarios.base import Scenario
@@ -50,15 +50,23 @@ class TaskStream:
         state: Is kept up to date.
         adaptive: Whether families that teach nothing at present are passed over at
             times; else every task is taken.
+        mistake_cost: What a plain mistake is charged; it is something to learn from.
     """
 
     def __init__(
-        self, scenario: Scenario, seed: int, state: StreamState, *, adaptive: bool
+        self,
+        scenario: Scenario,
+        seed: int,
+        state: StreamState,
+        *,
+        adaptive: bool,
+        mistake_cost: float = 0.0,
     ) -> None:
         self._scenario = scenario
         self._seed = seed
         self._state = state
         self._adaptive = adaptive
+        self._mistake_cost = mistake_cost
         self._epoch: tuple[int, list[Task]] = (-1, [])
 
     def take(self, count: int) -> list[Task]:
@@ -71,21 +79,15 @@ class TaskStream:
             self._state.position += 1
         return chosen
 
-    def learn(
-        self,
-        groups: Sequence[Sequence[Trajectory]],
-        call_rewards: Mapping[str, Sequence[float]],
-    ) -> None:
-        """Take note of how much each group's rewards differed.
-
-        Args:
-            groups: Attempts at the same task, group by group.
-            call_rewards: Per rollout id, one reward per model call.
-        """
+    def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
+        """Take note of how much the attempts of each group can teach."""
         spread = self._state.spread
         for group in groups:
-            given = [call_rewards.get(t.rollout_id) for t in group]
-            rewards = [calls for calls in given if calls]
+            rewards = [
+                [t.reward - self._mistake_cost * count for count in plain_mistakes(t)]
+                for t in group
+                if t.reward is not None and t.model_calls
+            ]
             if len(rewards) > 1:
                 family, new = group[0].family, deviation(rewards)
                 old = spread.get(family, new)

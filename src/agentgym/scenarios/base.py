@@ -4,14 +4,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from agentgym.core.credit import plain_mistakes
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, bound_tools
 from agentgym.core.trajectory import Trajectory
-
-PLAIN_MISTAKE = -0.5
-"""What a model call is charged for each tool call that is wrong in any case."""
 
 
 @dataclass(frozen=True)
@@ -148,22 +144,14 @@ class Scenario(ABC):
         return set()
 
     def broadcast_rewards(self, trajectory: Trajectory) -> list[float]:
-        """Give each model call its reward: by default the trajectory's.
-
-        Trajectory-level broadcast follows AgentFlow (arXiv:2510.05592): each turn is
-        credited with the final outcome. What is wrong whatever the outcome is charged
-        to the call itself: breaking a rule, and a tool call that failed before in just
-        the same way. Without that, an episode of one mistake blames it no more than
-        the calls around it; and if all attempts at a task make it, nothing does.
+        """Give each model call its reward: by default the trajectory's, unchanged.
 
         Returns:
-            One reward per model call.
+            One reward per model call. Trajectory-level broadcast follows AgentFlow
+            (arXiv:2510.05592): each turn is credited with the final outcome.
         """
         reward = trajectory.get_total_reward()
-        if reward is None:
-            return []
-        mistakes = plain_mistakes(trajectory)
-        return [reward + PLAIN_MISTAKE * count for count in mistakes]
+        return [] if reward is None else [reward] * len(trajectory.model_calls)
 
     def define_trainable_components(self) -> dict[str, bool]:
         """Say which spans of the policy's own text the loss covers."""

@@ -5,7 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentgym.core.components import is_trained, label_tokens
-from agentgym.core.credit import Algorithm, group_advantages, normalise
+from agentgym.core.credit import (
+    Algorithm,
+    group_advantages,
+    normalise,
+    plain_mistakes,
+)
 from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 
 Pieces = Callable[[Sequence[int]], list[str] | None]
@@ -74,12 +79,14 @@ class BatchBuilder:
         trainable: Which components the loss covers.
         pieces: Gives the text of each token of a response, None if it cannot.
         stop_ids: Tokens that end a response.
+        mistake_cost: What each plain mistake of a model call takes off its advantage.
     """
 
     algorithm: Algorithm
     trainable: Mapping[str, bool]
     pieces: Pieces
     stop_ids: frozenset[int]
+    mistake_cost: float = 0.0
 
     def build(
         self,
@@ -91,7 +98,11 @@ class BatchBuilder:
         credited: list[list[list[float] | None] | None] = []
         for group in groups:
             rewards = [_rewards(rollout, call_rewards) for rollout in group]
-            credited.append(group_advantages(rewards, self.algorithm))
+            charges = [
+                [self.mistake_cost * count for count in plain_mistakes(rollout)]
+                for rollout in group
+            ]
+            credited.append(group_advantages(rewards, self.algorithm, charges))
         scale = 1.0
         if self.algorithm == "rloo":
             every = [a for g in credited if g for calls in g if calls for a in calls]
