@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import ToolCall, Trajectory
 from agentgym.engines.local.batch import BatchBuilder, TrainingBatch
 from tests.engines.local.rollouts import TRAINABLE, call, rewards_of, rollout
 
@@ -26,12 +27,14 @@ def build(
     trainable: Mapping[str, bool] = TRAINABLE,
     rewards: Mapping[str, Sequence[float]] | None = None,
     pieces: Callable[[Sequence[int]], list[str] | None] | None = None,
+    mistake_cost: float = 0.0,
 ) -> TrainingBatch:
     builder = BatchBuilder(
         algorithm="rloo",
         trainable=trainable,
         pieces=pieces or (lambda ids: [TEXTS[i] for i in ids]),
         stop_ids=frozenset({1}),
+        mistake_cost=mistake_cost,
     )
     return builder.build(groups, rewards_of(groups) if rewards is None else rewards)
 
@@ -125,6 +128,23 @@ def test_every_call_is_in_one_bucket() -> None:
     assert set(batch.ledger["c"]) == {"dropped:timed out"}
     assert set(batch.ledger["d"]) == {"masked:no reward variance in its group"}
     assert batch.skipped_groups == 2
+
+
+def test_a_mistake_is_unlearned_also_where_all_attempts_earn_the_same() -> None:
+    broken = ToolCall(name="f", outcome=ToolOutcome.RULE_BROKEN)
+    follow = call([*PROMPT, *CALL, 8], [7, 1])
+    group = [rollout("it", 0.5, [call(PROMPT, CALL), follow])]
+    group[0].steps.insert(1, broken)
+    group.append(rollout("other", 0.5, [call(PROMPT, CALL)]))
+
+    batch = build([group], mistake_cost=0.5)
+
+    [sequence] = batch.sequences
+    told = {t.position: t.advantage for t in sequence.trained}
+    assert all(told[position] < 0 for position in range(3, 9))
+    assert told[max(told)] == 0
+    assert batch.ledger["other"] == ["masked:no reward variance in its group"]
+    assert build([group]).sequences == []
 
 
 def test_a_missing_reward_is_never_taken_for_zero() -> None:

@@ -114,7 +114,7 @@ class BatchBuilder:
                 batch.skipped_groups += 1
             for index, rollout in enumerate(group):
                 given = advantages[index] if advantages is not None else None
-                if given is not None:
+                if given is not None and any(given):
                     scaled = [advantage * scale for advantage in given]
                     self._add(batch, number, rollout, scaled)
                 else:
