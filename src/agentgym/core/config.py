@@ -102,7 +102,7 @@ class TrainingConfig(Settings, BaseSettings):
     tasks_per_step: int = Field(default=8, ge=1)
     task_choice: Literal["adaptive", "uniform"] = "adaptive"
     algorithm: Literal["rloo", "grpo"] = "rloo"
-    mistake_cost: float = Field(default=0.5, ge=0)
+    mistake_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
     warmup_steps: int = Field(default=3, ge=0)
     clip: float = Field(default=0.2, gt=0, lt=1)
