@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.core.credit import group_advantages, normalise, plain_mistakes
+from agentgym.core.credit import (
+    REPEATED,
+    call_failures,
+    group_advantages,
+    normalise,
+)
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
 
@@ -123,10 +128,10 @@ def episode(*steps: list[Step], reward: float | None = 0.5) -> Trajectory:
     )
 
 
-def test_a_failed_call_made_again_is_counted_where_it_was_made_again() -> None:
+def test_a_failed_call_made_again_counts_more() -> None:
     again = episode(failing("a"), failing("a"), failing("a"), [ModelCall()])
 
-    assert plain_mistakes(again) == [0, 1, 1, 0]
+    assert call_failures(again) == [1, REPEATED, REPEATED, 0]
 
 
 @pytest.mark.parametrize(
@@ -139,19 +144,13 @@ def test_a_failed_call_made_again_is_counted_where_it_was_made_again() -> None:
     ],
     ids=["other arguments", "other result", "a call that worked between", "it works"],
 )
-def test_what_is_no_mere_repetition_is_not_counted(second: list[Step]) -> None:
-    assert sum(plain_mistakes(episode(failing("a"), second))) == 0
+def test_what_is_no_mere_repetition_counts_once(second: list[Step]) -> None:
+    worked = second[-1] == ToolCall(name="read_file", arguments={"path": "a"})
+
+    assert sum(call_failures(episode(failing("a"), second))) == (1 if worked else 2)
 
 
 def test_calls_of_one_answer_are_counted_together() -> None:
     twice = [*failing("a"), *failing("a")[1:]]
 
-    assert plain_mistakes(episode(twice, twice)) == [1, 2]
-
-
-def test_a_broken_rule_is_a_mistake_the_first_time() -> None:
-    broken = failing("a")
-    assert isinstance(broken[1], ToolCall)
-    broken[1].outcome = ToolOutcome.RULE_BROKEN
-
-    assert plain_mistakes(episode(WORKING, broken, WORKING, broken)) == [0, 1, 0, 1]
+    assert call_failures(episode(twice, twice)) == [1 + REPEATED, 2 * REPEATED]

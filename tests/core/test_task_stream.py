@@ -20,7 +20,7 @@ def stream(state: StreamState | None = None, *, adaptive: bool = True) -> TaskSt
         3,
         StreamState() if state is None else state,
         adaptive=adaptive,
-        mistake_cost=0.5,
+        failure_cost=0.5,
     )
 
 

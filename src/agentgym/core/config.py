@@ -55,9 +55,9 @@ class TrainingConfig(Settings, BaseSettings):
         task_choice: ``adaptive`` takes tasks of families whose attempts differ more
             often than those that teach nothing at present; ``uniform`` takes all.
         algorithm: ``rloo`` (arXiv:2402.14740) or ``grpo`` (arXiv:2402.03300).
-        mistake_cost: What a tool call that broke a rule, or failed before in just the
-            same way, takes off the advantage of its model call, in units of reward
-            (``grpo``: of the group's deviation).
+        failure_cost: What a tool call that failed takes off the advantage of its
+            model call, in units of reward (``grpo``: of the group's deviation); three
+            times as much if it failed before in just the same way.
         learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
             it where the budget ends; None takes the model's default.
         warmup_steps: Updates over which the learning rate rises.
@@ -102,7 +102,7 @@ class TrainingConfig(Settings, BaseSettings):
     tasks_per_step: int = Field(default=8, ge=1)
     task_choice: Literal["adaptive", "uniform"] = "adaptive"
     algorithm: Literal["rloo", "grpo"] = "rloo"
-    mistake_cost: float = Field(default=0.2, ge=0)
+    failure_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
     warmup_steps: int = Field(default=3, ge=0)
     clip: float = Field(default=0.2, gt=0, lt=1)

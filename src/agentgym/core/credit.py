@@ -20,6 +20,9 @@ from agentgym.core.trajectory import ModelCall, Trajectory
 
 Algorithm = Literal["rloo", "grpo"]
 
+REPEATED = 3
+"""How many failures a failed call counts that merely repeats one."""
+
 _EPSILON = 1e-6
 
 
@@ -35,7 +38,7 @@ def group_advantages(
             was never scored; it is then no part of the others' baseline.
         algorithm: Which baseline.
         charges: For each rollout what is taken off its calls' advantages; no part of
-            any baseline, so that nothing else gains by a mistake.
+            any baseline, so that no other call gains by a failure.
 
     Returns:
         For each rollout its calls' advantages, None where it has no reward; None
@@ -84,12 +87,11 @@ def deviation(rewards: Sequence[Sequence[float]]) -> float:
     return math.sqrt(_mean([_mean([(r - mean) ** 2 for r in c]) for c in rewards]))
 
 
-def plain_mistakes(trajectory: Trajectory) -> list[int]:
-    """Count, for each model call, its tool calls that were wrong whatever comes later.
+def call_failures(trajectory: Trajectory) -> list[int]:
+    """Count, for each model call, its tool calls that failed.
 
-    Those are calls that broke a rule of the scenario, and calls that failed before in
-    just the same way: same tool, arguments and result, and no call that worked in
-    between. Any other failed call may have been worth a try.
+    One that fails just as an earlier one did counts :data:`REPEATED` times: same tool,
+    arguments and result, and no call that worked in between.
     """
     counts: list[int] = []
     failed: set[tuple[str, str, str]] = set()
@@ -101,8 +103,7 @@ def plain_mistakes(trajectory: Trajectory) -> list[int]:
         else:
             call = (step.name, repr(step.arguments), step.result)
             if counts:
-                broken = step.outcome is ToolOutcome.RULE_BROKEN
-                counts[-1] += broken or call in failed
+                counts[-1] += REPEATED if call in failed else 1
             failed.add(call)
     return counts
 

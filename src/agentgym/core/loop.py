@@ -112,7 +112,7 @@ class TrainingLoop:
             config.seed,
             state.stream,
             adaptive=config.task_choice == "adaptive",
-            mistake_cost=config.mistake_cost,
+            failure_cost=config.failure_cost,
         )
         started, first = time.monotonic(), state.episodes
         with open_tracker(config, self._run.path) as tracker:

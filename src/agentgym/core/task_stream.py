@@ -11,7 +11,7 @@ from random import Random
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentgym.core.credit import deviation, plain_mistakes
+from agentgym.core.credit import call_failures, deviation
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.scenarios.base import Scenario
@@ -50,7 +50,7 @@ class TaskStream:
         state: Is kept up to date.
         adaptive: Whether families that teach nothing at present are passed over at
             times; else every task is taken.
-        mistake_cost: What a plain mistake is charged; it is something to learn from.
+        failure_cost: What a failed tool call is charged; it is something to learn.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class TaskStream:
         state: StreamState,
         *,
         adaptive: bool,
-        mistake_cost: float = 0.0,
+        failure_cost: float = 0.0,
     ) -> None:
         self._scenario = scenario
         self._seed = seed
         self._state = state
         self._adaptive = adaptive
-        self._mistake_cost = mistake_cost
+        self._failure_cost = failure_cost
         self._epoch: tuple[int, list[Task]] = (-1, [])
 
     def take(self, count: int) -> list[Task]:
@@ -84,7 +84,7 @@ class TaskStream:
         spread = self._state.spread
         for group in groups:
             rewards = [
-                [t.reward - self._mistake_cost * count for count in plain_mistakes(t)]
+                [t.reward - self._failure_cost * count for count in call_failures(t)]
                 for t in group
                 if t.reward is not None and t.model_calls
             ]

@@ -27,14 +27,14 @@ def build(
     trainable: Mapping[str, bool] = TRAINABLE,
     rewards: Mapping[str, Sequence[float]] | None = None,
     pieces: Callable[[Sequence[int]], list[str] | None] | None = None,
-    mistake_cost: float = 0.0,
+    failure_cost: float = 0.0,
 ) -> TrainingBatch:
     builder = BatchBuilder(
         algorithm="rloo",
         trainable=trainable,
         pieces=pieces or (lambda ids: [TEXTS[i] for i in ids]),
         stop_ids=frozenset({1}),
-        mistake_cost=mistake_cost,
+        failure_cost=failure_cost,
     )
     return builder.build(groups, rewards_of(groups) if rewards is None else rewards)
 
@@ -137,7 +137,7 @@ def test_a_mistake_is_unlearned_also_where_all_attempts_earn_the_same() -> None:
     group[0].steps.insert(1, broken)
     group.append(rollout("other", 0.5, [call(PROMPT, CALL)]))
 
-    batch = build([group], mistake_cost=0.5)
+    batch = build([group], failure_cost=0.5)
 
     [sequence] = batch.sequences
     told = {t.position: t.advantage for t in sequence.trained}

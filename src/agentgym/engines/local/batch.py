@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from agentgym.core.components import is_trained, label_tokens
 from agentgym.core.credit import (
     Algorithm,
+    call_failures,
     group_advantages,
     normalise,
-    plain_mistakes,
 )
 from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 
@@ -79,14 +79,14 @@ class BatchBuilder:
         trainable: Which components the loss covers.
         pieces: Gives the text of each token of a response, None if it cannot.
         stop_ids: Tokens that end a response.
-        mistake_cost: What each plain mistake of a model call takes off its advantage.
+        failure_cost: What each failed tool call takes off its model call's advantage.
     """
 
     algorithm: Algorithm
     trainable: Mapping[str, bool]
     pieces: Pieces
     stop_ids: frozenset[int]
-    mistake_cost: float = 0.0
+    failure_cost: float = 0.0
 
     def build(
         self,
@@ -99,7 +99,7 @@ class BatchBuilder:
         for group in groups:
             rewards = [_rewards(rollout, call_rewards) for rollout in group]
             charges = [
-                [self.mistake_cost * count for count in plain_mistakes(rollout)]
+                [self.failure_cost * count for count in call_failures(rollout)]
                 for rollout in group
             ]
             credited.append(group_advantages(rewards, self.algorithm, charges))

@@ -113,7 +113,7 @@ class LocalEngine(Engine):
             trainable=trainable,
             pieces=self._policy.detokenizer.pieces,
             stop_ids=self._loaded.stop_ids,
-            mistake_cost=self._config.mistake_cost,
+            failure_cost=self._config.failure_cost,
         )
         batch = builder.build(groups, call_rewards)
         decoder = self._policy.decoder
