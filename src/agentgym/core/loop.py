@@ -200,22 +200,35 @@ class TrainingLoop:
 
     def _validate(self) -> Metrics:
         """Measure validation tasks, which early stopping goes by."""
-        config = self._config
-        tasks = self._scenario.tasks(Split.VALIDATION, config.seed, config.eval_tasks)
-        name = f"v{self.state.step:05d}"
-        self._progress.phase("validation", len(tasks))
-        done = self._measure(
-            [Measurement(name, tasks)], samples=1, step=self.state.step
-        )
-        self.state.validation = done[name]
-        self._progress.validated(self.state.step, done[name], self._criteria_reached())
-        return done[name]
+        size, step = self._config.eval_tasks, self.state.step
+        self.state.confirmation = None
+        self.state.validation = measured = self._measure_validation(0, size)
+        self._progress.validated(step, measured, self._criteria_reached())
+        return measured
 
     def _criteria_reached(self) -> bool:
-        validation = self.state.validation
-        if validation is None or not self._config.early_stop:
+        """Say whether the criteria hold on validation tasks, and on others as well.
+
+        The best of many measurements is better than the policy is. So the one that
+        would end training has to be borne out by as many other tasks, once.
+        """
+        state, size = self.state, self._config.eval_tasks
+        criteria = self._scenario.success_criteria()
+        if state.validation is None or not self._config.early_stop:
             return False
-        return criteria_hold(self._scenario.success_criteria(), validation)
+        if not criteria_hold(criteria, state.validation):
+            return False
+        if state.confirmation is None:
+            state.confirmation = self._measure_validation(size, 2 * size)
+        return criteria_hold(criteria, state.confirmation)
+
+    def _measure_validation(self, first: int, end: int) -> Metrics:
+        """Measure the validation tasks from ``first`` to before ``end``, once each."""
+        seed, step = self._config.seed, self.state.step
+        tasks = self._scenario.tasks(Split.VALIDATION, seed, end)[first:]
+        name = f"v{step:05d}" if first == 0 else f"c{step:05d}"
+        self._progress.phase("validation", len(tasks))
+        return self._measure([Measurement(name, tasks)], samples=1, step=step)[name]
 
     def _measure(
         self, sets: Sequence[Measurement], *, samples: int, step: int

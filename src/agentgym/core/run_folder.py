@@ -35,6 +35,7 @@ class RunState(BaseModel):
         cpu_seconds: Likewise.
         baseline: Held-out measurements of the untrained policy, by name.
         validation: The newest validation measurement.
+        confirmation: That of other tasks, made where the first one was good enough.
         ledger: Model calls so far.
     """
 
@@ -47,6 +48,7 @@ class RunState(BaseModel):
     stream: StreamState = Field(default_factory=StreamState)
     baseline: dict[str, Metrics] = Field(default_factory=dict)
     validation: Metrics | None = None
+    confirmation: Metrics | None = None
     ledger: Ledger = Field(default_factory=Ledger)
 
 
