@@ -217,6 +217,17 @@ def test_flat_reward_without_a_known_cause() -> None:
     assert finding.title == "the reward does not rise"
 
 
+@pytest.mark.parametrize(("last", "flat"), [(0.8, False), (0.5, True)])
+def test_flat_training_reward_is_no_finding_where_validation_rises(
+    last: float, flat: bool
+) -> None:
+    lines = steps_with(reward=0.1, success_rate=0.5)
+    for line, share in zip(lines[9::10], (0.5, 0.5, last), strict=True):
+        line["validation"] = made_up.metrics(share).model_dump(mode="json")
+
+    assert titles(healthy(steps=lines)) == ["the reward does not rise"] * flat
+
+
 def test_likeliest_cause_comes_first() -> None:
     lines = [{**line, "kl": 2.5} for line in healthy().steps]
     found = diagnose(healthy(steps=lines, ledger=Ledger(), config={"episodes": 1}))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from agentgym.core.tools import ToolOutcome
-from agentgym.core.trajectory import ModelCall, Trajectory
+from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 
 Algorithm = Literal["rloo", "grpo"]
 
@@ -90,21 +90,20 @@ def deviation(rewards: Sequence[Sequence[float]]) -> float:
 def call_failures(trajectory: Trajectory) -> list[int]:
     """Count, for each model call, its tool calls that failed.
 
-    One that fails just as an earlier one did counts :data:`REPEATED` times: same tool,
-    arguments and result, and no call that worked in between.
+    One that repeats an earlier one, and no call worked in between, counts
+    :data:`REPEATED` times.
     """
     counts: list[int] = []
-    failed: set[tuple[str, str, str]] = set()
+    failed: list[ToolCall] = []
     for step in trajectory.steps:
         if isinstance(step, ModelCall):
             counts.append(0)
         elif step.outcome is ToolOutcome.OK:
             failed.clear()
         else:
-            call = (step.name, repr(step.arguments), step.result)
             if counts:
-                counts[-1] += REPEATED if call in failed else 1
-            failed.add(call)
+                counts[-1] += REPEATED if any(map(step.repeats, failed)) else 1
+            failed.append(step)
     return counts
 
 

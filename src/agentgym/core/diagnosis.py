@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 from agentgym.core.evidence import Evidence
 
@@ -252,7 +252,7 @@ def _too_large_steps(run: Evidence) -> Finding | None:
 def _overfitting(run: Evidence) -> Finding | None:
     if run.validation is None or run.baseline is None:
         return None
-    before, after = _thirds(run.steps, "success_rate")
+    before, after = _thirds([s["success_rate"] for s in run.steps])
     gain = run.validation.pass_1.value - run.baseline.pass_1.value
     if after - before < 0.15 or gain >= 0.25 * (after - before):
         return None
@@ -280,10 +280,18 @@ def _small_budget(run: Evidence) -> Finding | None:
 
 
 def _no_progress(run: Evidence) -> Finding | None:
-    """Say so when nothing explains a flat reward."""
+    """Say so when nothing explains a flat reward.
+
+    Validation decides where there was enough of it: training turns to what still
+    fails, so its own reward may stay where it is while the policy learns.
+    """
     if len(run.steps) < 2 * _FEW_STEPS:
         return None
-    before, after = _thirds(run.steps, "reward")
+    measured = [
+        s["validation"]["reward"]["value"] for s in run.steps if "validation" in s
+    ]
+    rewards = measured if len(measured) >= 3 else [s["reward"] for s in run.steps]
+    before, after = _thirds(rewards)
     success = fmean(step["success_rate"] for step in run.recent)
     if after - before >= 0.02 or success >= 0.9:
         return None
@@ -297,12 +305,10 @@ def _no_progress(run: Evidence) -> Finding | None:
     )
 
 
-def _thirds(steps: Sequence[dict[str, Any]], key: str) -> tuple[float, float]:
-    """Return the mean of ``key`` in the first and in the last third."""
-    size = max(1, len(steps) // 3)
-    if not steps:
-        return 0.0, 0.0
-    return fmean(s[key] for s in steps[:size]), fmean(s[key] for s in steps[-size:])
+def _thirds(values: Sequence[float]) -> tuple[float, float]:
+    """Return the means of the first and of the last third."""
+    size = max(1, len(values) // 3)
+    return (fmean(values[:size]), fmean(values[-size:])) if values else (0.0, 0.0)
 
 
 _CHECKS = (

@@ -35,7 +35,8 @@ def make_plan(config: TrainingConfig) -> Plan:
             f"{config.group_size}; raise --episodes or lower group_size."
         )
     steps = math.ceil(config.episodes / per_step)
-    held_out = config.test_tasks * config.eval_samples * len(scenario.held_out(0, 1))
+    sets = scenario.held_out(config.seed, config.test_tasks).values()
+    held_out = config.eval_samples * sum(map(len, sets))
     validation = config.eval_tasks * (steps // config.eval_every)
     rollouts = config.episodes + 2 * held_out + validation
     seconds = _SECONDS_PER_EPISODE.get(config.framework, 0.05) * rollouts

@@ -60,7 +60,7 @@ class TaskStream:
         state: StreamState,
         *,
         adaptive: bool,
-        failure_cost: float = 0.0,
+        failure_cost: float,
     ) -> None:
         self._scenario = scenario
         self._seed = seed

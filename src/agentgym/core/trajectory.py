@@ -90,6 +90,15 @@ class ToolCall(BaseModel):
     result: str = ""
     duration_ms: float = 0.0
 
+    def repeats(self, other: "ToolCall") -> bool:
+        """Say whether it asked for just what ``other`` did, and ended just so."""
+        return (self.name, self.arguments, self.outcome, self.result) == (
+            other.name,
+            other.arguments,
+            other.outcome,
+            other.result,
+        )
+
 
 Step = Annotated[ModelCall | ToolCall, Field(discriminator="type")]
 

@@ -75,10 +75,9 @@ class Episode:
         return call.result
 
     def _is_stuck(self) -> bool:
-        last = self.calls[-STUCK_AFTER:]
-        same = {(c.name, repr(c.arguments), c.outcome, c.result) for c in last}
-        failed = self.calls[-1].outcome is not ToolOutcome.OK
-        return failed and len(last) == STUCK_AFTER and len(same) == 1
+        last, recent = self.calls[-1], self.calls[-STUCK_AFTER:]
+        failed = last.outcome is not ToolOutcome.OK
+        return failed and len(recent) == STUCK_AFTER and all(map(last.repeats, recent))
 
 
 def current_episode() -> Episode:

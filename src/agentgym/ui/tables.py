@@ -39,6 +39,12 @@ def plan_view(plan: Plan) -> RenderableType:
         f"{plural(plan.workers, 'worker')}, {config.concurrency} episodes in flight "
         f"each; sandbox: {plan.sandbox}",
     )
+    if config.task_choice == "adaptive":
+        facts.add_row(
+            "tasks",
+            "kinds that still fail come more often: success in training may fall while "
+            "the policy learns, go by validation",
+        )
     facts.add_row("run", str(plan.run))
     facts.add_row("time", rough_duration(plan.estimated_seconds))
     verb = "Training"

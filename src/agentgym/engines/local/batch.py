@@ -86,7 +86,7 @@ class BatchBuilder:
     trainable: Mapping[str, bool]
     pieces: Pieces
     stop_ids: frozenset[int]
-    failure_cost: float = 0.0
+    failure_cost: float
 
     def build(
         self,
