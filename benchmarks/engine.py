@@ -186,7 +186,11 @@ def train_plainly(engine: Any, groups: list[list[Any]]) -> None:
 
     loaded = engine._loaded
     builder = BatchBuilder(
-        "rloo", TRAINABLE, engine.policy.detokenizer.pieces, loaded.stop_ids
+        algorithm="rloo",
+        trainable=TRAINABLE,
+        pieces=engine.policy.detokenizer.pieces,
+        stop_ids=loaded.stop_ids,
+        failure_cost=0.0,
     )
     rewards = {t.rollout_id: [t.reward] * CALLS for g in groups for t in g}
     found = sorted(builder.build(groups, rewards).sequences, key=lambda s: len(s.ids))

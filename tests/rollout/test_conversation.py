@@ -119,6 +119,7 @@ def test_a_conversation_goes_on_until_the_user_is_done(
         trainable=TRAINABLE,
         pieces=Detokenizer(policy.tokenizer).pieces,
         stop_ids=frozenset(policy.tokenizer.encode(END, add_special_tokens=False)),
+        failure_cost=0.0,
     )
     rewards = {t.rollout_id: [t.reward or 0.0] * 5 for t in (trajectory, other)}
     batch = builder.build([[trajectory, other]], rewards)

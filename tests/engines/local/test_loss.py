@@ -26,6 +26,7 @@ def sequences(loaded: LoadedModel, seed: int = 0) -> list[TrainingSequence]:
         trainable={**TRAINABLE, "output_generation": True},
         pieces=lambda ids: ["x"] * len(ids),
         stop_ids=loaded.stop_ids,
+        failure_cost=0.0,
     )
     return builder.build(groups, rewards_of(groups)).sequences
 
