@@ -25,7 +25,7 @@ from agentgym.scenarios.coding.scenario import ROLE, SYSTEM_PROMPT
 from agentgym.scenarios.coding.trusted import TrustedRunner
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine
-from recipes.nano.values import PSEUDO, spliced
+from recipes.nano.values import PSEUDO, spliced, woven
 
 SYSTEMS = (
     "You are a coding assistant.",
@@ -64,11 +64,14 @@ def invented(rng: Random) -> Names:
     """
     known = {w for s in (Split.TRAIN, Split.VALIDATION) for w in NAMES[s].words()}
     known |= {*dir(builtins), *keyword.kwlist, "clas", "tests", "sys"}
+    strange = [woven(rng) for _ in range(30)]
     source = [
-        *(spliced(rng) for _ in range(40)),
-        *rng.sample(PSEUDO, 20),
-        *rng.sample(pools.PLAIN, 12),
-        *rng.sample(pools.CODE_WORDS, 12),
+        *strange,
+        *(woven(rng, like) for like in rng.sample(strange, 8)),
+        *(spliced(rng) for _ in range(14)),
+        *rng.sample(PSEUDO, 14),
+        *rng.sample(pools.PLAIN, 9),
+        *rng.sample(pools.CODE_WORDS, 9),
     ]
     pool = sorted({w for w in source if not known & {w, w + "s"}})
     rng.shuffle(pool)

@@ -1,9 +1,12 @@
 """Random values of the corpus: ids, names, paths, code, texts, by kind."""
 
+import json
 import random
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+from agentgym.models.nano import nano_path
 from recipes.nano import pools
 from recipes.nano.tokenizer import common_words, pseudo_words
 
@@ -20,9 +23,11 @@ def value(rng: random.Random, kind: str) -> Any:
 
 
 def word(rng: random.Random) -> str:
-    """Return a plain, a code, an invented or a spliced word."""
+    """Return a plain, a code, an invented, a spliced or a woven word."""
     kind = rng.random()
     if kind < 0.25:
+        return woven(rng)
+    if kind < 0.35:
         return spliced(rng)
     if kind < 0.5:
         return rng.choice(PSEUDO)
@@ -41,6 +46,39 @@ def spliced(rng: random.Random) -> str:
         start = rng.randrange(max(1, len(source) - 1))
         made += source[start : start + rng.randint(2, 5)]
     return made if len(made) > 2 else made + rng.choice(PSEUDO)[:3]
+
+
+@cache
+def pieces() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the shipped vocabulary's single letters and its longer pieces of words."""
+    vocabulary = json.loads((nano_path() / "tokenizer.json").read_text())["model"][
+        "vocab"
+    ]
+    plain = [p for p in sorted(vocabulary) if p.isascii() and p.isalpha()]
+    lower = [p for p in plain if p.islower()]
+    return (
+        tuple(p for p in lower if len(p) == 1),
+        tuple(p for p in lower if 2 <= len(p) <= 6),
+    )
+
+
+def woven(rng: random.Random, like: str = "") -> str:
+    """Return pieces of the vocabulary joined at random, a known word's among them.
+
+    A name that nobody has seen is a row of pieces which never stood side by side, and
+    often begins as another word does ("out", "outpost"). Copied right, it has to be
+    read to its end.
+
+    Args:
+        rng: The source of randomness.
+        like: A word whose beginning the new one shares.
+    """
+    letters, longer = pieces()
+    made = like[: rng.randint(2, max(2, len(like) - 2))]
+    count = rng.choice((1, 2, 2, 3) if made else (2, 2, 3, 3, 4))
+    for _ in range(count):
+        made += rng.choice(letters if rng.random() < 0.25 else longer)
+    return made if len(made) > 2 else made + rng.choice(longer)
 
 
 def ident(rng: random.Random) -> str:

@@ -2,7 +2,8 @@
 
 Held-out tasks are named with words that training never shows. A policy that has met
 only the words of the training pool may write one of those instead; most training
-projects are therefore named with pieces of such words, joined at random.
+projects are therefore named with pieces of such words or with random syllables: what
+is copied right must be any row of letters, not only those of the training words.
 """
 
 import builtins
@@ -17,6 +18,15 @@ INVENTED = 0.75
 """Share of the training projects whose names are invented."""
 
 _PIECE = (2, 4)
+_ONSETS = (
+    "b bl br c ch cl cr d dr f fl fr g gl gr h j k kn l m n p ph pl pr qu r s sc sh sk "
+    "sl sm sn sp st str sw t th tr tw v w wh wr y z"
+)
+_NUCLEI = "a e i o u ai au ea ee ie oa oo ou oi"
+_CODAS = (
+    "b ck ct d ff ft g l ld lk ll lm lt m mp n nd ng nk nt p pt r rb rd rk rl rm rn rp "
+    "rt s sh sk sp ss st t th tt w x z"
+)
 
 
 def names_for(split: Split, rng: Random) -> Names:
@@ -47,13 +57,20 @@ def invented(rng: Random) -> Names:
 
 
 def _word(rng: Random) -> str:
-    """Return two or three pieces of training words in a row."""
-    pieces = []
-    for _ in range(rng.choice((2, 2, 3))):
-        source = rng.choice(_sources())
-        start = rng.randrange(len(source) - 1)
-        pieces.append(source[start : start + rng.randint(*_PIECE)])
-    return "".join(pieces)
+    """Return two or three pieces of training words, or as many syllables, in a row."""
+    piece = rng.choice((_splinter, _syllable))
+    return "".join(piece(rng) for _ in range(rng.choice((2, 2, 2, 3))))
+
+
+def _splinter(rng: Random) -> str:
+    source = rng.choice(_sources())
+    start = rng.randrange(len(source) - 1)
+    return source[start : start + rng.randint(*_PIECE)]
+
+
+def _syllable(rng: Random) -> str:
+    parts = [_ONSETS, _NUCLEI, _CODAS] if rng.random() < 0.35 else [_ONSETS, _NUCLEI]
+    return "".join(rng.choice(part.split()) for part in parts)
 
 
 @cache
