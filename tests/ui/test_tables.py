@@ -100,6 +100,10 @@ def test_plan_says_what_and_how_long() -> None:
     for part in ("my.module:make", "10,000 episodes in 79 steps", "bubblewrap"):
         assert part in " ".join(text.split())
     assert "fewer once" not in text
+    assert "whole budget" not in text
+    assert "if the whole budget is spent" in " ".join(
+        shown(plan_view(made_up.plan())).split()
+    )
     assert "go by validation" in " ".join(text.split())
     uniform = shown(plan_view(made_up.plan(task_choice="uniform")))
     assert "go by validation" not in " ".join(uniform.split())

@@ -46,7 +46,8 @@ def plan_view(plan: Plan) -> RenderableType:
             "the policy learns, go by validation",
         )
     facts.add_row("run", str(plan.run))
-    facts.add_row("time", rough_duration(plan.estimated_seconds))
+    whole = " if the whole budget is spent" if config.early_stop else ""
+    facts.add_row("time", rough_duration(plan.estimated_seconds) + whole)
     verb = "Training"
     if plan.resumed_step is not None:
         verb = f"Continuing after step {plan.resumed_step}:"
