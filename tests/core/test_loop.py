@@ -63,8 +63,8 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
 
 
-def train(folder: Path, solved: int) -> TrainingResult:
-    """Train at most four steps, with four validation tasks after each."""
+def train(folder: Path, solved: int, tasks: int = 4) -> TrainingResult:
+    """Train at most four steps, with so many validation tasks after each."""
     pack = folder / "decided"
     pack.mkdir()
     text = SCENARIO.replace("SOLVED", str(solved))
@@ -76,7 +76,7 @@ def train(folder: Path, solved: int) -> TrainingResult:
         group_size=2,
         tasks_per_step=2,
         eval_every=1,
-        eval_tasks=4,
+        eval_tasks=tasks,
         test_tasks=1,
         eval_samples=1,
         tracker="none",
@@ -85,14 +85,21 @@ def train(folder: Path, solved: int) -> TrainingResult:
     return Trainer(config).train()
 
 
-def test_training_ends_once_the_goal_holds_on_other_tasks_too(tmp_path: Path) -> None:
-    result = train(tmp_path, solved=8)
+@pytest.mark.parametrize(("tasks", "solved"), [(4, 8), (10, 18)])
+def test_training_ends_once_the_goal_holds_with_other_tasks_too(
+    tmp_path: Path, tasks: int, solved: int
+) -> None:
+    """All of them count together: 8 of the 10 other ones are enough."""
+    result = train(tmp_path, solved, tasks)
 
     assert (result.stopped, result.steps) == ("success criteria reached", 1)
 
 
-def test_a_goal_that_other_tasks_do_not_bear_out_ends_nothing(tmp_path: Path) -> None:
-    result = train(tmp_path, solved=4)
+@pytest.mark.parametrize(("tasks", "solved"), [(4, 4), (10, 17)])
+def test_a_goal_that_other_tasks_do_not_bear_out_ends_nothing(
+    tmp_path: Path, tasks: int, solved: int
+) -> None:
+    result = train(tmp_path, solved, tasks)
 
     assert (result.stopped, result.steps) == ("budget spent", 4)
 

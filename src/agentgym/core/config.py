@@ -72,8 +72,8 @@ class TrainingConfig(Settings, BaseSettings):
         eval_tasks: Validation tasks.
         test_tasks: Held-out tasks of the before/after table.
         eval_samples: Attempts per held-out task, for pass^1 and pass^k.
-        early_stop: End once the success criteria hold on validation tasks, and on as
-            many other ones at the same step.
+        early_stop: End once the success criteria hold on validation tasks, and together
+            with as many other ones at the same step.
         checkpoint_every: Updates between checkpoints.
         keep_checkpoints: Newest checkpoints kept.
         workers: Worker processes.

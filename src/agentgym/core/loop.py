@@ -207,10 +207,10 @@ class TrainingLoop:
         return measured
 
     def _criteria_reached(self) -> bool:
-        """Say whether the criteria hold on validation tasks, and on others as well.
+        """Say whether the criteria hold on validation tasks, together with others.
 
-        The best of many measurements is better than the policy is. So the one that
-        would end training has to be borne out by as many other tasks, once.
+        The best of many measurements is better than the policy is. So where one would
+        end training, as many other tasks are measured, and all of them count.
         """
         state, size = self.state, self._config.eval_tasks
         criteria = self._scenario.success_criteria()
@@ -220,7 +220,8 @@ class TrainingLoop:
             return False
         if state.confirmation is None:
             state.confirmation = self._measure_validation(size, 2 * size)
-        return criteria_hold(criteria, state.confirmation)
+        tasks = [*state.validation.by_task, *state.confirmation.by_task]
+        return criteria_hold(criteria, Metrics.of_tasks(tasks, k=1))
 
     def _measure_validation(self, first: int, end: int) -> Metrics:
         """Measure the validation tasks from ``first`` to before ``end``, once each."""

@@ -176,6 +176,19 @@ class Metrics(BaseModel):
         for trajectory in trajectories:
             grouped[trajectory.task_id].append(trajectory)
         every = [TaskResult.of(attempts, prices) for attempts in grouped.values()]
+        return cls.of_tasks(every, k=k)
+
+    @classmethod
+    def of_tasks(cls, every: Sequence[TaskResult], *, k: int = 4) -> Self:
+        """Compute the metrics of tasks that were attempted, maybe at several times.
+
+        Args:
+            every: What came of each task.
+            k: Of pass^k; lowered to the fewest attempts that a task has.
+
+        Raises:
+            ValueError: No trajectory is scored.
+        """
         scored = [task for task in every if task.attempts]
         if not scored:
             raise ValueError("No rollout was scored, so there is nothing to measure.")

@@ -35,7 +35,7 @@ class RunState(BaseModel):
         cpu_seconds: Likewise.
         baseline: Held-out measurements of the untrained policy, by name.
         validation: The newest validation measurement.
-        confirmation: That of other tasks, made where the first one was good enough.
+        confirmation: That of as many other tasks, made where the first was good enough.
         ledger: Model calls so far.
     """
 
