@@ -25,7 +25,7 @@ from agentgym.scenarios.coding.scenario import ROLE, SYSTEM_PROMPT
 from agentgym.scenarios.coding.trusted import TrustedRunner
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine
-from recipes.nano.values import PSEUDO, spliced, woven
+from recipes.nano.values import PSEUDO, rewoven, spliced
 
 SYSTEMS = (
     "You are a coding assistant.",
@@ -64,17 +64,19 @@ def invented(rng: Random) -> Names:
     """
     known = {w for s in (Split.TRAIN, Split.VALIDATION) for w in NAMES[s].words()}
     known |= {*dir(builtins), *keyword.kwlist, "clas", "tests", "sys"}
-    strange = [woven(rng) for _ in range(30)]
+    strange = [spliced(rng) for _ in range(40)]
     source = [
         *strange,
-        *(woven(rng, like) for like in rng.sample(strange, 8)),
-        *(spliced(rng) for _ in range(14)),
-        *rng.sample(PSEUDO, 14),
-        *rng.sample(pools.PLAIN, 9),
-        *rng.sample(pools.CODE_WORDS, 9),
+        *rng.sample(PSEUDO, 20),
+        *rng.sample(pools.PLAIN, 12),
+        *rng.sample(pools.CODE_WORDS, 12),
     ]
     pool = sorted({w for w in source if not known & {w, w + "s"}})
     rng.shuffle(pool)
+    for index, word in enumerate(pool):
+        if word in strange[:30]:
+            made = rewoven(word, pool[index - 1] if word in strange[:6] else "")
+            pool[index] = word if {made, made + "s"} & {*known, *pool} else made
     return Names(
         packages=tuple(pool[:6]),
         nouns=tuple(pool[6:30]),

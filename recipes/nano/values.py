@@ -26,9 +26,8 @@ def word(rng: random.Random) -> str:
     """Return a plain, a code, an invented, a spliced or a woven word."""
     kind = rng.random()
     if kind < 0.25:
-        return woven(rng)
-    if kind < 0.35:
-        return spliced(rng)
+        made = spliced(rng)
+        return rewoven(made) if kind < 0.2 else made
     if kind < 0.5:
         return rng.choice(PSEUDO)
     return rng.choice(pools.PLAIN if kind < 0.75 else pools.CODE_WORDS)
@@ -58,7 +57,7 @@ def pieces() -> tuple[tuple[str, ...], tuple[str, ...]]:
     lower = [p for p in plain if p.islower()]
     return (
         tuple(p for p in lower if len(p) == 1),
-        tuple(p for p in lower if 2 <= len(p) <= 6),
+        tuple(p for p in lower if 2 <= len(p) <= 4),
     )
 
 
@@ -67,7 +66,7 @@ def woven(rng: random.Random, like: str = "") -> str:
 
     A name that nobody has seen is a row of pieces which never stood side by side, and
     often begins as another word does ("out", "outpost"). Copied right, it has to be
-    read to its end.
+    read to its end. Three pieces at least, so that none is a real name by chance.
 
     Args:
         rng: The source of randomness.
@@ -75,10 +74,19 @@ def woven(rng: random.Random, like: str = "") -> str:
     """
     letters, longer = pieces()
     made = like[: rng.randint(2, max(2, len(like) - 2))]
-    count = rng.choice((1, 2, 2, 3) if made else (2, 2, 3, 3, 4))
+    count = rng.choice((1, 2, 2, 3) if made else (3, 3, 3, 4))
     for _ in range(count):
         made += rng.choice(letters if rng.random() < 0.25 else longer)
     return made if len(made) > 2 else made + rng.choice(longer)
+
+
+def rewoven(word: str, like: str = "") -> str:
+    """Return the woven word that stands for ``word``, always the same.
+
+    It is drawn from a stream of its own, so that what else a conversation draws does
+    not depend on how things are named.
+    """
+    return woven(random.Random(word), like)
 
 
 def ident(rng: random.Random) -> str:
