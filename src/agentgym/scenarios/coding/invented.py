@@ -18,6 +18,8 @@ INVENTED = 0.75
 """Share of the training projects whose names are invented."""
 
 _PIECE = (2, 4)
+_LONGEST = 8
+"""Letters of a name; with longer ones projects outgrow what fits into a prompt."""
 _ONSETS = (
     "b bl br c ch cl cr d dr f fl fr g gl gr h j k kn l m n p ph pl pr qu r s sc sh sk "
     "sl sm sn sp st str sw t th tr tw v w wh wr y z"
@@ -59,7 +61,8 @@ def invented(rng: Random) -> Names:
 def _word(rng: Random) -> str:
     """Return two or three pieces of training words, or as many syllables, in a row."""
     piece = rng.choice((_splinter, _syllable))
-    return "".join(piece(rng) for _ in range(rng.choice((2, 2, 2, 3))))
+    made = "".join(piece(rng) for _ in range(rng.choice((2, 2, 2, 3))))
+    return made[:_LONGEST]
 
 
 def _splinter(rng: Random) -> str:
