@@ -25,7 +25,7 @@ from agentgym.scenarios.coding.scenario import ROLE, SYSTEM_PROMPT
 from agentgym.scenarios.coding.trusted import TrustedRunner
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine
-from recipes.nano.values import PSEUDO, rewoven, spliced
+from recipes.nano.values import PSEUDO, spliced, woven
 
 SYSTEMS = (
     "You are a coding assistant.",
@@ -75,7 +75,7 @@ def invented(rng: Random) -> Names:
     rng.shuffle(pool)
     for index, word in enumerate(pool):
         if word in strange[:30]:
-            made = rewoven(word, pool[index - 1] if word in strange[:6] else "")
+            made = woven(word, pool[index - 1] if word in strange[:6] else "")
             pool[index] = word if {made, made + "s"} & {*known, *pool} else made
     return Names(
         packages=tuple(pool[:6]),

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -27,7 +28,7 @@ def word(rng: random.Random) -> str:
     kind = rng.random()
     if kind < 0.25:
         made = spliced(rng)
-        return rewoven(made) if kind < 0.2 else made
+        return woven(made) if kind < 0.2 else made
     if kind < 0.5:
         return rng.choice(PSEUDO)
     return rng.choice(pools.PLAIN if kind < 0.75 else pools.CODE_WORDS)
@@ -50,43 +51,35 @@ def spliced(rng: random.Random) -> str:
 @cache
 def pieces() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the shipped vocabulary's single letters and its longer pieces of words."""
-    vocabulary = json.loads((nano_path() / "tokenizer.json").read_text())["model"][
-        "vocab"
+    tokenizer = json.loads((nano_path() / "tokenizer.json").read_text())
+    lower = [
+        p for p in sorted(tokenizer["model"]["vocab"]) if re.fullmatch("[a-z]+", p)
     ]
-    plain = [p for p in sorted(vocabulary) if p.isascii() and p.isalpha()]
-    lower = [p for p in plain if p.islower()]
     return (
         tuple(p for p in lower if len(p) == 1),
         tuple(p for p in lower if 2 <= len(p) <= 4),
     )
 
 
-def woven(rng: random.Random, like: str = "") -> str:
-    """Return pieces of the vocabulary joined at random, a known word's among them.
+def woven(source: str, like: str = "") -> str:
+    """Return three or four random pieces of the vocabulary in a row.
 
     A name that nobody has seen is a row of pieces which never stood side by side, and
     often begins as another word does ("out", "outpost"). Copied right, it has to be
-    read to its end. Three pieces at least, so that none is a real name by chance.
+    read to its end. With three pieces hardly any is a real name by chance.
 
     Args:
-        rng: The source of randomness.
-        like: A word whose beginning the new one shares.
+        source: The word that it stands for. The choice depends on the arguments alone,
+            so that what else a conversation draws does not depend on its names.
+        like: A word whose beginning the new one shares, instead of its first pieces.
     """
+    rng = random.Random(source)
     letters, longer = pieces()
     made = like[: rng.randint(2, max(2, len(like) - 2))]
     count = rng.choice((1, 2, 2, 3) if made else (3, 3, 3, 4))
     for _ in range(count):
         made += rng.choice(letters if rng.random() < 0.25 else longer)
-    return made if len(made) > 2 else made + rng.choice(longer)
-
-
-def rewoven(word: str, like: str = "") -> str:
-    """Return the woven word that stands for ``word``, always the same.
-
-    It is drawn from a stream of its own, so that what else a conversation draws does
-    not depend on how things are named.
-    """
-    return woven(random.Random(word), like)
+    return made
 
 
 def ident(rng: random.Random) -> str:

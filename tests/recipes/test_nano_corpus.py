@@ -17,6 +17,7 @@ from recipes.nano.coding import wrong
 from recipes.nano.conversation import ASSISTANT, END, SLIP
 from recipes.nano.corpus import MAKERS, SUPERVISED, conversations, encode
 from recipes.nano.held_out import HELD, Held, held_frames
+from recipes.nano.values import woven
 
 KINDS = sorted(MAKERS)
 
@@ -119,3 +120,13 @@ def test_an_edit_that_goes_wrong_looks_for_what_is_not_there() -> None:
     assert edits
     for args in edits:
         assert args["path"] != "a/b.py" or args["old"] not in "    return a\n"
+
+
+def test_a_woven_name_is_always_the_same_and_may_begin_as_another() -> None:
+    sources = [f"word{number}" for number in range(500)]
+    names = [woven(source) for source in sources]
+
+    assert names == [woven(source) for source in sources]
+    assert len(set(names)) > 490
+    assert all(re.fullmatch("[a-z]{3,16}", name) for name in names)
+    assert all(woven(source, "outpost").startswith("ou") for source in sources)

@@ -219,9 +219,10 @@ class TrainingLoop:
         if not criteria_hold(criteria, state.validation):
             return False
         if state.confirmation is None:
-            state.confirmation = self._measure_validation(size, 2 * size)
-        tasks = [*state.validation.by_task, *state.confirmation.by_task]
-        return criteria_hold(criteria, Metrics.of_tasks(tasks, k=1))
+            others = self._measure_validation(size, 2 * size)
+            tasks = [*state.validation.by_task, *others.by_task]
+            state.confirmation = Metrics.of_tasks(tasks, k=1)
+        return criteria_hold(criteria, state.confirmation)
 
     def _measure_validation(self, first: int, end: int) -> Metrics:
         """Measure the validation tasks from ``first`` to before ``end``, once each."""

@@ -180,14 +180,14 @@ class Metrics(BaseModel):
 
     @classmethod
     def of_tasks(cls, every: Sequence[TaskResult], *, k: int = 4) -> Self:
-        """Compute the metrics of tasks that were attempted, maybe at several times.
+        """Compute the metrics of tasks, also of several measurements together.
 
         Args:
             every: What came of each task.
             k: Of pass^k; lowered to the fewest attempts that a task has.
 
         Raises:
-            ValueError: No trajectory is scored.
+            ValueError: No rollout was scored.
         """
         scored = [task for task in every if task.attempts]
         if not scored:

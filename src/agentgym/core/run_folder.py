@@ -35,7 +35,7 @@ class RunState(BaseModel):
         cpu_seconds: Likewise.
         baseline: Held-out measurements of the untrained policy, by name.
         validation: The newest validation measurement.
-        confirmation: That of as many other tasks, made where the first was good enough.
+        confirmation: That of as many others and it together, where it was good.
         ledger: Model calls so far.
     """
 
