@@ -1,5 +1,6 @@
 """The fused forward pass gives the model's own logits."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,10 @@ def loaded(model_folder: Path) -> LoadedModel:
 
 
 def played(forward: BatchForward) -> list[torch.Tensor]:
-    """Prefill rows of different lengths, go on, and decode with and without sharing."""
+    """Prefill rows of different lengths, go on, decode with and without sharing.
+
+    Each decoding step adds one token to a row, or several to some rows.
+    """
     generator = torch.Generator().manual_seed(0)
 
     def tokens(count: int) -> list[int]:
@@ -27,9 +31,13 @@ def played(forward: BatchForward) -> list[torch.Tensor]:
         forward.prefill(1, [tokens(5), tokens(2)], [60, 21]),
     ]
     lengths = [23, 65, 23, 37]
-    for shared in (20, 0, 20):
-        found.append(forward.step(tokens(4), lengths, shared_prefix=shared))
-        lengths = [length + 1 for length in lengths]
+    for shared, counts in product((20, 0, 20), ((1, 1, 1, 1), (1, 4, 2, 9))):
+        ids = [tokens(count) for count in counts]
+        found.append(forward.step(ids, lengths, shared_prefix=shared))
+        assert len(found[-1]) == sum(counts)
+        lengths = [
+            length + count for length, count in zip(lengths, counts, strict=True)
+        ]
     return found
 
 

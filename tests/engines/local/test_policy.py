@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from agentgym.engines.base import ChatRequest, ChatResult
+from agentgym.engines.local.forward import BatchForward
 from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import ContextLengthError, EngineError
@@ -160,6 +162,51 @@ def test_batch_mates_change_nothing_in_deterministic_mode(
         assert one.logprobs == other.logprobs
 
 
+def test_drafts_save_steps_and_change_no_token(
+    loaded: LoadedModel, deterministic: LocalPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked a second time the policy drafts what it said; the third time, elsewise."""
+    passes: list[list[int]] = []
+    step = BatchForward.step
+
+    def counted(self: BatchForward, ids: Any, *args: Any, **rest: Any) -> Any:
+        passes.append([len(row) for row in ids])
+        return step(self, ids, *args, **rest)
+
+    asked = [request(seed, max_tokens=40) for seed in range(8)]
+    others = [request(seed + 100, max_tokens=40) for seed in range(8)]
+    plain = chat(deterministic, asked + others)
+    monkeypatch.setattr(BatchForward, "step", counted)
+    drafting = LocalPolicy(loaded)
+    found, steps = [], []
+    for requests in (asked, asked, others):
+        passes.clear()
+        found.append(chat(drafting, requests))
+        steps.append(len(passes))
+        assert all(1 <= count <= 8 for counts in passes for count in counts)
+    drafting.close()
+
+    for results, expected in zip(found, (plain[:8], plain[:8], plain[8:]), strict=True):
+        for result, other in zip(results, expected, strict=True):
+            assert result.response_ids == other.response_ids
+            assert result.finish_reason == other.finish_reason
+            assert result.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+    longest = max(len(result.response_ids) for result in plain[:8])
+    assert steps[1] < longest / 4 < steps[0]
+
+
+def test_a_drafted_stream_is_the_same(policy: LocalPolicy) -> None:
+    async def streamed() -> list[str | ChatResult]:
+        asked = request(3, "find it", max_tokens=30)
+        return [piece async for piece in policy.stream(asked)]
+
+    first, second = asyncio.run(streamed()), asyncio.run(streamed())
+    assert first[:-1] == second[:-1]
+    assert isinstance(first[-1], ChatResult)
+    assert isinstance(second[-1], ChatResult)
+    assert first[-1].response_ids == second[-1].response_ids
+
+
 def test_a_session_goes_on_from_the_exact_ids(policy: LocalPolicy) -> None:
     first = chat(policy, [request(5, session="exact")])[0]
     follow = _next_turn(request(5, session="exact"), first)
@@ -170,11 +217,15 @@ def test_a_session_goes_on_from_the_exact_ids(policy: LocalPolicy) -> None:
         assert second.prompt_ids[: len(whole)] == whole
 
 
+@pytest.mark.parametrize("kind", ["policy", "deterministic"])
 def test_a_stream_adds_up_to_the_content_and_ends_with_the_result(
-    policy: LocalPolicy,
+    kind: str, policy: LocalPolicy, deterministic: LocalPolicy
 ) -> None:
+    """Asked again, the default policy has drafts, and so logprobs up to rounding."""
+    asked = policy if kind == "policy" else deterministic
+
     async def collect(seed: int) -> list[str | ChatResult]:
-        return [piece async for piece in policy.stream(request(seed))]
+        return [piece async for piece in asked.stream(request(seed))]
 
     for seed in range(8):
         *pieces, result = asyncio.run(collect(seed))
@@ -182,7 +233,11 @@ def test_a_stream_adds_up_to_the_content_and_ends_with_the_result(
         assert all(isinstance(p, str) for p in pieces)
         shown = "".join(p for p in pieces if isinstance(p, str))
         assert shown == (result.content or "")
-        assert result == chat(policy, [request(seed)])[0]
+        again = chat(asked, [request(seed)])[0]
+        if kind == "policy":
+            assert again.logprobs == pytest.approx(result.logprobs, abs=1e-5)
+            again = replace(again, logprobs=result.logprobs)
+        assert result == again
 
 
 def test_a_stream_that_is_left_frees_its_place(policy: LocalPolicy) -> None:

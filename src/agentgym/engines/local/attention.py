@@ -1,8 +1,8 @@
 """Attention for grouped queries, and for a batch whose rows begin alike.
 
 transformers' own ``sdpa`` repeats keys and values for every query head as soon as
-there is a mask, which costs several times more than the attention itself when one
-token per row is decoded on a CPU. Here torch's kernel reads them in place; and where
+there is a mask, which costs several times more than the attention itself when a few
+tokens per row are decoded on a CPU. Here torch's kernel reads them in place; and where
 rows share a prefix, a decoding step reads the prefix's keys and values once, not once
 per row.
 """
@@ -16,6 +16,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
 NAME = "agentgym_grouped_sdpa"
+FEW_QUERIES = 8
+"""Up to so many new tokens a row, plain products beat torch's attention kernel."""
 
 
 def register() -> str:
@@ -52,7 +54,8 @@ def grouped_sdpa(
     Returns:
         (batch, time, heads, head_dim), and no weights.
     """
-    if query.shape[2] == 1 and attention_mask is not None:
+    few = query.shape[2] == 1 or shared_prefix > 0
+    if few and attention_mask is not None:
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         attended = decode_attention(
             query * scale, key, value, attention_mask, shared_prefix
@@ -74,22 +77,23 @@ def grouped_sdpa(
 def decode_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, shared: int
 ) -> Tensor:
-    """Attend with one query per row and head.
+    """Attend with few queries per row and head.
 
     Args:
-        query: Scaled, (batch, heads, 1, head_dim).
+        query: Scaled, (batch, heads, time, head_dim).
         key: (batch, key heads, keys, head_dim).
         value: Shaped like ``key``.
-        mask: Additive, (batch, 1, 1, keys).
+        mask: Additive, (batch, 1, time, keys).
         shared: How many first keys are the same in every row, and seen by all.
 
     Returns:
-        (batch, 1, heads, head_dim).
+        (batch, time, heads, head_dim).
     """
-    batch, heads, _, width = query.shape
+    batch, heads, time, width = query.shape
     groups = key.shape[1]
-    rows = query.reshape(batch, groups, heads // groups, width)
-    scores = rows @ key[:, :, shared:].transpose(-1, -2) + mask[..., shared:]
+    rows = query.reshape(batch, groups, -1, width)
+    scores = rows @ key[:, :, shared:].transpose(-1, -2)
+    scores.unflatten(2, (-1, time)).add_(mask[:, :, None, :, shared:])
     if shared:
         together = rows.transpose(0, 1).reshape(groups, -1, width)
         first = together @ key[0, :, :shared].transpose(-1, -2)
@@ -101,4 +105,4 @@ def decode_attention(
         first = weights[..., :shared].transpose(0, 1).reshape(groups, -1, shared)
         together = first @ value[0, :, :shared]
         output = output + together.view(groups, batch, -1, width).transpose(0, 1)
-    return output.reshape(batch, 1, heads, width)
+    return output.reshape(batch, heads, time, width).transpose(1, 2)

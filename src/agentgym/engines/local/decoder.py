@@ -3,14 +3,15 @@
 Requests join the running batch between decoding steps and leave it when done. What a
 request shares with earlier ones is not computed again: the head of its prompt (system
 prompt and tools), the earlier turns of its session, and an identical prompt, which
-attempts at one task often have as long as they go the same way.
+attempts at one task often have as long as they go the same way. A step checks a draft
+of several tokens a row, so that a response takes fewer steps than it has tokens.
 """
 
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from agentgym.engines.local.drafting import Drafter, Runs, runs_of
 from agentgym.engines.local.forward import BatchForward
 from agentgym.engines.local.kv_cache import SegmentStore
 from agentgym.engines.local.sampling import random_stream, sample
@@ -30,6 +32,7 @@ _GATHER_SECONDS = 0.002
 _PREFILL_TOKENS = 4096
 _QUEUE_LIMIT = 16_384
 _SHARING_ROWS = 4
+_DRAFTED = 7
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,21 @@ class Job:
 
 @dataclass
 class _Row:
-    """A running response; ``head`` is the very tensor its first keys came from."""
+    """A running response.
+
+    Attributes:
+        job: What it answers.
+        head: The very tensor that its first keys came from.
+        runs: Of its prompt, to draft from.
+        stream: Its random numbers, one per token.
+        version: Of the weights.
+        ids: Tokens so far.
+        logprobs: Theirs.
+    """
 
     job: Job
     head: torch.Tensor | None
+    runs: Runs
     stream: NDArray[np.float32]
     version: int
     ids: list[int] = field(default_factory=list)
@@ -87,7 +101,7 @@ class Decoder:
         stop_ids: Tokens that end a response.
         fixed_rows: In deterministic mode the number of rows of every decoding step,
             so that the kernels see one shape whatever the load; 0 otherwise. Each
-            prompt is then prefilled alone, from its head on.
+            prompt is then prefilled alone, from its head on, and nothing is drafted.
         threads: Of the kernels.
         parked_tokens: Most tokens of idle sessions whose keys and values are kept; of
             prompts that may come again an eighth as many.
@@ -110,6 +124,7 @@ class Decoder:
         self._parked = SegmentStore(parked_tokens)
         self._heads = SegmentStore(parked_tokens // 4)
         self._prompts = SegmentStore(parked_tokens // 8)
+        self._drafter = Drafter()
         self._rows: list[_Row] = []
         self._waiting: deque[Job] = deque()
         self._wake = threading.Condition()
@@ -242,7 +257,8 @@ class Decoder:
                 found, parked = self._parked.match((job.session, start), job.prompt)
                 held = max(held, found)
             held = min(held, most)
-        return _Plan(jobs, held, head, parked, job.prompt[held:])
+        runs = {} if self._fixed_rows else runs_of(job.prompt[job.head :])
+        return _Plan(jobs, held, head, parked, job.prompt[held:], runs)
 
     def _head(self, ids: tuple[int, ...]) -> torch.Tensor:
         """Return the keys and values of a head; computed once, in one shape."""
@@ -268,15 +284,15 @@ class Decoder:
         )
         chosen: list[int] = []
         for index, plan in enumerate(plans):
-            self._rows.append(self._row(plan.jobs[0], plan.head))
+            self._rows.append(self._row(plan.jobs[0], plan))
             self._remember(first + index, plan)
             chosen.append(index)
         for index, plan in enumerate(plans):
             for job in plan.jobs[1:]:
                 cache.copy(first + index, len(self._rows), slice(0, len(job.prompt)))
-                self._rows.append(self._row(job, plan.head))
+                self._rows.append(self._row(job, plan))
                 chosen.append(index)
-        self._sample(first, logits[chosen])
+        self._sample(first, logits[chosen], [[] for _ in chosen])
 
     def _remember(self, row: int, plan: "_Plan") -> None:
         """Keep what was computed of a prompt, for when it comes again."""
@@ -287,8 +303,9 @@ class Decoder:
             segment = self._forward.cache.take(row, columns)
             self._prompts.put(tuple(prompt), prompt[start:], segment)
 
-    def _row(self, job: Job, head: torch.Tensor | None) -> _Row:
-        return _Row(job, head, random_stream(job.seed, job.max_tokens), self.version)
+    def _row(self, job: Job, plan: "_Plan") -> _Row:
+        stream = random_stream(job.seed, job.max_tokens)
+        return _Row(job, plan.head, plan.runs, stream, self.version)
 
     def _shared_prefix(self) -> int:
         """Return how long the rows' common head is; 0 if they differ.
@@ -302,49 +319,79 @@ class Decoder:
         return first.job.head if same else 0
 
     def _step(self) -> None:
-        """Sample one more token of every running response."""
+        """Sample at least one more token of every running response."""
         if not self._rows:
             return
-        tokens = [row.ids[-1] for row in self._rows]
+        drafts = [self._draft(row) for row in self._rows]
+        tokens = [
+            [row.ids[-1], *draft] for row, draft in zip(self._rows, drafts, strict=True)
+        ]
         lengths = [len(row.job.prompt) + len(row.ids) - 1 for row in self._rows]
         idle = max(0, self._fixed_rows - len(self._rows))
         logits = self._forward.step(
-            tokens + [0] * idle,
+            tokens + [[0]] * idle,
             lengths + [0] * idle,
             shared_prefix=self._shared_prefix(),
         )
-        self._sample(0, logits)
+        self._sample(0, logits, drafts)
 
-    def _sample(self, first: int, logits: torch.Tensor) -> None:
-        """Sample a token for rows from ``first`` on, and let finished ones go."""
-        rows = self._rows[first:]
-        idle = logits.shape[0] - len(rows)
-        device = logits.device
+    def _draft(self, row: _Row) -> list[int]:
+        if self._fixed_rows:
+            return []
+        most = min(_DRAFTED, row.job.max_tokens - len(row.ids) - 1)
+        return self._drafter.draft(row.job.prompt, row.ids, row.runs, most)
+
+    def _sample(
+        self, first: int, logits: torch.Tensor, drafts: Sequence[Sequence[int]]
+    ) -> None:
+        """Sample tokens for rows from ``first`` on, and let finished ones go.
+
+        Args:
+            first: First row.
+            logits: After each row's newest token and each one drafted for it, row
+                after row, (tokens, vocabulary); more than those are not looked at.
+            drafts: Of each row. A token that was sampled otherwise than drafted is
+                the row's last, as the logits after it follow the draft.
+        """
+        rows, device = self._rows[first:], logits.device
+        counts = [len(draft) + 1 for draft in drafts]
+        idle = logits.shape[0] - sum(counts)
+        uniforms = [
+            row.stream[len(row.ids) : len(row.ids) + count]
+            for row, count in zip(rows, counts, strict=True)
+        ]
+        temperatures = torch.tensor([row.job.temperature for row in rows] + [1.0])
         tokens, logprobs = sample(
             logits,
-            torch.tensor(
-                [row.job.temperature for row in rows] + [1.0] * idle, device=device
-            ),
-            torch.tensor(
-                [row.stream[len(row.ids)] for row in rows] + [0.0] * idle,
-                device=device,
-            ),
+            temperatures.repeat_interleave(torch.tensor([*counts, idle])).to(device),
+            torch.from_numpy(
+                np.concatenate([*uniforms, np.zeros(idle, np.float32)])
+            ).to(device),
         )
         done: list[tuple[int, str]] = []
-        for index, row in enumerate(rows):
-            token = tokens[index]
-            row.ids.append(token)
-            row.logprobs.append(logprobs[index])
-            if row.job.on_token is not None:
-                row.job.on_token(token)
-            if token in self._stop_ids:
-                done.append((first + index, "stop"))
-            elif len(row.ids) >= row.job.max_tokens:
-                done.append((first + index, "length"))
-            elif row.job.future.cancelled():
-                done.append((first + index, "cancelled"))
+        start = 0
+        for place, (row, draft) in enumerate(zip(rows, drafts, strict=True), first):
+            for index, drafted in enumerate((*draft, None), start):
+                reason = self._take(row, tokens[index], logprobs[index])
+                if reason:
+                    done.append((place, reason))
+                if reason or tokens[index] != drafted:
+                    break
+            start += len(draft) + 1
         for place, reason in reversed(done):
             self._leave(place, reason)
+
+    def _take(self, row: _Row, token: int, logprob: float) -> str:
+        """Add a sampled token to a response; return why it ends, if it does."""
+        row.ids.append(token)
+        row.logprobs.append(logprob)
+        if row.job.on_token is not None:
+            row.job.on_token(token)
+        if token in self._stop_ids:
+            return "stop"
+        if len(row.ids) >= row.job.max_tokens:
+            return "length"
+        return "cancelled" if row.job.future.cancelled() else ""
 
     def _leave(self, place: int, reason: str) -> None:
         """Take a row out of the batch, park its session, and answer."""
@@ -355,6 +402,8 @@ class Decoder:
             held = [*job.prompt, *row.ids[:-1]]
             segment = cache.take(place, slice(head, len(held)))
             self._parked.put((job.session, head), held, segment)
+        if not self._fixed_rows:
+            self._drafter.learn(job.prompt, row.ids)
         moved = self._rows.pop()
         if place != last:
             self._rows[place] = moved
@@ -387,6 +436,7 @@ class _Plan:
         head: those of its head, and
         parked: those after the head, of its session or of the same prompt.
         new: Its other tokens.
+        runs: Of the part after the head.
     """
 
     jobs: list[Job]
@@ -394,6 +444,7 @@ class _Plan:
     head: torch.Tensor | None
     parked: torch.Tensor | None
     new: list[int]
+    runs: Runs
 
 
 def _chunk(lengths: list[int]) -> int:

@@ -1,6 +1,7 @@
 """Forward passes of the running batch: prefill of new rows, one step of all rows."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -64,26 +65,26 @@ class BatchForward:
         Returns:
             Logits after each row's last token, (rows, vocabulary).
         """
-        time = max(map(len, ids))
-        padded = [[*row, *[0] * (time - len(row))] for row in ids]
-        last = [len(row) - 1 for row in ids]
-        return self._run(first, padded, starts, last)
+        return self._run(first, ids, starts, only_last=True)
 
     def step(
-        self, tokens: Sequence[int], lengths: Sequence[int], *, shared_prefix: int = 0
+        self,
+        ids: Sequence[Sequence[int]],
+        lengths: Sequence[int],
+        *,
+        shared_prefix: int = 0,
     ) -> Tensor:
-        """Add one token to each row and predict the next.
+        """Add a few tokens to each row and predict what follows each of them.
 
         Args:
-            tokens: One per row.
+            ids: New tokens of each row, at least one; their numbers may differ.
             lengths: How many tokens each row holds already.
             shared_prefix: How many first tokens are the same in every row.
 
         Returns:
-            Logits, (rows, vocabulary).
+            Logits after each new token, row after row, (new tokens, vocabulary).
         """
-        ids = [[token] for token in tokens]
-        return self._run(0, ids, lengths, [0] * len(ids), shared_prefix)
+        return self._run(0, ids, lengths, shared_prefix=shared_prefix)
 
     @torch.inference_mode()
     def _run(
@@ -91,33 +92,67 @@ class BatchForward:
         first: int,
         ids: Sequence[Sequence[int]],
         starts: Sequence[int],
-        last: Sequence[int],
+        *,
+        only_last: bool = False,
         shared_prefix: int = 0,
     ) -> Tensor:
-        device, columns = self._loaded.device, self.cache.columns
-        tokens = torch.tensor(ids, device=device)
-        count, time = tokens.shape
+        """Run the model on new tokens of rows from ``first`` on.
+
+        Returns:
+            Logits after each new token, row after row, or only after each row's last.
+        """
+        device = self._loaded.device
+        lengths = torch.tensor([len(row) for row in ids], device=device)
         start = torch.tensor(starts, device=device)
-        positions = start[:, None] + torch.arange(time, device=device)
-        # Padding may point past the end; a row's last column is written before read.
-        positions.clamp_(max=columns - 1)
-        steps = -(-(max(starts) + time) // self._width_step)
-        width = min(columns, steps * self._width_step)
-        keys = torch.arange(width, device=device)
-        mask = torch.zeros(
-            count, 1, time, width, dtype=self._loaded.cache_shape.dtype, device=device
+        rows = torch.arange(len(ids), device=device).repeat_interleave(lengths)
+        ends = lengths.cumsum(0)
+        places = torch.arange(len(rows), device=device) - (ends - lengths)[rows]
+        work = Pass(
+            ids=torch.tensor(list(chain(*ids)), device=device),
+            rows=rows,
+            places=places,
+            positions=start[rows] + places,
+            last=ends - 1 if only_last else None,
+            first=first,
+            mask=self._mask(start, lengths),
+            shared_prefix=shared_prefix,
         )
-        mask.masked_fill_(keys > positions[:, None, :, None], -torch.inf)
-        ends = torch.tensor(last, device=device)
         if self._fused is not None:
-            work = Pass(tokens, positions, ends, first, mask, shared_prefix)
             return self._fused.logits(work, self.cache)
-        self.cache.open(first, positions, width)
-        hidden = self._loaded.hidden(
-            tokens, positions, mask, self.cache.layers, shared_prefix=shared_prefix
+        return self._plain(work)
+
+    def _mask(self, start: Tensor, lengths: Tensor) -> Tensor:
+        """Return which columns each new token sees, (rows, 1, time, width)."""
+        columns, device = self.cache.columns, start.device
+        time = torch.arange(int(lengths.max()), device=device)
+        steps = -(-int((start + lengths).max()) // self._width_step)
+        keys = torch.arange(min(columns, steps * self._width_step), device=device)
+        hidden = keys > (start[:, None] + time)[:, None, :, None]
+        mask = torch.zeros(
+            hidden.shape, dtype=self._loaded.cache_shape.dtype, device=device
         )
-        row = torch.arange(count, device=device)
-        logits: Tensor = self._loaded.head(hidden[row, ends])
+        return mask.masked_fill_(hidden, -torch.inf)
+
+    def _plain(self, work: Pass) -> Tensor:
+        """Run the model as transformers has it: on rows that are filled up."""
+        count, _, time, width = work.mask.shape
+        ids = work.ids.new_zeros(count, time)
+        ids[work.rows, work.places] = work.ids
+        first = work.positions[work.places == 0]
+        # Filling may point past the end; a row's last column is written before read.
+        positions = first[:, None] + torch.arange(time, device=ids.device)
+        positions.clamp_(max=self.cache.columns - 1)
+        self.cache.open(work.first, positions, width)
+        hidden = self._loaded.hidden(
+            ids,
+            positions,
+            work.mask,
+            self.cache.layers,
+            shared_prefix=work.shared_prefix,
+        )[work.rows, work.places]
+        logits: Tensor = self._loaded.head(
+            hidden if work.last is None else hidden[work.last]
+        )
         return logits
 
 
@@ -143,7 +178,7 @@ def rows_are_independent(forward: BatchForward, rows: int) -> bool:
         for row, which in enumerate(order):
             forward.cache.put(row, pieces[which], slice(0, held[row]))
         held[trial % rows] = longest - 1
-        logits = forward.step(order, held)
+        logits = forward.step([[token] for token in order], held)
         for row, which in enumerate(order):
             if row == trial % rows:
                 continue

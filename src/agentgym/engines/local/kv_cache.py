@@ -70,25 +70,24 @@ class BatchCache:
         targets = start[:, :, None] + positions[:, None, :]
         self.window = Window((first, first + count), width, targets.flatten())
 
-    def places(self, first: int, positions: Tensor) -> Tensor:
+    def places(self, rows: Tensor, positions: Tensor) -> Tensor:
         """Return where :meth:`write` puts new keys and values.
 
         Args:
-            first: First row.
-            positions: Columns of the new tokens, (rows, time).
+            rows: Of the new tokens, (tokens,).
+            positions: Their columns, same shape.
 
         Returns:
-            Indices, (rows, time, 2 * heads): those of the keys, then of the values.
+            Indices, (tokens, 2 * heads): those of the keys, then of the values.
         """
-        count, device = positions.shape[0], positions.device
-        row = torch.arange(first, first + count, device=device)
+        device = positions.device
         kind = torch.arange(2, device=device)[:, None] * self.rows * self._heads
         head = (kind + torch.arange(self._heads, device=device)).flatten()
-        start = (row[:, None, None] * self._heads + head) * self.columns
-        return start + positions[:, :, None]
+        start = (rows[:, None] * self._heads + head) * self.columns
+        return start + positions[:, None]
 
     def write(self, layer: int, places: Tensor, new: Tensor) -> None:
-        """Write keys and values, (rows, time, 2 * heads, head_dim), into a layer."""
+        """Write keys and values, (tokens, 2 * heads, head_dim), into a layer."""
         width = new.shape[-1]
         flat = self._data[layer].view(-1, width)
         flat.index_copy_(0, places.flatten(), new.reshape(-1, width))

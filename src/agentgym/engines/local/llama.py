@@ -16,27 +16,32 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from agentgym.engines.local.attention import decode_attention
+from agentgym.engines.local.attention import FEW_QUERIES, decode_attention
 from agentgym.engines.local.kv_cache import BatchCache
 from agentgym.engines.local.loading import LoadedModel
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What one forward pass is about.
+    """What one forward pass is about: some new tokens of each row, packed.
 
     Attributes:
-        ids: New tokens, (rows, time).
-        positions: Columns of the new tokens, same shape.
-        last: Which of each row's new tokens is its last, (rows,).
+        ids: New tokens, row after row, (tokens,).
+        rows: Theirs, from 0, same shape.
+        places: How many new tokens their row has before them, same shape.
+        positions: Their columns, same shape.
+        last: Each row's last new token, (rows,), if what follows it is all that is
+            asked for; None asks for what follows every token.
         first: First row of the cache.
         mask: Additive, (rows, 1, time, columns that the attention sees).
         shared_prefix: How many first tokens are the same in every row.
     """
 
     ids: Tensor
+    rows: Tensor
+    places: Tensor
     positions: Tensor
-    last: Tensor
+    last: Tensor | None
     first: int
     mask: Tensor
     shared_prefix: int = 0
@@ -102,33 +107,33 @@ class FusedLlama:
         )
 
     def logits(self, work: Pass, cache: BatchCache) -> Tensor:
-        """Write the new tokens' keys and values; predict what follows each last one.
+        """Write the new tokens' keys and values, and predict.
 
         Returns:
-            Logits, (rows, vocabulary).
+            Logits, (rows, vocabulary), or without ``last`` (tokens, vocabulary).
         """
-        count, time = work.ids.shape
-        rows = slice(work.first, work.first + count)
-        places = cache.places(work.first, work.positions)
+        rows = slice(work.first, work.first + work.mask.shape[0])
+        places = cache.places(work.first + work.rows, work.positions)
         rotations = self._rotations[work.positions]
         rotated = self._heads + self._key_heads
-        mask, shared = work.mask, work.shared_prefix
-        states = self._embedding[work.ids.flatten()]
+        mask, slots = work.mask, (work.rows, work.places)
+        states = self._embedding[work.ids]
         final = self._layers[-1]
         for number, layer in enumerate(self._layers):
             mixed = self._normed(states) @ layer.inputs
-            mixed = mixed.view(count, time, -1, self._head_dim)
-            pairs = mixed[:, :, :rotated].unflatten(-1, (-1, 2))
+            mixed = mixed.view(len(work.ids), -1, self._head_dim)
+            pairs = mixed[:, :rotated].unflatten(-1, (-1, 2))
             torch.view_as_complex(pairs).mul_(rotations)
-            query, new = mixed[:, :, : self._heads], mixed[:, :, self._heads :]
+            query, new = mixed[:, : self._heads], mixed[:, self._heads :]
             cache.write(number, places, new)
-            if layer is final and time > 1:  # the other tokens are of no more use
-                row = torch.arange(count, device=states.device)
-                query = query[row, work.last][:, None]
-                states = states.view(count, time, -1)[row, work.last]
-                mask = mask[row, :, work.last][:, :, None]
+            if layer is final and work.last is not None:  # the others served their use
+                query, states = query[work.last], states[work.last]
+                row, place = work.rows[work.last], work.places[work.last]
+                mask, slots = mask[row, :, place][:, :, None], (row, place * 0)
             keys, values = cache.read(number, rows, mask.shape[-1])
-            attended = self._attend(query, keys, values, mask, shared)
+            query = _spread(query, slots, mask)
+            attended = self._attend(query, keys, values, mask, work.shared_prefix)
+            attended = attended[slots].flatten(1)
             states = torch.addmm(states, attended, layer.output)
             gate, up = (self._normed(states) @ layer.gate_up).chunk(2, -1)
             states = torch.addmm(states, functional.silu(gate) * up, layer.down)
@@ -141,20 +146,17 @@ class FusedLlama:
     def _attend(
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shared: int
     ) -> Tensor:
-        """Return what each (row, time) attends to, (rows * time, heads * head_dim)."""
-        query = query.transpose(1, 2)
-        if query.shape[2] == 1:
-            found = decode_attention(query, keys, values, mask, shared)
-        else:
-            found = functional.scaled_dot_product_attention(
-                query,
-                keys,
-                values,
-                attn_mask=mask,
-                scale=1.0,
-                enable_gqa=self._heads != self._key_heads,
-            ).transpose(1, 2)
-        return found.reshape(-1, self._heads * self._head_dim)
+        """Return what each query attends to, (rows, time, heads, head_dim)."""
+        if query.shape[2] <= FEW_QUERIES:
+            return decode_attention(query, keys, values, mask, shared)
+        return functional.scaled_dot_product_attention(
+            query,
+            keys,
+            values,
+            attn_mask=mask,
+            scale=1.0,
+            enable_gqa=self._heads != self._key_heads,
+        ).transpose(1, 2)
 
 
 def fuse(loaded: LoadedModel) -> FusedLlama | None:
@@ -176,6 +178,14 @@ def fuse(loaded: LoadedModel) -> FusedLlama | None:
         and loaded.adapter is None
     )
     return FusedLlama(model, loaded.context) if plain else None
+
+
+def _spread(query: Tensor, slots: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+    """Put packed queries into their rows, (rows, heads, time, head_dim)."""
+    count, _, time, _ = mask.shape
+    spread = query.new_zeros(count, time, *query.shape[1:])
+    spread[slots] = query
+    return spread.transpose(1, 2)
 
 
 def _interleave(weight: Tensor, head_dim: int) -> Tensor:
