@@ -177,7 +177,7 @@ def test_only_its_own_environments_are_scored() -> None:
 
 def test_what_it_promises() -> None:
     assert get_scenario("customer_support").success_criteria() == {
-        "tool_reliability": 0.95,
+        "tool_reliability": 0.97,
         "success_rate": 0.9,
         "cost_reduction": 0.30,
     }

@@ -98,9 +98,13 @@ class SupportScenario(LeveledScenario[Family]):
         return {word.lower() for word in NAMES[split].words()}
 
     def success_criteria(self) -> dict[str, float]:
-        """Return the promise for held-out tasks of levels 1 and 2."""
+        """Return the goal for validation tasks of levels 1 and 2.
+
+        Two points more than the 95 % that is wanted on held-out tasks: training ends
+        where the goal is first seen to hold, which flatters.
+        """
         return {
-            "tool_reliability": 0.95,
+            "tool_reliability": 0.97,
             "success_rate": 0.9,
             "cost_reduction": 0.30,
         }
