@@ -221,22 +221,25 @@ def main() -> None:
     from agentgym.engines.local import LocalEngine
 
     rows: list[tuple[str, str]] = []
-    for deterministic in (False, True):
+    for mode in ("", "without drafts", "deterministic"):
+        deterministic = mode == "deterministic"
         engine = LocalEngine.create(
             TrainingConfig.create(
                 model=options.model, gpu="none", deterministic=deterministic
             )
         )
+        if mode == "without drafts":
+            engine.policy.decoder.drafted = 0
         play(engine.policy, 32, 32)
         played, seconds = measured(
             lambda e=engine: play(e.policy, options.episodes, options.in_flight)
         )
         tokens = sum(len(r.response_ids) for calls in played for _, r in calls)
         label = f"sampling, {options.in_flight} in flight"
-        label += ", deterministic" if deterministic else ""
+        label += f", {mode}" if mode else ""
         rate = f"{tokens / seconds:,.0f} tokens/CPU-s"
         rows.append((label, f"{rate}, {options.episodes / seconds:.0f} episodes/CPU-s"))
-        if deterministic:
+        if mode:
             engine.close()
             continue
         groups = to_groups(played)

@@ -105,6 +105,10 @@ class Decoder:
         threads: Of the kernels.
         parked_tokens: Most tokens of idle sessions whose keys and values are kept; of
             prompts that may come again an eighth as many.
+
+    Attributes:
+        drafted: Most tokens of a response that are drafted for a step.
+        version: Of the weights.
     """
 
     def __init__(
@@ -125,6 +129,7 @@ class Decoder:
         self._heads = SegmentStore(parked_tokens // 4)
         self._prompts = SegmentStore(parked_tokens // 8)
         self._drafter = Drafter()
+        self.drafted = 0 if fixed_rows else _DRAFTED
         self._rows: list[_Row] = []
         self._waiting: deque[Job] = deque()
         self._wake = threading.Condition()
@@ -336,9 +341,8 @@ class Decoder:
         self._sample(0, logits, drafts)
 
     def _draft(self, row: _Row) -> list[int]:
-        if self._fixed_rows:
-            return []
-        most = min(_DRAFTED, row.job.max_tokens - len(row.ids) - 1)
+        fitting = self._forward.tokens // len(self._rows) - 1
+        most = min(self.drafted, fitting, row.job.max_tokens - len(row.ids) - 1)
         return self._drafter.draft(row.job.prompt, row.ids, row.runs, most)
 
     def _sample(
@@ -350,8 +354,8 @@ class Decoder:
             first: First row.
             logits: After each row's newest token and each one drafted for it, row
                 after row, (tokens, vocabulary); more than those are not looked at.
-            drafts: Of each row. A token that was sampled otherwise than drafted is
-                the row's last, as the logits after it follow the draft.
+            drafts: Of each row. Where a token is sampled that was not drafted, what
+                follows the draft is of no use, and the row goes on in the next step.
         """
         rows, device = self._rows[first:], logits.device
         counts = [len(draft) + 1 for draft in drafts]

@@ -13,6 +13,7 @@ from agentgym.engines.local.loading import LoadedModel
 _WIDTH_STEP = 16
 _FIXED_WIDTH_STEP = 128
 _CACHE_BYTES = 4 * 2**30
+_LOGITS = 2**25
 
 
 class BatchForward:
@@ -51,6 +52,11 @@ class BatchForward:
     def rows(self) -> int:
         """Most responses at once."""
         return self.cache.rows
+
+    @property
+    def tokens(self) -> int:
+        """Most tokens of a step: so that their logits take no more than 128 MiB."""
+        return _LOGITS // self._loaded.vocabulary
 
     def prefill(
         self, first: int, ids: Sequence[Sequence[int]], starts: Sequence[int]

@@ -99,6 +99,11 @@ class LoadedModel:
         return self.model.num_parameters() < _SMALL and self.device.type == "cpu"
 
     @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+        return int(self.model.config.get_text_config().vocab_size)
+
+    @property
     def head(self) -> nn.Module:
         """The layer from hidden states to logits."""
         head = self.model.get_output_embeddings()

@@ -111,8 +111,8 @@ class PolicyLoss:
         return self._objective(trees, self._head(forest.head))[1]
 
     def _chunk(self) -> int:
-        vocabulary = int(self.loaded.model.config.get_text_config().vocab_size)
-        return max(512, min(self.chunk_tokens, _VOCABULARY_FLOATS // vocabulary))
+        most = _VOCABULARY_FLOATS // self.loaded.vocabulary
+        return max(512, min(self.chunk_tokens, most))
 
     def _head(self, ids: Sequence[int]) -> list[Tensor]:
         """Return the head's keys and values, layer by layer, with their graph."""
