@@ -7,6 +7,7 @@ remembered. Nothing of a held-out split is used.
 import asyncio
 import json
 import random
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import Any
@@ -55,6 +56,18 @@ FORBIDDEN = {
 """What an agent does that knows no rule where the rules say no."""
 
 
+@dataclass(frozen=True)
+class NamedScene(Scene):
+    """A scene of the train split whose names may be invented."""
+
+    pool: Names | None = None
+
+    @property
+    def names(self) -> Names:
+        """The names to draw from."""
+        return self.pool or NAMES[Split.TRAIN]
+
+
 def invented(rng: Random) -> Names:
     """Return a pool of words that no split uses."""
     known = {w.lower() for names in NAMES.values() for w in names.words()}
@@ -101,8 +114,8 @@ def _kind(schema: dict[str, Any]) -> str:
 def conversation(rng: random.Random) -> Conversation:
     """Return one conversation of a random family."""
     family = rng.choices(FAMILIES, [WEIGHTS[f.level] for f in FAMILIES])[0]
-    names = invented(rng) if rng.random() < 0.75 else NAMES[Split.TRAIN]
-    draft = family.draft(Scene(rng, Split.TRAIN, names))
+    pool = invented(rng) if rng.random() < 0.75 else None
+    draft = family.draft(NamedScene(rng, Split.TRAIN, pool))
     task = _task(family, draft, rng)
     if family.name in FORBIDDEN and rng.random() < OBEYS:
         task = _obeying(task, FORBIDDEN[family.name])

@@ -1,6 +1,9 @@
-"""Invented names for training projects.
+"""Invented names, so that training teaches to copy a name, not to know it.
 
-See :mod:`agentgym.scenarios.wording.inventing` for why.
+Held-out tasks are named with words that training never shows. A policy that has met
+only the words of the training pool may write one of those instead; most training
+projects are therefore named with pieces of such words or with random syllables: what
+is copied right must be any row of letters, not only those of the training words.
 """
 
 import builtins
@@ -10,10 +13,22 @@ from random import Random
 
 from agentgym.core.task import Split
 from agentgym.scenarios.coding.names import NAMES, Names
-from agentgym.scenarios.wording.inventing import invented_word
 
 INVENTED = 0.75
 """Share of the training projects whose names are invented."""
+
+_PIECE = (2, 4)
+_LONGEST = 8
+"""Letters of a name; with longer ones projects outgrow what fits into a prompt."""
+_ONSETS = (
+    "b bl br c ch cl cr d dr f fl fr g gl gr h j k kn l m n p ph pl pr qu r s sc sh sk "
+    "sl sm sn sp st str sw t th tr tw v w wh wr y z"
+)
+_NUCLEI = "a e i o u ai au ea ee ie oa oo ou oi"
+_CODAS = (
+    "b ck ct d ff ft g l ld lk ll lm lt m mp n nd ng nk nt p pt r rb rd rk rl rm rn rp "
+    "rt s sh sk sp ss st t th tt w x z"
+)
 
 
 def names_for(split: Split, rng: Random) -> Names:
@@ -30,7 +45,7 @@ def invented(rng: Random) -> Names:
     """Return names that no split's pool holds."""
     words: list[str] = []
     while len(words) < 30:
-        word = invented_word(rng, _sources())
+        word = _word(rng)
         known = {word, word + "s"} & _taken()
         if not known and not any(word in other or other in word for other in words):
             words.append(word)
@@ -41,6 +56,24 @@ def invented(rng: Random) -> Names:
         parameters=tuple(zip(words[18:23], words[23:28], strict=True)),
         lists=tuple(word + "s" for word in words[28:]),
     )
+
+
+def _word(rng: Random) -> str:
+    """Return two or three pieces of training words, or as many syllables, in a row."""
+    piece = rng.choice((_splinter, _syllable))
+    made = "".join(piece(rng) for _ in range(rng.choice((2, 2, 2, 3))))
+    return made[:_LONGEST]
+
+
+def _splinter(rng: Random) -> str:
+    source = rng.choice(_sources())
+    start = rng.randrange(len(source) - 1)
+    return source[start : start + rng.randint(*_PIECE)]
+
+
+def _syllable(rng: Random) -> str:
+    parts = [_ONSETS, _NUCLEI, _CODAS] if rng.random() < 0.35 else [_ONSETS, _NUCLEI]
+    return "".join(rng.choice(part.split()) for part in parts)
 
 
 @cache

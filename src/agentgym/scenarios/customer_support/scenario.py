@@ -22,7 +22,6 @@ from agentgym.scenarios.customer_support.families import (
     Scene,
     Step,
 )
-from agentgym.scenarios.customer_support.invented import names_for
 from agentgym.scenarios.customer_support.names import NAMES
 from agentgym.scenarios.leveled import LeveledScenario
 
@@ -114,8 +113,7 @@ class SupportScenario(LeveledScenario[Family]):
 def make_task(family: Family, split: Split, seed: int, index: int) -> Task:
     """Return the ``index``-th task of a family; the arguments decide it wholly."""
     identity = f"{split}/{family.name}/{seed}/{index}"
-    rng = Random(identity)
-    draft = family.draft(Scene(rng, split, names_for(split, rng)))
+    draft = family.draft(Scene(Random(identity), split))
     return Task(
         id=identity,
         split=split,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from agentgym.core.task import Split
 from agentgym.scenarios.customer_support.database import expected
-from agentgym.scenarios.customer_support.names import Names
+from agentgym.scenarios.customer_support.names import NAMES, Names
 from agentgym.scenarios.customer_support.wording import INTENTS, talk
 from agentgym.scenarios.wording.grammar import request
 
@@ -45,13 +45,16 @@ class Scene:
 
     Attributes:
         rng: Where choices come from.
-        split: Whose wordings to use.
-        names: What people, places and things are called.
+        split: Whose words and wordings to use.
     """
 
     rng: Random
     split: Split
-    names: Names
+
+    @property
+    def names(self) -> Names:
+        """The split's names."""
+        return NAMES[self.split]
 
 
 @dataclass
