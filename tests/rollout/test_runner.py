@@ -185,7 +185,14 @@ def test_contract_2_an_agent_that_ignores_its_model_is_dropped(
     assert "without calling the model" in trajectory.reason
 
 
-@pytest.mark.parametrize("misdeed", ["exit", "block", "memory"])
+@pytest.mark.parametrize(
+    "misdeed",
+    [
+        pytest.param("exit", marks=pytest.mark.slow),
+        pytest.param("block", marks=pytest.mark.slow),
+        "memory",
+    ],
+)
 def test_contract_7_a_bad_episode_ends_alone(
     tmp_path: Path, misdeeds: Path, misdeed: str
 ) -> None:
