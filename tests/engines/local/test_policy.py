@@ -165,7 +165,7 @@ def test_batch_mates_change_nothing_in_deterministic_mode(
 def test_drafts_save_steps_and_change_no_token(
     loaded: LoadedModel, deterministic: LocalPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked a second time the policy drafts what it said; the third time, elsewise."""
+    """Asked a second time, the policy drafts what it said before."""
     passes: list[list[int]] = []
     step = BatchForward.step
 
@@ -217,15 +217,15 @@ def test_a_session_goes_on_from_the_exact_ids(policy: LocalPolicy) -> None:
         assert second.prompt_ids[: len(whole)] == whole
 
 
-@pytest.mark.parametrize("kind", ["policy", "deterministic"])
+@pytest.mark.parametrize("drafted", [0, 7])
 def test_a_stream_adds_up_to_the_content_and_ends_with_the_result(
-    kind: str, policy: LocalPolicy, deterministic: LocalPolicy
+    drafted: int, policy: LocalPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked again, the default policy has drafts, and so logprobs up to rounding."""
-    asked = policy if kind == "policy" else deterministic
+    """Without drafts to the bit; with them in other shapes, so up to rounding."""
+    monkeypatch.setattr(policy.decoder, "drafted", drafted)
 
     async def collect(seed: int) -> list[str | ChatResult]:
-        return [piece async for piece in asked.stream(request(seed))]
+        return [piece async for piece in policy.stream(request(seed))]
 
     for seed in range(8):
         *pieces, result = asyncio.run(collect(seed))
@@ -233,8 +233,8 @@ def test_a_stream_adds_up_to_the_content_and_ends_with_the_result(
         assert all(isinstance(p, str) for p in pieces)
         shown = "".join(p for p in pieces if isinstance(p, str))
         assert shown == (result.content or "")
-        again = chat(asked, [request(seed)])[0]
-        if kind == "policy":
+        again = chat(policy, [request(seed)])[0]
+        if drafted:
             assert again.logprobs == pytest.approx(result.logprobs, abs=1e-5)
             again = replace(again, logprobs=result.logprobs)
         assert result == again

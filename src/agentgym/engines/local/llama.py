@@ -129,7 +129,8 @@ class FusedLlama:
             if layer is final and work.last is not None:  # the others served their use
                 query, states = query[work.last], states[work.last]
                 row, place = work.rows[work.last], work.places[work.last]
-                mask, slots = mask[row, :, place][:, :, None], (row, place * 0)
+                mask = mask[row, :, place][:, :, None]
+                slots = (row, torch.zeros_like(row))
             keys, values = cache.read(number, rows, mask.shape[-1])
             query = _spread(query, slots, mask)
             attended = self._attend(query, keys, values, mask, work.shared_prefix)
