@@ -22,10 +22,11 @@ class LangChainAgent(RunnableAgent):
 
     def __init__(self, blueprint: Blueprint) -> None:
         from langchain.agents import create_agent
-        from langchain_openai import ChatOpenAI
+
+        from agentgym.integrations.langchain_gateway import GatewayChatOpenAI
 
         self._client = episode_client(blueprint.connections)
-        llm = ChatOpenAI(
+        llm = GatewayChatOpenAI(
             model=blueprint.model,
             base_url=blueprint.gateway + PLACEHOLDER,
             api_key=lambda: blueprint.api_key,
