@@ -58,8 +58,8 @@ class TrainingConfig(Settings, BaseSettings):
         failure_cost: What a tool call that failed takes off the advantage of its
             model call, in units of reward (``grpo``: of the group's deviation); three
             times as much if it failed before in just the same way.
-        learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
-            it where the budget ends; None takes the model's default.
+        learning_rate: AdamW's peak learning rate, which falls with the root of the
+            updates done, by a half in thirty; None takes the model's default.
         warmup_steps: Updates over which the learning rate rises.
         clip: PPO clip range of the probability ratio.
         entropy_coefficient: Weight of the entropy bonus.
