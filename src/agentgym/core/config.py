@@ -52,8 +52,8 @@ class TrainingConfig(Settings, BaseSettings):
         deterministic: Same seed, same weights, bit for bit; slower.
         group_size: Rollouts per task, the baseline of each other.
         tasks_per_step: Tasks per policy update.
-        task_choice: ``adaptive`` takes tasks of families whose attempts differ more
-            often than those that teach nothing at present; ``uniform`` takes all.
+        task_choice: ``adaptive`` takes tasks of families that fail, or whose attempts
+            differ, more often than of those that are learned; ``uniform`` takes all.
         algorithm: ``rloo`` (arXiv:2402.14740) or ``grpo`` (arXiv:2402.03300).
         failure_cost: What a tool call that failed takes off the advantage of its
             model call, in units of reward (``grpo``: of the group's deviation); three
