@@ -23,7 +23,8 @@ _NEWEST = 0.5
 """Weight of a family's newest group in what is known of it."""
 _FULL_SPREAD = 0.3
 """Standard deviation of rewards, about that of one failure in eight attempts, from
-which on a family is taken every time; or a third of what its rewards fall short of 1."""
+which on a family is taken every time, or a third of what its rewards fall short of 1.
+"""
 _LEAST_SHARE = 0.25
 """How often at least a family is taken, so that it is not forgotten."""
 
