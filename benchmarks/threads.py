@@ -4,7 +4,7 @@
 
 Each round is the rollouts of 16 tasks, eight attempts each, by the untrained policy.
 The first one warms up and is left out. CPU seconds by thread are the kernel's
-(/proc/self/task); worker processes are not in them.
+(/proc/self/task); below them stand the worker process and what it started (sandbox).
 """
 
 import argparse
@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 from machine import machine
 
 from agentgym import Split, TrainingConfig
@@ -27,7 +28,7 @@ TASKS, ATTEMPTS = 16, 8
 
 
 def cpu_seconds() -> Counter[str]:
-    """Return the CPU seconds of this process's threads so far, by name."""
+    """Return the CPU seconds so far of this process's threads, by name, and workers."""
     names = {thread.native_id: thread.name for thread in threading.enumerate()}
     seconds: Counter[str] = Counter()
     for folder in Path("/proc/self/task").iterdir():
@@ -35,6 +36,8 @@ def cpu_seconds() -> Counter[str]:
         ticks = int(fields[11]) + int(fields[12])
         name = names.get(int(folder.name), "others")
         seconds[name] += ticks / os.sysconf("SC_CLK_TCK")
+    for child in psutil.Process().children(recursive=True):
+        seconds["worker processes"] += sum(child.cpu_times()[:4])
     return seconds
 
 
