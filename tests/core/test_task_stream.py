@@ -59,8 +59,8 @@ def test_nothing_is_passed_over_before_anything_is_known() -> None:
     ]
 
 
-@pytest.mark.parametrize("reward", [1.0, 0.95])
-def test_a_family_that_is_learned_comes_less_often(reward: float) -> None:
+@pytest.mark.parametrize("reward", [1.0, 0.0])
+def test_a_family_whose_attempts_end_alike_comes_less_often(reward: float) -> None:
     choosing = stream()
     for _ in range(6):
         tell(choosing, "lint", *[reward] * 8)
@@ -70,28 +70,6 @@ def test_a_family_that_is_learned_comes_less_often(reward: float) -> None:
 
     assert 0.1 < taken["lint"] / taken["read_file"] < 0.45
     assert taken["format_file"] == pytest.approx(taken["read_file"], abs=1)
-
-
-@pytest.mark.parametrize("reward", [0.1, 0.0, -0.5])
-def test_a_family_that_fails_alike_comes_as_often(reward: float) -> None:
-    choosing = stream()
-    for _ in range(6):
-        tell(choosing, "lint", *[reward] * 8)
-
-    taken = Counter(task.family for task in choosing.take(500))
-
-    assert taken["lint"] == pytest.approx(taken["read_file"], abs=1)
-
-
-def test_the_more_is_missing_the_more_often_a_family_comes() -> None:
-    shares = []
-    for reward in (0.95, 0.7, 0.45, 0.2):
-        choosing = stream()
-        tell(choosing, "lint", *[reward] * 8)
-        shares.append(Counter(t.family for t in choosing.take(1000))["lint"])
-
-    assert shares == sorted(shares)
-    assert shares[0] < 0.6 * shares[3]
 
 
 def test_a_family_comes_back_when_its_attempts_differ_again() -> None:
@@ -108,7 +86,7 @@ def test_a_mistake_that_all_attempts_make_is_something_to_learn() -> None:
     broken = ToolCall(name="edit_file", outcome=ToolOutcome.RULE_BROKEN)
     choosing = stream()
     for _ in range(6):
-        tell(choosing, "lint", *[0.95] * 8, steps=[broken, ModelCall()])
+        tell(choosing, "lint", *[0.25] * 8, steps=[broken, ModelCall()])
         tell(choosing, "read_file", 1.0, 0.0)
 
     taken = Counter(task.family for task in choosing.take(1000))
@@ -122,7 +100,6 @@ def test_rollouts_without_reward_say_nothing() -> None:
     tell(stream(state), "read_file", 0.5, None)
 
     assert state.spread == {}
-    assert state.reward == {}
 
 
 def test_a_saved_state_goes_on_where_it_stopped() -> None:

@@ -52,14 +52,14 @@ class TrainingConfig(Settings, BaseSettings):
         deterministic: Same seed, same weights, bit for bit; slower.
         group_size: Rollouts per task, the baseline of each other.
         tasks_per_step: Tasks per policy update.
-        task_choice: ``adaptive`` takes tasks of families that fail, or whose attempts
-            differ, more often than of those that are learned; ``uniform`` takes all.
+        task_choice: ``adaptive`` takes tasks of families whose attempts differ more
+            often than those that teach nothing at present; ``uniform`` takes all.
         algorithm: ``rloo`` (arXiv:2402.14740) or ``grpo`` (arXiv:2402.03300).
         failure_cost: What a tool call that failed takes off the advantage of its
             model call, in units of reward (``grpo``: of the group's deviation); three
             times as much if it failed before in just the same way.
-        learning_rate: AdamW's peak learning rate, which falls with the root of the
-            updates done, by a half in thirty; None takes the model's default.
+        learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
+            it where the budget ends; None takes the model's default.
         warmup_steps: Updates over which the learning rate rises.
         clip: PPO clip range of the probability ratio.
         entropy_coefficient: Weight of the entropy bonus.

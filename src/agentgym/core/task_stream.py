@@ -3,9 +3,7 @@
 A group whose attempts all earn the same teaches nothing (its advantages are zero), and
 late in a run most families are like that. DAPO (arXiv:2503.14476) samples on until
 enough groups differ and throws the others away; here the groups already seen say which
-families are worth sampling, so that hardly any rollout is thrown away. A family whose
-attempts all *fail* alike teaches nothing either, but has to be learned: it is taken all
-the same, for the attempt that goes another way.
+families are worth sampling, so that hardly any rollout is thrown away.
 """
 
 from collections.abc import Sequence
@@ -23,8 +21,7 @@ _NEWEST = 0.5
 """Weight of a family's newest group in what is known of it."""
 _FULL_SPREAD = 0.3
 """Standard deviation of rewards, about that of one failure in eight attempts, from
-which on a family is taken every time, or a third of what its rewards fall short of 1.
-"""
+which on a family is taken every time."""
 _LEAST_SHARE = 0.25
 """How often at least a family is taken, so that it is not forgotten."""
 
@@ -36,14 +33,12 @@ class StreamState(BaseModel):
         position: Tasks of the scenario taken or passed over so far.
         spread: For each family how much there was to tell apart lately in attempts
             at one task: the running mean of their rewards' standard deviation.
-        reward: For each family the running mean of their rewards.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     position: int = 0
     spread: dict[str, float] = Field(default_factory=dict)
-    reward: dict[str, float] = Field(default_factory=dict)
 
 
 class TaskStream:
@@ -86,6 +81,7 @@ class TaskStream:
 
     def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
         """Take note of how much the attempts of each group can teach."""
+        spread = self._state.spread
         for group in groups:
             rewards = [
                 [t.reward - self._failure_cost * count for count in call_failures(t)]
@@ -93,10 +89,9 @@ class TaskStream:
                 if t.reward is not None and t.model_calls
             ]
             if len(rewards) > 1:
-                earned = [t.reward for t in group if t.reward is not None]
-                family = group[0].family
-                _mix(self._state.spread, family, deviation(rewards))
-                _mix(self._state.reward, family, sum(earned) / len(earned))
+                family, new = group[0].family, deviation(rewards)
+                old = spread.get(family, new)
+                spread[family] = old + _NEWEST * (new - old)
 
     def _next(self) -> Task:
         number, offset = divmod(self._state.position, _TASKS_PER_EPOCH)
@@ -111,12 +106,4 @@ class TaskStream:
 
     def _share(self, family: str) -> float:
         spread = self._state.spread.get(family, _FULL_SPREAD)
-        missing = 1.0 - self._state.reward.get(family, 0.0)
-        worth = max(spread, missing / 3) / _FULL_SPREAD
-        return _LEAST_SHARE + (1 - _LEAST_SHARE) * min(1.0, worth)
-
-
-def _mix(means: dict[str, float], family: str, new: float) -> None:
-    """Let the newest group count in a family's running mean."""
-    old = means.get(family, new)
-    means[family] = old + _NEWEST * (new - old)
+        return _LEAST_SHARE + (1 - _LEAST_SHARE) * min(1.0, spread / _FULL_SPREAD)

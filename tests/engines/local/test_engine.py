@@ -118,18 +118,6 @@ def test_an_adapter_learns_and_the_base_stays(make: Make) -> None:
     assert sum(rewards[-2:]) > sum(rewards[:2]) + 0.1
 
 
-def test_the_learning_rate_rises_and_then_falls(make: Make) -> None:
-    engine = make(learning_rate=1e-3, warmup_steps=2)
-    rates = []
-    for _ in range(31):
-        learn(engine, 1)
-        rates.append(engine._optimizer.param_groups[0]["lr"])
-
-    assert rates[0] == pytest.approx(0.5e-3)
-    assert rates[1:] == sorted(rates[1:], reverse=True)
-    assert rates[30] == pytest.approx(0.5e-3)  # by a half in thirty
-
-
 def test_metrics_describe_the_update(make: Make) -> None:
     engine = make()
     groups = play(engine)

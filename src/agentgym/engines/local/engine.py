@@ -1,6 +1,5 @@
 """The local engine: the whole update, from rollouts to new weights, in one file."""
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,15 +18,14 @@ from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.local.prefix_tree import plant
 from agentgym.engines.local.support import check_device, check_supported, lora_rank
 
-_LEARNING_RATE = 6e-4
+_LEARNING_RATE = 4e-4
 _LORA_LEARNING_RATE = 1e-4
 _BETAS = (0.9, 0.99)
 _EPSILON = 1e-5
 """Of AdamW: far above its default, so that a weight whose gradient is mere noise, such
 as a rare token's embedding, is not moved as far as one that matters. With 1e-8 names
 were copied worse and worse on validation tasks from step 30 on."""
-_CALM = 10
-"""Updates after which the learning rate has fallen to its peak over the root of 2."""
+_LEAST_RATE = 0.1
 _NOT_FINITE = "masked:the update was not finite and was refused"
 
 
@@ -165,12 +163,14 @@ class LocalEngine(Engine):
     def _rate(self) -> float:
         """Return this update's learning rate.
 
-        It rises linearly while the run warms up, and falls with the root of the
-        updates done: large steps while most of a batch teaches something, small ones
-        where chance is most of what is left.
+        It rises linearly while the run warms up, then falls linearly to a tenth of
+        its peak where the budget ends.
         """
-        warm_up = (self._step + 1) / max(1, self._config.warmup_steps)
-        return self._peak_rate * min(1.0, warm_up) / math.sqrt(1 + self._step / _CALM)
+        config = self._config
+        warm_up = (self._step + 1) / max(1, config.warmup_steps)
+        budget = config.episodes / (config.tasks_per_step * config.group_size)
+        left = 1.0 - self._step / budget
+        return self._peak_rate * min(1.0, warm_up, max(_LEAST_RATE, left))
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write weights (only the adapter's with LoRA), optimizer and random state."""
