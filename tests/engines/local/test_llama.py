@@ -1,5 +1,6 @@
 """The fused forward pass gives the model's own logits."""
 
+import threading
 from itertools import product
 from pathlib import Path
 
@@ -57,3 +58,57 @@ def test_fused_weights_give_the_same_logits_also_after_an_update(
     assert not torch.allclose(before[0], after[0], atol=1e-2)
     for one, other in zip(played(plain), after, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
+
+
+def long_played(forward: BatchForward) -> list[torch.Tensor]:
+    """Prefill and decode so many tokens that they are computed in parts."""
+    generator = torch.Generator().manual_seed(0)
+
+    def tokens(count: int) -> list[int]:
+        return torch.randint(5, 250, (count,), generator=generator).tolist()
+
+    head = tokens(20)
+    sizes = (3, 40, 1, 17, 60, 90)
+    found = [forward.prefill(0, [[*head, *tokens(n)] for n in sizes], [0] * 6)]
+    lengths = [20 + n for n in sizes]
+    for shared, counts in product((20, 0), ((8,) * 6, (64, 1, 1, 1, 1, 1))):
+        ids = [tokens(count) for count in counts]
+        found.append(forward.step(ids, lengths, shared_prefix=shared))
+        assert len(found[-1]) == sum(counts)
+    return found
+
+
+def forward_threads() -> set[int]:
+    return {
+        thread.native_id or 0
+        for thread in threading.enumerate()
+        if thread.name.startswith("agentgym-forward")
+    }
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("workers", [2, 3, 8])
+def test_rows_computed_in_parts_give_the_same_logits(
+    loaded: LoadedModel, workers: int
+) -> None:
+    whole = BatchForward(loaded, 8)
+    parts = BatchForward(loaded, 8, workers=workers)
+    before = forward_threads()
+    expected = long_played(whole)
+    assert forward_threads() == before
+    for one, other in zip(expected, long_played(parts), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
+    assert forward_threads() > before
+
+
+@torch.no_grad()
+def test_a_part_that_fails_leaves_the_next_pass_alone(loaded: LoadedModel) -> None:
+    forward = BatchForward(loaded, 8, workers=2)
+    expected = long_played(forward)
+    for wrong in (0, 7):
+        ids = [[5] * 16 for _ in range(8)]
+        ids[wrong][3] = loaded.vocabulary + 1
+        with pytest.raises(IndexError):
+            forward.step(ids, [60] * 8)
+    for one, other in zip(expected, long_played(forward), strict=True):
+        torch.testing.assert_close(one, other, atol=0, rtol=0)

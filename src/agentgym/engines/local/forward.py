@@ -1,8 +1,10 @@
 """Forward passes of the running batch: prefill of new rows, one step of all rows."""
 
 from collections.abc import Sequence
-from itertools import chain
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import chain, pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +16,8 @@ _WIDTH_STEP = 16
 _FIXED_WIDTH_STEP = 128
 _CACHE_BYTES = 4 * 2**30
 _LOGITS = 2**25
+_LEAST_TOKENS = 32
+"""Of a part: with fewer, calling the operations takes longer than computing them."""
 
 
 class BatchForward:
@@ -24,6 +28,8 @@ class BatchForward:
         max_rows: Most responses at once; fewer if their cache would not fit 4 GiB.
         fixed: Use few, wide shapes, for which kernels keep rows independent.
         fused: Use fused weights if the model's kind allows it.
+        workers: Threads that compute parts of the rows side by side, each with
+            kernels of one thread. Only fused weights are, and nothing of ``fixed``.
     """
 
     def __init__(
@@ -33,6 +39,7 @@ class BatchForward:
         *,
         fixed: bool = False,
         fused: bool = True,
+        workers: int = 1,
     ) -> None:
         self._loaded = loaded
         self._width_step = _FIXED_WIDTH_STEP if fixed else _WIDTH_STEP
@@ -42,6 +49,10 @@ class BatchForward:
             shape, max(1, min(max_rows, fitting)), columns, loaded.device
         )
         self._fused: FusedLlama | None = fuse(loaded) if fused else None
+        self._workers = 1 if fixed or self._fused is None else workers
+        self._pool = ThreadPoolExecutor(
+            max(1, self._workers - 1), "agentgym-forward", torch.set_num_threads, (1,)
+        )
 
     def refresh(self) -> None:
         """Take over the model's weights, which have changed."""
@@ -71,7 +82,7 @@ class BatchForward:
         Returns:
             Logits after each row's last token, (rows, vocabulary).
         """
-        return self._run(first, ids, starts, only_last=True)
+        return self._in_parts(first, ids, starts, only_last=True)
 
     def step(
         self,
@@ -90,7 +101,41 @@ class BatchForward:
         Returns:
             Logits after each new token, row after row, (new tokens, vocabulary).
         """
-        return self._run(0, ids, lengths, shared_prefix=shared_prefix)
+        return self._in_parts(0, ids, lengths, shared_prefix=shared_prefix)
+
+    def _in_parts(
+        self,
+        first: int,
+        ids: Sequence[Sequence[int]],
+        starts: Sequence[int],
+        *,
+        only_last: bool = False,
+        shared_prefix: int = 0,
+    ) -> Tensor:
+        """Run the model on several parts of the rows side by side.
+
+        Rows do not see each other, so the parts wait for each other only once, where
+        kernels of several threads do in each operation.
+        """
+
+        def run(part: slice) -> Tensor:
+            return self._run(
+                first + part.start,
+                ids[part],
+                starts[part],
+                only_last=only_last,
+                shared_prefix=shared_prefix,
+            )
+
+        mine, *others = _parts([len(row) for row in ids], self._workers)
+        if not others:
+            return run(mine)
+        rest = [self._pool.submit(run, part) for part in others]
+        try:
+            logits = run(mine)
+        finally:
+            wait(rest)
+        return torch.cat([logits, *(found.result() for found in rest)])
 
     @torch.inference_mode()
     def _run(
@@ -160,6 +205,15 @@ class BatchForward:
             hidden if work.last is None else hidden[work.last]
         )
         return logits
+
+
+def _parts(tokens: Sequence[int], most: int) -> list[slice]:
+    """Cut rows into up to ``most`` slices that have about equally many tokens."""
+    ends = np.cumsum(tokens)
+    count = max(1, min(most, int(ends[-1]) // _LEAST_TOKENS))
+    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1
+    bounds = sorted({0, *cuts.tolist(), len(tokens)})
+    return [slice(start, end) for start, end in pairwise(bounds)]
 
 
 def rows_are_independent(forward: BatchForward, rows: int) -> bool:

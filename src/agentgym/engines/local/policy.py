@@ -37,12 +37,18 @@ class LocalPolicy(Policy):
         self._renderer = Renderer(loaded.tokenizer)
         self._detokenizer = Detokenizer(loaded.tokenizer)
         self._end_texts = [self._renderer.decode([i]) for i in sorted(loaded.stop_ids)]
-        forward = BatchForward(loaded, _MOST_ROWS, fixed=deterministic)
+        cores = torch.get_num_threads()
+        forward = BatchForward(
+            loaded,
+            _MOST_ROWS,
+            fixed=deterministic,
+            workers=cores if loaded.is_small else 1,
+        )
         self.decoder = Decoder(
             forward,
             loaded.stop_ids,
             fixed_rows=_fixed_rows(forward) if deterministic else 0,
-            threads=1 if loaded.is_small else torch.get_num_threads(),
+            threads=1 if loaded.is_small else cores,
         )
 
     @classmethod
