@@ -1,12 +1,14 @@
-"""Attention for grouped queries, and for a batch whose rows begin alike.
+"""Attention for grouped queries, for a batch whose rows begin alike, and for trees.
 
 transformers' own ``sdpa`` repeats keys and values for every query head as soon as
 there is a mask, which costs several times more than the attention itself when a few
 tokens per row are decoded on a CPU. Here torch's kernel reads them in place; and where
 rows share a prefix, a decoding step reads the prefix's keys and values once, not once
-per row.
+per row. In training, branches of prefix trees attend each to its own ancestors.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,6 +20,21 @@ from transformers.masking_utils import sdpa_mask
 NAME = "agentgym_grouped_sdpa"
 FEW_QUERIES = 8
 """As many new tokens a row as a decoding step has at most: one, and those drafted."""
+
+
+@dataclass(frozen=True)
+class TreeLayout:
+    """Who attends to whom in trees that are packed into one row.
+
+    Attributes:
+        pieces: Lengths of the runs of keys, the head's included, in order.
+        queries: Lengths of the branches, in order.
+        seen: Of each branch, the pieces that it attends to; its own come last.
+    """
+
+    pieces: Sequence[int]
+    queries: Sequence[int]
+    seen: Sequence[Sequence[int]]
 
 
 def register() -> str:
@@ -36,6 +53,7 @@ def grouped_sdpa(
     dropout: float = 0.0,
     scaling: float | None = None,
     shared_prefix: int = 0,
+    layout: TreeLayout | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Attend, as transformers calls it.
@@ -49,11 +67,14 @@ def grouped_sdpa(
         dropout: Of attention weights.
         scaling: Of scores; None is one over the root of head_dim.
         shared_prefix: How many first keys are the same in every row, and seen by all.
+        layout: Of the trees that the one row holds; the mask is then not looked at.
         **kwargs: What other implementations need.
 
     Returns:
         (batch, time, heads, head_dim), and no weights.
     """
+    if layout is not None:
+        return tree_attention(query, key, value, layout, scaling), None
     few = query.shape[2] == 1 or shared_prefix > 0
     if few and attention_mask is not None:
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -106,3 +127,42 @@ def decode_attention(
         together = first @ value[0, :, :shared]
         output = output + together.view(groups, batch, -1, width).transpose(0, 1)
     return output.reshape(batch, heads, time, width).transpose(1, 2)
+
+
+def tree_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    layout: TreeLayout,
+    scaling: float | None,
+) -> Tensor:
+    """Attend within trees: each branch to its ancestors, and causally to itself.
+
+    Args:
+        query: (1, heads, nodes, head_dim).
+        key: (1, key heads, head and nodes, head_dim).
+        value: Shaped like ``key``.
+        layout: Of the trees.
+        scaling: Of scores; None is one over the root of head_dim.
+
+    Returns:
+        (1, nodes, heads, head_dim).
+    """
+    keys, values = (t.split(list(layout.pieces), 2) for t in (key, value))
+    found = []
+    for branch, seen in zip(
+        query.split(list(layout.queries), 2), layout.seen, strict=True
+    ):
+        before = torch.cat([keys[piece] for piece in seen], 2)
+        new, total = branch.shape[2], before.shape[2]
+        hidden = branch.new_full((new, total), -torch.inf).triu_(total - new + 1)
+        attended = functional.scaled_dot_product_attention(
+            branch,
+            before,
+            torch.cat([values[piece] for piece in seen], 2),
+            attn_mask=hidden,
+            scale=scaling,
+            enable_gqa=query.shape[1] != key.shape[1],
+        )
+        found.append(attended)
+    return torch.cat(found, 2).transpose(1, 2)

@@ -125,7 +125,7 @@ class LocalEngine(Engine):
     def _learn(self, batch: TrainingBatch) -> UpdateMetrics:
         """Compute gradients, clip them, and take one step of AdamW."""
         total = batch.trained_tokens
-        forests = plant(batch.sequences) if total else []
+        forests = plant(batch.sequences, self._loss.tree_nodes) if total else []
 
         self._optimizer.zero_grad(set_to_none=True)
         sums = LossSums()

@@ -21,6 +21,7 @@ from transformers.cache_utils import DynamicLayer
 
 from agentgym.core.components import CLOSE_CALL, OPEN_CALL
 from agentgym.engines.local import attention
+from agentgym.engines.local.attention import TreeLayout
 from agentgym.engines.local.support import model_source
 from agentgym.errors import GPUNotAvailableError, ModelError
 
@@ -118,6 +119,7 @@ class LoadedModel:
         cache: object,
         *,
         shared_prefix: int = 0,
+        layout: TreeLayout | None = None,
     ) -> Tensor:
         """Return the last hidden states, (batch, time, width).
 
@@ -127,7 +129,10 @@ class LoadedModel:
             mask: Additive, (batch or 1, 1, time, keys); None is plain causal.
             cache: A transformers cache, written to by the model, or None.
             shared_prefix: How many first keys in the cache are the same in every row.
+            layout: Of the trees that the one row holds, in place of a mask.
         """
+        if layout is not None:  # transformers would make a mask if there were none
+            mask = torch.zeros(1, 1, 1, 1, device=ids.device)
         output = self.model.get_decoder()(
             input_ids=ids,
             position_ids=positions,
@@ -135,6 +140,7 @@ class LoadedModel:
             past_key_values=cache,
             use_cache=cache is not None,
             shared_prefix=shared_prefix,
+            layout=layout,
         )
         states: Tensor = output.last_hidden_state
         return states

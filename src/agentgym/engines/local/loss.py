@@ -10,16 +10,16 @@ arXiv:2503.20783: a mean within sequences favours short ones when they succeed).
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
 
 from agentgym.engines.local.loading import LoadedModel
-from agentgym.engines.local.prefix_tree import Forest, PrefixTree, Target
+from agentgym.engines.local.prefix_tree import Forest, PrefixTree, Target, lay_out
 
 _VOCABULARY_FLOATS = 2**27
 
@@ -53,7 +53,7 @@ class PolicyLoss:
         clip: Range of the ratio beyond which it is clipped.
         entropy_coefficient: Weight of the entropy bonus.
         temperature: That the tokens were sampled with.
-        chunk_tokens: Most tokens of a micro-batch.
+        chunk_tokens: Most tokens of a micro-batch, but for a tree that has more.
         workers: Threads that compute micro-batches side by side, each with kernels of
             one thread: for a small model that wastes less than kernels of several.
     """
@@ -109,6 +109,12 @@ class PolicyLoss:
         chunks = list(forest.chunks(self._chunk()))
         trees = chunks[len(chunks) // 2]
         return self._objective(trees, self._head(forest.head))[1]
+
+    @property
+    def tree_nodes(self) -> int:
+        """Most nodes of a tree: two micro-batches', or fewer if the logits are wide."""
+        most = _VOCABULARY_FLOATS // self.loaded.vocabulary
+        return max(self.chunk_tokens, min(2 * self.chunk_tokens, most))
 
     def _chunk(self) -> int:
         most = _VOCABULARY_FLOATS // self.loaded.vocabulary
@@ -168,43 +174,29 @@ class PolicyLoss:
         self, trees: Sequence[PrefixTree], head: Sequence[Tensor]
     ) -> tuple[Tensor, list[Target]]:
         """Run the model over trees; return logits before each target, and targets."""
-        device, dtype = self.loaded.device, self.loaded.cache_shape.dtype
-        count, time = len(trees), max(map(len, trees))
-        offset = head[0].shape[2] if head else 0
-        ids = np.zeros((count, time), dtype=np.int64)
-        positions = np.zeros((count, time), dtype=np.int64)
-        hidden_from = np.ones((count, 1, time, offset + time), dtype=np.bool_)
-        hidden_from[..., :offset] = False
-        # Padding sees itself, so that its softmax is no division by zero.
-        hidden_from[:, :, np.arange(time), offset + np.arange(time)] = False
-        for row, tree in enumerate(trees):
-            size = len(tree)
-            ids[row, :size] = tree.tokens
-            positions[row, :size] = tree.depths
-            hidden_from[row, 0, :size, offset : offset + size] = ~tree.sees()
-        mask = torch.zeros(hidden_from.shape, dtype=dtype, device=device)
-        mask.masked_fill_(torch.from_numpy(hidden_from).to(device), -torch.inf)
+        device = self.loaded.device
         cache = None
         if head:
             pairs = zip(head[::2], head[1::2], strict=True)
             cache = Cache(layers=[_HeadLayer(k, v) for k, v in pairs])
+        ids = [token for tree in trees for token in tree.tokens]
+        depths = [depth for tree in trees for depth in tree.depths]
         states = self.loaded.hidden(
-            torch.from_numpy(ids).to(device),
-            torch.from_numpy(positions).to(device),
-            mask,
+            torch.tensor([ids], device=device),
+            torch.tensor([depths], device=device),
+            None,
             cache,
+            layout=lay_out(trees, head[0].shape[2] if head else 0),
         )
-        targets = [tree.targets for tree in trees]
-        flat = [target for of_tree in targets for target in of_tree]
-        places = torch.tensor(
-            [
-                row * time + t.node
-                for row, of_tree in enumerate(targets)
-                for t in of_tree
-            ]
-        )
+        starts = accumulate(map(len, trees), initial=0)
+        flat = [target for tree in trees for target in tree.targets]
+        places = [
+            start + target.node
+            for start, tree in zip(starts, trees, strict=False)
+            for target in tree.targets
+        ]
         logits = self.loaded.head(
-            states.flatten(0, 1).index_select(0, places.to(device))
+            states[0].index_select(0, torch.tensor(places, device=device))
         )
         return logits, flat
 
@@ -221,7 +213,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 
 class _HeadLayer(CacheLayerMixin):
-    """One layer of a head's keys and values, put before those of every tree."""
+    """One layer of a head's keys and values, put before those of the trees."""
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -235,8 +227,7 @@ class _HeadLayer(CacheLayerMixin):
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Return the head's keys and values followed by the new ones."""
-        rows = key_states.shape[0]
-        keys, values = (tensor.expand(rows, -1, -1, -1) for tensor in self._head)
+        keys, values = self._head
         return torch.cat((keys, key_states), 2), torch.cat((values, value_states), 2)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:

@@ -3,6 +3,8 @@
 Rollouts of a group begin alike: the same prompt, often the same first calls and
 results. Their sequences are laid out as a tree, one token per node, and a token
 attends to its ancestors alone, so the result for each is that of its own sequence.
+A tree is made of branches, the runs of nodes that one sequence adds, and attention is
+computed branch by branch: what other branches hold is not even looked at.
 What all sequences of an update share (system prompt and tools) is cut off as its
 head, which is computed once for all trees. Both change nothing about loss or
 gradients; a test compares them with the plain computation.
@@ -11,14 +13,12 @@ gradients; a test compares them with the plain computation.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
+from agentgym.engines.local.attention import TreeLayout
 from agentgym.engines.local.batch import TrainingSequence
 from agentgym.engines.local.kv_cache import common_prefix
 
-_MOST_NODES = 1024
 _SHORTEST_HEAD = 16
 
 
@@ -45,6 +45,19 @@ class Target:
     loss: float = 0.0
 
 
+@dataclass(frozen=True)
+class Branch:
+    """The nodes that one sequence adds to a tree; each follows the one before it.
+
+    Attributes:
+        nodes: Where they are.
+        before: Runs of nodes from the head to the branch.
+    """
+
+    nodes: range
+    before: list[range]
+
+
 class PrefixTree:
     """Sequences of one group, shared prefixes once.
 
@@ -52,18 +65,19 @@ class PrefixTree:
         offset: Length of the head, which is not in the tree.
 
     Attributes:
-        tokens: Of each node; parents come before children.
-        parents: Node before it, -1 after the head.
-        depths: Position in the sequence, head included.
+        tokens: Of each node, branch after branch; parents come before children.
+        depths: Position of each in the sequence, head included.
+        branches: In the order of their nodes.
     """
 
     def __init__(self, offset: int) -> None:
         self._offset = offset
         self._children: dict[tuple[int, int], int] = {}
         self._targets: dict[tuple[int, int, float], Target] = {}
+        self._branch_of: list[int] = []
         self.tokens: list[int] = []
-        self.parents: list[int] = []
         self.depths: list[int] = []
+        self.branches: list[Branch] = []
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -76,7 +90,7 @@ class PrefixTree:
     def add(self, sequence: TrainingSequence) -> None:
         """Add a sequence up to its last trained token."""
         trained = {token.position: token for token in sequence.trained}
-        node = -1
+        node, start, parent = -1, len(self), -1
         for position in range(self._offset, max(trained) + 1):
             token = sequence.ids[position]
             if position in trained:
@@ -89,21 +103,24 @@ class PrefixTree:
                 target.loss += min(0.0, advantage)
             if position < max(trained):
                 node = self._child(node, token, position)
+                if node < start:
+                    parent = node
+        if len(self) > start:
+            self.branches.append(Branch(range(start, len(self)), self._path(parent)))
 
-    def sees(self) -> NDArray[np.bool_]:
-        """Return which nodes each node attends to: its ancestors and itself."""
-        seen = np.eye(len(self), dtype=np.bool_)
-        for node, parent in enumerate(self.parents):
-            if parent >= 0:
-                seen[node] |= seen[parent]
-        return seen
+    def _path(self, node: int) -> list[range]:
+        """Return the runs of nodes from the head to ``node`` and with it."""
+        if node < 0:
+            return []
+        branch = self.branches[self._branch_of[node]]
+        return [*branch.before, range(branch.nodes.start, node + 1)]
 
     def _child(self, node: int, token: int, position: int) -> int:
         key = (node, token)
         if key not in self._children:
             self._children[key] = len(self.tokens)
+            self._branch_of.append(len(self.branches))
             self.tokens.append(token)
-            self.parents.append(node)
             self.depths.append(position)
         return self._children[key]
 
@@ -114,17 +131,17 @@ class Forest:
 
     Attributes:
         head: Tokens that all sequences begin with, possibly none.
-        trees: What follows, small trees first.
+        trees: What follows, large trees first, so that threads end together.
     """
 
     head: list[int]
     trees: list[PrefixTree]
 
     def chunks(self, tokens: int) -> Iterator[list[PrefixTree]]:
-        """Yield trees in chunks of at most ``tokens`` nodes, padding included."""
+        """Yield trees in chunks of at most ``tokens`` nodes, or one larger tree."""
         chunk: list[PrefixTree] = []
         for tree in self.trees:
-            if chunk and len(tree) * (len(chunk) + 1) > tokens:
+            if chunk and sum(map(len, chunk)) + len(tree) > tokens:
                 yield chunk
                 chunk = []
             chunk.append(tree)
@@ -132,15 +149,42 @@ class Forest:
             yield chunk
 
 
-def plant(sequences: Sequence[TrainingSequence]) -> list[Forest]:
-    """Lay sequences out: a forest per agent of a team, a tree per group."""
+def lay_out(trees: Sequence[PrefixTree], head: int) -> TreeLayout:
+    """Say who attends to whom when trees are packed into one row.
+
+    Args:
+        trees: In their order in the row.
+        head: Length of the head, whose keys come first and which all attend to.
+    """
+    pieces, queries, seen = [head], [], []
+    for tree in trees:
+        paths = [[*branch.before, branch.nodes] for branch in tree.branches]
+        runs = [run for path in paths for run in path]
+        cuts = sorted({edge for run in runs for edge in (run.start, run.stop)})
+        number = {cut: len(pieces) + index for index, cut in enumerate(cuts)}
+        for path in paths:
+            queries.append(len(path[-1]))
+            seen.append([0, *(number[c] for run in path for c in cuts if c in run)])
+        pieces += [end - start for start, end in pairwise(cuts)]
+    return TreeLayout(pieces, queries, seen)
+
+
+def plant(
+    sequences: Sequence[TrainingSequence], most_nodes: int = 2048
+) -> list[Forest]:
+    """Lay sequences out: a forest per agent of a team, a tree per group.
+
+    Args:
+        sequences: Of one update.
+        most_nodes: Of a tree; a group that has more gets several.
+    """
     agents: dict[str, list[TrainingSequence]] = {}
     for sequence in sequences:
         agents.setdefault(sequence.agent, []).append(sequence)
-    return [_forest(of_agent) for of_agent in agents.values()]
+    return [_forest(of_agent, most_nodes) for of_agent in agents.values()]
 
 
-def _forest(sequences: Sequence[TrainingSequence]) -> Forest:
+def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
     shared = reduce(
         lambda ids, sequence: ids[: common_prefix(ids, sequence.ids)],
         sequences,
@@ -159,8 +203,8 @@ def _forest(sequences: Sequence[TrainingSequence]) -> Forest:
         tree = PrefixTree(len(head))
         trees.append(tree)
         for sequence in sorted(group, key=lambda s: s.ids):  # shared prefixes adjacent
-            if len(tree) and len(tree) + len(sequence.ids) - len(head) > _MOST_NODES:
+            if len(tree) and len(tree) + len(sequence.ids) - len(head) > most_nodes:
                 tree = PrefixTree(len(head))
                 trees.append(tree)
             tree.add(sequence)
-    return Forest(head, sorted(trees, key=len))
+    return Forest(head, sorted(trees, key=len, reverse=True))
