@@ -104,7 +104,7 @@ class Decoder:
             prompt is then prefilled alone, from its head on, and nothing is drafted.
         threads: Of the kernels.
         parked_tokens: Most tokens of idle sessions whose keys and values are kept; of
-            prompts that may come again an eighth as many.
+            prompts that may come again a fifth as many.
 
     Attributes:
         drafted: Most tokens of a response that are drafted for a step.
@@ -118,7 +118,7 @@ class Decoder:
         *,
         fixed_rows: int = 0,
         threads: int = 1,
-        parked_tokens: int = 200_000,
+        parked_tokens: int = 120_000,
     ) -> None:
         self._forward = forward
         self._stop_ids = stop_ids
@@ -127,7 +127,7 @@ class Decoder:
         self._limit = fixed_rows or forward.rows
         self._parked = SegmentStore(parked_tokens)
         self._heads = SegmentStore(parked_tokens // 4)
-        self._prompts = SegmentStore(parked_tokens // 8)
+        self._prompts = SegmentStore(parked_tokens // 5)
         self._drafter = Drafter()
         self.drafted = 0 if fixed_rows else _DRAFTED
         self._rows: list[_Row] = []
@@ -165,12 +165,12 @@ class Decoder:
             self._paused = True
             self._wake.notify_all()
             self._wake.wait_for(lambda: self._closed or not self._is_running())
+        self._parked.clear()  # first: an update needs the memory
+        self._heads.clear()
+        self._prompts.clear()
         try:
             yield
         finally:
-            self._parked.clear()
-            self._heads.clear()
-            self._prompts.clear()
             self._forward.refresh()
             with self._wake:
                 self._paused = False

@@ -112,9 +112,9 @@ class PolicyLoss:
 
     @property
     def tree_nodes(self) -> int:
-        """Most nodes of a tree: two micro-batches', or fewer if the logits are wide."""
+        """Most nodes of a tree: larger ones share more, and take more memory."""
         most = _VOCABULARY_FLOATS // self.loaded.vocabulary
-        return max(self.chunk_tokens, min(2 * self.chunk_tokens, most))
+        return max(self.chunk_tokens, min(3 * self.chunk_tokens // 2, most))
 
     def _chunk(self) -> int:
         most = _VOCABULARY_FLOATS // self.loaded.vocabulary

@@ -170,7 +170,7 @@ def lay_out(trees: Sequence[PrefixTree], head: int) -> TreeLayout:
 
 
 def plant(
-    sequences: Sequence[TrainingSequence], most_nodes: int = 2048
+    sequences: Sequence[TrainingSequence], most_nodes: int = 1536
 ) -> list[Forest]:
     """Lay sequences out: a forest per agent of a team, a tree per group.
 
