@@ -16,6 +16,7 @@ import sys
 import time
 from typing import Any
 
+import orjson
 from pydantic import BaseModel, ConfigDict
 
 from agentgym.core.task import Task
@@ -223,7 +224,7 @@ async def _json(response: Any) -> Any:
     if response.status >= 400:
         text = await response.text()
         raise RolloutError(f"{response.url} answered {response.status}: {text}")
-    return await response.json()
+    return orjson.loads(await response.read())
 
 
 def _kind(error: Exception) -> str:
