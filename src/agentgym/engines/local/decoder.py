@@ -104,7 +104,7 @@ class Decoder:
             prompt is then prefilled alone, from its head on, and nothing is drafted.
         threads: Of the kernels.
         parked_tokens: Most tokens of idle sessions whose keys and values are kept; of
-            prompts that may come again a fifth as many.
+            heads half as many, and of prompts that may come again two fifths.
 
     Attributes:
         drafted: Most tokens of a response that are drafted for a step.
@@ -118,7 +118,7 @@ class Decoder:
         *,
         fixed_rows: int = 0,
         threads: int = 1,
-        parked_tokens: int = 120_000,
+        parked_tokens: int = 60_000,
     ) -> None:
         self._forward = forward
         self._stop_ids = stop_ids
@@ -126,8 +126,8 @@ class Decoder:
         self._threads = threads
         self._limit = fixed_rows or forward.rows
         self._parked = SegmentStore(parked_tokens)
-        self._heads = SegmentStore(parked_tokens // 4)
-        self._prompts = SegmentStore(parked_tokens // 5)
+        self._heads = SegmentStore(parked_tokens // 2)
+        self._prompts = SegmentStore(2 * parked_tokens // 5)
         self._drafter = Drafter()
         self.drafted = 0 if fixed_rows else _DRAFTED
         self._rows: list[_Row] = []
