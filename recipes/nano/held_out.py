@@ -1,6 +1,7 @@
 """What the corpus must not hold: the scenarios' held-out phrases and names."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -96,22 +97,27 @@ def phrase_pattern(frames: Iterable[str], slot: str = "") -> re.Pattern[str]:
         slot: Pattern of what may stand in a slot without quotes; if empty, what the
             coding scenario would put there.
     """
-    phrases = "|".join(sorted({_frame_pattern(frame, slot) for frame in frames}))
-    return re.compile(rf"(?<!\w)(?:{phrases})(?!\w)")
+    starts = defaultdict(set)  # of what goes on alike: compiling all is slow
+    for frame in frames:
+        start, rest = _frame_pattern(frame, slot)
+        starts[rest].add(start)
+    phrases = [f"(?:{'|'.join(sorted(starts[r]))}){r}" for r in sorted(starts)]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)")
 
 
 def _plain(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def _frame_pattern(frame: str, slot: str) -> str:
+def _frame_pattern(frame: str, slot: str) -> tuple[str, str]:
+    """Return the patterns of a frame's text before its first slot, and of the rest."""
     quoted = re.sub(r'"\{\w+\}"', '"{text}"', _plain(frame).rstrip(".?"))
     parts = re.split(r"\{(\w+)\}", quoted)
     made = [
         re.escape(part) if index % 2 == 0 else _slot_pattern(part, slot)
         for index, part in enumerate(parts)
     ]
-    return "".join(made)
+    return made[0], "".join(made[1:])
 
 
 def _slot_pattern(name: str, slot: str) -> str:
