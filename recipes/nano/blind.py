@@ -22,9 +22,9 @@ from agentgym.scenarios.coding.wording import REFERENCES
 from agentgym.scenarios.wording.grammar import GREETINGS, MANNERS
 from recipes.nano.corpus import MAKERS
 from recipes.nano.held_out import (
+    Phrases,
     coding_frames,
     name_pattern,
-    phrase_pattern,
     user_turns,
 )
 
@@ -60,8 +60,8 @@ class Count:
         turns = user_turns(text)
         self.conversations += 1
         self.names += bool(_names().search(text.lower()))
-        self.phrases += any(_phrases().search(turn) for turn in turns)
-        self.references += any(_references().search(turn) for turn in turns)
+        self.phrases += any(map(_phrases().are_in, turns))
+        self.references += any(map(_references().are_in, turns))
         self.manners += any(_manners().fullmatch(turn) for turn in turns)
         self.faults += any(pattern.search(text) for pattern in _faults())
 
@@ -89,13 +89,13 @@ def _names() -> re.Pattern[str]:
 
 
 @cache
-def _phrases() -> re.Pattern[str]:
-    return phrase_pattern(coding_frames(BLIND), ANYTHING)
+def _phrases() -> Phrases:
+    return Phrases(coding_frames(BLIND), ANYTHING)
 
 
 @cache
-def _references() -> re.Pattern[str]:
-    return phrase_pattern(
+def _references() -> Phrases:
+    return Phrases(
         form
         for forms in REFERENCES.values()
         for split in BLIND

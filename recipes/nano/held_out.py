@@ -1,7 +1,6 @@
 """What the corpus must not hold: the scenarios' held-out phrases and names."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +12,9 @@ from agentgym.scenarios.coding.wording import REFERENCES
 from agentgym.scenarios.customer_support.names import NAMES as SUPPORT_NAMES
 from agentgym.scenarios.customer_support.wording import FORMS, INTENTS
 from recipes.nano import pools
+
+type Frame = tuple[tuple[str, ...], tuple[str, ...]]
+"""A frame's text before, between and after its slots, and the slots' names."""
 
 HELD = (Split.VALIDATION, Split.TEST, Split.OUT_OF_VOCABULARY)
 
@@ -39,10 +41,10 @@ _REFERRED = {
 
 @dataclass(frozen=True)
 class Held:
-    """Patterns that find held-out words, names and phrases."""
+    """What finds held-out words, names and phrases."""
 
     names: re.Pattern[str]
-    phrases: re.Pattern[str]
+    phrases: "Phrases"
 
     @classmethod
     def of_scenarios(cls) -> "Held":
@@ -51,7 +53,7 @@ class Held:
         for split in HELD:
             for names in (NAMES[split], SUPPORT_NAMES[split]):
                 found |= {word.lower() for word in names.words()}
-        return cls(name_pattern(found), phrase_pattern(held_frames()))
+        return cls(name_pattern(found), Phrases(held_frames()))
 
     def found_in(self, text: str) -> bool:
         """Return whether ``text`` holds anything that is held out."""
@@ -59,7 +61,7 @@ class Held:
 
     def phrase_in(self, text: str) -> bool:
         """Return whether a user's turn holds a held-out phrase."""
-        return any(self.phrases.search(turn) for turn in user_turns(text))
+        return any(map(self.phrases.are_in, user_turns(text)))
 
 
 def held_frames() -> Iterator[str]:
@@ -89,35 +91,49 @@ def name_pattern(words: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"(?<![a-z])(?:{names})(?![a-z])")
 
 
-def phrase_pattern(frames: Iterable[str], slot: str = "") -> re.Pattern[str]:
-    """Return what finds one of ``frames``, its slots filled, in a user's turn.
+class Phrases:
+    """Finds frames, their slots filled, in a user's turn.
+
+    A frame's pattern is compiled only where all text between its slots occurs: one
+    pattern of all frames takes minutes to compile while coverage looks on.
 
     Args:
         frames: The frames.
         slot: Pattern of what may stand in a slot without quotes; if empty, what the
             coding scenario would put there.
     """
-    starts = defaultdict(set)  # of what goes on alike: compiling all is slow
-    for frame in frames:
-        start, rest = _frame_pattern(frame, slot)
-        starts[rest].add(start)
-    phrases = [f"(?:{'|'.join(sorted(starts[r]))}){r}" for r in sorted(starts)]
-    return re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)")
+
+    def __init__(self, frames: Iterable[str], slot: str = "") -> None:
+        self._frames = {_between_and_slots(frame) for frame in frames}
+        self._slot = slot
+        self._compiled: dict[Frame, re.Pattern[str]] = {}
+
+    def are_in(self, turn: str) -> bool:
+        """Return whether a turn of :func:`user_turns` holds any of them."""
+        return any(
+            all(text in turn for text in frame[0]) and self._pattern(frame).search(turn)
+            for frame in self._frames
+        )
+
+    def _pattern(self, frame: Frame) -> re.Pattern[str]:
+        if frame not in self._compiled:
+            between, slots = frame
+            filled = [_slot_pattern(name, self._slot) for name in slots]
+            made = map(
+                "".join, zip(map(re.escape, between), [*filled, ""], strict=True)
+            )
+            self._compiled[frame] = re.compile(rf"(?<!\w){''.join(made)}(?!\w)")
+        return self._compiled[frame]
 
 
 def _plain(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def _frame_pattern(frame: str, slot: str) -> tuple[str, str]:
-    """Return the patterns of a frame's text before its first slot, and of the rest."""
+def _between_and_slots(frame: str) -> Frame:
     quoted = re.sub(r'"\{\w+\}"', '"{text}"', _plain(frame).rstrip(".?"))
     parts = re.split(r"\{(\w+)\}", quoted)
-    made = [
-        re.escape(part) if index % 2 == 0 else _slot_pattern(part, slot)
-        for index, part in enumerate(parts)
-    ]
-    return made[0], "".join(made[1:])
+    return tuple(parts[::2]), tuple(parts[1::2])
 
 
 def _slot_pattern(name: str, slot: str) -> str:

@@ -20,8 +20,6 @@ from recipes.nano.held_out import HELD, Held, held_frames
 from recipes.nano.values import woven
 
 KINDS = sorted(MAKERS)
-# One pattern of all that is held out takes long to compile while coverage looks on.
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
