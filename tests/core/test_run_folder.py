@@ -44,6 +44,25 @@ def test_output_that_is_a_file_is_refused(tmp_path: Path) -> None:
         RunFolder.create(TrainingConfig.create(output=file, name="x"))
 
 
+def test_a_folder_of_other_files_is_refused_and_kept(tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis" / "chapter.tex"
+    thesis.parent.mkdir()
+    thesis.write_text("Once upon a time")
+    with pytest.raises(RunFolderError, match=r"thesis holds other files.*--name"):
+        RunFolder.create(TrainingConfig.create(output=tmp_path, name="thesis"))
+    assert thesis.read_text() == "Once upon a time"
+    assert os.listdir(thesis.parent) == ["chapter.tex"]
+
+
+def test_settings_of_a_run_are_its_own_whatever_the_environment_says(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTGYM_LEARNING_RATE", "0.5")
+    monkeypatch.setenv("AGENTGYM_LORA_RANK", "3")
+    assert run.config().learning_rate is None
+    assert run.config().replaced(episodes=64).lora_rank is None
+
+
 def test_write_error_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,4 +98,4 @@ class TrainingResult(BaseModel):
 
     def settings(self) -> TrainingConfig:
         """Return the configuration that the run had."""
-        return TrainingConfig.create(**self.config)
+        return TrainingConfig.restore(self.config)

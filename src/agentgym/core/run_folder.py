@@ -77,7 +77,7 @@ class RunFolder:
         """Make a new folder for ``config``.
 
         Raises:
-            RunFolderError: It exists with a run in it, cannot be written, or the
+            RunFolderError: It exists with anything in it, cannot be written, or the
                 disk is nearly full.
         """
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -90,6 +90,11 @@ class RunFolder:
             )
         existed = run.path.exists()
         try:
+            if existed and any(run.path.iterdir()):
+                raise RunFolderError(
+                    f"{run.path} holds other files. A run needs a folder of its own: "
+                    "choose another --name or --output."
+                )
             (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
             run.check_writable()
             run.write_record(status="running", config=config.model_dump(mode="json"))
@@ -181,7 +186,7 @@ class RunFolder:
 
     def config(self) -> TrainingConfig:
         """Return the settings that the run was started with."""
-        return TrainingConfig.create(**self.record()["config"])
+        return TrainingConfig.restore(self.record()["config"])
 
     @contextmanager
     def new_checkpoint(self, state: RunState, keep: int) -> Iterator[Path]:

@@ -24,9 +24,17 @@ class Settings(BaseModel):
         Raises:
             ConfigError: Says which key, which value, and what was expected.
         """
-        given = {key: value for key, value in values.items() if value is not None}
+        return cls.restore(_given(values))
+
+    @classmethod
+    def restore(cls, values: dict[str, Any]) -> Self:
+        """Validate ``values`` that were recorded; those that are None stay None.
+
+        Raises:
+            ConfigError: Says which key, which value, and what was expected.
+        """
         try:
-            return cls(**given)
+            return cls(**values)
         except ValidationError as error:
             raise ConfigError(
                 explain_invalid(error, sorted(cls.model_fields))
@@ -38,8 +46,7 @@ class Settings(BaseModel):
         Raises:
             ConfigError: Says which key, which value, and what was expected.
         """
-        given = {key: value for key, value in changes.items() if value is not None}
-        return self.create(**{**self.model_dump(), **given})
+        return self.restore({**self.model_dump(), **_given(changes)})
 
     @classmethod
     def from_yaml(cls, path: Path, **overrides: Any) -> Self:
@@ -98,5 +105,8 @@ def _read(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"Cannot read the configuration {path}: {reason}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold a mapping of settings to values.")
-    given = {key: value for key, value in overrides.items() if value is not None}
-    return {**{str(key): data[key] for key in data}, **given}
+    return {**{str(key): data[key] for key in data}, **_given(overrides)}
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

@@ -94,7 +94,8 @@ class Trainer:
             with run.lock():
                 return TrainingLoop(config, run, self._progress).run()
         except UsageError:
-            run.discard_unless_begun()
+            if resume is None:
+                run.discard_unless_begun()
             raise
 
     def evaluate(
@@ -138,6 +139,7 @@ class Trainer:
                 eval_temperature=trained.spec.temperature,
                 max_tokens=trained.spec.max_tokens,
                 agent=trained.spec.agent,
+                lora_rank=0,  # it has its adapter, or needs none
             )
         return evaluate(
             config,
