@@ -1,11 +1,18 @@
-"""The training loop: when it ends."""
+"""The training loop: when it ends, and what is left when the user ends it."""
 
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentgym import Trainer, TrainingConfig
+from agentgym.core.metrics import Metrics
+from agentgym.core.progress import Progress
 from agentgym.core.result import TrainingResult
+from agentgym.core.run_folder import RunFolder
+from agentgym.errors import TrainingInterrupted
 
 SCENARIO = '''
 from agentgym import Environment, Reward, Scenario, Split, Task, tool
@@ -63,26 +70,55 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
 
 
-def train(folder: Path, solved: int, tasks: int = 4) -> TrainingResult:
-    """Train at most four steps, with so many validation tasks after each."""
+class InterruptedAt(Progress):
+    """Presses Ctrl-C as a phase begins for the ``turn``-th time; notes validations."""
+
+    def __init__(self, phase: str = "none", turn: int = 1) -> None:
+        self.left = {phase: turn}
+        self.validations: list[int] = []
+
+    def phase(self, name: str, total: int) -> None:
+        if name in self.left:
+            self.left[name] -= 1
+            if self.left[name] == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
+        self.validations.append(step)
+
+
+def trainer(
+    folder: Path,
+    solved: int,
+    tasks: int = 4,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Trainer:
+    """Return who trains at most four steps, with so many validation tasks."""
     pack = folder / "decided"
-    pack.mkdir()
+    pack.mkdir(exist_ok=True, parents=True)
     text = SCENARIO.replace("SOLVED", str(solved))
     (pack / "scenario.py").write_text(text)
-    config = TrainingConfig.create(
-        scenario=str(pack),
-        framework="native",
-        episodes=16,
-        group_size=2,
-        tasks_per_step=2,
-        eval_every=1,
-        eval_tasks=tasks,
-        test_tasks=1,
-        eval_samples=1,
-        tracker="none",
-        output=folder / "runs",
-    )
-    return Trainer(config).train()
+    given: dict[str, Any] = {
+        "scenario": str(pack),
+        "framework": "native",
+        "episodes": 16,
+        "group_size": 2,
+        "tasks_per_step": 2,
+        "eval_every": 1,
+        "eval_tasks": tasks,
+        "test_tasks": 1,
+        "eval_samples": 1,
+        "tracker": "none",
+        "name": "run",
+        "output": folder / "runs",
+    }
+    config = TrainingConfig.create(**{**given, **settings})
+    return Trainer(config, progress=progress)
+
+
+def train(folder: Path, solved: int, tasks: int = 4) -> TrainingResult:
+    return trainer(folder, solved, tasks).train()
 
 
 @pytest.mark.parametrize(("tasks", "solved"), [(4, 8), (10, 18)])
@@ -106,5 +142,69 @@ def test_a_goal_that_other_tasks_do_not_bear_out_ends_nothing(
 
 def test_a_goal_that_is_not_reached_ends_nothing(tmp_path: Path) -> None:
     result = train(tmp_path, solved=3)
+
+    assert (result.stopped, result.steps) == ("budget spent", 4)
+
+
+def test_no_finished_step_is_lost_between_checkpoints(tmp_path: Path) -> None:
+    """Ctrl-C in the third step's rollouts, with a checkpoint every ten."""
+    seldom = {"checkpoint_every": 10, "eval_every": 4}
+    trainer(tmp_path / "whole", 0, **seldom).train()
+    run = RunFolder(tmp_path / "runs" / "run")
+    stop = InterruptedAt("rollouts", 3)
+    with pytest.raises(TrainingInterrupted, match="after step 2"):
+        trainer(tmp_path, 0, progress=stop, **seldom).train()
+    assert [path.name for path in run.checkpoints()][-1] == "step-000002"
+
+    Trainer().train(resume=run.path)
+
+    assert [line["step"] for line in run.metrics()] == [1, 2, 3, 4]
+    whole = RunFolder(tmp_path / "whole" / "runs" / "run").load_state()
+    state = run.load_state()
+    assert whole is not None
+    assert state is not None
+    assert state[0].stream == whole[0].stream
+    assert state[0].episodes == whole[0].episodes == 16
+
+
+@pytest.mark.parametrize("turn", [1, 2], ids=["validation", "other tasks"])
+def test_a_validation_that_was_interrupted_is_made_when_the_run_goes_on(
+    tmp_path: Path, turn: int
+) -> None:
+    seldom = {"checkpoint_every": 10, "eval_every": 2}
+    stop = InterruptedAt("validation", turn)
+    with pytest.raises(TrainingInterrupted, match="after step 2"):
+        trainer(tmp_path, 8, progress=stop, **seldom).train()
+    run = RunFolder(tmp_path / "runs" / "run")
+
+    result = Trainer().train(resume=run.path)
+
+    assert (result.stopped, result.steps) == ("success criteria reached", 2)
+    assert [line["step"] for line in run.metrics()] == [1, 2]
+
+
+def test_the_step_that_reaches_the_goal_has_a_checkpoint(tmp_path: Path) -> None:
+    progress = InterruptedAt("after")
+    seldom = {"checkpoint_every": 10, "eval_every": 2}
+    with pytest.raises(TrainingInterrupted, match="after step 2"):
+        trainer(tmp_path, 8, progress=progress, **seldom).train()
+    assert progress.validations == [2]
+
+    again = InterruptedAt()
+    result = Trainer(progress=again).train(resume=tmp_path / "runs" / "run")
+
+    assert (result.stopped, result.steps) == ("success criteria reached", 2)
+    assert again.validations == []
+
+
+def test_without_criteria_the_budget_is_spent(tmp_path: Path) -> None:
+    pack = trainer(tmp_path, 8)
+    scenario = tmp_path / "decided" / "scenario.py"
+    reported = scenario.read_text().replace(
+        '"success_rate": 0.9', '"cost_reduction": 0'
+    )
+    scenario.write_text(reported)
+
+    result = pack.train()
 
     assert (result.stopped, result.steps) == ("budget spent", 4)

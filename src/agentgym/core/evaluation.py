@@ -17,7 +17,7 @@ from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import Policy
 from agentgym.engines.registry import create_engine
-from agentgym.errors import ConfigError, RolloutError
+from agentgym.errors import ConfigError, Interrupted, RolloutError
 from agentgym.rollout.providers import Endpoint, is_remote, resolve_model
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
@@ -74,7 +74,11 @@ def attempt(
         )
         for _, task, group, sample in attempts
     ]
-    trajectories = session.run(requests, on_rollout)
+    try:
+        trajectories = session.run(requests, on_rollout)
+    except Interrupted:  # it will be made anew, under the same ids
+        session.delete(request.rollout_id for request in requests)
+        raise
     session.forget(trajectories)
     by_name: dict[str, list[Trajectory]] = {m.name: [] for m in measurements}
     for (name, *_), trajectory in zip(attempts, trajectories, strict=True):
@@ -108,6 +112,8 @@ def measure(
 def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
     """Say whether ``metrics`` reach every criterion that training waits for.
 
+    Without any, there is nothing that could be reached: the budget is spent.
+
     Raises:
         ConfigError: A criterion has no metric.
     """
@@ -117,11 +123,12 @@ def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
             f"No metric for the success criteria {sorted(unknown)}; known: "
             f"{sorted([*_CRITERIA, *_REPORTED_ONLY])}."
         )
-    return all(
-        metrics[_CRITERIA[name]].value >= lowest
+    waited_for = {
+        name: metrics[_CRITERIA[name]].value >= lowest
         for name, lowest in criteria.items()
         if name in _CRITERIA
-    )
+    }
+    return bool(waited_for) and all(waited_for.values())
 
 
 def evaluate(

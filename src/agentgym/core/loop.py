@@ -3,7 +3,8 @@
 import dataclasses
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
@@ -116,11 +117,14 @@ class TrainingLoop:
         )
         started, first = time.monotonic(), state.episodes
         with open_tracker(config, self._run.path) as tracker:
+            if state.step and self._validation_due() and state.validation is None:
+                self._validate()  # which was interrupted
             while state.episodes < config.episodes:
                 if self._criteria_reached():
                     return "success criteria reached"
                 began = time.monotonic()
-                groups = self._rollouts(state.step + 1, stream)
+                with self._saving(engine):
+                    groups = self._rollouts(state.step + 1, stream)
                 sampled = time.monotonic()
                 update = engine.update(
                     groups, self._call_rewards(groups), self._trainable
@@ -136,12 +140,17 @@ class TrainingLoop:
                 report = dataclasses.replace(
                     report, seconds_left=pace * (config.episodes - state.episodes)
                 )
-                measured = self._validate() if self._validation_due() else None
-                self._run.append_metrics(metrics_line(report, measured))
+                measured = None
+                try:
+                    with self._saving(engine):
+                        measured = self._validate() if self._validation_due() else None
+                finally:
+                    self._run.append_metrics(metrics_line(report, measured))
                 tracker.log(report, measured)
                 if (
                     state.step % config.checkpoint_every == 0
                     or state.episodes >= config.episodes
+                    or self._criteria_reached()
                     or self._interrupt.requested
                 ):
                     self._checkpoint(engine)
@@ -201,7 +210,7 @@ class TrainingLoop:
     def _validate(self) -> Metrics:
         """Measure validation tasks, which early stopping goes by."""
         size, step = self._config.eval_tasks, self.state.step
-        self.state.confirmation = None
+        self.state.validation = self.state.confirmation = None
         self.state.validation = measured = self._measure_validation(0, size)
         self._progress.validated(step, measured, self._criteria_reached())
         return measured
@@ -264,6 +273,18 @@ class TrainingLoop:
         with self._run.new_checkpoint(self.state, keep) as folder:
             engine.save_checkpoint(folder)
         self._saved_step = self.state.step
+
+    @contextmanager
+    def _saving(self, engine: Engine) -> Iterator[None]:
+        """Make the steps done so far durable if the user ends the run in here."""
+        stream = self.state.stream.model_copy(deep=True)
+        try:
+            yield
+        except TrainingInterrupted:
+            self.state.stream = stream  # its tasks are to be taken again
+            if self.state.step > self._saved_step:
+                self._checkpoint(engine)
+            raise TrainingInterrupted(str(self._run.path), self._saved_step) from None
 
     def _restore(self, engine: Engine, state: RunState, folder: Path) -> None:
         """Continue from the checkpoint in ``folder``."""

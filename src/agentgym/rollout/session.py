@@ -111,6 +111,11 @@ class RolloutSession:
         """Drop ended rollouts from memory; they stay in the database."""
         self._store.forget([t.rollout_id for t in trajectories])
 
+    def delete(self, rollout_ids: Iterable[str]) -> None:
+        """Remove rollouts, ended or not, also from the database."""
+        for rollout_id in rollout_ids:
+            self._store.delete(rollout_id)
+
     @property
     def worker_pids(self) -> list[int]:
         """Process ids of the workers."""
