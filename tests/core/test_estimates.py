@@ -56,6 +56,12 @@ def test_unanimous_tasks_still_have_an_interval() -> None:
     assert found.low == pytest.approx(0.839, abs=0.001)  # Wilson's, 20 of 20
 
 
+def test_tasks_that_agree_on_a_part_have_an_interval_too() -> None:
+    found = estimate_ratio([(3.0, 4.0)] * 5)
+    assert found.value == 0.75
+    assert (found.low, found.high) == pytest.approx(wilson(0.75, 5))
+
+
 def test_wilson_matches_published_values() -> None:
     low, high = wilson(0.5, 10)
     assert (low, high) == pytest.approx((0.2366, 0.7634), abs=1e-4)

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 
 from agentgym.core.estimates import Estimate
 from agentgym.core.ledger import Ledger
-from agentgym.core.metrics import Metrics
+from agentgym.core.metrics import Metrics, TaskResult
 from agentgym.ui import words
 from agentgym.ui.comparison import rows
 from agentgym.ui.report import render_report
@@ -47,6 +47,30 @@ def test_all_metrics_are_compared() -> None:
         "model calls",
         "tokens per task",
     ]
+
+
+def test_a_dropped_rollout_is_no_gain() -> None:
+    """One less on one side: both sides show the pass^k that both can."""
+
+    def measured(dropped: int) -> Metrics:
+        tasks = [
+            TaskResult(
+                task_id=f"t{n}", attempts=4, successes=3, sums={"pass_1": (3, 4)}
+            )
+            for n in range(20 - dropped)
+        ]
+        if dropped:
+            cut = {"attempts": 3, "successes": 2, "sums": {"pass_1": (2, 3)}}
+            tasks.append(TaskResult(task_id="t19", dropped=1, **cut))
+        return Metrics.of_tasks(tasks)
+
+    before, after = measured(0), measured(1)
+    assert (before.k, after.k) == (4, 3)
+    for first, second, gain in ((before, after, "-1"), (after, before, "+1")):
+        found = {row.label: row for row in rows(first, second)}
+        assert "pass^4" not in found
+        assert found["pass^3"].gain == f"{gain} points"
+        assert "25 %" in f"{found['pass^3'].before} {found['pass^3'].after}"
 
 
 def test_one_attempt_per_task_has_no_second_pass_power() -> None:

@@ -50,8 +50,9 @@ def estimate_ratio(pairs: Sequence[Pair], *, share: bool = True) -> Estimate:
     """Estimate ``sum of numerators / sum of denominators`` over tasks.
 
     The interval is the percentile bootstrap over tasks (Efron 1979), so attempts at
-    one task are not taken for independent. Where every task agrees on 0 or on 1 the
-    bootstrap has no width, and Wilson's interval (1927) on the tasks is used.
+    one task are not taken for independent. Where every task has the same ratio the
+    bootstrap has no width, and of a share Wilson's interval (1927) on the tasks is
+    used; of a mean, the interval then is the value alone.
 
     Args:
         pairs: Numerator and denominator per task.
@@ -67,10 +68,8 @@ def estimate_ratio(pairs: Sequence[Pair], *, share: bool = True) -> Estimate:
     value = _ratio(used)
     ratios = used[:, 0] / used[:, 1]
     if np.all(ratios == ratios[0]):
-        if share and value in (0.0, 1.0):
-            low, high = wilson(value, n)
-            return Estimate(value=value, low=low, high=high, n=n)
-        return Estimate(value=value, low=value, high=value, n=n)
+        low, high = wilson(value, n) if share else (value, value)
+        return Estimate(value=value, low=low, high=high, n=n)
     sums = used[_draws(n)].sum(axis=1)
     low, high = np.quantile(sums[:, 0] / sums[:, 1], [0.025, 0.975])
     return Estimate(value=value, low=float(low), high=float(high), n=n)

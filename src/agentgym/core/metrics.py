@@ -207,6 +207,16 @@ class Metrics(BaseModel):
             },
         )
 
+    def at_most(self, k: int) -> Self:
+        """Return the same with pass^k of at most ``k``, as far as tasks are recorded.
+
+        A rollout that was dropped lowers the k of its measurement, and pass^3 says
+        nothing beside pass^4.
+        """
+        if self.k <= k or not self.by_task:
+            return self
+        return self.of_tasks(self.by_task, k=k)
+
 
 def _reliable_calls(trajectory: Trajectory) -> Pair:
     calls = trajectory.get_tool_calls()

@@ -99,6 +99,7 @@ def breakdown_rows(before: Metrics, after: Metrics) -> list[Row]:
 
 
 def _rows(measures: list[_Measure], before: Metrics, after: Metrics) -> list[Row]:
+    before, after = before.at_most(after.k), after.at_most(before.k)
     found = compare(before, after).differences if are_paired(before, after) else {}
     return [
         _row(m, before, after, _scaled(found.get(m.name, UNMEASURED), m.scale))
