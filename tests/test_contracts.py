@@ -23,6 +23,7 @@ from agentgym import TrainedAgent, Trainer, TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.core.result import TrainingResult
 from agentgym.core.run_folder import RunFolder
+from agentgym.engines.local import LocalEngine
 from agentgym.errors import SandboxUnavailableError, UnsupportedError
 
 _SMALL = {
@@ -256,6 +257,27 @@ def test_contract_8_code_runs_in_the_sandbox_or_not_at_all(
     with pytest.raises(SandboxUnavailableError, match="unsafe-local-exec"):
         Trainer(config).train("coding")
     assert not any(tmp_path.glob("*/run.json"))
+
+
+@pytest.mark.slow
+def test_a_trained_agent_is_measured_as_it_was_exported(
+    trained: TrainingResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No adapter is put on a policy that was trained without one."""
+    adapters = []
+
+    def create(config: TrainingConfig) -> LocalEngine:
+        engine = LocalEngine.create(config)
+        names = [name for name, _ in engine._loaded.model.named_parameters()]
+        adapters.extend(name for name in names if "lora" in name)
+        return engine
+
+    monkeypatch.setattr("agentgym.core.evaluation.create_engine", create)
+    found = Trainer().evaluate(
+        "coding", agent=str(trained.artifacts.agent), tasks=1, samples=1
+    )
+    assert found.metrics.tasks == 1
+    assert adapters == []
 
 
 @pytest.mark.slow

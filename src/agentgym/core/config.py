@@ -44,7 +44,7 @@ class TrainingConfig(Settings, BaseSettings):
         framework: Whose agent is trained: ``langchain``, ``native``, …
         agent: ``module:name`` of a factory ``make_agent(llm, tools)`` to train
             instead of the scenario's own agent.
-        model: ``nano``, a folder, or a Hugging Face id.
+        model: ``nano``, a folder (kept as its absolute path), or a Hugging Face id.
         engine: ``local`` (torch, in process) or ``verl``.
         gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU.
         episodes: Budget of training rollouts.
@@ -133,6 +133,14 @@ class TrainingConfig(Settings, BaseSettings):
     @classmethod
     def _locate(cls, reference: str) -> str:
         return absolute_reference(reference)
+
+    @field_validator("model")
+    @classmethod
+    def _locate_model(cls, model: str) -> str:
+        folder = os.path.expanduser(model)
+        if model == "nano" or not os.path.isdir(folder):
+            return model
+        return str(Path(folder).resolve())
 
     @property
     def scenario_name(self) -> str:

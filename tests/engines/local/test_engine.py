@@ -265,6 +265,19 @@ def test_an_exported_policy_answers_as_the_trained_one(
         assert plain.config.model_type == "llama"
 
 
+def test_an_adapter_finds_its_base_from_any_folder(
+    make: Make, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model_folder.parent)
+    engine = make(model=f"./{model_folder.name}", lora_rank=4)
+    learn(engine, 1)
+    engine.export(tmp_path / "model")
+
+    monkeypatch.chdir(tmp_path)
+    LocalPolicy.load("model", gpu="none").close()
+    assert engine._config.model == str(model_folder.resolve())
+
+
 def test_running_responses_finish_before_an_update(make: Make) -> None:
     """Every response is from one version of the weights."""
     engine = make(learning_rate=1e-2)

@@ -22,7 +22,7 @@ from transformers.cache_utils import DynamicLayer
 from agentgym.core.components import CLOSE_CALL, OPEN_CALL
 from agentgym.engines.local import attention
 from agentgym.engines.local.attention import TreeLayout
-from agentgym.engines.local.support import model_source
+from agentgym.engines.local.support import ADAPTER_FILE, model_source
 from agentgym.errors import GPUNotAvailableError, ModelError
 
 if TYPE_CHECKING:
@@ -170,8 +170,9 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
             "is false). Install a CUDA build of torch, or use --gpu none."
         )
     source = model_source(model)
+    adapted = bool(rank) or _has_adapter(source)
     with quiet():
-        tokenizer, causal = _read(model, source, device, half=bool(rank))
+        tokenizer, causal = _read(model, source, device, half=adapted)
     adapter = _adapt(causal, source, rank, seed)
     if adapter is not None:
         causal = adapter.get_base_model()  # type: ignore[assignment]
@@ -199,7 +200,7 @@ def _read(
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         base = source
-        if (Path(source) / "adapter_config.json").is_file():
+        if _has_adapter(source):
             from peft import LoraConfig  # takes seconds
 
             base = str(LoraConfig.from_pretrained(source).base_model_name_or_path)
@@ -217,11 +218,15 @@ def _read(
     return tokenizer, causal
 
 
+def _has_adapter(source: str) -> bool:
+    return (Path(source) / ADAPTER_FILE).is_file()
+
+
 def _adapt(
     causal: PreTrainedModel, source: str, rank: int | None, seed: int
 ) -> "PeftModel | None":
     """Inject the adapter of ``source``, or a new one of ``rank``."""
-    given = (Path(source) / "adapter_config.json").is_file()
+    given = _has_adapter(source)
     if not given and not rank:
         return None
     from peft import LoraConfig, PeftModel, get_peft_model  # takes seconds

@@ -20,7 +20,7 @@ NANO = "nano"
 DEFAULT_LORA_RANK = 16
 
 _LIBRARIES = ("torch", "transformers", "peft", "safetensors")
-_ADAPTER_FILE = "adapter_config.json"
+ADAPTER_FILE = "adapter_config.json"
 
 
 def check_supported(config: TrainingConfig) -> tuple[str, str]:
@@ -95,9 +95,9 @@ def model_source(model: str) -> str:
     path = Path(str(files("agentgym"))) / "models" / NANO
     if model != NANO:
         path = Path(model).expanduser()
-    names = ("config.json", _ADAPTER_FILE)
+    names = ("config.json", ADAPTER_FILE)
     if any((path / name).is_file() for name in names):
-        return str(path)
+        return str(path.resolve())
     if path.is_dir() and model != NANO:
         raise ModelError(
             f"The folder {path} holds no model: config.json is missing. Point --model "
@@ -128,7 +128,7 @@ def describe_model(model: str, rank: int) -> str:
             "(<tool_call>), such as the Qwen2.5 or Qwen3 families, or --model nano."
         )
     count = sum(_parameters(path) for path in folder.glob("*.safetensors"))
-    if (folder / _ADAPTER_FILE).is_file() or not count:
+    if (folder / ADAPTER_FILE).is_file() or not count:
         return f"{model} ({trained})"
     return f"{model} ({_short(count)} parameters, {trained})"
 
