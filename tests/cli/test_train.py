@@ -1,6 +1,7 @@
 """``agentgym train``: options in, output out."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ from agentgym import TrainingConfig
 from agentgym.core import loop, trainer
 from agentgym.core.progress import Plan, Progress
 from agentgym.core.result import TrainingResult
+from agentgym.core.run_folder import RunFolder
 from agentgym.errors import ModelError, TrainingInterrupted
 from tests.cli.conftest import Command
 from tests.ui import made_up
@@ -226,6 +228,18 @@ def test_model_that_cannot_be_loaded_leaves_no_run(
     assert not Path("runs/x").exists()
 
 
+def test_run_that_cannot_be_resumed_stays(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(config: TrainingConfig) -> None:
+        raise ModelError("The model 'nano' cannot be loaded.")
+
+    monkeypatch.setattr(loop, "create_engine", refuse)
+    run = RunFolder.create(TrainingConfig.create(name="begun"))
+    assert agentgym("train", "--resume", "begun").code == 2
+    assert run.config().name == "begun"
+
+
 def test_home_that_cannot_be_written_is_found_before_training(
     agentgym: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,3 +249,86 @@ def test_home_that_cannot_be_written_is_found_before_training(
     assert ended.code == 2
     assert "file/home is not writable" in ended.err
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["run", "dry run"])
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--agent", "nosuch:thing"], "No module named 'nosuch'"),
+        (["--agent", "mine:thing"], "Module 'mine' has no 'thing'"),
+        (["--agent", "mine"], "--agent takes module:name, not 'mine'"),
+        (["--agent", "broken:make"], "--agent broken:make: ZeroDivisionError"),
+        (["--agent", "mine:make", "--framework", "native"], "needs a framework"),
+        (["--tracker", "wandb"], 'pip install "agentgym[wandb]"'),
+        (["--tracker", "tensorboard"], 'pip install "agentgym[local]"'),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else None,
+)
+def test_what_cannot_run_is_refused_before_anything_is_loaded(
+    agentgym: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    part: str,
+    dry: list[str],
+) -> None:
+    def load(config: TrainingConfig) -> None:
+        pytest.fail("a model is loaded")
+
+    monkeypatch.setattr(loop, "create_engine", load)
+    for module in ("wandb", "tensorboard"):  # as if neither was installed
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("mine.py").write_text("def make(llm, tools): ...\n")
+    Path("broken.py").write_text("1 / 0\n")
+    tracker = [] if "--tracker" in words else ["--tracker", "none"]
+    ended = agentgym("train", "coding", *words, *tracker, *dry)
+    assert ended.code == 2
+    assert part in ended.err
+    assert ended.err.count("\n") == 1
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--name", "old"], "runs/old already holds a run"),
+        (["--name", "thesis"], "runs/thesis holds other files"),
+        (["--output", "file"], "Cannot write the run folder file/"),
+        (
+            ["--output", "file/in/it", "--name", "x"],
+            "Cannot write the run folder file/",
+        ),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else None,
+)
+def test_dry_run_refuses_the_folder_that_the_run_would(
+    agentgym: Command, words: list[str], part: str
+) -> None:
+    RunFolder.create(TrainingConfig.create(name="old"))
+    Path("runs/thesis").mkdir()
+    Path("runs/thesis/chapter.tex").write_text("")
+    Path("file").write_text("")
+    before = everything()
+    ended = agentgym("train", "coding", *words, "--dry-run")
+    assert ended.code == 1
+    assert part in ended.err
+    assert ended.out == ""
+    assert everything() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--output", "a/b"], ["--output", "a/b", "--name", "x"], ["--name", "empty"]],
+    ids=" ".join,
+)
+def test_dry_run_leaves_nothing_behind(agentgym: Command, words: list[str]) -> None:
+    Path("runs/empty").mkdir(parents=True)
+    before = everything()
+    assert agentgym("train", "coding", *words, "--dry-run").code == 0
+    assert everything() == before
+
+
+def everything() -> list[Path]:
+    """Return all that lies below the working folder."""
+    return sorted(Path().rglob("*"))

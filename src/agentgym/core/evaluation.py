@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from agentgym.core.config import TrainingConfig
 from agentgym.core.evaluation_result import Evaluation, add_up
 from agentgym.core.judging import judge
-from agentgym.core.metrics import SHARES, MetricName, Metrics
+from agentgym.core.metrics import Metrics
 from agentgym.core.plan import check_rollouts, worker_count
 from agentgym.core.prices import FREE, Prices
 from agentgym.core.progress import Progress
@@ -22,14 +22,9 @@ from agentgym.rollout.providers import Endpoint, is_remote, resolve_model
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.check.names import CRITERIA, REPORTED_ONLY
 from agentgym.scenarios.trivial import CallEverything, DoNothing, run_trivial
 
-_CRITERIA: dict[str, MetricName] = {
-    "success_rate": "pass_1",
-    **{name: name for name in SHARES},
-}
-"""The metric of each name that a scenario's success criteria may use."""
-_REPORTED_ONLY = {"cost_reduction"}
 _PROVIDER_TIMEOUT_S = 600.0
 _PROVIDER_CONCURRENCY = 8
 
@@ -117,16 +112,16 @@ def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
     Raises:
         ConfigError: A criterion has no metric.
     """
-    unknown = set(criteria) - set(_CRITERIA) - _REPORTED_ONLY
+    unknown = set(criteria) - set(CRITERIA) - REPORTED_ONLY
     if unknown:
         raise ConfigError(
             f"No metric for the success criteria {sorted(unknown)}; known: "
-            f"{sorted([*_CRITERIA, *_REPORTED_ONLY])}."
+            f"{sorted([*CRITERIA, *REPORTED_ONLY])}."
         )
     waited_for = {
-        name: metrics[_CRITERIA[name]].value >= lowest
+        name: metrics[CRITERIA[name]].value >= lowest
         for name, lowest in criteria.items()
-        if name in _CRITERIA
+        if name in CRITERIA
     }
     return bool(waited_for) and all(waited_for.values())
 

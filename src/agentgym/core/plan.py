@@ -2,16 +2,21 @@
 
 import math
 import os
+from contextlib import suppress
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machine import require_writable_home
 from agentgym.core.progress import Plan
+from agentgym.core.run_folder import RunFolder
+from agentgym.core.tracking import require_tracker
 from agentgym.engines.registry import describe_engine
-from agentgym.errors import UsageError
+from agentgym.errors import ScenarioError, UnsupportedError, UsageError
+from agentgym.integrations.factory import load_factory
 from agentgym.integrations.registry import get_adapter
 from agentgym.sandbox.config import SandboxConfig
 from agentgym.sandbox.ladder import choose_rung
 from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.check.names import unknown_names
 from agentgym.scenarios.registry import get_scenario
 
 # From docs/benchmarks.md: wall seconds on 2 cores with the nano policy.
@@ -24,9 +29,14 @@ def make_plan(config: TrainingConfig) -> Plan:
 
     Raises:
         UsageError: A setting cannot work; says which and what to do.
+        ScenarioError: The scenario asks for something that there is not.
         SandboxUnavailableError: No safe way to run code was found.
     """
     scenario, sandbox = check_rollouts(config)
+    wrong = list(unknown_names(scenario))
+    if wrong:
+        raise ScenarioError(f"{scenario.name} cannot be trained on: {'; '.join(wrong)}")
+    require_tracker(config.tracker)
     model, device = describe_engine(config)
     per_step = config.group_size * config.tasks_per_step
     if config.episodes < config.group_size:
@@ -53,6 +63,25 @@ def make_plan(config: TrainingConfig) -> Plan:
     )
 
 
+def check_run_folder(config: TrainingConfig) -> None:
+    """Refuse a folder that a new run could not take, and leave nothing behind.
+
+    Raises:
+        RunFolderError: As :meth:`RunFolder.create`, which is tried and undone.
+    """
+    folder = config.output / (config.name or "")
+    absent = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        run = RunFolder.create(config)
+        (run.path / "run.json").unlink()
+        (run.path / "checkpoints").rmdir()
+        absent = [run.path, *absent] if config.name is None else absent
+    finally:
+        for path in absent:  # the innermost first
+            with suppress(OSError):  # another run has begun in it
+                path.rmdir()
+
+
 def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     """Check all that rollouts need, apart from the model.
 
@@ -66,8 +95,31 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     require_writable_home()
     scenario = get_scenario(config.scenario)
     get_adapter(config.framework).check()
+    _check_agent(config)
     rung = choose_rung(SandboxConfig(unsafe_local_exec=config.unsafe_local_exec))
     return scenario, rung.summary
+
+
+def _check_agent(config: TrainingConfig) -> None:
+    """Check that the user's agent is found, as every worker will look for it.
+
+    Raises:
+        UsageError: The factory cannot be imported, or the framework takes none.
+    """
+    if config.agent is None:
+        return
+    if config.framework == "native":
+        raise UnsupportedError(
+            f"--agent {config.agent} needs a framework; choose one with --framework."
+        )
+    try:
+        load_factory(config.agent)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"Cannot import --agent {config.agent}: {type(error).__name__}: {error}."
+        ) from error
 
 
 def worker_count(config: TrainingConfig) -> int:

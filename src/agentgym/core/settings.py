@@ -49,14 +49,14 @@ class Settings(BaseModel):
         return self.restore({**self.model_dump(), **_given(changes)})
 
     @classmethod
-    def from_yaml(cls, path: Path, **overrides: Any) -> Self:
+    def from_yaml(cls, path: str | Path, **overrides: Any) -> Self:
         """Read a YAML mapping; ``overrides`` that are not None win over it.
 
         Raises:
             ConfigError: The file cannot be read, is no mapping, or does not
                 validate.
         """
-        return cls.create(**_read(path, overrides))
+        return cls.create(**_read(Path(path), overrides))
 
 
 def variable_of(setting: str) -> str:

@@ -9,7 +9,10 @@ from typing import Protocol
 from agentgym.core.config import TrainingConfig
 from agentgym.core.metrics import Metrics
 from agentgym.core.progress import StepReport
-from agentgym.errors import MissingExtraError
+from agentgym.integrations.registry import require
+
+_NEEDS = {"tensorboard": "local", "wandb": "wandb"}
+"""The extra that brings the library of each tracker, which has its name."""
 
 
 class Tracker(Protocol):
@@ -49,10 +52,8 @@ class WandbTracker:
     """Sends the numbers to Weights & Biases."""
 
     def __init__(self, config: TrainingConfig, run: Path) -> None:
-        try:
-            import wandb
-        except ImportError:
-            raise MissingExtraError("wandb", "--tracker wandb") from None
+        import wandb
+
         self._run = wandb.init(
             project="agentgym",
             name=run.name,
@@ -71,6 +72,16 @@ class WandbTracker:
         self._run.finish()
 
 
+def require_tracker(name: str) -> None:
+    """Check that the library of a tracker is installed, without importing it.
+
+    Raises:
+        MissingExtraError: Names the extra and the install command.
+    """
+    if name in _NEEDS:
+        require([name], _NEEDS[name], f"--tracker {name}")
+
+
 @contextmanager
 def open_tracker(config: TrainingConfig, run: Path) -> Iterator[Tracker]:
     """Yield the tracker that ``config`` asks for.
@@ -78,6 +89,7 @@ def open_tracker(config: TrainingConfig, run: Path) -> Iterator[Tracker]:
     Raises:
         MissingExtraError: Its library is not installed.
     """
+    require_tracker(config.tracker)
     if config.tracker == "none":
         yield NoTracker()
         return

@@ -129,6 +129,8 @@ class Trainer:
         """
         from agentgym.core.evaluation import evaluate
 
+        if split not in set(Split):
+            raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
         trained = TrainedAgent.load(agent) if isinstance(agent, str) else agent
         config = self.config.replaced(
             scenario=scenario, test_tasks=tasks, eval_samples=samples
