@@ -1,12 +1,14 @@
 """``agentgym eval``: options in, tables, files and exit codes out."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from agentgym.core import trainer
+from agentgym.core import evaluation_result, files, trainer
 from agentgym.core.config import TrainingConfig
 from agentgym.core.evaluation_result import Evaluation
 from agentgym.core.prices import Prices
@@ -89,6 +91,62 @@ def test_files(agentgym: Command, fake: type[FakeTrainer]) -> None:
     assert report.startswith("# somebody on coding")
     assert "| right | 40 | 83.3% |" in report
     assert agentgym("eval", "coding", "--save", "no/folder/a.json").code == 2
+
+
+@pytest.mark.parametrize("compare", [[], ["--compare", "nano", "nano"]], ids=len)
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("no/folder/a.md", "no/folder/a.md cannot be written: there is no folder"),
+        ("file/a.md", "file/a.md cannot be written: there is no folder file"),
+        ("folder", "folder cannot be written: it is a folder"),
+        ("sealed/a.md", "the folder sealed is not writable"),
+    ],
+)
+def test_files_that_cannot_be_written_are_refused_before_measuring(
+    agentgym: Command,
+    fake: type[FakeTrainer],
+    monkeypatch: pytest.MonkeyPatch,
+    compare: list[str],
+    path: str,
+    part: str,
+) -> None:
+    def access(place: Path, mode: int) -> bool:  # root may write everywhere
+        return place.name != "sealed"
+
+    monkeypatch.setattr(os, "access", access)
+    Path("file").write_text("")
+    Path("folder").mkdir()
+    Path("sealed").mkdir()
+    for option in ["--markdown"] if compare else ["--markdown", "--save"]:
+        ended = agentgym("eval", "coding", *compare, option, path)
+        assert ended.code == 2
+        assert part in ended.err
+    assert fake.calls == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--save", "a.json"], ["--markdown", "a.md"], ["--compare", "nano", "nano"]],
+    ids=lambda words: words[0],
+)
+def test_what_was_measured_is_shown_even_if_a_file_cannot_be_written(
+    agentgym: Command,
+    fake: type[FakeTrainer],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(files, "write_atomically", refuse)
+    monkeypatch.setattr(evaluation_result, "write_atomically", refuse)
+    if "--compare" in words:
+        words = [*words, "--markdown", "a.md"]
+    ended = agentgym("eval", "coding", *words)
+    assert ended.code == 2
+    assert "cannot be written: Read-only file system" in ended.err
+    assert "pass^1" in ended.out
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ from agentgym.core.trained_agent import AgentSpec, Provenance, TrainedAgent
 from tests.cli.conftest import Command
 from tests.ui import made_up
 
+TEXT = {"pass_1": {"value": "much"}}
+NAN = {"pass_1": {"value": float("nan")}}
+
 
 def make_run(name: str, status: str = "interrupted") -> RunFolder:
     """Make a run in ./runs."""
@@ -99,6 +102,95 @@ def test_unreadable_run_is_listed_as_such(agentgym: Command) -> None:
     run = make_run("odd")
     (run.path / "run.json").write_text("{")
     assert agentgym("runs", "list").out.splitlines()[1].split() == ["odd", "unreadable"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    ['{"config": null, "status": "done"}', "{}", "[]", "1", '{"config": 3}', "\xff"],
+)
+def test_damaged_run_is_listed_as_unreadable_and_says_what_to_do(
+    agentgym: Command, record: str
+) -> None:
+    run = make_run("odd")
+    (run.path / "run.json").write_text(record, encoding="latin-1")
+    ended = agentgym("runs", "list")
+    assert ended.code == 0
+    assert ended.out.splitlines()[1].split() == ["odd", "unreadable"]
+    for words in (["runs", "show", "odd"], ["train", "--resume", "odd"]):
+        ended = agentgym(*words)
+        assert ended.code == 1
+        assert "runs/odd holds no readable run" in ended.err
+        assert "remove the folder and train anew" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("run.json", '{"config": {"scenario": 1, "framework": {}}, "status": "x"}'),
+        ("run.json", '{"config": {}, "status": "x", "updated": 5}'),
+        ("result.json", '{"baseline": [], "metrics": {"pass_1": {"value": 1.0}}}'),
+        ("result.json", json.dumps(dict.fromkeys(("baseline", "metrics"), TEXT))),
+        ("result.json", json.dumps(dict.fromkeys(("baseline", "metrics"), NAN))),
+        ("result.json", '{"baseline": 5}'),
+    ],
+)
+def test_what_is_damaged_of_a_run_is_left_out_of_the_list(
+    agentgym: Command, file: str, text: str
+) -> None:
+    run = make_run("odd", "x")
+    (run.path / file).write_text(text)
+    listed = agentgym("runs", "list")
+    assert listed.code == 0
+    assert listed.out.splitlines()[1].split()[:2] == ["odd", "x"]
+    [row] = json.loads(agentgym("runs", "list", "--json").out)
+    assert (row["success"], row["tool_reliability"]) == (None, None)
+
+
+@pytest.mark.parametrize("card", ['{"spec": 1}', '{"spec": {"scenario": []}}', "[]"])
+def test_damaged_agent_is_listed_as_unreadable(
+    agentgym: Command, own_home: Path, card: str
+) -> None:
+    agent = make_agent(own_home, "odd")
+    (agent.path / "agent.json").write_text(card)
+    ended = agentgym("agents", "list")
+    assert ended.code == 0
+    assert ended.out.splitlines()[1].split() == ["odd", "unreadable"]
+
+
+def test_a_list_that_cannot_be_made_is_explained_in_one_paragraph(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTGYM_HOME", "~no_such_user_anywhere/agents")
+    ended = agentgym("agents", "list")
+    assert (ended.code, ended.out) == (1, "")
+    assert "home directory" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_broken_line_of_metrics_says_where_it_is(agentgym: Command) -> None:
+    run = make_run("odd")
+    run.append_metrics({"step": 1})
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "rew\n')
+    for words in (["runs", "show", "odd"], ["doctor", "odd"]):
+        ended = agentgym(*words)
+        assert ended.code == 1
+        assert "runs/odd/metrics.jsonl, line 2, holds no step" in ended.err
+        assert "Remove that line" in ended.err
+
+
+def test_runs_show_is_json_whatever_the_numbers_are(agentgym: Command) -> None:
+    run = make_run("odd")
+    nan, inf = float("nan"), float("inf")
+    run.append_metrics({"step": 1, "loss": nan, "deep": [{"kl": -inf}], "reward": 1.0})
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
+    out = agentgym("runs", "show", "odd", "--json").out
+    [step] = json.loads(out, parse_constant=refuse)["steps"]
+    assert step == {"step": 1, "loss": None, "deep": [{"kl": None}], "reward": 1.0}
+    assert "NaN" in (run.path / "metrics.jsonl").read_text()
 
 
 def test_runs_show_tells_how_to_continue(agentgym: Command) -> None:

@@ -88,7 +88,12 @@ def test_help_loads_no_pydantic_and_no_torch() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["scenarios", "list"], ["--help"], ["scenarios", "show", "coding"]],
+    [
+        ["scenarios", "list"],
+        ["--help"],
+        ["scenarios", "show", "coding"],
+        ["scenarios", "show", "coding", "--json"],
+    ],
     ids=" ".join,
 )
 def test_reader_that_leaves_is_no_error(words: list[str]) -> None:

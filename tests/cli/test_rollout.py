@@ -14,6 +14,7 @@ from aiohttp import web
 
 from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.core.trajectory_file import read_jsonl, write_jsonl
+from agentgym.scenarios.new_pack import write_pack
 from tests.cli.conftest import Command
 from tests.rollout.scripted_llm import calling
 from tests.rollout.stub_server import StubServer, completion
@@ -65,6 +66,34 @@ def test_json_is_all_there_is_on_stdout(agentgym: Command, tmp_path: Path) -> No
     )
 
 
+REWARD = """
+import subprocess
+
+print("the reward is imported")
+
+
+def score(task, trajectory):
+    subprocess.run(["echo", "a child scores"])
+    print("the reward is computed")
+    return 1.0
+"""
+
+
+def test_json_is_all_there_is_on_stdout_whatever_a_reward_prints(
+    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "talkative_reward.py").write_text(REWARD)
+    with StubServer(calculating) as server:
+        ended = agentgym(
+            *("rollout", str(tasks_in(tmp_path)), "--model", f"{server.endpoint}#m"),
+            *("--tools", "calculator", "--reward", "talkative_reward:score", "--json"),
+        )
+    assert json.loads(ended.out)["mean_reward"] == 1.0
+    for part in ("the reward is imported", "a child scores", "the reward is computed"):
+        assert part in ended.err
+
+
 def test_scenario_brings_its_tasks_and_reward(agentgym: Command) -> None:
     with StubServer() as server:
         ended = agentgym(
@@ -75,6 +104,21 @@ def test_scenario_brings_its_tasks_and_reward(agentgym: Command) -> None:
     assert "goal not reached" in ended.out
     assert "mean reward" in ended.out
     assert {t.scenario for t in read_jsonl(Path("out.jsonl"))} == {"coding"}
+
+
+@pytest.mark.parametrize("named", ["", "/scenario.py"], ids=["folder", "file"])
+def test_a_pack_is_a_scenario_by_its_folder_and_by_its_file(
+    agentgym: Command, named: str
+) -> None:
+    pack = write_pack("heating", Path("my.packs"))
+    with StubServer() as server:
+        ended = agentgym(
+            *("rollout", f"./{pack}{named}", "--model", f"{server.endpoint}#m"),
+            *("--count", "2", "--save", "out.jsonl"),
+        )
+    assert ended.code == 1  # nothing succeeded
+    assert "2 rollouts: 0 succeeded, 2 failed" in ended.out
+    assert {t.scenario for t in read_jsonl(Path("out.jsonl"))} == {"heating"}
 
 
 def test_refused_key_is_named_and_everything_failed(
@@ -132,6 +176,7 @@ def test_show_names_lost_context_and_cut_lines(
         (["coding"], "Give --model"),
         (["coding", "--model", "openai:gpt-4.1-mini"], "OPENAI_API_KEY"),
         (["none.jsonl", "--model", "http://x/v1#m"], "Cannot read tasks from none"),
+        (["no.py", "--model", "http://x/v1#m"], "There is no scenario pack at no.py"),
         (["nowhere", "--model", "http://x/v1#m"], "No scenario is named 'nowhere'"),
         (["coding", "--model", "http://x/v1#m", "--split", "all"], "No split"),
         (["coding", "--model", "http://x/v1#m", "--tools", "bash"], "brings its own"),

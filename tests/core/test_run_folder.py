@@ -180,3 +180,24 @@ def test_cut_last_metrics_line_is_left_out(run: RunFolder) -> None:
     assert [line["step"] for line in run.metrics()] == [1, 2, 3]
     run.truncate_metrics(2)
     assert [line["step"] for line in run.metrics()] == [1, 2]
+
+
+@pytest.mark.parametrize("record", ["{}", "[]", '{"config": null}', "\xff"])
+def test_record_without_settings_is_refused(run: RunFolder, record: str) -> None:
+    (run.path / "run.json").write_bytes(record.encode("latin-1"))
+    for look in (run.record, run.config):
+        with pytest.raises(RunFolderError, match=r"no readable run: .* train anew"):
+            look()
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"step": null}', "", "\xff"])
+def test_broken_metrics_line_says_where_and_what_to_do(
+    run: RunFolder, line: str
+) -> None:
+    for step in (1, 2):
+        run.append_metrics({"step": step})
+    with (run.path / "metrics.jsonl").open("ab") as file:
+        file.write(line.encode("latin-1") + b'\n{"step": 4}\n')
+    for look in (run.metrics, lambda: run.truncate_metrics(2)):
+        with pytest.raises(RunFolderError, match=r"metrics.jsonl, line 3, .* Remove"):
+            look()

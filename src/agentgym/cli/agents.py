@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.output import AsJson, print_json, progress_console
+from agentgym.cli.output import AsJson, print_json, print_result, progress_console
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def list_agents(as_json: AsJson = False) -> None:
     """List the agents saved in AGENTGYM_HOME."""
-    typer.echo(listing.agents(as_json=as_json), nl=False)
+    print_result(listing.agents(as_json=as_json))
 
 
 def show(

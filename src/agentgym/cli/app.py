@@ -5,12 +5,13 @@ import logging
 import sys
 import traceback
 import warnings
+from contextlib import nullcontext
 from importlib import import_module
 
 import typer
 
 from agentgym import __version__
-from agentgym.cli.output import discard_output
+from agentgym.cli.output import discard_output, only_results
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed
 
 _INTERRUPTED = 130
@@ -55,8 +56,10 @@ def run(words: list[str]) -> int:
     else:  # what libraries say beside their errors is for those who mend them
         logging.basicConfig(handlers=[logging.NullHandler()])
         warnings.simplefilter("ignore")
+    as_json = "--json" in words and not {"--help", "-h"} & set(words)
     try:
-        build()(args=words, prog_name="agentgym", standalone_mode=True)
+        with only_results() if as_json else nullcontext():
+            build()(args=words, prog_name="agentgym", standalone_mode=True)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
         if code == _INTERRUPTED:  # a KeyboardInterrupt, which typer turned into this

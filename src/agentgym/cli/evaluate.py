@@ -1,5 +1,6 @@
 """``agentgym eval``: measure an agent without training it, or compare two."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,6 +114,9 @@ def evaluate(
     prices = None
     if price_in is not None and price_out is not None:
         prices = Prices(prompt=price_in, response=price_out)
+    for path in (save, markdown):
+        if path is not None:
+            _require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
     settings = TrainingConfig.create(
@@ -158,13 +162,13 @@ def _measure(
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:
         found = Trainer(settings, progress=progress).evaluate(**given)
+    console.print(evaluation_view(found, console.width))
+    if as_json:
+        print_json(found.model_dump(mode="json"))
     if save is not None:
         found.save(save)
     if markdown is not None:
         _write(markdown, render_evaluation(found))
-    console.print(evaluation_view(found, console.width))
-    if as_json:
-        print_json(found.model_dump(mode="json"))
     return found
 
 
@@ -200,8 +204,6 @@ def _compare(
                 f"{settings.scenario_name!r}."
             )
     found = compare(before.metrics, after.metrics)
-    if markdown is not None:
-        _write(markdown, render_comparison(before, after, found))
     console.print(comparison_of_two(before, after, found, console.width))
     if as_json:
         print_json(
@@ -211,6 +213,8 @@ def _compare(
                 "comparison": found.model_dump(mode="json"),
             }
         )
+    if markdown is not None:
+        _write(markdown, render_comparison(before, after, found))
     return after
 
 
@@ -227,6 +231,25 @@ def _side(
     config = settings.replaced(model=subject.model)
     given = {**given, "agent": subject.agent, "baselines": False}
     return Trainer(config, progress=progress).evaluate(**given)
+
+
+def _require_place(path: Path) -> None:
+    """Check that a file can be written, before anything is measured.
+
+    Raises:
+        UsageError: It cannot; says why.
+    """
+    from agentgym.errors import UsageError
+
+    if path.is_dir():
+        problem = "it is a folder"
+    elif not path.parent.is_dir():
+        problem = f"there is no folder {path.parent}"
+    elif not os.access(path.parent, os.W_OK | os.X_OK):
+        problem = f"the folder {path.parent} is not writable"
+    else:
+        return
+    raise UsageError(f"{path} cannot be written: {problem}. Choose another place.")
 
 
 def _write(path: Path, text: str) -> None:

@@ -5,12 +5,14 @@ Each function returns the text to print: aligned columns, or JSON.
 
 import json
 import os
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from agentgym.core.home import agents_home
 
 Row = dict[str, Any]
+UNREADABLE = "unreadable"
 
 
 def scenarios(*, as_json: bool = False) -> str:
@@ -53,15 +55,16 @@ def agents(*, as_json: bool = False) -> str:
 def _run_row(record: Path) -> Row:
     from agentgym.scenarios.packs import pack_name
 
-    data = _read(record) or {}
-    config = data.get("config", {})
-    result = _read(record.with_name("result.json")) or {}
+    data = _read(record)
+    if not isinstance(data.get("config"), dict):
+        data = {}  # it has no status to be trusted
+    result = _read(record.with_name("result.json"))
     return {
         "name": record.parent.name,
         "status": run_status(record.parent, data),
-        "scenario": pack_name(config.get("scenario", "")),
-        "framework": config.get("framework", ""),
-        "updated": data.get("updated", ""),
+        "scenario": pack_name(_text(data, "config", "scenario")),
+        "framework": _text(data, "config", "framework"),
+        "updated": _text(data, "updated"),
         "success": _change(result, "pass_1"),
         "tool_reliability": _change(result, "tool_reliability"),
     }
@@ -69,7 +72,7 @@ def _run_row(record: Path) -> Row:
 
 def run_status(run: Path, record: Row) -> str:
     """Return a run's status; one that says running without a process was killed."""
-    status = str(record.get("status", "unreadable"))
+    status = str(record.get("status", UNREADABLE))
     if status != "running":
         return status
     try:
@@ -80,13 +83,12 @@ def run_status(run: Path, record: Row) -> str:
 
 
 def _agent_row(card: Path) -> Row:
-    data = _read(card) or {}
-    spec, provenance = data.get("spec", {}), data.get("provenance", {})
+    data = _read(card)
     return {
         "name": card.parent.name,
-        "scenario": spec.get("scenario", "unreadable"),
-        "base": provenance.get("base_model", ""),
-        "created": provenance.get("created", ""),
+        "scenario": _text(data, "spec", "scenario") or UNREADABLE,
+        "base": _text(data, "provenance", "base_model"),
+        "created": _text(data, "provenance", "created"),
         "success": _change(data, "pass_1"),
         "tool_reliability": _change(data, "tool_reliability"),
     }
@@ -94,21 +96,37 @@ def _agent_row(card: Path) -> Row:
 
 def _change(data: Row, metric: str) -> dict[str, float] | None:
     """Return a metric's values before and after training, None if not measured."""
-    try:
-        return {
-            "before": data["baseline"][metric]["value"],
-            "after": data["metrics"][metric]["value"],
-        }
-    except (KeyError, TypeError):
-        return None
+    before = _at(data, "baseline", metric, "value")
+    after = _at(data, "metrics", metric, "value")
+    if _is_number(before) and _is_number(after):
+        return {"before": before, "after": after}
+    return None
 
 
-def _read(path: Path) -> Row | None:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and isfinite(value)
+
+
+def _text(data: Row, *keys: str) -> str:
+    """Return the text at a place of a record, empty if there is none."""
+    value = _at(data, *keys)
+    return value if isinstance(value, str) else ""
+
+
+def _at(data: Any, *keys: str) -> Any:
+    """Return what stands at a place of a record, None if it has no such place."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def _read(path: Path) -> Row:
+    """Return the object in a file; without any, or with anything else, an empty one."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def _render(rows: list[Row], as_json: bool, empty: str) -> str:

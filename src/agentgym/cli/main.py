@@ -7,6 +7,7 @@ typer commands call.
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agentgym import __version__
@@ -39,12 +40,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         sys.stderr.write(f"Error: {error}\n")
         return error.exit_code
-    answer = _QUICK.get(tuple(words))
+    answer = _quick_answer(words)
     if answer is not None:
-        return _write(answer())
+        return _write(answer)
     from agentgym.cli.app import run
 
     return run(words)
+
+
+def _quick_answer(words: list[str]) -> str | None:
+    """Return the answer to what is asked for most, None if that is for typer."""
+    answer = _QUICK.get(tuple(words))
+    if answer is not None:
+        with suppress(Exception):  # typer's command meets it too, and it is explained
+            return answer()
+    return None
 
 
 def _load_env_file() -> None:

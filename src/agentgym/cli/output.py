@@ -1,8 +1,12 @@
 """Options that commands share, and where output goes: results to standard output."""
 
 import json
+import math
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +21,29 @@ UnsafeLocalExec = Annotated[
         "--unsafe-local-exec", help="Run model-written code without a sandbox."
     ),
 ]
+
+_RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
+"""The descriptor that results are written to."""
+
+
+@contextmanager
+def only_results() -> Iterator[None]:
+    """Keep standard output for :func:`print_result`, as ``--json`` promises.
+
+    What else is written there, by the user's own code, a library or a child process,
+    goes to standard error.
+    """
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    token = _RESULTS.set(stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _RESULTS.reset(token)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def progress_console(as_json: bool) -> "Console":
@@ -43,5 +70,23 @@ def discard_output() -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print ``value`` as JSON on standard output."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print ``value`` as JSON; numbers that JSON has not, as NaN, become null."""
+    body = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    print_result(body + "\n")
+
+
+def print_result(text: str) -> None:
+    """Write ``text`` to standard output, also while only results go there."""
+    sys.stdout.flush()
+    with open(_RESULTS.get(), "w", encoding="utf-8", closefd=False) as file:
+        file.write(text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

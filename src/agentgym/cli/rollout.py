@@ -128,8 +128,10 @@ def _tasks(
     from agentgym.scenarios.registry import get_scenario
 
     function = None if reward is None else load_factory(reward, option="--reward")
-    if Path(source).suffix or Path(source).is_file():
-        return read_tasks(Path(source)), function
+    path = Path(source)
+    is_pack = path.suffix == ".py" or path.is_dir()
+    if not is_pack and (path.suffix or path.is_file()):
+        return read_tasks(path), function
     if function is not None:
         raise UsageError(f"The scenario {source!r} has its own reward: drop --reward.")
     if split not in set(Split):

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.output import AsJson, print_json, progress_console
+from agentgym.cli.output import AsJson, print_json, print_result, progress_console
 
 _Output = Annotated[Path, typer.Option(help="Folder of runs.")]
 
@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 def list_runs(output: _Output = Path("runs"), as_json: AsJson = False) -> None:
     """List the runs with their status and what they reached."""
-    typer.echo(listing.runs(output, as_json=as_json), nl=False)
+    print_result(listing.runs(output, as_json=as_json))
 
 
 def show(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.output import AsJson, print_json, progress_console
+from agentgym.cli.output import AsJson, print_json, print_result, progress_console
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 def list_scenarios(as_json: AsJson = False) -> None:
     """List the scenarios."""
-    typer.echo(listing.scenarios(as_json=as_json), nl=False)
+    print_result(listing.scenarios(as_json=as_json))
 
 
 def show(

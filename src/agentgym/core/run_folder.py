@@ -168,14 +168,17 @@ class RunFolder:
         """Return run.json.
 
         Raises:
-            RunFolderError: It is missing or corrupt.
+            RunFolderError: It is missing or corrupt, or holds no settings.
         """
         try:
-            data: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+            data = json.loads((self.path / "run.json").read_text())
+            if not isinstance(data, dict) or not isinstance(data.get("config"), dict):
+                raise ValueError("run.json has no settings under 'config'")
             return data
-        except (OSError, json.JSONDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise RunFolderError(
-                f"{self.path} holds no readable run: {error}"
+                f"{self.path} holds no readable run: {error}. Put back its run.json, "
+                "or remove the folder and train anew."
             ) from None
 
     def write_record(self, **changes: Any) -> None:
@@ -234,10 +237,16 @@ class RunFolder:
             os.fsync(file.fileno())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl, a cut last one left out."""
+        """Return the lines of metrics.jsonl, a cut last one left out.
+
+        Raises:
+            RunFolderError: Another line holds no step; says which.
+        """
         path = self.path / "metrics.jsonl"
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [json.loads(line) for line in lines]
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        return [
+            _read_line(f"{path}, line {n}", line) for n, line in enumerate(lines, 1)
+        ]
 
     def truncate_metrics(self, step: int) -> None:
         """Forget the lines of steps after ``step``, which will be done again."""
@@ -258,6 +267,18 @@ def metrics_line(report: StepReport, validation: Metrics | None) -> dict[str, An
     if validation is not None:
         line["validation"] = validation.model_dump(mode="json")
     return line
+
+
+def _read_line(where: str, line: bytes) -> dict[str, Any]:
+    try:
+        step = json.loads(line)
+        if not isinstance(step, dict) or not isinstance(step.get("step"), int):
+            raise ValueError("it has no number under 'step'")
+        return step
+    except ValueError as error:
+        raise RunFolderError(
+            f"{where}, holds no step: {error}. Remove that line to do without it."
+        ) from None
 
 
 def list_runs(output: Path) -> list[RunFolder]:

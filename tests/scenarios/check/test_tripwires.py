@@ -20,6 +20,9 @@ REFUSAL = 'raise ToolError(f"there is no room {room!r}.")'
 OFF = 'return [NeededCall("switch_off", {"room": task.goal["room"]})]'
 SEED = 'Random(f"{split.value}/{seed}/{number}")'
 TEST_ROOMS = 'Split.TEST: ["cellar"'
+CARD = "    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)\n"
+CRITERIA = '    def success_criteria(self): return {"success": 0.9}\n'
+COMPONENTS = CRITERIA.replace("success_criteria", "define_trainable_components")
 
 BROKEN = {
     "load/untyped": ("switch_off(self, room: str)", "switch_off(self, room)"),
@@ -27,6 +30,8 @@ BROKEN = {
     "card/difficulty": ('= "beginner"', '= "easy"'),
     "card/name": ('= "heating"', '= "cooling"'),
     "card/turns": ("(0.0, 1.0)\n", "(0.0, 1.0)\n    max_turns = 1\n"),
+    "card/criteria": (CARD, CARD + CRITERIA),
+    "card/components": (CARD, CARD + COMPONENTS),
     "tools/untyped": ("switch_off(self, room: str)", "switch_off(self, room: object)"),
     "tools/other": ("tool_specs(House)", "tool_specs(House)[::-1]"),
     "episodes/crash": (REFUSAL, "raise KeyError(room)"),
@@ -73,6 +78,23 @@ def test_a_broken_pack_fails_its_own_tripwire(pack: Path, fault: str) -> None:
     assert failed(findings) == [fault.partition("/")[0]], findings
 
 
+def test_misspelt_names_are_told_with_the_nearest(
+    pack: Path, agentgym: Command
+) -> None:
+    names = '{"tool_selecton": True, "reasoning": False, "tool_execution": False}'
+    components = f"    def define_trainable_components(self): return {names}\n"
+    source = pack / "scenario.py"
+    source.write_text(source.read_text().replace(CARD, CARD + CRITERIA + components))
+    checked = agentgym("scenarios", "check", "heating", "--tasks", "1")
+    planned = agentgym("train", "heating", "--framework", "native", "--dry-run")
+    for said in (" ".join(checked.out.split()), planned.err):
+        assert "success_criteria() has 'success', did you mean 'success_rate'?" in said
+        assert "has 'tool_selecton', did you mean 'tool_selection'?" in said
+        assert "'reasoning'" not in said
+        assert "'tool_execution'" not in said
+    assert (checked.code, planned.code) == (1, 1)
+
+
 def test_untyped_tools_and_arguments_are_named(pack: Path) -> None:
     source = pack / "scenario.py"
     source.write_text(source.read_text().replace("degrees: int)", "degrees)"))
@@ -117,6 +139,34 @@ def test_the_command_tells_and_exits_with_1(pack: Path, agentgym: Command) -> No
     assert bad.code == 1
     assert "pip install surely_absent" in bad.out
     assert agentgym("scenarios", "check", "heatign").code == 2
+
+
+TALKATIVE = """
+import subprocess
+
+subprocess.run(["echo", "a child says that the pack is imported"])
+print("the pack is imported")
+"""
+
+
+def test_a_pack_that_prints_spoils_neither_json_nor_a_tripwire(
+    pack: Path, agentgym: Command
+) -> None:
+    source = pack / "scenario.py"
+    text = source.read_text()
+    told = 'return f"{self._known(room)}: {self.degrees[room]} degrees"'
+    assert told in text
+    text = text.replace(told, f'print("a tool is called")\n        {told}')
+    source.write_text(text + TALKATIVE)
+    checked = agentgym("scenarios", "check", "heating", "--tasks", "4", "--json")
+    assert json.loads(checked.out)["passed"] is True, checked.out
+    shown = agentgym("scenarios", "show", "heating", "--json")
+    assert json.loads(shown.out)["name"] == "heating"
+    for part in ("a child says", "a tool is called"):
+        assert part in checked.err
+    afterwards = agentgym("scenarios", "show", "heating")
+    assert afterwards.out.startswith("heating")
+    assert afterwards.err == ""
 
 
 @pytest.mark.parametrize("name", ["", "My", "a-b", "../x", "1a", "coding", "heating"])

@@ -4,7 +4,9 @@ Started as ``python -m agentgym.scenarios.check.fingerprint REFERENCE SEED COUNT
 """
 
 import json
+import os
 import sys
+from contextlib import redirect_stdout
 
 from agentgym.scenarios.check.examination import Examination
 from agentgym.scenarios.check.repeats import fingerprint
@@ -12,13 +14,20 @@ from agentgym.scenarios.registry import get_scenario
 
 
 def main(reference: str, seed: str, count: str) -> None:
-    """Write the digests as JSON to standard output."""
-    scenario = get_scenario(reference)
-    try:
-        found = fingerprint(Examination(reference, scenario, int(count), int(seed)))
-    finally:
-        scenario.close()
-    sys.stdout.write(json.dumps(found))
+    """Write the digests as JSON to standard output, and nothing else.
+
+    What the scenario itself prints there goes to standard error.
+    """
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    with redirect_stdout(sys.stderr):
+        scenario = get_scenario(reference)
+        try:
+            found = fingerprint(Examination(reference, scenario, int(count), int(seed)))
+        finally:
+            scenario.close()
+    with open(stdout, "w", encoding="utf-8") as file:
+        json.dump(found, file)
 
 
 if __name__ == "__main__":
