@@ -2,8 +2,17 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import (
@@ -120,15 +129,12 @@ class PolicyChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         pieces = self._policy.stream(self._request(messages, list(tools)))
-        while True:
-            try:
-                piece = in_background(anext(pieces))
-            except StopAsyncIteration:
-                return
-            chunk = _chunk(piece)
-            if run_manager is not None:
-                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
+        with closing(_iterate_in_background(pieces)) as items:
+            for piece in items:
+                chunk = _chunk(piece)
+                if run_manager is not None:
+                    run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+                yield chunk
 
     async def _astream(
         self,
@@ -150,6 +156,31 @@ def in_background[T](awaitable: Awaitable[T]) -> T:
     """Wait for an awaitable from sync code, also inside a running event loop."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, _await(awaitable)).result()
+
+
+def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
+    """Iterate from sync code, also inside a running event loop.
+
+    One loop, on one thread, serves the iterator from its first item to its last, as
+    what it waits on belongs to that loop. Closing the generator cancels the rest.
+    """
+    ready: SimpleQueue[tuple[T, ...]] = SimpleQueue()
+
+    async def fetch() -> None:
+        async for item in items:
+            ready.put((item,))
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(fetch())
+    with closing(loop), ThreadPoolExecutor(1) as pool:
+        fetched = pool.submit(loop.run_until_complete, task)
+        fetched.add_done_callback(lambda _: ready.put(()))
+        try:
+            while found := ready.get():
+                yield from found
+            fetched.result()
+        finally:
+            loop.call_soon_threadsafe(task.cancel)
 
 
 async def _await[T](awaitable: Awaitable[T]) -> T:
