@@ -110,6 +110,16 @@ async def test_bash_sees_the_files_and_keeps_what_it_changes(made: Maker) -> Non
     assert workspace.changed() == {"README": None, "b.txt": "new\n"}
 
 
+async def test_bash_keeps_large_files_as_they_were(made: Maker) -> None:
+    bash, workspace = made("bash")
+    large = "x" * 1_500_000
+    workspace.files["big.csv"] = large
+    assert await bash(command="ls; rm README") == "README\nbig.csv\nsrc"
+    assert await bash(command="echo more >> big.csv") == "(no output)"
+    assert workspace.files["big.csv"] == large
+    assert workspace.changed() == {"README": None, "big.csv": large}
+
+
 async def test_bash_tells_of_failure_and_is_limited(made: Maker) -> None:
     bash, _ = made(bash={"timeout_s": 1, "max_output": 200})
     assert await bash(command="echo no >&2; exit 3") == "no\n(exit code 3)"

@@ -5,6 +5,7 @@ import pytest
 from agentgym.errors import SandboxError
 from agentgym.sandbox import (
     Argv,
+    Limits,
     PythonScript,
     RunTests,
     Sandbox,
@@ -92,6 +93,7 @@ def test_a_file_that_does_not_import(best_sandbox: Sandbox) -> None:
         "import sys; sys.stdout.close(); import os; os.abort()",
         "while True: pass",
         "import os; os.write(3, b'[' * 50000 + b'\\n'); os._exit(0)",
+        "import os; os.write(3, b'{\"outcome\": []}\\n'); os._exit(0)",
     ],
 )
 def test_ending_early_is_not_passing(best_sandbox: Sandbox, body: str) -> None:
@@ -149,6 +151,71 @@ def test_changed_files(best_sandbox: Sandbox) -> None:
     result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
     assert result.files == {"b": "2"}
     assert best_sandbox.run_sync(files, PythonScript("a.py")).files is None
+
+
+def test_large_files_that_are_left_alone_are_no_changes(
+    best_sandbox: Sandbox,
+) -> None:
+    files = {"a.py": "open('z', 'w').write('new')", "a.csv": "x" * 1_500_000}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
+    assert result.files == {"z": "new"}
+
+
+def test_changed_files_come_back_whole_or_not_at_all(best_sandbox: Sandbox) -> None:
+    limits = Limits(collect_bytes=100)
+    script = (
+        "import os\n"
+        "sizes = {'b': 99, 'c': 101, 'd': 2, 'e': 1, 'f': 1}\n"
+        "for name in sizes: open(name, 'w').write('y' * sizes[name])\n"
+        "os.remove('g')\n"
+    )
+    files = {"a.py": script, "c": "x" * 101, "g": "x"}
+    config = SandboxConfig(rung=best_sandbox.rung.name, limits=limits)
+    with open_sandbox(config) as sandbox:
+        result = sandbox.run_sync(files, PythonScript("a.py"), collect=True)
+    assert result.files == {"b": "y" * 99, "e": "y", "g": None}
+
+
+def test_a_file_whose_name_is_no_unicode_is_left_out(best_sandbox: Sandbox) -> None:
+    files = {"a.py": "for name in (b'\\xff', b'b'): open(name, 'w').write('1')"}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
+    assert result.files == {"b": "1"}
+
+
+_FORGED = [
+    '{"left": {}}',
+    '{"left": {"files": [], "gone": []}}',
+    '{"left": {"files": {"b": 1}, "gone": []}}',
+    '{"left": {"files": {}, "gone": {}}}',
+    '{"left": {"files": {}, "gone": [["a.py"]]}}',
+    '{"left": {"files": {"b": "\\ud800"}, "gone": []}}',
+    '{"left": {"files": {"../b": "1"}, "gone": []}}',
+    '{"left": {"files": {"/b": "1"}, "gone": []}}',
+    '{"left": [{"files": {}}]}',
+    '{"left": null}',
+]
+
+
+@pytest.mark.parametrize("line", _FORGED)
+def test_a_forged_report_of_the_workspace_reports_nothing(
+    best_sandbox: Sandbox, line: str
+) -> None:
+    """What comes after the line, the sandbox's own report, is spoiled as well."""
+    files = {"a.py": f"import os; os.write(3, {line!r}.encode() + b'\\n' + b'[')"}
+    for collect in (False, True):
+        result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=collect)
+        assert (result.status, result.exit_code) == ("exited", 0)
+        assert result.files is None
+
+
+def test_a_report_that_was_not_asked_for_is_not_believed(
+    best_sandbox: Sandbox,
+) -> None:
+    line = b'{"left": {"files": {"b": "1"}, "gone": []}}\n'
+    files = {"a.py": f"import os; os.write(3, {line!r})"}
+    assert best_sandbox.run_sync(files, PythonScript("a.py")).files is None
+    result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
+    assert result.files == {}
 
 
 def test_too_large_a_workspace_is_an_error(best_sandbox: Sandbox) -> None:

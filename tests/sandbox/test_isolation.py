@@ -147,8 +147,13 @@ def test_memory_hog(sandbox: Sandbox, attack: Attack) -> None:
     assert int(result.stdout.split()[-1]) <= sandbox.config.limits.memory_mb
 
 
-def test_memory_of_all_processes(sandbox: Sandbox, attack: Attack) -> None:
-    result = attack(sandbox, attacks.MEMORY_CROWD, timeout_s=20)
+@pytest.mark.parametrize(
+    "script",
+    [attacks.MEMORY_CROWD, attacks.MEMORY_AMID_ORPHANS],
+    ids=["quiet", "amid-orphans"],
+)
+def test_memory_of_all_processes(sandbox: Sandbox, attack: Attack, script: str) -> None:
+    result = attack(sandbox, script, timeout_s=20)
     if sandbox.rung.strict:
         assert "refused" in result.stdout, result
     else:

@@ -18,7 +18,8 @@ class Limits:
             they are mounted.
         open_files: Open descriptors of each process.
         output_bytes: How much of stdout, and of stderr, is kept.
-        collect_bytes: How much of the changed files is kept, if they are collected.
+        collect_bytes: How much text of changed files is kept, if they are collected;
+            a file that does not fit is left out.
     """
 
     memory_mb: int = 512

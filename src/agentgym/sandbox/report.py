@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from signal import Signals
 from typing import Any
 
+from agentgym.errors import SandboxError
+from agentgym.sandbox.commands import check_files
 from agentgym.sandbox.guest_process import Raw
 from agentgym.sandbox.result import Outcome, SandboxResult, Status, TestOutcome
 
@@ -17,7 +19,13 @@ _OUTCOMES: dict[str, Outcome] = {
 
 
 def decode(
-    raw: Raw, *, files: Mapping[str, str], tests: bool, rung: str, warm: bool
+    raw: Raw,
+    *,
+    files: Mapping[str, str],
+    tests: bool,
+    collect: bool,
+    rung: str,
+    warm: bool,
 ) -> SandboxResult:
     """Return the result of one execution.
 
@@ -25,6 +33,7 @@ def decode(
         raw: What came back.
         files: The workspace as it was given.
         tests: Whether the command ran tests.
+        collect: Whether changed files were asked for.
         rung: Name of the rung.
         warm: Whether the zygote was warm.
     """
@@ -46,7 +55,7 @@ def decode(
         stderr=raw.stderr.data.decode(errors="replace"),
         truncated=any(s.seen > s.keep for s in (raw.stdout, raw.stderr)),
         tests=outcomes,
-        files=_changes(lines, files),
+        files=_changes(lines, files) if collect else None,
         wall_s=raw.reply["wall_s"],
         cpu_s=raw.reply["cpu_s"],
         rung=rung,
@@ -91,12 +100,12 @@ def _tests(lines: list[dict[str, Any]], status: Status) -> tuple[TestOutcome, ..
             running = ""
         elif "done" in line:
             done = True
-        elif line.get("outcome") in _OUTCOMES:
+        elif outcome := _OUTCOMES.get(str(line.get("outcome"))):
             name = str(line.get("test"))
             seconds = line.get("seconds")
             found[name] = TestOutcome(
                 name=name,
-                outcome=_OUTCOMES[line["outcome"]],
+                outcome=outcome,
                 message=str(line.get("message", "")),
                 seconds=seconds if isinstance(seconds, float) else 0.0,
             )
@@ -111,15 +120,18 @@ def _tests(lines: list[dict[str, Any]], status: Status) -> tuple[TestOutcome, ..
 def _changes(
     lines: list[dict[str, Any]], files: Mapping[str, str]
 ) -> dict[str, str | None] | None:
-    """Return the files that differ, None for those that are gone."""
-    left = lines[-1].get("left") if lines else None
-    if not isinstance(left, dict):
+    """Return the files that differ, None for those that are gone; None if unknown."""
+    match lines[-1:]:
+        case [{"left": {"files": dict(changed), "gone": list(gone)}}]:
+            texts = [*changed, *changed.values()]
+        case _:
+            return None
+    if not all(isinstance(text, str) for text in (*texts, *gone)):
         return None
-    now: dict[str, str] = left["files"]
-    changes: dict[str, str | None] = {
-        name: text for name, text in now.items() if files.get(name) != text
-    }
-    if left["complete"]:
-        present = frozenset(left["present"])
-        changes.update(dict.fromkeys(name for name in files if name not in present))
-    return changes
+    try:
+        check_files(changed)
+        "".join(texts).encode()
+    except (SandboxError, UnicodeEncodeError):
+        return None
+    missing = frozenset(gone)
+    return {**changed, **{name: None for name in files if name in missing}}

@@ -45,7 +45,8 @@ class SandboxResult:
         truncated: Whether one of them was cut.
         tests: Outcome of each test; None unless tests were run.
         files: Text files of the workspace that differ from those given (None for
-            a file that is gone); None unless they were asked for.
+            a file that is gone), whole, as many as fit into ``collect_bytes``; None
+            unless they were asked for.
         wall_s: Wall time inside the sandbox, seconds.
         cpu_s: CPU time of all its processes, seconds.
         rung: Name of the rung that isolated it.

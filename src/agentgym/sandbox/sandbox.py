@@ -203,6 +203,7 @@ class Sandbox:
             raw,
             files=job.files,
             tests=isinstance(job.command, RunTests),
+            collect=job.collect,
             rung=self.rung.name,
             warm=self.config.warm,
         )

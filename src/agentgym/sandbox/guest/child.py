@@ -1,15 +1,18 @@
 """The forked side of one execution: confine, write the files, run, report, exit."""
 
 import atexit
+import contextlib
 import importlib
 import io
+import itertools
 import json
 import os
 import signal
+import stat
 import sys
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from . import confine, testrun
@@ -61,21 +64,31 @@ def execute(
 
 def collect(
     *,
-    report_fd: int,
+    files: tuple[int, int],
     box: Box,
     confinement: confine.Confinement,
     limits: dict[str, int],
     max_bytes: int,
 ) -> NoReturn:
-    """Report the workspace's text files as the execution left them, and exit."""
+    """Report the text files that the execution changed, and exit.
+
+    Args:
+        files: Descriptors of the payload and the report.
+        box: Where the execution could write.
+        confinement: What to give up first.
+        limits: Resource limits by name.
+        max_bytes: How much text to report.
+    """
+    payload, report = files
     try:
-        os.dup2(report_fd, REPORT_FD, inheritable=False)
+        given = _read_payload(payload)["files"]
+        os.dup2(report, REPORT_FD, inheritable=False)
         os.closerange(REPORT_FD + 1, 1 << 16)
         confine.set_limits(limits)
         confine.drop_identity(confinement)
         os.chdir(box.workspace)
         confine.lock(confinement, (box.workspace,))
-        _report({"left": _read_files(max_bytes)})
+        _report({"left": _read_changes(given, max_bytes)})
     finally:
         os._exit(0)
 
@@ -83,8 +96,7 @@ def collect(
 def _take_over(files: tuple[int, int, int, int]) -> dict[str, Any]:
     """Read the payload, move the pipes to 1, 2 and 3, close everything else."""
     payload_fd, out, err, report = files
-    with open(payload_fd, "rb") as source:
-        payload: dict[str, Any] = json.loads(source.read())
+    payload = _read_payload(payload_fd)
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -94,6 +106,14 @@ def _take_over(files: tuple[int, int, int, int]) -> dict[str, Any]:
         os.dup2(source_fd, target, inheritable=target != REPORT_FD)
     os.closerange(REPORT_FD + 1, 1 << 16)
     return payload
+
+
+def _read_payload(descriptor: int) -> dict[str, Any]:
+    """Read the payload from its start, and close it."""
+    with open(descriptor, "rb") as source:
+        source.seek(0)
+        payload: dict[str, Any] = json.loads(source.read())
+        return payload
 
 
 def _write_files(files: dict[str, str]) -> None:
@@ -106,32 +126,43 @@ def _write_files(files: dict[str, str]) -> None:
             target.write(text)
 
 
-def _read_files(max_bytes: int) -> dict[str, Any]:
-    """Return what is below the working directory.
+def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
+    """Compare what is below the working directory with what was given.
 
     Returns:
-        ``files``: UTF-8 regular files and their text, up to a total size;
-        ``present``: every name seen; ``complete``: whether nothing was left out.
+        ``files``: UTF-8 regular files that differ and their whole text, as many as
+        fit into ``max_bytes``; ``gone``: names given that are no longer there.
     """
     files: dict[str, str] = {}
-    present: list[str] = []
+    names = list(itertools.islice(_names(), _MOST_FILES + 1))
+    for name in names[:_MOST_FILES]:
+        was = given[name].encode() if name in given else None
+        with contextlib.suppress(OSError, UnicodeError):
+            data = _read_regular(name, max(max_bytes, len(was or b"")))
+            if data is None or data == was or len(data) > max_bytes:
+                continue
+            name.encode()
+            files[name] = data.decode()
+            max_bytes -= len(data)
+    gone = sorted(given.keys() - set(names)) if len(names) <= _MOST_FILES else []
+    return {"files": files, "gone": gone}
+
+
+def _names() -> Iterator[str]:
+    """Yield the path of everything below the working directory but its folders."""
     for folder, folders, names in os.walk("."):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in sorted(names):
-            path = os.path.normpath(os.path.join(folder, name))
-            if len(present) == _MOST_FILES or max_bytes <= 0:
-                return {"files": files, "present": present, "complete": False}
-            present.append(path)
-            if os.path.islink(path) or not os.path.isfile(path):
-                continue
-            try:
-                with open(path, "rb") as source:
-                    data = source.read(max_bytes)
-                files[path] = data.decode("utf-8")
-            except (OSError, UnicodeDecodeError):
-                continue
-            max_bytes -= len(data)
-    return {"files": files, "present": present, "complete": True}
+            yield os.path.normpath(os.path.join(folder, name))
+
+
+def _read_regular(path: str, max_bytes: int) -> bytes | None:
+    """Return a regular file's bytes, None for anything else or if it has more."""
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
+        return None
+    with open(path, "rb") as source:
+        return source.read()
 
 
 def _set_environment(payload: dict[str, Any], box: Box) -> None:

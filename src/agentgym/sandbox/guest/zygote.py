@@ -122,7 +122,7 @@ class Zygote:
                 limits=job["limits"],
                 path=self._path,
             )
-        for descriptor in (payload, out, err):
+        for descriptor in (out, err):
             os.close(descriptor)
         self._send({"started": True})
         ending, status, cpu = self._wait(
@@ -133,8 +133,9 @@ class Zygote:
         if ending == _ABANDONED:
             raise SystemExit
         if job["collect_bytes"] and ending == _ENDED:
-            self._collect(report, job)
-        os.close(report)
+            self._collect((payload, report), job)
+        for descriptor in (payload, report):
+            os.close(descriptor)
         self._box.close()
         self._running = 0
         self._send(
@@ -155,25 +156,28 @@ class Zygote:
         poll.register(self._wakeup, select.POLLIN)
         poll.register(self._control, select.POLLIN)
         cpu = 0.0
+        next_check = time.monotonic() + _MEMORY_CHECK_S
         while True:
-            while True:
-                try:
-                    found, status, usage = os.wait4(-1, os.WNOHANG)
-                except ChildProcessError:
-                    return _ENDED, None, cpu
-                if found == 0:
-                    break
+            try:
+                found, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return _ENDED, None, cpu
+            if found:
                 cpu += usage.ru_utime + usage.ru_stime
-                if found == pid:
-                    return _ENDED, status, cpu
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if found == pid:
+                return _ENDED, status, cpu
+            now = time.monotonic()
+            if now >= deadline:
                 _kill(pid)
                 return _TIMED_OUT, None, cpu
-            ready = poll.poll(min(left, _MEMORY_CHECK_S) * 1000 + 1)
-            if not ready and self._memory() > most_memory:
-                return _OVER_MEMORY, None, cpu
-            for descriptor, _ in ready:
+            if now >= next_check:
+                if self._memory() > most_memory:
+                    return _OVER_MEMORY, None, cpu
+                next_check = time.monotonic() + _MEMORY_CHECK_S
+            if found:
+                continue
+            wait = min(deadline, next_check) - now
+            for descriptor, _ in poll.poll(wait * 1000 + 1):
                 if descriptor == self._control.fileno():
                     _kill(pid)
                     return _ABANDONED, None, cpu
@@ -246,12 +250,12 @@ class Zygote:
                 os._exit(0)
         os.waitpid(helper, 0)
 
-    def _collect(self, report: int, job: dict[str, Any]) -> None:
-        """Have a confined child report the files of the workspace."""
+    def _collect(self, files: tuple[int, int], job: dict[str, Any]) -> None:
+        """Have a confined child report the changed files of the workspace."""
         pid = os.fork()
         if pid == 0:
             child.collect(
-                report_fd=report,
+                files=files,
                 box=self._box,
                 confinement=self._confinement,
                 limits=job["limits"],
