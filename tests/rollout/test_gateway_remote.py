@@ -315,6 +315,43 @@ def test_a_stream_that_breaks_off_is_an_error_not_an_answer() -> None:
         assert event.data["http_status"] == 502
 
 
+@pytest.mark.parametrize("begun", [0, 3])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ({"message": "out of memory", "code": 503}, 503),
+        ({"message": "out of memory", "code": "oom"}, 502),
+        ({"message": "out of memory", "code": 7}, 502),
+        ("out of memory", 502),
+    ],
+)
+def test_a_stream_that_ends_with_an_error_is_no_answer(
+    error: Any, status: int, begun: int
+) -> None:
+    whole = frames([*CHUNKS[:begun], {"error": error}])
+    with StubServer(streaming([whole])) as server, forwarding(server) as gateway:
+        answer = httpx.post(
+            gateway.proxy_url("r0") + "/chat/completions",
+            json={"messages": HI, "stream": True},
+            headers={"X-API-Key": gateway.api_key},
+        )
+        assert gateway.store.model_calls("r0") == []
+        [event] = gateway.store.events("r0")
+    assert answer.content == whole
+    assert event.data["status"] == "error"
+    assert event.data["http_status"] == status
+    assert event.data["response"]["error"] == error
+
+
+def test_a_stream_that_says_that_there_is_no_error_is_an_answer() -> None:
+    chunks = [{**c, "error": None} for c in CHUNKS]
+    server = StubServer(streaming([frames(chunks)]))
+    with server, forwarding(server) as gateway:
+        list(ask(gateway, stream=True))
+        [step] = gateway.store.model_calls("r0")
+    assert step.content == "Caf\u00e9"
+
+
 def test_an_error_instead_of_a_stream_keeps_its_status() -> None:
     with StubServer(failing(400)) as server, forwarding(server) as gateway:
         with pytest.raises(openai.BadRequestError):

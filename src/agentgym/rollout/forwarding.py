@@ -99,7 +99,8 @@ class ForwardingUpstream(Upstream):
                         break
             if not assembler.is_done:
                 raise aiohttp.ClientPayloadError("the stream ended before [DONE]")
-            answer = sent.done(assembler.response, 200, end)
+            whole = assembler.response
+            answer = sent.done(whole, _status_of_stream(whole), end)
             yield replace(answer, is_stream=True)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             failure = sent.failure(error)
@@ -199,6 +200,15 @@ async def _whole(sent: _Sent, response: aiohttp.ClientResponse) -> Answer:
         "server_error",
     )
     return sent.done(told.body, status, orjson.dumps(told.body))
+
+
+def _status_of_stream(response: dict[str, Any]) -> int:
+    """Return the status that a streamed answer would have had in one piece."""
+    error = response.get("error")
+    if not error:
+        return 200
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 502
 
 
 def _is_completion(call: ProxyCall, body: dict[str, Any]) -> bool:

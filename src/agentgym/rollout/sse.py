@@ -122,7 +122,7 @@ class StreamAssembler:
     @property
     def response(self) -> dict[str, Any]:
         """The body, as far as it has come."""
-        if "error" in self._body:
+        if self._body.get("error"):
             return self._body
         choice = dict(self._choice)
         if self._text is not None:
