@@ -161,12 +161,10 @@ def _resume(run: str, given: dict[str, Any], console: "Console") -> "TrainingRes
 def _show_plan(settings: "TrainingConfig", console: "Console", as_json: bool) -> None:
     from dataclasses import asdict
 
-    from agentgym.core.plan import check_run_folder
     from agentgym.core.trainer import Trainer
     from agentgym.ui.tables import plan_view
 
     plan = Trainer(settings).plan()
-    check_run_folder(settings)
     if as_json:
         config = settings.model_dump(mode="json")
         print_json({**asdict(plan), "config": config, "run": str(plan.run)})

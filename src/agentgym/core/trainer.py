@@ -6,7 +6,7 @@ from typing import Any
 from agentgym.core.config import TrainingConfig
 from agentgym.core.evaluation_result import Evaluation
 from agentgym.core.loop import TrainingLoop
-from agentgym.core.plan import make_plan
+from agentgym.core.plan import check_run_folder, make_plan
 from agentgym.core.prices import Prices
 from agentgym.core.progress import Plan, Progress
 from agentgym.core.result import TrainingResult
@@ -43,8 +43,11 @@ class Trainer:
 
         Raises:
             UsageError: A setting cannot work; says which and what to do.
+            RunFolderError: The run folder is taken or cannot be written.
         """
-        return make_plan(self.config)
+        plan = make_plan(self.config)
+        check_run_folder(self.config)
+        return plan
 
     def train(
         self,
