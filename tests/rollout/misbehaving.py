@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,23 @@ def deaf_agent(llm: Any, tools: list[Any]) -> Any:
 
     def act(state: MessagesState) -> dict[str, Any]:
         return {"messages": [("assistant", "I know better.")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("act", act)
+    graph.add_edge(START, "act")
+    return graph.compile()
+
+
+def talkative_agent(llm: Any, tools: list[Any]) -> Any:
+    """Return the usual agent; it and what builds it print all kinds of lines."""
+    print("building the agent")  # noqa: T201
+    inner = create_agent(model=llm, tools=tools, system_prompt="Help.")
+
+    async def act(state: MessagesState) -> dict[str, Any]:
+        sys.stdout.write(f"debug: \xe9\n{len(state['messages'])}\n")
+        sys.stdout.write('{"blocked": "r0-000"}\n')
+        os.write(1, b"\xff no text\n")
+        return {"messages": (await inner.ainvoke(state))["messages"]}
 
     graph = StateGraph(MessagesState)
     graph.add_node("act", act)

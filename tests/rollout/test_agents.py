@@ -60,6 +60,24 @@ async def test_tool_agent_tells_the_model_what_was_wrong_and_goes_on() -> None:
     assert found.model_calls[1].messages[-1]["content"].startswith("Error: ")
 
 
+async def test_what_no_record_can_hold_reaches_no_tool_and_no_model() -> None:
+    def order(number: int, note: str = "") -> str:
+        """Order something."""
+        return f"number {number} \ud83d"
+
+    llm = saying(
+        calling("order", number=2**63),
+        calling("order", number=1, note="\ud83d"),
+        calling("order", number=1),
+        "Done.",
+    )
+    found = await one(llm=llm, tools=[order])
+    large, half, fine = found.get_tool_calls()
+    assert large.outcome is half.outcome is ToolOutcome.MALFORMED
+    assert fine.result == "number 1 \ufffd"
+    assert found.model_calls[-1].messages[-1]["content"] == fine.result
+
+
 async def test_calls_without_ids_get_some_and_objects_become_json() -> None:
     message = {
         "tool_calls": [

@@ -4,30 +4,19 @@ import os
 import signal
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from agentgym.core.config import TrainingConfig
-from agentgym.core.task import Split
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import RolloutError
 from agentgym.rollout.runner import RolloutRequest
-from agentgym.rollout.session import DATABASE_FILE, RolloutSession
+from agentgym.rollout.session import DATABASE_FILE
 from agentgym.scenarios.registry import get_scenario
-
-MISBEHAVING = "tests.rollout.misbehaving:make_agent"
-
-
-def list_then_answer(request: ChatRequest) -> Reply:
-    if request.messages[-1]["role"] == "tool":
-        return Reply(content="Done.")
-    return Reply(calls=[("list_files", {})])
+from tests.rollout.sessions import MISBEHAVING, requests, session, write_down
 
 
 def first_step(wanted: list[RolloutRequest]) -> ScriptedPolicy:
@@ -41,41 +30,6 @@ def first_step(wanted: list[RolloutRequest]) -> ScriptedPolicy:
         return Reply(calls=[(step["tool"], step["args"])])
 
     return ScriptedPolicy(respond)
-
-
-def requests(count: int, *, seed: int = 0) -> list[RolloutRequest]:
-    tasks = get_scenario("coding").tasks(Split.TRAIN, seed, count)
-    return [
-        RolloutRequest(f"r{seed}-{i:03d}", task, train=True, group=f"g{i}", step=1)
-        for i, task in enumerate(tasks)
-    ]
-
-
-@contextmanager
-def session(
-    folder: Path,
-    policy: ScriptedPolicy | None = None,
-    workers: int = 1,
-    **settings: object,
-) -> Iterator[RolloutSession]:
-    config = TrainingConfig.create(**settings)
-    chosen = policy or ScriptedPolicy(list_then_answer)
-    with RolloutSession(config, chosen, folder, workers) as opened:
-        yield opened
-
-
-@pytest.fixture
-def misdeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "misdeeds"
-    folder.mkdir()
-    monkeypatch.setenv("TEST_MISDEEDS", str(folder))
-    monkeypatch.setenv("PYTHONPATH", os.getcwd(), prepend=os.pathsep)
-    return folder
-
-
-def write_down(folder: Path, request: RolloutRequest, misdeed: str) -> None:
-    text = f"{request.task.instruction}\n{misdeed}"
-    (folder / request.rollout_id).write_text(text)
 
 
 @pytest.mark.parametrize("framework", ["langchain", "native"])

@@ -17,6 +17,8 @@ ToolFunction = Callable[..., str | Awaitable[str]]
 
 _MARK = "__agentgym_tool__"
 _ARGUMENT_LINE = re.compile(r"^\s{4}(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
+_INTEGERS = range(-(2**63), 2**63)
+_MAX_DEPTH = 200
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -159,12 +161,41 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
 
 
 def parse_arguments(raw: str) -> dict[str, Any] | None:
-    """Return the arguments object of a tool call, or None if it is malformed."""
+    """Return the arguments object of a tool call, or None if it is malformed.
+
+    So is one that could not be recorded; see :func:`is_recordable`.
+    """
     try:
         value = json.loads(raw or "{}")
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) and is_recordable(value) else None
+
+
+def is_recordable(value: Any, depth: int = 0) -> bool:
+    """Say whether a JSON value is one to every reader of what was recorded.
+
+    Integers beyond 64 bits, halves of surrogate pairs and endless nesting are JSON to
+    Python alone.
+    """
+    if isinstance(value, str):
+        return whole_text(value) == value
+    if isinstance(value, int):
+        return value in _INTEGERS
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        inner = depth + 1
+        return inner < _MAX_DEPTH and all(is_recordable(v, inner) for v in value)
+    return True
+
+
+def whole_text(text: str) -> str:
+    """Return ``text`` with U+FFFD for each half of a surrogate pair without the other.
+
+    Such a half is no character: no encoding of Unicode can hold it.
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def normalized(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]:

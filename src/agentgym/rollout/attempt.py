@@ -8,14 +8,19 @@ from typing import Any
 
 from agentgym.core.task import Task
 from agentgym.core.tool_runs import run_call
-from agentgym.core.tools import Tool, ToolOutcome, parse_arguments
+from agentgym.core.tools import (
+    Tool,
+    ToolOutcome,
+    is_recordable,
+    parse_arguments,
+    whole_text,
+)
 from agentgym.core.trajectory import ModelCall, Step, ToolCall
 from agentgym.errors import AgentGymError, ModelCallError
 from agentgym.integrations.base import EpisodeCut
 from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.episode import MALFORMED
 from agentgym.rollout.llm.reply import Llm, Reply, read_reply
-
-MALFORMED = "Error: the arguments are not a JSON object."
 
 
 class Attempt:
@@ -129,12 +134,13 @@ class Attempt:
             call_id: The id of the model's tool call, if it has one.
         """
         parsed = parse_arguments(arguments) if isinstance(arguments, str) else arguments
-        if parsed is None:
+        if parsed is None or not is_recordable(parsed):
             outcome = ToolOutcome.MALFORMED
             made = ToolCall(id=call_id, name=name, outcome=outcome, result=MALFORMED)
         else:
             made = await run_call(self.tools, name, parsed, call_id=call_id)
             made.arguments = _as_json(parsed)
+            made.result = whole_text(made.result)
         self.steps.append(made)
         return made.result
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.core.tool_runs import run_call
-from agentgym.core.tools import Tool, ToolOutcome
+from agentgym.core.tools import Tool, ToolOutcome, is_recordable, whole_text
 from agentgym.core.trajectory import ToolCall
 from agentgym.errors import RolloutError
 from agentgym.integrations.base import EpisodeCut
 
+MALFORMED = "Error: the arguments are not a JSON object."
 STUCK_AFTER = 3
 """Calls in a row, the same and failing the same way, after which an episode ends."""
 
@@ -60,15 +61,19 @@ class Episode:
     ) -> str:
         """Run a tool, record the outcome, and return the text for the agent.
 
-        A refusal (``ToolError``, invalid arguments, unknown tool) is text that
-        starts with ``Error:``; any other exception ends the episode as crashed.
+        A refusal (``ToolError``, malformed or invalid arguments, unknown tool) is text
+        that starts with ``Error:``; any other exception ends the episode as crashed.
+        Malformed arguments reach no tool: they stay on record as the model wrote them.
 
         Raises:
             EpisodeCut: ``stuck``: the same call has failed in the same way three times
                 running. Nothing new can come of it, as in OpenHands' detector of
                 stuck agents, and its further repetitions would teach and tell nothing.
         """
+        if not is_recordable(arguments):
+            return MALFORMED
         call = await run_call(self.tools, name, arguments, call_id=call_id)
+        call.result = whole_text(call.result)
         self.calls.append(call)
         if self._is_stuck():
             raise EpisodeCut("stuck")

@@ -13,6 +13,7 @@ from agentlightning.schemas import (
     RolloutCreate,
     RolloutLifecycleStatus,
     RolloutMetadata,
+    RolloutState,
 )
 
 from agentgym.errors import RolloutError, RolloutStateError
@@ -61,6 +62,11 @@ class LiveRollout:
     def ended(self) -> bool:
         """Whether the rollout succeeded or failed."""
         return self.rollout.status.state in TERMINAL_STATES
+
+    def is_run_by(self, worker: str) -> bool:
+        """Return whether a worker is running the rollout."""
+        running = self.rollout.status.state is RolloutState.RUNNING
+        return running and self.worker == worker
 
     def restore(self, attempts: dict[str, list[RecordedEvent]]) -> None:
         """Take over the events that an earlier store recorded."""

@@ -1,19 +1,18 @@
 """Worker processes: started, watched, replaced when they die, ended."""
 
-import json
 import logging
 import os
 import select
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from agentgym.errors import AgentGymError, RolloutError
+from agentgym.errors import RolloutError
+from agentgym.rollout.control import read_message
 from agentgym.rollout.worker import WorkerSpec
 
 logger = logging.getLogger(__name__)
@@ -54,54 +53,69 @@ class _Process:
         self.ready = False
         self.error: str | None = None
         self.blamed: str | None = None
-        self.heard = time.monotonic()
-        self._log = log.open("ab")
-        self.popen = subprocess.Popen(
-            [sys.executable, "-m", "agentgym.rollout.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env={**os.environ, **_QUIET},
-        )
-        assert self.popen.stdin is not None
-        self.popen.stdin.write(spec.model_dump_json().encode() + b"\n")
-        self.popen.stdin.flush()
+        self.popen: subprocess.Popen[bytes] | None = None
+        self._spec = spec
+        self._log = log
 
-    def listen(self, silence_s: float) -> str:
+    def run(self, silence_s: float) -> str:
+        """Start the process and listen to it until it ends; return why it ended."""
+        try:
+            popen = self.popen = self._start()
+            assert popen.stdin is not None
+            popen.stdin.write(self._spec.model_dump_json().encode() + b"\n")
+            popen.stdin.flush()
+            return self._listen(popen, silence_s)
+        except Exception as error:
+            logger.exception("worker %s could not be run", self.name)
+            self.ready = False
+            self.end()
+            return f"{type(error).__name__}: {error}"
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "agentgym.rollout.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **_QUIET},
+            )
+
+    def _listen(self, popen: "subprocess.Popen[bytes]", silence_s: float) -> str:
         """Read what the worker says until it ends; return why it ended."""
-        assert self.popen.stdout is not None
-        stream = self.popen.stdout
+        assert popen.stdout is not None
+        stream = popen.stdout
         buffer = b""
         while True:
             limit = silence_s if self.ready else _START_LIMIT_S
             readable, _, _ = select.select([stream], [], [], limit)
             if not readable:
-                self.popen.kill()
-                self.popen.wait()
+                popen.kill()
+                popen.wait()
                 return f"silent for {limit:.0f} s"
             data = os.read(stream.fileno(), 65536)
             if not data:
-                return f"exit code {self.popen.wait()}"
-            self.heard = time.monotonic()
+                return f"exit code {popen.wait()}"
             *lines, buffer = (buffer + data).split(b"\n")
             for line in lines:
                 self._hear(line)
 
     def _hear(self, line: bytes) -> None:
-        said = json.loads(line)
+        said = read_message(line)
         self.ready = self.ready or "ready" in said
         self.error = said.get("error", self.error)
         self.blamed = said.get("blocked", self.blamed)
 
     def end(self) -> None:
         """Ask the process to end, then make it."""
+        if self.popen is None:
+            return
         self.popen.terminate()
         try:
             self.popen.wait(_END_GRACE_S)
         except subprocess.TimeoutExpired:
             self.popen.kill()
             self.popen.wait()
-        self._log.close()
 
 
 class WorkerPool:
@@ -130,6 +144,7 @@ class WorkerPool:
         self._changed = threading.Condition()
         self._processes: dict[int, _Process] = {}
         self._bad_starts = 0
+        self._last_end = ""
         self._threads = [
             threading.Thread(target=self._keep, args=(slot,), daemon=True)
             for slot in range(count)
@@ -148,12 +163,15 @@ class WorkerPool:
         if self._bad_starts < _MAX_BAD_STARTS:
             return None
         said = [p.error for p in list(self._processes.values()) if p.error]
-        return said[0] if said else f"workers end while starting; see {self._log}"
+        if said:
+            return said[0]
+        return f"they end while starting: {self._last_end}; see {self._log}"
 
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers."""
-        return [process.popen.pid for process in list(self._processes.values())]
+        found = [process.popen for process in list(self._processes.values())]
+        return [popen.pid for popen in found if popen is not None]
 
     def start(self) -> None:
         """Start the workers; they get ready in the background."""
@@ -192,9 +210,10 @@ class WorkerPool:
             generation += 1
             spec = self._spec.model_copy(update={"worker": name})
             process = self._processes[slot] = _Process(spec, self._log)
-            reason = process.listen(_SILENCE_FACTOR * self._spec.timeout_s)
+            reason = process.run(_SILENCE_FACTOR * self._spec.timeout_s)
             if self._closing.is_set():
                 return
+            self._last_end = reason
             if process.ready:
                 self._bad_starts = 0
             else:
@@ -205,5 +224,5 @@ class WorkerPool:
     def _report(self, death: WorkerDeath) -> None:
         try:
             self._on_death(death)
-        except AgentGymError:
+        except Exception:  # the pool goes on without whoever listens
             logger.exception("the death of worker %s was not handled", death.worker)

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -59,7 +59,7 @@ class Runner:
         self._scenario = scenario
         self._max_attempts = max_attempts
         self._lock = threading.Lock()
-        self._suspects: deque[str] = deque()
+        self._suspects: dict[str, str] = {}
         self._strikes: Counter[str] = Counter()
         self._on_trial: str | None = None
 
@@ -101,15 +101,23 @@ class Runner:
 
     def worker_died(self, death: WorkerDeath) -> None:
         """Find new work for what a dead worker was running. Any thread."""
-        for rollout_id in self._store.held_by(death.worker):
-            reason = f"its worker died: {death.reason}"
-            if rollout_id == death.blamed:
-                self._store.requeue(rollout_id, "hang: it blocked its worker")
-            elif death.blamed is not None:
-                self._store.requeue(rollout_id, reason, charge=False)
-            else:
-                with self._lock:
-                    self._suspect(rollout_id, reason)
+        for rollout_id in self._store.retire(death.worker):
+            try:
+                self._take_over(rollout_id, death)
+            except RolloutError:
+                logger.exception("rollout %s has lost its worker", rollout_id)
+
+    def _take_over(self, rollout_id: str, death: WorkerDeath) -> None:
+        """Decide what becomes of a rollout whose worker died."""
+        reason, worker = f"its worker died: {death.reason}", death.worker
+        if rollout_id == death.blamed:
+            blocked = "hang: it blocked its worker"
+            self._store.requeue(rollout_id, blocked, worker=worker)
+        elif death.blamed is not None:
+            self._store.requeue(rollout_id, reason, charge=False, worker=worker)
+        else:
+            with self._lock:
+                self._suspect(rollout_id, worker, reason)
 
     def _read(self, rollout_id: str) -> Trajectory:
         store = self._store
@@ -118,22 +126,26 @@ class Runner:
             store.get(rollout_id), {a: store.events(rollout_id, a) for a in attempts}
         )
 
-    def _suspect(self, rollout_id: str, reason: str) -> None:
+    def _suspect(self, rollout_id: str, worker: str, reason: str) -> None:
         """Put a rollout off until it can be tried alone, or end it."""
         if rollout_id == self._on_trial:
             self._strikes[rollout_id] += 1
         if self._strikes[rollout_id] >= self._max_attempts:
             self._store.fail(rollout_id, f"crash: {reason}, each time it ran alone")
         else:
-            self._suspects.append(rollout_id)
+            self._suspects[rollout_id] = worker
 
     def _try_suspects(self, waiting: set[str]) -> None:
-        """Try the next suspect if everything else that runs has ended."""
+        """Try the next suspect if everything else that runs has ended.
+
+        One whose end arrived after its worker's death is none any more.
+        """
         with self._lock:
-            if not self._suspects or waiting - set(self._suspects):
-                return
-            self._on_trial = self._suspects.popleft()
-            self._store.requeue(self._on_trial, "its worker died", charge=False)
+            while self._suspects and waiting <= self._suspects.keys():
+                rollout_id = self._on_trial = next(iter(self._suspects))
+                worker = self._suspects.pop(rollout_id)
+                reason = "its worker died"
+                self._store.requeue(rollout_id, reason, charge=False, worker=worker)
 
     def _create(self, request: RolloutRequest) -> RolloutCreate:
         return RolloutCreate(

@@ -1,6 +1,5 @@
 """One rollout on its own, from a fresh start to a trajectory, whatever happens."""
 
-import asyncio
 import logging
 import time
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.llm.reply import Llm
 from agentgym.rollout.scoring import RewardFunction, function_reward
 from agentgym.rollout.tasks import files_of
+from agentgym.rollout.time_limit import CutOffError, run_to_end
 from agentgym.rollout.toolbox import Toolbox
 from agentgym.rollout.toolbox.functions import call_in_thread, unique
 from agentgym.rollout.toolbox.workspace import AttemptWorkspace
@@ -31,7 +31,6 @@ from agentgym.scenarios.scoring import score
 
 logger = logging.getLogger(__name__)
 
-_GRACE_S = 1.0
 _MAX_REASON = 500
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (ReplyError, "garbage reply"),
@@ -87,29 +86,18 @@ class SingleRollout:
             asyncio.CancelledError: The whole batch is being ended.
         """
         self._started = time.perf_counter()
-        timeout_s = self._setup.config.timeout_s
-        work = asyncio.create_task(self._work())
         try:
-            in_time, _ = await asyncio.wait({work}, timeout=timeout_s)
-        finally:
-            if not work.done():
-                work.cancel()
-                await asyncio.wait({work}, timeout=_GRACE_S)
-                work.add_done_callback(_look_at)
-        if not in_time:
-            return self.dropped(f"timeout: no end within {timeout_s:g} s")
-        if work.cancelled():
-            return self.dropped("cancelled: the agent or its model was cancelled")
-        error = work.exception()
-        if error is None:
-            return work.result()
-        return self._ended_by(error)
+            return await run_to_end(self._work(), self._setup.config.timeout_s)
+        except CutOffError as cut:
+            return self.dropped(str(cut))
+        except Exception as error:  # noqa: BLE001 - recorded as the rollout's reason
+            return self._ended_by(error)
 
     def dropped(self, reason: str) -> Trajectory:
         """Return what was recorded so far, as a dropped rollout."""
         return self._trajectory(RolloutStatus.DROPPED, reason)
 
-    def _ended_by(self, error: BaseException) -> Trajectory:
+    def _ended_by(self, error: Exception) -> Trajectory:
         """Return the trajectory of a rollout that an error ended."""
         if isinstance(error, ContextLengthError):
             return self._trajectory(RolloutStatus.FAILED, f"context_overflow: {error}")
@@ -120,12 +108,6 @@ class SingleRollout:
         return self.dropped(f"crash: {type(error).__name__}: {error}")
 
     async def _work(self) -> Trajectory:
-        try:
-            return await self._attempt_task()
-        except SystemExit as error:  # an asyncio task would end the whole program
-            raise RuntimeError(f"the agent called sys.exit({error.code!r})") from None
-
-    async def _attempt_task(self) -> Trajectory:
         environment = None
         setup = self._setup
         if setup.scenario is not None:
@@ -222,9 +204,3 @@ class SingleRollout:
 
 def _says_nothing(_: str) -> None:
     """Be a user who says no more."""
-
-
-def _look_at(work: "asyncio.Task[Trajectory]") -> None:
-    """Take note of what became of work that was given up, so that nobody warns."""
-    if not work.cancelled():
-        work.exception()

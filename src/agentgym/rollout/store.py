@@ -60,6 +60,7 @@ class Store(EventLog):
         self.signals = Signals()
         self._max_attempts = max_attempts
         self._queue: deque[str] = deque()
+        self._retired: set[str] = set()
         self._ordinal = 0
         self._ended = 0
         self.models = ModelServers(self._database)
@@ -188,6 +189,8 @@ class Store(EventLog):
     def claim(self, worker: str, n: int = 1, *, wait_s: float = 0.0) -> list[Rollout]:
         """Hand up to ``n`` queued rollouts to a worker and mark them running.
 
+        A worker that was retired gets none.
+
         Args:
             worker: Who will run them.
             n: At most this many.
@@ -256,22 +259,32 @@ class Store(EventLog):
                 return live.rollout
             return self._change(live, state=RolloutState.FAILED, error_message=reason)
 
-    def requeue(self, rollout_id: str, reason: str, *, charge: bool = True) -> bool:
+    def requeue(
+        self,
+        rollout_id: str,
+        reason: str,
+        *,
+        charge: bool = True,
+        worker: str | None = None,
+    ) -> bool:
         """Give up the current attempt and queue the rollout for a fresh one.
 
         Args:
             rollout_id: The rollout.
             reason: Why; recorded in the attempt that is given up.
             charge: Whether the attempt counts against ``max_attempts``.
+            worker: Leave the rollout as it is unless this worker is running it.
 
         Returns:
             Whether it was queued; if no tries are left it ends as failed.
 
         Raises:
-            RolloutStateError: The rollout has ended.
+            RolloutStateError: The rollout has ended, and no worker was named.
         """
         with self._lock:
             live = self._get_live(rollout_id)
+            if worker is not None and not live.is_run_by(worker):
+                return False
             live.check_current(live.attempt_id)
             self._try_again(live, reason, [], charge)
             return not live.ended
@@ -279,7 +292,16 @@ class Store(EventLog):
     def held_by(self, worker: str) -> list[str]:
         """Return the rollouts that a worker is running."""
         with self._lock:
-            return [i for i in self.running() if self._live[i].worker == worker]
+            return [i for i, live in self._live.items() if live.is_run_by(worker)]
+
+    def retire(self, worker: str) -> list[str]:
+        """Hand a worker nothing any more; return the rollouts that it is running.
+
+        What it asked for before it died may arrive after its death.
+        """
+        with self._lock:
+            self._retired.add(worker)
+            return self.held_by(worker)
 
     def running(self) -> list[str]:
         """Return the rollouts that are running."""
@@ -389,7 +411,8 @@ class Store(EventLog):
     def _claim_now(self, worker: str, n: int) -> list[Rollout]:
         claimed: list[Rollout] = []
         with self._lock:
-            while self._queue and len(claimed) < n:
+            most = 0 if worker in self._retired else n
+            while self._queue and len(claimed) < most:
                 live = self._live.get(self._queue.popleft())
                 if live and live.rollout.status.state is RolloutState.QUEUING:
                     live.worker = worker

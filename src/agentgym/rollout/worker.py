@@ -3,30 +3,34 @@
 Started as ``python -m agentgym.rollout.worker`` with a :class:`WorkerSpec` as JSON
 on standard input. It imports the framework and builds the agent once, claims
 rollouts from the gateway by waiting (no polling), and reports every episode's tool
-calls, reward and end. On standard output it writes one line when it is ready, a beat
-each second, and whom to blame should an episode block the process.
+calls, reward and end. It tells the pool when it is ready, a beat each second, and
+whom to blame should an episode block the process.
 """
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import sys
 import time
+from contextvars import ContextVar
 from typing import Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict
 
 from agentgym.core.task import Task
+from agentgym.core.tools import whole_text
 from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 from agentgym.errors import AgentGymError, RolloutError, ScenarioError
 from agentgym.integrations.base import Blueprint, EpisodeCut, RunnableAgent
 from agentgym.integrations.registry import get_adapter
 from agentgym.rollout.assemble import assemble_steps
+from agentgym.rollout.control import ControlChannel
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.loop_watch import LoopWatch
+from agentgym.rollout.protocol import ApiError
+from agentgym.rollout.time_limit import CutOffError, run_to_end
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.scoring import score
@@ -36,7 +40,14 @@ logger = logging.getLogger(__name__)
 EXIT_BLOCKED = 70
 """Exit code of a worker whose event loop an episode blocked."""
 
+_GIVEN_UP = (404, 409)
+"""What the gateway answers about a rollout or an attempt that is over."""
+
+_ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
+"""The rollout that an asyncio task works for, also one that an agent started."""
+
 _CLAIM_WAIT_S = 20.0
+_MAX_REASON = 500
 _BEAT_S = 1.0
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
@@ -86,7 +97,7 @@ class Worker:
         self._scenario = scenario
         self._agent = agent
         self._specs = {tool.name: tool for tool in scenario.tools()}
-        self._running: dict[asyncio.Task[None], str] = {}
+        self._running: set[asyncio.Task[None]] = set()
         self._http = aiohttp.ClientSession(
             spec.gateway,
             connector=aiohttp.TCPConnector(limit=0),
@@ -95,33 +106,33 @@ class Worker:
         )
 
     async def run(self) -> None:
-        """Claim and run episodes until the gateway goes away."""
+        """Claim and run episodes until the gateway goes away.
+
+        Raises:
+            ExceptionGroup: The gateway refuses claims, or the end of an episode; what
+                this worker was running is left for others.
+        """
         import aiohttp
 
         try:
-            while True:
-                free = self._spec.concurrency - len(self._running)
-                if free == 0:
-                    await asyncio.wait(
-                        self._running, return_when=asyncio.FIRST_COMPLETED
-                    )
-                    continue
-                for rollout in await self._claim(free):
-                    episode = asyncio.create_task(self._run_rollout(rollout))
-                    self._running[episode] = rollout["rollout_id"]
-                    episode.add_done_callback(self._running.pop)
-        except aiohttp.ClientConnectionError:
+            async with asyncio.TaskGroup() as episodes:
+                await self._run_claimed(episodes)
+        except* aiohttp.ClientConnectionError:
             logger.info("the gateway is gone; worker %s ends", self._spec.worker)
         finally:
-            for episode in list(self._running):
-                episode.cancel()
-            await asyncio.gather(*self._running, return_exceptions=True)
             await self._agent.close()
             await self._http.close()
 
-    def rollout_of(self, task: "asyncio.Task[Any] | None") -> str | None:
-        """Return the rollout that an asyncio task runs, None if it runs none."""
-        return None if task is None else self._running.get(task)
+    async def _run_claimed(self, episodes: asyncio.TaskGroup) -> None:
+        while True:
+            free = self._spec.concurrency - len(self._running)
+            if free == 0:
+                await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+                continue
+            for rollout in await self._claim(free):
+                episode = episodes.create_task(self._run_rollout(rollout))
+                self._running.add(episode)
+                episode.add_done_callback(self._running.discard)
 
     async def _claim(self, n: int) -> list[dict[str, Any]]:
         body = {"n": n, "worker": self._spec.worker, "wait_s": _CLAIM_WAIT_S}
@@ -131,22 +142,31 @@ class Worker:
     async def _run_rollout(self, rollout: dict[str, Any]) -> None:
         attempt = rollout["status"]["last_attempt_id"]
         path = f"/api/rollouts/{rollout['rollout_id']}/attempt/{attempt}"
+        _ROLLOUT.set(rollout["rollout_id"])
         try:
-            events = await self._run_episode(rollout, attempt, path)
+            events = await run_to_end(
+                self._run_episode(rollout, attempt, path), self._spec.timeout_s
+            )
             report: dict[str, Any] = {"state": "succeeded", "events": events}
-        except asyncio.CancelledError:
-            raise
-        except TimeoutError:
-            reason = f"timeout: no end within {self._spec.timeout_s:g} s"
-            report = {"state": "failed", "error_message": reason, "events": []}
+        except CutOffError as cut:
+            report = _failed(str(cut))
         except Exception as error:  # the agent's and the scenario's own code
             logger.warning("rollout %s crashed", rollout["rollout_id"], exc_info=True)
-            reason = f"{_kind(error)}: {type(error).__name__}: {error}"
-            report = {"state": "failed", "error_message": reason[:500], "events": []}
+            report = _failed(f"{_kind(error)}: {type(error).__name__}: {error}")
+        try:
+            await self._finish(path, report)
+        except Exception as error:  # e.g. an event that is no JSON
+            logger.warning("%s was refused its end", path, exc_info=True)
+            await self._finish(path, _failed(f"crash: its end was refused: {error}"))
+
+    async def _finish(self, path: str, report: dict[str, Any]) -> None:
+        """Report the end of an attempt, unless it was given up meanwhile."""
         try:
             await self._post(f"{path}/finish", report)
-        except RolloutError as error:  # given up meanwhile, e.g. the run was ended
-            logger.info("rollout %s: %s", rollout["rollout_id"], error)
+        except ApiError as error:
+            if error.status not in _GIVEN_UP:
+                raise
+            logger.info("%s was given up: %s", path, error)
 
     async def _run_episode(
         self, rollout: dict[str, Any], attempt: str, path: str
@@ -165,34 +185,33 @@ class Worker:
             episode.enter()
             started = time.perf_counter()
             ended = "answered"
-            async with asyncio.timeout(self._spec.timeout_s):
-                try:
-                    await self._agent.run(task.instruction)
-                except EpisodeCut as cut:
-                    ended = cut.reason
-                calls = await self._get(f"{path}/calls")
-                if not calls:
-                    raise RolloutError(
-                        "the agent ended without calling the model through the "
-                        "gateway; its model was not replaced"
-                    )
-                trajectory = Trajectory(
-                    rollout_id=episode.rollout_id,
-                    scenario=self._scenario.name,
-                    task_id=task.id,
-                    family=task.family,
-                    level=task.level,
-                    steps=assemble_steps(
-                        [ModelCall.model_validate(call) for call in calls],
-                        episode.calls,
-                        self._specs,
-                    ),
-                    status=RolloutStatus.SUCCEEDED,
-                    duration_s=time.perf_counter() - started,
+            try:
+                await self._agent.run(task.instruction)
+            except EpisodeCut as cut:
+                ended = cut.reason
+            calls = await self._get(f"{path}/calls")
+            if not calls:
+                raise RolloutError(
+                    "the agent ended without calling the model through the gateway; "
+                    "its model was not replaced"
                 )
-                reward = await asyncio.to_thread(
-                    score, self._scenario, task, environment, trajectory
-                )
+            trajectory = Trajectory(
+                rollout_id=episode.rollout_id,
+                scenario=self._scenario.name,
+                task_id=task.id,
+                family=task.family,
+                level=task.level,
+                steps=assemble_steps(
+                    [ModelCall.model_validate(call) for call in calls],
+                    episode.calls,
+                    self._specs,
+                ),
+                status=RolloutStatus.SUCCEEDED,
+                duration_s=time.perf_counter() - started,
+            )
+            reward = await asyncio.to_thread(
+                score, self._scenario, task, environment, trajectory
+            )
             events = [
                 {"event_type": "tool_call", "data": call.model_dump(mode="json")}
                 for call in trajectory.get_tool_calls()
@@ -222,18 +241,24 @@ class Worker:
 
 async def _json(response: Any) -> Any:
     if response.status >= 400:
-        text = await response.text()
-        raise RolloutError(f"{response.url} answered {response.status}: {text}")
+        told = f"{response.url} answered {response.status}: {await response.text()}"
+        raise ApiError(response.status, told, "gateway")
     return orjson.loads(await response.read())
+
+
+def _failed(reason: str) -> dict[str, Any]:
+    """Return the report of an attempt that failed."""
+    told = whole_text(reason[:_MAX_REASON])
+    return {"state": "failed", "error_message": told, "events": []}
+
+
+def rollout_of(task: "asyncio.Task[Any] | None") -> str | None:
+    """Return the rollout that an asyncio task works for, None if for none."""
+    return None if task is None else task.get_context().get(_ROLLOUT)
 
 
 def _kind(error: Exception) -> str:
     return "scenario" if isinstance(error, ScenarioError) else "crash"
-
-
-def _say(**line: Any) -> None:
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
 
 
 def _limit_process(memory_mb: int) -> None:
@@ -248,7 +273,7 @@ def _limit_process(memory_mb: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-async def _serve(spec: WorkerSpec) -> None:
+async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
     scenario = get_scenario(spec.scenario)
     scenario.unsafe_local_exec = spec.unsafe_local_exec
     blueprint = Blueprint(
@@ -269,17 +294,17 @@ async def _serve(spec: WorkerSpec) -> None:
     loop.add_signal_handler(signal.SIGTERM, running.cancel)
 
     def blocked() -> None:
-        _say(blocked=worker.rollout_of(asyncio.current_task(loop)))
+        control.say(blocked=rollout_of(asyncio.current_task(loop)))
         os._exit(EXIT_BLOCKED)
 
     try:
         with LoopWatch(
             spec.timeout_s,
             blocked=blocked,
-            turned=lambda: _say(beat=True),
+            turned=lambda: control.say(beat=True),
             every_s=_BEAT_S,
         ):
-            _say(ready=True)
+            control.say(ready=True)
             await worker.run()
     except asyncio.CancelledError:
         logger.info("worker %s was told to end", spec.worker)
@@ -289,14 +314,15 @@ async def _serve(spec: WorkerSpec) -> None:
 
 def main() -> int:
     """Run a worker to its end; return the exit code."""
+    control = ControlChannel()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to handle
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     spec = WorkerSpec.model_validate_json(sys.stdin.readline())
     _limit_process(spec.memory_mb)
     try:
-        asyncio.run(_serve(spec))
+        asyncio.run(_serve(spec, control))
     except AgentGymError as error:
-        _say(error=str(error), kind=type(error).__name__)
+        control.say(error=str(error), kind=type(error).__name__)
         return 1
     return 0
 
