@@ -12,7 +12,7 @@ from agentgym.core.metrics import Metrics
 from agentgym.core.progress import Progress
 from agentgym.core.result import TrainingResult
 from agentgym.core.run_folder import RunFolder
-from agentgym.errors import TrainingInterrupted
+from agentgym.errors import ScenarioError, TrainingInterrupted
 
 SCENARIO = '''
 from agentgym import Environment, Reward, Scenario, Split, Task, tool
@@ -208,3 +208,36 @@ def test_without_criteria_the_budget_is_spent(tmp_path: Path) -> None:
     result = pack.train()
 
     assert (result.stopped, result.steps) == ("budget spent", 4)
+
+
+def shorten(folder: Path, tasks: str) -> None:
+    """Let the scenario's ``tasks`` return something else than what it makes."""
+    scenario = folder / "decided" / "scenario.py"
+    text = scenario.read_text().replace("        return [\n", "        made = [\n", 1)
+    listed = "            for number in range(count)\n        ]\n"
+    assert listed in text
+    scenario.write_text(text.replace(listed, f"{listed}        return {tasks}\n"))
+
+
+@pytest.mark.parametrize(("solved", "steps"), [(8, 1), (1, 4)])
+def test_a_scenario_with_few_tasks_is_trained_and_measured_on_those(
+    tmp_path: Path, solved: int, steps: int
+) -> None:
+    """With no other validation tasks, the same ones are attempted once more."""
+    short = trainer(tmp_path, solved, test_tasks=5)
+    shorten(tmp_path, "made[:2]")
+
+    result = short.train()
+
+    assert (result.steps, result.metrics.tasks) == (steps, 2)
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_a_scenario_without_tasks_is_refused_before_a_model_is_loaded(
+    tmp_path: Path, split: str
+) -> None:
+    empty = trainer(tmp_path, 0)
+    shorten(tmp_path, f"[] if split == {split!r} else made")
+
+    with pytest.raises(ScenarioError, match="decided is empty"):
+        empty.plan()

@@ -9,6 +9,8 @@ from agentgym.core.task import Split
 from agentgym.core.task_stream import StreamState, TaskStream
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
+from agentgym.errors import ScenarioError
+from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 
 SCENARIO = get_scenario("coding")
@@ -115,3 +117,39 @@ def test_a_saved_state_goes_on_where_it_stopped() -> None:
     rest = [task.id for task in stream(saved).take(180)]
 
     assert first + rest == expected
+
+
+def short(count: int, monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    """Return the scenario with ``count`` fixed tasks, whatever is asked for."""
+    scenario = get_scenario("coding")
+    fixed = scenario.tasks(Split.TRAIN, 0, count)
+    monkeypatch.setattr(scenario, "tasks", lambda *_: iter(fixed))
+    return scenario
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_short_list_of_tasks_is_gone_through_again(
+    monkeypatch: pytest.MonkeyPatch, adaptive: bool
+) -> None:
+    scenario, state = short(3, monkeypatch), StreamState()
+    names = [task.id for task in scenario.tasks(Split.TRAIN, 0, 3)]
+
+    def choosing(state: StreamState) -> TaskStream:
+        return TaskStream(scenario, 3, state, adaptive=adaptive, failure_cost=0.5)
+
+    first = [task.id for task in choosing(state).take(4)]
+    saved = StreamState.model_validate_json(state.model_dump_json())
+    rest = [task.id for task in choosing(saved).take(1100)]
+
+    assert (first + rest)[:8] == (names * 3)[:8]
+    assert set(Counter(first + rest)) == set(names)
+
+
+def test_a_scenario_without_training_tasks_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    empty = TaskStream(
+        short(0, monkeypatch), 3, StreamState(), adaptive=True, failure_cost=0.5
+    )
+    with pytest.raises(ScenarioError, match=r"tasks\(train\) of coding is empty"):
+        empty.take(1)

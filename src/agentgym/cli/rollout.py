@@ -126,6 +126,7 @@ def _tasks(
     from agentgym.integrations.factory import load_factory
     from agentgym.rollout.tasks import read_tasks
     from agentgym.scenarios.registry import get_scenario
+    from agentgym.scenarios.task_lists import make_tasks
 
     function = None if reward is None else load_factory(reward, option="--reward")
     path = Path(source)
@@ -138,7 +139,7 @@ def _tasks(
         raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
     scenario = get_scenario(source)
     try:
-        return scenario.tasks(Split(split), seed, count), source
+        return make_tasks(scenario, Split(split), seed, count), source
     finally:
         scenario.close()
 

@@ -23,6 +23,7 @@ from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.check.names import CRITERIA, REPORTED_ONLY
+from agentgym.scenarios.task_lists import make_tasks
 from agentgym.scenarios.trivial import CallEverything, DoNothing, run_trivial
 
 _PROVIDER_TIMEOUT_S = 600.0
@@ -150,9 +151,10 @@ def evaluate(
         UsageError: A setting cannot work.
         ProviderError: The model's server refuses to answer for good.
         RolloutError: Not one rollout could be scored.
+        ScenarioError: The split has no tasks.
     """
     scenario, _ = check_rollouts(config)
-    tasks = scenario.tasks(split, config.seed, config.test_tasks)
+    tasks = make_tasks(scenario, split, config.seed, config.test_tasks)
     endpoint = resolve_model(config.model) if is_remote(config.model) else None
     if endpoint is None:
         prices = prices or FREE

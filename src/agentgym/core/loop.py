@@ -27,6 +27,7 @@ from agentgym.errors import OutputClosed, TrainingFailedError, TrainingInterrupt
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -219,7 +220,8 @@ class TrainingLoop:
         """Say whether the criteria hold on validation tasks, together with others.
 
         The best of many measurements is better than the policy is. So where one would
-        end training, as many other tasks are measured, and all of them count.
+        end training, as many other tasks are measured, and all of them count. Where
+        there are no others, the same ones are attempted once more.
         """
         state, size = self.state, self._config.eval_tasks
         criteria = self._scenario.success_criteria()
@@ -236,7 +238,8 @@ class TrainingLoop:
     def _measure_validation(self, first: int, end: int) -> Metrics:
         """Measure the validation tasks from ``first`` to before ``end``, once each."""
         seed, step = self._config.seed, self.state.step
-        tasks = self._scenario.tasks(Split.VALIDATION, seed, end)[first:]
+        made = make_tasks(self._scenario, Split.VALIDATION, seed, end)
+        tasks = made[first:] or made
         name = f"v{step:05d}" if first == 0 else f"c{step:05d}"
         self._progress.phase("validation", len(tasks))
         return self._measure([Measurement(name, tasks)], samples=1, step=step)[name]
@@ -254,7 +257,7 @@ class TrainingLoop:
             step: A resumed run forgets the rollouts of later steps than its own.
         """
         config = self._config
-        held_out = self._scenario.held_out(config.seed, config.test_tasks)
+        held_out = held_out_sets(self._scenario, config.seed, config.test_tasks)
         rollouts = config.eval_samples * sum(map(len, held_out.values()))
         self._progress.phase(phase, rollouts)
         sets = [Measurement(f"{phase} {name}", t) for name, t in held_out.items()]

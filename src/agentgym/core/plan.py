@@ -8,6 +8,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.machine import require_writable_home
 from agentgym.core.progress import Plan
 from agentgym.core.run_folder import RunFolder
+from agentgym.core.task import Split
 from agentgym.core.tracking import require_tracker
 from agentgym.engines.registry import describe_engine
 from agentgym.errors import ScenarioError, UnsupportedError, UsageError
@@ -18,6 +19,7 @@ from agentgym.sandbox.ladder import choose_rung
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.check.names import unknown_names
 from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 
 # From docs/benchmarks.md: wall seconds on 2 cores with the nano policy.
 _SECONDS_PER_EPISODE = {"native": 0.068, "langchain": 0.075}
@@ -29,7 +31,8 @@ def make_plan(config: TrainingConfig) -> Plan:
 
     Raises:
         UsageError: A setting cannot work; says which and what to do.
-        ScenarioError: The scenario asks for something that there is not.
+        ScenarioError: The scenario asks for something that there is not, or lacks
+            tasks.
         SandboxUnavailableError: No safe way to run code was found.
     """
     scenario, sandbox = check_rollouts(config)
@@ -45,9 +48,12 @@ def make_plan(config: TrainingConfig) -> Plan:
             f"{config.group_size}; raise --episodes or lower group_size."
         )
     steps = math.ceil(config.episodes / per_step)
-    sets = scenario.held_out(config.seed, config.test_tasks).values()
+    make_tasks(scenario, Split.TRAIN, config.seed, 1)
+    sets = held_out_sets(scenario, config.seed, config.test_tasks).values()
     held_out = config.eval_samples * sum(map(len, sets))
     validation = config.eval_tasks * (steps // config.eval_every)
+    if validation:
+        make_tasks(scenario, Split.VALIDATION, config.seed, 1)
     rollouts = config.episodes + 2 * held_out + validation
     seconds = _SECONDS_PER_EPISODE.get(config.framework, 0.05) * rollouts
     return Plan(

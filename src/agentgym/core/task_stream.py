@@ -15,6 +15,7 @@ from agentgym.core.credit import call_failures, deviation
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.task_lists import make_tasks
 
 _TASKS_PER_EPOCH = 1024
 _NEWEST = 0.5
@@ -44,6 +45,8 @@ class StreamState(BaseModel):
 class TaskStream:
     """Training tasks of a scenario, in an order that its state and seed decide.
 
+    A scenario with fewer tasks than an epoch gives them again from the first on.
+
     Args:
         scenario: Makes the tasks.
         seed: Of the tasks and their choice.
@@ -70,7 +73,11 @@ class TaskStream:
         self._epoch: tuple[int, list[Task]] = (-1, [])
 
     def take(self, count: int) -> list[Task]:
-        """Return the next ``count`` tasks to train on."""
+        """Return the next ``count`` tasks to train on.
+
+        Raises:
+            ScenarioError: The scenario has none.
+        """
         chosen: list[Task] = []
         while len(chosen) < count:
             task = self._next()
@@ -97,9 +104,10 @@ class TaskStream:
         number, offset = divmod(self._state.position, _TASKS_PER_EPOCH)
         if self._epoch[0] != number:
             seed = self._seed * 1_000_003 + number
-            made = self._scenario.tasks(Split.TRAIN, seed, _TASKS_PER_EPOCH)
+            made = make_tasks(self._scenario, Split.TRAIN, seed, _TASKS_PER_EPOCH)
             self._epoch = (number, made)
-        return self._epoch[1][offset]
+        tasks = self._epoch[1]
+        return tasks[offset % len(tasks)]
 
     def _draw(self) -> float:
         return Random(f"{self._seed}/{self._state.position}").random()

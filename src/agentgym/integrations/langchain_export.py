@@ -9,6 +9,7 @@ from agentgym.errors import ScenarioError, ToolError, UsageError
 from agentgym.integrations.factory import load_factory
 from agentgym.integrations.langchain import LangChainAdapter, require_graph
 from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.task_lists import make_tasks
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -67,7 +68,7 @@ def _example_tools(trained: "TrainedAgent") -> "list[BaseTool]":
             f"The tools of {trained.spec.scenario!r} cannot be had: {error} Give your "
             "own with to_langchain(tools=[...])."
         ) from error
-    [task] = scenario.tasks(Split.TEST, seed=0, count=1)
+    [task] = make_tasks(scenario, Split.TEST, seed=0, count=1)
     return [bound_tool(tool) for tool in scenario.create_environment(task).tools()]
 
 
