@@ -1,13 +1,19 @@
 """Tools: from a typed function to a schema, and back from a model's call."""
 
+import asyncio
+from typing import Annotated, Any
+
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from agentgym.core.tools import (
+    Tool,
     ToolOutcome,
     bound_tools,
     check_call,
+    is_recordable,
     parse_arguments,
+    run_tool,
     spec_of,
     tool,
     tool_specs,
@@ -168,3 +174,108 @@ def test_descriptions_that_go_on_in_the_next_line_are_joined() -> None:
 
     properties = spec_of(lend).parameters["properties"]
     assert properties["title"]["description"] == "What it is called, as on the cover."
+
+
+def roll(
+    sides: Annotated[int, Field(ge=2, le=20, description="How many sides.")],
+    times: int = Field(1, ge=1, description="How often."),
+    bonus: Annotated[int, Field(le=9)] = 0,
+) -> str:
+    """Roll a die.
+
+    Args:
+        bonus: What is added.
+    """
+    return f"{sides} {times} {bonus}"
+
+
+def test_limits_and_descriptions_of_fields_reach_the_schema() -> None:
+    assert spec_of(roll).parameters["properties"] == {
+        "sides": {
+            "type": "integer",
+            "minimum": 2,
+            "maximum": 20,
+            "description": "How many sides.",
+        },
+        "times": {
+            "type": "integer",
+            "default": 1,
+            "minimum": 1,
+            "description": "How often.",
+        },
+        "bonus": {
+            "type": "integer",
+            "default": 0,
+            "maximum": 9,
+            "description": "What is added.",
+        },
+    }
+
+
+async def test_limits_and_defaults_of_fields_hold_when_a_tool_is_called() -> None:
+    tools = {"roll": Tool(spec_of(roll), roll)}
+
+    assert await run_tool(tools, "roll", {"sides": 6}) == (ToolOutcome.OK, "6 1 0")
+    for wrong in ({"sides": 99}, {"sides": 6, "times": 0}, {"sides": 6, "bonus": 10}):
+        outcome, said = await run_tool(tools, "roll", wrong)
+        assert outcome is ToolOutcome.INVALID_ARGUMENTS
+        assert said.startswith(f"Error: {list(wrong)[-1]}: ")
+
+
+async def test_a_mistake_of_the_tools_own_code_is_not_the_models() -> None:
+    class Order(BaseModel):
+        number: int
+
+    def order(number: str) -> str:
+        """Order something."""
+        return str(Order.model_validate({"number": number}).number)
+
+    tools = {"order": Tool(spec_of(order), order)}
+
+    assert await run_tool(tools, "order", {"number": "7"}) == (ToolOutcome.OK, "7")
+    with pytest.raises(ValidationError, match="validation error for Order"):
+        await run_tool(tools, "order", {"number": "seven"})
+    outcome, _ = await run_tool(tools, "order", {})
+    assert outcome is ToolOutcome.INVALID_ARGUMENTS
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ("plain", "plain"),
+        (None, "null"),
+        ({"ok": True, "names": ["Zoë"]}, '{"ok": true, "names": ["Zoë"]}'),
+    ],
+)
+async def test_what_is_no_text_reaches_the_agent_as_json(
+    result: Any, text: str
+) -> None:
+    def sync() -> Any:
+        """Return it at once."""
+        return result
+
+    async def slow() -> Any:
+        """Return it later."""
+        await asyncio.sleep(0)
+        return result
+
+    for function in (sync, slow):
+        tools = {"it": Tool(spec_of(function), function)}
+        assert await run_tool(tools, "it", {}) == (ToolOutcome.OK, text)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400"])
+def test_numbers_that_are_not_finite_are_no_arguments(number: str) -> None:
+    def heat(degrees: float) -> str:
+        """Heat the room."""
+        return str(degrees)
+
+    specs = {"heat": spec_of(heat)}
+
+    assert parse_arguments(f'{{"degrees": [{{"a": {number}}}]}}') is None
+    assert not is_recordable({"degrees": float(number)})
+    written = f'{{"degrees": {number}}}'
+    assert check_call(specs, "heat", written)[0] is ToolOutcome.MALFORMED
+    quoted = f'{{"degrees": "{number}"}}'
+    assert check_call(specs, "heat", quoted)[0] is ToolOutcome.INVALID_ARGUMENTS
+    assert is_recordable({"degrees": 21.5})

@@ -79,10 +79,10 @@ def run(pack: Path, folder: Path, *replies: Reply, **settings: object) -> Trajec
 
 
 @pytest.mark.parametrize("framework", ["native", "langchain"])
-def test_integers_beyond_64_bits_are_malformed_and_scored(
+def test_numbers_that_not_everyone_can_read_are_malformed_and_scored(
     pack: Path, tmp_path: Path, framework: str
 ) -> None:
-    odd = ["99999999999999999999", "-9223372036854775809"]
+    odd = ["99999999999999999999", "-9223372036854775809", "NaN", "1e400"]
     arguments = [f'{{"room": "hall", "degrees": {degrees}}}' for degrees in odd]
     asked = Reply(calls=[("set_temperature", raw) for raw in arguments])
     found = run(pack, tmp_path, asked, Reply("Done."), framework=framework)

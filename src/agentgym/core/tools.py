@@ -2,12 +2,13 @@
 
 import inspect
 import json
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -77,8 +78,9 @@ class Tool:
 
     Attributes:
         spec: What the model is told.
-        function: The bound callable, sync or async; it returns the text that the
-            agent sees and raises :class:`~agentgym.errors.ToolError` to refuse.
+        function: The bound callable, sync or async; it returns what the agent sees,
+            text or a JSON value, and raises :class:`~agentgym.errors.ToolError` to
+            refuse.
     """
 
     spec: ToolSpec
@@ -86,8 +88,12 @@ class Tool:
 
     async def __call__(self, **arguments: Any) -> str:
         """Validate ``arguments``, run the function, and return its text."""
-        result = self.function(**self.spec.validate(arguments))
-        return await result if inspect.isawaitable(result) else result
+        return await self.run(self.spec.validate(arguments))
+
+    async def run(self, validated: Mapping[str, Any]) -> str:
+        """Run the function on what :meth:`ToolSpec.validate` returned."""
+        result = self.function(**validated)
+        return result_text(await result if inspect.isawaitable(result) else result)
 
 
 def tool[F: Callable[..., Any]](function: F) -> F:
@@ -95,7 +101,8 @@ def tool[F: Callable[..., Any]](function: F) -> F:
 
     The name is the function's, the description is its docstring's first
     paragraph, argument descriptions come from the Google-style ``Args:`` section,
-    and types from the annotations, all of which must be there.
+    and types from the annotations, all of which must be there. Limits and
+    descriptions of pydantic's ``Field`` hold, as annotation or as default.
 
     Raises:
         ScenarioError: The docstring or an annotation is missing.
@@ -128,7 +135,7 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
         raise ScenarioError(f"Tool {name!r} has no docstring; write one sentence.")
     described = _described_arguments(doc)
     try:
-        hints = get_type_hints(function)
+        hints = get_type_hints(function, include_extras=True)
     except NameError as error:
         raise ScenarioError(
             f"The type annotations of tool {name!r} cannot be read: {error}. Use types "
@@ -148,15 +155,13 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
                 f"Argument {parameter.name!r} of tool {name!r} has no type annotation; "
                 f"write for instance {parameter.name}: str."
             )
+        hint = hints[parameter.name]
+        if parameter.name in described:
+            hint = Annotated[hint, Field(description=described[parameter.name])]
         missing = parameter.default is inspect.Parameter.empty
-        fields[parameter.name] = (
-            hints[parameter.name],
-            Field(
-                default=... if missing else parameter.default,
-                description=described.get(parameter.name),
-            ),
-        )
-    model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        fields[parameter.name] = (hint, ... if missing else parameter.default)
+    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model = create_model(name, __config__=config, **fields)
     return ToolSpec(name, " ".join(doc.split("\n\n")[0].split()), model)
 
 
@@ -175,19 +180,28 @@ def parse_arguments(raw: str) -> dict[str, Any] | None:
 def is_recordable(value: Any, depth: int = 0) -> bool:
     """Say whether a JSON value is one to every reader of what was recorded.
 
-    Integers beyond 64 bits, halves of surrogate pairs and endless nesting are JSON to
-    Python alone.
+    Integers beyond 64 bits, NaN and infinities, halves of surrogate pairs and endless
+    nesting are JSON to Python alone.
     """
     if isinstance(value, str):
         return whole_text(value) == value
     if isinstance(value, int):
         return value in _INTEGERS
+    if isinstance(value, float):
+        return math.isfinite(value)
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, list):
         inner = depth + 1
         return inner < _MAX_DEPTH and all(is_recordable(v, inner) for v in value)
     return True
+
+
+def result_text(result: Any) -> str:
+    """Return what a tool returned as the text that the agent sees: else its JSON."""
+    if isinstance(result, str):
+        return result
+    return json.dumps(result, ensure_ascii=False, default=str)
 
 
 def whole_text(text: str) -> str:
@@ -232,9 +246,7 @@ def check_call(
     try:
         specs[name].validate(arguments)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return ToolOutcome.INVALID_ARGUMENTS, f"{where}: {first['msg']}"
+        return ToolOutcome.INVALID_ARGUMENTS, _first_problem(error)
     return ToolOutcome.OK, ""
 
 
@@ -244,20 +256,27 @@ async def run_tool(
     """Run a call and say what became of it, with the text for the agent.
 
     A refusal (``ToolError``, invalid arguments, unknown tool) is text that starts
-    with ``Error:``; any other exception passes through.
+    with ``Error:``; any other exception passes through, also a ``ValidationError``
+    of the tool's own code.
     """
+    if name not in tools:
+        return ToolOutcome.UNKNOWN_TOOL, f"Error: no tool is named {name!r}."
     try:
-        if name not in tools:
-            return ToolOutcome.UNKNOWN_TOOL, f"Error: no tool is named {name!r}."
-        return ToolOutcome.OK, await tools[name](**arguments)
+        validated = tools[name].spec.validate(arguments)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        return ToolOutcome.INVALID_ARGUMENTS, f"Error: {where}: {first['msg']}"
+        return ToolOutcome.INVALID_ARGUMENTS, f"Error: {_first_problem(error)}"
+    try:
+        return ToolOutcome.OK, await tools[name].run(validated)
     except RuleViolation as error:
         return ToolOutcome.RULE_BROKEN, f"Error: {error}"
     except ToolError as error:
         return ToolOutcome.RAISED, f"Error: {error}"
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}"
 
 
 def _described_arguments(doc: str) -> dict[str, str]:

@@ -3,12 +3,11 @@
 import asyncio
 import contextvars
 import inspect
-import json
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from agentgym.core.tools import Tool, bound_tools, spec_of
+from agentgym.core.tools import Tool, bound_tools, result_text, spec_of
 from agentgym.errors import ToolError, UsageError
 
 
@@ -83,15 +82,9 @@ def _shown(function: Callable[..., Any]) -> Callable[..., Awaitable[str]]:
             raise
         except Exception as error:  # the user's own code; the agent may try again
             raise ToolError(f"{type(error).__name__}: {error}") from error
-        return _text(result)
+        return result_text(result)
 
     return call
-
-
-def _text(result: Any) -> str:
-    if isinstance(result, str):
-        return result
-    return json.dumps(result, ensure_ascii=False, default=str)
 
 
 def unique(tools: Sequence[Tool]) -> list[Tool]:
