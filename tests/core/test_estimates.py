@@ -8,6 +8,7 @@ import pytest
 
 from agentgym.core.estimates import (
     UNMEASURED,
+    Estimate,
     estimate_difference,
     estimate_ratio,
     pass_power_k,
@@ -157,3 +158,19 @@ def test_p_is_uniform_when_nothing_changed() -> None:
 
 
 _SIDES = [1, -1]
+
+
+def test_an_estimate_is_used_as_the_number_it_estimates() -> None:
+    found = Estimate(value=0.957, low=0.91, high=0.98, n=96)
+    assert float(found) == 0.957
+    assert f"{found:.1%}" == "95.7%"
+    assert 0.95 <= found < 1
+    assert found > Estimate(value=0.8, low=0.7, high=0.9, n=96)
+    assert not found >= 0.96
+    assert f"{found}" == str(found)
+
+
+def test_what_was_not_measured_passes_no_threshold() -> None:
+    assert not UNMEASURED < 0.5
+    assert not UNMEASURED >= 0.0
+    assert f"{UNMEASURED:.1%}" == "nan%"

@@ -1,8 +1,8 @@
 """Estimates: a value over tasks with its 95 % interval."""
 
 from collections.abc import Sequence
-from math import comb, sqrt
-from typing import TYPE_CHECKING, Any
+from math import comb, nan, sqrt
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,7 +17,10 @@ _Z95 = 1.959964
 
 
 class Estimate(BaseModel):
-    """A mean with its 95 % interval.
+    """A mean with its 95 % interval, and as a number the mean alone.
+
+    ``estimate >= 0.95``, ``f"{estimate:.1%}"`` and ``float(estimate)`` speak of
+    ``value``; what was not measured is NaN there, neither above nor below anything.
 
     Attributes:
         value: The mean over tasks.
@@ -32,6 +35,24 @@ class Estimate(BaseModel):
     low: float
     high: float
     n: int
+
+    def __float__(self) -> float:
+        return self.value if self.n else nan
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self), spec) if spec else str(self)
+
+    def __lt__(self, other: SupportsFloat) -> bool:
+        return float(self) < float(other)
+
+    def __le__(self, other: SupportsFloat) -> bool:
+        return float(self) <= float(other)
+
+    def __gt__(self, other: SupportsFloat) -> bool:
+        return float(self) > float(other)
+
+    def __ge__(self, other: SupportsFloat) -> bool:
+        return float(self) >= float(other)
 
 
 UNMEASURED = Estimate(value=0.0, low=0.0, high=0.0, n=0)
