@@ -17,6 +17,7 @@ from agentgym.scenarios.coding.workspace import tests_of
 
 TIMEOUT_S = 5.0
 _SHOWN = 120
+_PROBE = "_probe.py"
 
 
 class Runner(Protocol):
@@ -94,14 +95,39 @@ async def run_script(
     return f"The script failed: {_cut(lines[-1])}"
 
 
-def passes(runner: Runner, files: Mapping[str, str]) -> bool:
-    """Run all tests of a workspace and wait; whether there are some and all passed.
+def gives(
+    runner: Runner, files: Mapping[str, str], hidden: Mapping[str, Mapping[str, str]]
+) -> bool:
+    """Return whether expressions give what they should; wait for it.
+
+    Only the values leave the sandbox, and what they should be never enters it: code
+    that sets out to deceive whoever runs it can choose a value, not the verdict.
+
+    Args:
+        runner: Where to run the code.
+        files: The workspace.
+        hidden: For each module, expressions in its names, and what Python must show
+            for each.
 
     Raises:
         SandboxError: The sandbox failed.
     """
-    result = runner.run_sync(files, RunTests(("tests",)), timeout_s=TIMEOUT_S)
-    return _checked(result).ok
+    probe = {**files, _PROBE: _probe(hidden)}
+    result = _checked(runner.run_sync(probe, PythonScript(_PROBE), timeout_s=TIMEOUT_S))
+    right = [value for values in hidden.values() for value in values.values()]
+    shown = result.stdout.splitlines()
+    return result.ok and shown[-1:] == [f"[{', '.join(right)}]"]
+
+
+def _probe(hidden: Mapping[str, Mapping[str, str]]) -> str:
+    """Return a script whose last line of output is the list of all values."""
+    lines = []
+    for path, values in hidden.items():
+        module = path.removesuffix(".py").replace("/", ".")
+        names = dict.fromkeys(asked.partition("(")[0] for asked in values)
+        lines.append(f"from {module} import {', '.join(names)}")
+    asked = ", ".join(asked for values in hidden.values() for asked in values)
+    return "\n".join([*lines, "", "print()", f"print([{asked}])", ""])
 
 
 def _checked(result: SandboxResult) -> SandboxResult:

@@ -15,8 +15,8 @@ _CONSTANTS = ("LIMIT", "RATE", "BASE", "STEP", "BONUS", "MARGIN", "QUOTA", "SPAR
 _SCRIPTS = ("make", "build", "report", "draw", "export", "measure")
 _TEXTS = ("no {n} left", "{a} {n}", "the {n} is {a}", "{a} {n} for you", "a {a} {n}")
 
-Points = Literal["few", "all", "hidden"]
-"""Which arguments tests try: two; all that tell a fault; or others, as telling."""
+Points = Literal["few", "all"]
+"""Which arguments tests try: two, or all that tell a fault."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,23 @@ class Module:
             blocks.append("\n".join(lines))
         return "\n\n\n".join(blocks) + "\n"
 
+    def values(self) -> dict[str, str]:
+        """Return what expressions in its names give, as Python shows it.
+
+        They are its constant, and calls with the arguments of the tests and with
+        others that tell a fault as well.
+        """
+        found = {self.constant: repr(self.value)}
+        for function in self.functions:
+            body = function.fill(function.template.body, self.constant)
+            points = function.template.points
+            for point in (*points, *map(other_arguments, points)):
+                names = dict(zip(function.parameters, point, strict=True))
+                scope = {**names, self.constant: self.value}
+                value = eval(body.removeprefix("return "), {}, scope)  # our templates
+                found[_call(function, point)] = repr(value)
+        return found
+
 
 @dataclass(frozen=True)
 class Project:
@@ -189,12 +206,9 @@ def text_for(rng: Random, names: Names, noun: str) -> str:
     return rng.choice(_TEXTS).format(a=rng.choice(names.adjectives), n=noun)
 
 
-def _points(template: Template, points: Points) -> tuple[Point, ...]:
-    if points == "few":
-        return template.points[:2]
-    if points == "all":
-        return template.points
-    return tuple(tuple(_shift(value) for value in point) for point in template.points)
+def other_arguments(point: Point) -> Point:
+    """Return other arguments that tell the same faults."""
+    return tuple(_shift(value) for value in point)
 
 
 def _shift(value: object) -> object:
@@ -208,13 +222,17 @@ def _asserts(function: Function, constant: str, points: Points) -> list[str]:
     if template is functions.TEXT:
         return [f"    assert isinstance({function.name}(), str)"]
     lines = []
-    for point in _points(template, points):
-        call = f"{function.name}({', '.join(map(repr, point))})"
+    for point in template.points[: 2 if points == "few" else None]:
+        call = _call(function, point)
         named = constant if template.uses_constant else ""
         expected = _expected(template.body, repr(point), named)
         relation = "is" if expected in ("True", "False") else "=="
         lines.append(f"    assert {call} {relation} {expected}")
     return lines
+
+
+def _call(function: Function, point: Point) -> str:
+    return f"{function.name}({', '.join(map(repr, point))})"
 
 
 @lru_cache(4096)

@@ -46,7 +46,7 @@ def score(
     that credit away, so that calling everything earns nothing.
 
     Raises:
-        SandboxError: Hidden tests could not be run.
+        SandboxError: A repair could not be run.
     """
     plan = [Step.from_json(step) for step in task.goal["plan"]]
     attempts = Attempts.of(environment.books, trajectory)
@@ -177,18 +177,20 @@ def _changed_as_asked(
 
 
 def _repaired(task: Task, files: dict[str, str], runner: LazyRunner) -> bool:
-    """Return whether the hidden tests pass and the visible ones were left alone."""
+    """Return whether the code gives what it should and the rest is as it was."""
     start: dict[str, str] = task.initial_state["files"]
     if files == start or _tests_changed(start, files):
         return False
     expected: dict[str, str] = task.goal["expected"]
-    if all(
-        _same_meaning(files[path], expected.get(path, text))
+    if not all(
+        path in expected or _same_meaning(files[path], text)
         for path, text in start.items()
     ):
-        return True  # The known repair: hidden tests would tell nothing new.
+        return False
+    if all(_same_meaning(files[path], text) for path, text in expected.items()):
+        return True  # The known repair: running it would tell nothing new.
     sources = {p: text for p, text in files.items() if not is_test_path(p)}
-    return execution.passes(runner.get(), sources | task.goal["hidden"])
+    return execution.gives(runner.get(), sources, task.goal["hidden"])
 
 
 def _same_meaning(text: str, other: str) -> bool:

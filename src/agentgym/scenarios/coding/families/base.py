@@ -50,8 +50,8 @@ class Draft:
             state of the project at the end is.
         expected: Files that must change, and a text that they may mean at the end.
         formatted: Files that must be formatted at the end.
-        hidden: Test files that replace the visible ones when a repair is judged;
-            with them, ``expected`` is only one of the right solutions.
+        hidden: For each module, expressions in its names and what they must give, as
+            Python shows it; with them, ``expected`` is only one of the right solutions.
     """
 
     instruction: str
@@ -60,7 +60,7 @@ class Draft:
     ordered: bool = True
     expected: dict[str, str] = field(default_factory=dict)
     formatted: tuple[str, ...] = ()
-    hidden: dict[str, str] = field(default_factory=dict)
+    hidden: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def goal(self) -> dict[str, Any]:
         """Return what a task's goal holds."""

@@ -74,10 +74,7 @@ def _repair(kind: str) -> Callable[[Scene, Phrases], Draft]:
             ),
             ordered=False,
             expected={module.path: broken.project.files[module.path]},
-            hidden={
-                f"tests/test_hidden_{m.name}.py": m.tests("hidden")
-                for m in broken.project.modules
-            },
+            hidden={m.path: m.values() for m in broken.project.modules},
         )
 
     return draft
