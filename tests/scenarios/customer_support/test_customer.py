@@ -65,6 +65,31 @@ def test_the_next_request_follows_an_answer() -> None:
     assert busy.reply("Done.") is None
 
 
+CLOSINGS = (
+    "It has been returned. Is there anything else I can do for your order?",
+    "Your order is cancelled. Please let me know if you need anything about it.",
+    "Do you need any further help with this order?",
+    "Please tell me: any other questions about the order?",
+    "Is that all for this order?",
+)
+
+
+@pytest.mark.parametrize("text", CLOSINGS)
+def test_a_closing_question_asks_for_no_fact(text: str) -> None:
+    assert customer().reply(text) is None
+    busy = customer(later=("one more thing",))
+    assert busy.reply(text) == "one more thing"
+    assert busy.reply(text) is None
+    waiting = customer("order", later=("one more thing",))
+    assert waiting.reply(text) == "it is 77"  # it could not be done without
+
+
+def test_asking_on_and_on_does_not_keep_the_next_request_back() -> None:
+    busy = customer(later=("one more thing",))
+    replies = [busy.reply("What is your order number?") for _ in range(4)]
+    assert replies == ["it is 77", "78", "one more thing", None]
+
+
 @pytest.mark.parametrize("text", ["", "?", "What is your email?", "order?", "Done."])
 def test_an_agent_that_only_talks_comes_to_an_end_and_earns_nothing(text: str) -> None:
     scenario = SupportScenario()

@@ -23,6 +23,13 @@ KEYWORDS = {
 _QUESTION = re.compile(
     r"\?|^\s*(what|which|who|where|how|when)\b|\b(please|tell me|give me|i need)\b"
 )
+_CLOSING = re.compile(
+    r"\belse\b|\b(any|anything|something) (more|further)\b"
+    r"|\b(more|further|other|another) (help|assist|question|request)"
+    r"|\bif you (need|want|have) any|\bthat (all|everything)\b"
+)
+"""What in a question asks whether there is more to do."""
+
 _MOST_ANSWERS = 2
 
 
@@ -53,6 +60,8 @@ class Customer:
         """Return what the customer says to an answer, None if they are done."""
         said = message.lower()
         kinds = [k for k, words in KEYWORDS.items() if any(w in said for w in words)]
+        if not self._open and _CLOSING.search(said):
+            return self._next_request()
         if not _QUESTION.search(said):
             return self._after_statement(kinds)
         if "email" in kinds and "address" in kinds:
@@ -65,7 +74,7 @@ class Customer:
                 return self._later.pop(0)
             return self._puzzle("i do not know.") if kinds else None
         answers = [text for kind in known[:2] if (text := self._tell(kind))]
-        return ", ".join(answers) or None
+        return ", ".join(answers) or self._next_request()
 
     def _tell(self, kind: str) -> str | None:
         if kind in self._open:
@@ -84,6 +93,10 @@ class Customer:
             return self._tell(about[0])
         if self._open:
             return self._puzzle("sorry?")
+        return self._next_request()
+
+    def _next_request(self) -> str | None:
+        """Return what the customer still wants, None if that was all."""
         return self._later.pop(0) if self._later else None
 
     def _puzzle(self, text: str) -> str | None:
