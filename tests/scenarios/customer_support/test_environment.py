@@ -1,5 +1,6 @@
 """The shop: rules, look-ups, and whose mistake a missing order is."""
 
+import math
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def verified() -> SupportEnvironment:
 
 
 def test_nothing_personal_before_the_identity_is_checked() -> None:
-    opened = shop()
+    opened = shop("my postcode is 9999")
     for call in (
         lambda: opened.list_orders("cus_1"),
         lambda: opened.cancel_order("10"),
@@ -107,6 +108,43 @@ def test_a_number_that_the_customer_made_up_is_not_the_agents_mistake() -> None:
     with pytest.raises(ToolError, match="no order 78"):
         told.get_order("78")
     assert len(told.books.errors) == 1
+
+
+@pytest.mark.parametrize("key", ["", " ", "a", "7", "77", "cel", ".", ", "])
+def test_a_part_of_what_was_said_is_no_number(key: str) -> None:
+    told = shop("cancel a 7, no: order 177, please")
+    for look_up in (
+        told.get_order,
+        told.track_shipment,
+        told.get_customer,
+        told.check_stock,
+    ):
+        with pytest.raises(ToolError, match="there is no"):
+            look_up(key)
+    assert len(told.books.errors) == 4
+
+
+def test_a_number_is_heard_in_any_case_and_punctuation() -> None:
+    told = shop("It is (Ab-77). My mail is Eve@flint.io!")
+    assert told.get_order("aB-77") == "error: there is no order aB-77."
+    assert "error" in told.get_customer(" eve@flint.io")
+
+
+def test_a_postcode_that_nobody_gave_is_the_agents_mistake() -> None:
+    told = shop("my postcode is 5678.")
+    assert "not verified" in told.verify_identity("cus_1", "5678")
+    with pytest.raises(ToolError, match="not verified"):
+        told.verify_identity("cus_1", "567")
+    assert len(told.books.errors) == 1
+    assert told.verify_identity("cus_1", "1234") == "verified"
+
+
+@pytest.mark.parametrize("amount", [math.nan, math.inf, -20.5, 20.51])
+def test_no_other_amount_is_refunded(amount: float) -> None:
+    opened = verified()
+    with pytest.raises(ToolError, match="total"):
+        opened.refund_order("12", amount)
+    assert opened.snapshot()["refunds"] == []
 
 
 def test_rules_can_be_counted_without_being_enforced() -> None:

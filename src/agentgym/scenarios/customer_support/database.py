@@ -18,7 +18,7 @@ CREATE TABLE items (order_id TEXT, name TEXT, quantity INTEGER);
 CREATE TABLE shipments (order_id TEXT PRIMARY KEY, state TEXT);
 CREATE TABLE refunds (order_id TEXT, amount REAL, id INTEGER PRIMARY KEY);
 CREATE TABLE returns (
-    order_id TEXT, item TEXT, quantity INTEGER, id INTEGER PRIMARY KEY);
+    order_id TEXT, item TEXT, quantity INTEGER, PRIMARY KEY (order_id, item));
 CREATE TABLE tickets (
     customer_id TEXT, subject TEXT, priority TEXT, id INTEGER PRIMARY KEY);
 CREATE TABLE escalations (reason TEXT, id INTEGER PRIMARY KEY);

@@ -1,6 +1,8 @@
 """One episode's shop, its tools, and the books on the rules."""
 
 import json
+import math
+import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -34,17 +36,17 @@ class SupportEnvironment(Environment):
     ) -> None:
         self.books = Books()
         self._database = open_database(state)
-        self._customer = Customer(**state["customer"])
-        self._said = instruction
+        script = state["customer"]
+        self._customer = Customer(**script)
+        told = [text for texts in script["facts"].values() for text in texts]
+        self._script = "\n".join([instruction, *told, *script["later"]])
         self._verified: str | None = None
         self._seen: set[str] = set()
         self._enforce = enforce_rules
 
     def user_reply(self, message: str) -> str | None:
         """Return what the customer says to an answer."""
-        reply = self._customer.reply(message)
-        self._said += f"\n{reply or ''}"
-        return reply
+        return self._customer.reply(message)
 
     def snapshot(self) -> dict[str, list[list[Any]]]:
         """Return the state that a goal is compared with."""
@@ -74,7 +76,7 @@ class SupportEnvironment(Environment):
             if row is None:
                 return self._missing("customer", customer_id)
             if row["postcode"] != postcode.strip():
-                return "not verified: the postcode is wrong"
+                return self._wrong("not verified: the postcode is wrong", postcode)
             self._verified = customer_id
             return "verified"
 
@@ -148,7 +150,8 @@ class SupportEnvironment(Environment):
             if not 1 <= quantity <= ((row or {}).get("left") or 0):
                 raise ToolError(f"{order_id} has no {quantity} {item} to return.")
             self._database.execute(
-                "INSERT INTO returns (order_id, item, quantity) VALUES (?, ?, ?)",
+                "INSERT INTO returns (order_id, item, quantity) VALUES (?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET quantity = quantity + excluded.quantity",
                 (order_id, name, quantity),
             )
             return "return started"
@@ -167,7 +170,7 @@ class SupportEnvironment(Environment):
                 self._forbid(f"delivered {days} days ago; escalate.")
             if order["total"] > MOST_REFUND:
                 self._forbid(f"more than {MOST_REFUND}; escalate.")
-            if abs(amount - order["total"]) > 0.005:
+            if not math.isclose(amount, order["total"], abs_tol=0.005):
                 raise ToolError("refund the order's total, no other amount.")
             self._database.execute(
                 "INSERT INTO refunds (order_id, amount) VALUES (?, ?)",
@@ -256,13 +259,27 @@ class SupportEnvironment(Environment):
         return bool(self._row("SELECT 1 FROM refunds WHERE order_id = ?", order_id))
 
     def _missing(self, what: str, key: str) -> str:
-        """Say that nothing was found: an error, unless the customer gave the key.
+        """Say that nothing was found, as :meth:`_wrong` does."""
+        return self._wrong(f"there is no {what} {key}.", key, start="error: ")
 
-        A customer's mistake is no mistake of the agent.
+    def _wrong(self, message: str, key: str, *, start: str = "") -> str:
+        """Say that a key is wrong: an error, unless the customer gives it.
+
+        A customer's mistake is no mistake of the agent. What they give are whole
+        words of their script, and one letter alone is no key.
+
+        Args:
+            message: What is wrong.
+            key: A number, name or address that the agent used.
+            start: What the message starts with if it is no error.
+
+        Raises:
+            ToolError: The customer never gives the key.
         """
-        message = f"there is no {what} {key}."
-        if key.lower() in self._said.lower():
-            return f"error: {message}"
+        key = key.strip()
+        given = rf"(?<!\w){re.escape(key)}(?!\w)"
+        if len(key) > 1 and re.search(given, self._script, re.IGNORECASE):
+            return f"{start}{message}"
         raise ToolError(message)
 
     def _rows(self, query: str, *values: object) -> list[dict[str, Any]]:
