@@ -176,3 +176,50 @@ async def test_what_nobody_asked_for_is_damage(play: Play) -> None:
     reward = await play(task, [*plan_of(task), ("escalate", {"reason": "x"})])
     assert not reward.success
     assert reward.parts["damage"] < 0
+
+
+def listed_of(task: Task) -> list[tuple[str, dict[str, Any]]]:
+    """Identify the customer and list their orders."""
+    [customer, _, email, postcode] = task.initial_state["customers"][0]
+    return [
+        ("get_customer", {"email": email}),
+        ("verify_identity", {"customer_id": customer, "postcode": postcode}),
+        ("list_orders", {"customer_id": customer}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "family", ["address_too_late", "second_refund", "late_refund", "large_refund"]
+)
+async def test_an_order_may_be_looked_up_in_the_list(family: str, play: Play) -> None:
+    task = task_of(family)
+    rest = [call for call in plan_of(task) if call[0] != "get_order"]
+    reward = await play(task, [*listed_of(task), *rest])
+    assert reward.success
+    assert reward.value == pytest.approx(0.9)  # who it is need not be checked
+    assert not (await play(task, [*listed_of(task)[:2], *rest])).success
+
+
+async def test_a_list_counts_as_the_look_up_on_the_way(play: Play) -> None:
+    task = task_of("cancel")
+    listed = listed_of(task)
+    before = await play(task, listed[:2])
+    reward = await play(task, listed)
+    assert (before.right_arguments, reward.right_arguments) == (0.5, 0.75)
+    assert reward.right_tool == 0.75
+    assert reward.value > before.value
+    # Looking twice is no progress.
+    twice = await play(task, [*listed, plan_of(task)[2]])
+    assert twice.right_arguments == 0.75
+    assert twice.value <= reward.value
+
+
+async def test_items_may_come_back_one_by_one(play: Play) -> None:
+    tasks = (task_of("cancel_too_late", index) for index in range(50))
+    task = next(t for t in tasks if t.goal["state"]["returns"][0][2] == 2)
+    *plan, (tool, arguments) = plan_of(task)
+    single = (tool, {**arguments, "quantity": 1})
+    reward = await play(task, [*plan, single, single])
+    assert reward.success
+    assert 0.9 <= reward.value < 1
+    assert not (await play(task, [*plan, single])).success

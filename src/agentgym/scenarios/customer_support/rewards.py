@@ -41,8 +41,8 @@ def score(
     0.45, and the right tool for the first step that is missing 0.4 of its share. Many
     needless calls melt that credit away.
     """
-    plan = [Step.from_json(step) for step in task.goal["plan"]]
     attempts = Attempts.of(environment.books, trajectory)
+    plan = _plan(task, attempts.done)
     missing = _missing(plan, attempts.done)
     made = len(plan) - len(missing)
     spare = SPARE_CALLS[task.level]
@@ -88,6 +88,26 @@ def matches(step: Step, call: Call) -> bool:
 def _repeated(done: Sequence[Call]) -> int:
     """Count calls that ran again with the same arguments."""
     return sum(call in done[:index] for index, call in enumerate(done))
+
+
+def _plan(task: Task, done: Sequence[Call]) -> list[Step]:
+    """Return a task's plan, each order looked up in the way that the agent took.
+
+    A list of the owner's orders shows of each what a look at it alone does.
+    """
+    owners = {number: owner for number, owner, *_ in task.initial_state["orders"]}
+    plan = []
+    for step in map(Step.from_json, task.goal["plan"]):
+        if step.tool == "get_order" and not _made(step, done):
+            owner = owners.get(step.args["order_id"])
+            listed = Step("list_orders", {"customer_id": owner}, step.request)
+            step = listed if _made(listed, done) else step
+        plan.append(step)
+    return plan
+
+
+def _made(step: Step, done: Sequence[Call]) -> bool:
+    return any(matches(step, call) for call in done)
 
 
 def _missing(plan: Sequence[Step], done: Sequence[Call]) -> list[Step]:
