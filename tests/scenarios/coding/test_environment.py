@@ -1,11 +1,13 @@
 """The tools: what they show, what they refuse, and the books they keep."""
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from agentgym.errors import RuleViolation, SandboxError, ToolError
-from agentgym.sandbox import SandboxResult
+from agentgym.sandbox import Command, SandboxResult
 from agentgym.scenarios.coding.environment import CodingEnvironment
 from agentgym.scenarios.coding.execution import LazyRunner
 from agentgym.scenarios.coding.trusted import TrustedRunner
@@ -204,3 +206,22 @@ async def test_a_script_that_fails_shows_its_last_line() -> None:
 async def test_a_folder_without_tests_says_so() -> None:
     project = CodingEnvironment({"tests/a.py": ""}, LazyRunner(TrustedRunner()))
     assert await project.run_tests() == "No tests were found."
+
+
+async def test_tests_run_on_the_files_as_they_were_when_asked() -> None:
+    class Slow(TrustedRunner):
+        async def run(
+            self, files: Mapping[str, str], command: Command, *, timeout_s: float = 0
+        ) -> SandboxResult:
+            await asyncio.sleep(0)
+            return self.run_sync(files, command)
+
+    project = CodingEnvironment(FILES, LazyRunner(Slow()))
+    project.read_file("shop/pricing.py")
+    running = asyncio.ensure_future(project.run_tests())
+    await asyncio.sleep(0)
+    project.edit_file("shop/pricing.py", "RATE = 5", "RATE = 7")
+    assert await running == "1 passed."
+    assert project.books.untested == {"shop/pricing.py"}
+    assert (await project.run_tests()).startswith("1 failed")
+    assert not project.books.untested

@@ -112,12 +112,13 @@ class CodingEnvironment(Environment):
                 name = call["path"] = TESTS
             if name != TESTS and not is_test_path(self.workspace.file(name)):
                 raise ToolError(f"{name} is not under {TESTS}/.")
-            files = self.workspace.files
+            files = dict(self.workspace.files)  # Edits may come while the tests run.
             report = await execution.run_tests(self._runner.get(), files, name)
             self.books.untested = {
                 edited
                 for edited in self.books.untested
                 if name not in (TESTS, tests_of(edited))
+                or files != self.workspace.files
             }
             return report
 
@@ -134,7 +135,7 @@ class CodingEnvironment(Environment):
             except ValueError as error:
                 raise ToolError(f"the arguments {args!r} do not parse.") from error
             call["args"] = " ".join(arguments)
-            files = self.workspace.files
+            files = dict(self.workspace.files)
             return await execution.run_script(
                 self._runner.get(), files, name, arguments
             )
