@@ -241,3 +241,27 @@ def test_a_scenario_without_tasks_is_refused_before_a_model_is_loaded(
 
     with pytest.raises(ScenarioError, match="decided is empty"):
         empty.plan()
+
+
+HALVED = """
+    def calculate_reward(self, task, environment, trajectory):
+        if trajectory.rollout_id.endswith("-00"):
+            raise RuntimeError("the score is lost")
+        return Reward(0.0, False)
+
+    def broadcast_rewards(self, trajectory):
+        return [trajectory.reward / 2] * len(trajectory.model_calls)
+"""
+
+
+def test_only_rollouts_with_a_reward_give_it_to_their_calls(tmp_path: Path) -> None:
+    halving = trainer(tmp_path, 0, max_attempts=1, eval_samples=2, eval_every=9)
+    scenario = tmp_path / "decided" / "scenario.py"
+    scenario.write_text(f"{scenario.read_text()}{HALVED}")
+
+    result = halving.train()
+
+    assert result.steps == 4
+    reasons = result.ledger.reasons("dropped:")
+    assert sum(reasons.values()) > 0
+    assert "no reward for each model call" not in reasons

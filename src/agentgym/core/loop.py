@@ -191,10 +191,13 @@ class TrainingLoop:
     def _call_rewards(
         self, groups: Sequence[Sequence[Trajectory]]
     ) -> dict[str, list[float]]:
+        """Return the reward of each model call of the rollouts that were scored."""
         return {
             trajectory.rollout_id: self._scenario.broadcast_rewards(trajectory)
             for group in groups
             for trajectory in group
+            if trajectory.reward is not None
+            and trajectory.status is not RolloutStatus.DROPPED
         }
 
     def _account(self, trajectory: Trajectory, update: UpdateMetrics) -> None:

@@ -146,6 +146,8 @@ class Scenario(ABC):
     def broadcast_rewards(self, trajectory: Trajectory) -> list[float]:
         """Give each model call its reward: by default the trajectory's, unchanged.
 
+        Only asked of trajectories that were scored.
+
         Returns:
             One reward per model call. Trajectory-level broadcast follows AgentFlow
             (arXiv:2510.05592): each turn is credited with the final outcome.
