@@ -109,6 +109,8 @@ def test_unknown_names_and_places(pack: Path) -> None:
     [
         ("import agentgym\nx = (\n", r"scenario.py, line 2: '\(' was never closed"),
         ("import surely_absent.deep\n", "pip install surely_absent$"),
+        ("import words\n", "beside it: write `from .words import …`"),
+        ("from words import WORD\n", "beside it: write `from .words import …`"),
         ("from .gone import x\n", "imports 'gone' from its own folder"),
         ("1 / 0\n", "raised ZeroDivisionError when it was imported"),
         ("x = 1\n", "holds no scenario: write a subclass"),
@@ -124,6 +126,7 @@ def test_unknown_names_and_places(pack: Path) -> None:
         (PACK.replace('    name = "mine"\n', ""), "has the name None"),
         (PACK.replace('"mine"', '"coding"'), "name of a built-in scenario"),
         (PACK + "\nMine.__init__ = lambda self, x: None\n", "made without arguments"),
+        (PACK + "\nMine.__init__ = lambda self: 1 / 0\n", "raised ZeroDivisionError"),
         (
             "from agentgym import tool\n@tool\ndef water(plant):\n    'Water it.'\n",
             "'plant' of tool 'water' has no type annotation",

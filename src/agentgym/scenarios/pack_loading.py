@@ -26,7 +26,8 @@ def load_pack(path: str) -> Scenario:
         path: As :func:`~agentgym.scenarios.packs.locate_pack` returns it.
 
     Raises:
-        ScenarioError: The pack cannot be imported, or does not hold one scenario.
+        ScenarioError: The pack cannot be imported, does not hold one scenario, or that
+            cannot be made.
     """
     module = _import(path)
     scenario = _scenario_class(module, path)
@@ -41,6 +42,11 @@ def load_pack(path: str) -> Scenario:
     except TypeError as error:
         raise ScenarioError(
             f"{scenario.__name__} of {path} cannot be made without arguments: {error}."
+        ) from error
+    except Exception as error:
+        raise ScenarioError(
+            f"{scenario.__name__} of {path} raised {type(error).__name__} when it was "
+            f"made: {error}"
         ) from error
 
 
@@ -81,8 +87,15 @@ def _refuse_missing(error: ModuleNotFoundError, source: str, package: str) -> No
         raise ScenarioError(
             f"{source} imports {inner!r} from its own folder, where it is not."
         ) from error
-    requirements = os.path.join(os.path.dirname(source), "requirements.txt")
+    folder = os.path.dirname(source)
+    requirements = os.path.join(folder, "requirements.txt")
     install = missing.partition(".")[0]
+    beside = os.path.join(folder, install)
+    if os.path.isfile(f"{beside}.py") or os.path.isdir(beside):
+        raise ScenarioError(
+            f"{source} needs the module {missing!r}, which lies beside it: write "
+            f"`from .{missing} import …` with the dot."
+        ) from error
     if os.path.isfile(requirements):
         install = f"-r {requirements}"
     raise ScenarioError(
