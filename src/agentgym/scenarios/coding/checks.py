@@ -1,33 +1,50 @@
 """Lint and format: libraries that only parse, in process, remembered by content."""
 
 import ast
+import inspect
+import io
+import tokenize
 from functools import lru_cache
 
 from agentgym.errors import ToolError
 
 _REMEMBERED = 4096
+_MOST_CHARACTERS = 1_500
+_MOST_TOKENS = 80
+_MOST_PASSES = 6
 
 
 @lru_cache(_REMEMBERED)
 def problems(source: str) -> tuple[tuple[int, str], ...]:
     """Return what pyflakes and pycodestyle find: (line, message), sorted."""
-    import pycodestyle  # type: ignore[import-untyped]
-    from pyflakes.checker import Checker  # type: ignore[import-untyped]
-
     try:
-        tree = ast.parse(source)
+        return tuple(sorted(_found(source)))
     except (SyntaxError, ValueError) as error:
         line = error.lineno if isinstance(error, SyntaxError) else None
         return ((line or 1, "syntax error"),)
     except (RecursionError, MemoryError):
         return ((1, "too deeply nested"),)
+
+
+def _found(source: str) -> list[tuple[int, str]]:
+    import pycodestyle  # type: ignore[import-untyped]
+    from pyflakes.checker import Checker  # type: ignore[import-untyped]
+
+    tree = ast.parse(source)
     found = [(m.lineno, m.message % m.message_args) for m in Checker(tree).messages]
     guide = pycodestyle.StyleGuide(
         parse_argv=False, config_file=False, reporter=_collector(found)
     )
+    # autopep8 puts a check of its own in the place of this one, for all who lint.
+    own = pycodestyle.continued_indentation
+    wanted = list(inspect.signature(own).parameters)
+    guide.options.logical_checks = [
+        (name, own, wanted) if name == own.__name__ else (name, check, arguments)
+        for name, check, arguments in guide.options.logical_checks
+    ]
     lines = source.splitlines(keepends=True)
     pycodestyle.Checker("", lines, guide.options).check_all()
-    return tuple(sorted(found))
+    return found
 
 
 def _collector(found: list[tuple[int, str]]) -> type:
@@ -51,7 +68,8 @@ def formatted(source: str) -> str:
     """Return the source as autopep8 lays it out.
 
     Raises:
-        ToolError: The source does not parse.
+        ToolError: The source does not parse, or would take long to lay out: what
+            autopep8 does grows with the square of a source's or a statement's length.
     """
     import autopep8  # type: ignore[import-untyped]
 
@@ -59,8 +77,23 @@ def formatted(source: str) -> str:
         ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ToolError("the file does not parse; repair it first.") from error
-    result: str = autopep8.fix_code(source)
+    if len(source) > _MOST_CHARACTERS or _longest_line(source) > _MOST_TOKENS:
+        raise ToolError("the file is too long to format, or a line in it is.")
+    try:
+        result: str = autopep8.fix_code(source, {"pep8_passes": _MOST_PASSES})
+    except RecursionError as error:
+        raise ToolError("the file is too deeply nested to format.") from error
     return result
+
+
+def _longest_line(source: str) -> int:
+    """Return how many tokens the longest logical line has."""
+    most = tokens = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        tokens += 1
+        if token.type == tokenize.NEWLINE:
+            most, tokens = max(most, tokens), 0
+    return max(most, tokens)
 
 
 @lru_cache(_REMEMBERED)
