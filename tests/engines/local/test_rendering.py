@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerBase
 
 from agentgym.engines.local.rendering import Detokenizer, Renderer
 from agentgym.errors import EngineError
-from tests.engines.conftest import make_tokenizer
+from tests.engines.conftest import TEMPLATE, make_tokenizer
 from tests.engines.local.rollouts import TOOLS
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -17,7 +17,16 @@ ASSISTANT = {
     "content": None,
     "tool_calls": [{"id": "1", "function": {"name": "read", "arguments": '{"a": 1}'}}],
 }
+PARSED = {
+    **ASSISTANT,
+    "tool_calls": [{"id": "1", "function": {"name": "read", "arguments": {"a": 1}}}],
+}
 RESULT = {"role": "tool", "tool_call_id": "1", "content": "é found"}
+
+VERBATIM = (
+    "c.function.arguments if c.function.arguments is string "
+    "else c.function.arguments | tojson"
+)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +101,45 @@ def test_the_next_turn_goes_on_from_the_sampled_ids(
     assert known.ids[: len(first.ids) + len(sampled)] == first.ids + sampled
     assert known.ids != unknown.ids
     assert known.text == unknown.text == renderer.decode(known.ids)
+
+
+def test_a_template_that_writes_arguments_as_json_is_given_the_object() -> None:
+    """Else it would quote them a second time, and no turn would be continued."""
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = TEMPLATE.replace(
+        VERBATIM, "c.function.arguments | tojson"
+    )
+    renderer = Renderer(tokenizer)
+    first = renderer.render([SYSTEM, USER], TOOLS, "s")
+    said = '<tool_call>{"name": "read", "arguments": {"a": 1}}</tool_call><|end|>'
+    sampled = tokenizer.encode(said, add_special_tokens=False)
+    renderer.remember("s", first, sampled)
+    second = renderer.render([SYSTEM, USER, ASSISTANT, RESULT], TOOLS, "s")
+
+    assert second.text.startswith(first.text + said)
+    assert second.ids[: len(first.ids) + len(sampled)] == first.ids + sampled
+    assert second.text == template(tokenizer, [SYSTEM, USER, PARSED, RESULT], TOOLS)
+
+
+def test_a_template_that_takes_only_objects_is_given_them() -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = TEMPLATE.replace(
+        VERBATIM, "'{' ~ c.function.arguments.items() | map('join', ': ') | first ~ '}'"
+    )
+    prompt = Renderer(tokenizer).render([USER, ASSISTANT, RESULT], TOOLS)
+
+    assert '"arguments": {a: 1}}</tool_call>' in prompt.text
+
+
+@pytest.mark.parametrize("written", ['{"a":1,  "b": 2}', "no json", '{"a": 1', "[1]"])
+def test_arguments_that_a_template_writes_as_they_are_stay_so(
+    tokenizer: PreTrainedTokenizerBase, written: str
+) -> None:
+    call = {"id": "1", "function": {"name": "read", "arguments": written}}
+    asked = [USER, {**ASSISTANT, "tool_calls": [call]}, RESULT]
+
+    prompt = Renderer(tokenizer).render(asked, TOOLS)
+    assert f'"arguments": {written}}}</tool_call>' in prompt.text
 
 
 def test_a_rewritten_turn_is_tokenised_anew(

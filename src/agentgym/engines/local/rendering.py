@@ -8,11 +8,29 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from agentgym.core.tools import parse_arguments
 from agentgym.errors import EngineError
 
 _HEADS = 32
 _SESSIONS = 4096
 _TURNS = 4
+_ARGUMENTS = '{"probe": "value"}'
+_PROBE: list[dict[str, Any]] = [
+    {"role": "system", "content": "s"},
+    {"role": "user", "content": "u"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {
+                "id": "call_00000",
+                "type": "function",
+                "function": {"name": "probe", "arguments": _ARGUMENTS},
+            }
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call_00000", "content": "r"},
+]
 
 _Shape = frozenset[tuple[str, bool]]
 
@@ -64,6 +82,10 @@ class Renderer:
     is checked for each kind of conversation when it first occurs; where it does not,
     everything is rendered each time.
 
+    A call's arguments come as text, as the policy wrote them. A template that would
+    not write that text as it is, so that the policy would read another call than it
+    made, is given the object that the text holds.
+
     Safe to call from several threads.
     """
 
@@ -72,6 +94,7 @@ class Renderer:
         self._heads: list[_Head] = []
         self._sessions: OrderedDict[str, list[tuple[str, list[int]]]] = OrderedDict()
         self._lock = threading.Lock()
+        self._wants_objects = not self._writes_arguments_as_they_are()
 
     def render(
         self,
@@ -90,7 +113,7 @@ class Renderer:
             EngineError: The chat template refuses the messages.
         """
         with self._lock:
-            listed, offered = list(messages), list(tools)
+            listed, offered = list(map(self._prepared, messages)), list(tools)
             text, head = self._text(listed, offered)
             known, ids = self._longest_known(session, text)
             if not known and head is not None:
@@ -119,6 +142,19 @@ class Renderer:
         )
         assert isinstance(text, str)
         return text
+
+    def _writes_arguments_as_they_are(self) -> bool:
+        try:
+            return _ARGUMENTS in self._template(_PROBE, [])
+        except EngineError:  # it takes no text there
+            return False
+
+    def _prepared(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return a message in the form that the template takes."""
+        if self._wants_objects and message.get("tool_calls"):
+            calls = [_with_object(call) for call in message["tool_calls"]]
+            message = {**message, "tool_calls": calls}
+        return message
 
     def _longest_known(self, session: str, text: str) -> tuple[str, list[int]]:
         turns = self._sessions.get(session, [])
@@ -192,6 +228,17 @@ class Renderer:
         ids = self._tokenizer.encode(text, add_special_tokens=False)
         assert isinstance(ids, list)
         return ids
+
+
+def _with_object(call: dict[str, Any]) -> dict[str, Any]:
+    """Return a call with the object that its arguments' text holds, if it does."""
+    function = call.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    parsed = parse_arguments(function["arguments"])
+    if parsed is None:
+        return call
+    return {**call, "function": {**function, "arguments": parsed}}
 
 
 class Detokenizer:
