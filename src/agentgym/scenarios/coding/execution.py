@@ -1,5 +1,6 @@
 """Running a workspace's tests and scripts, in the sandbox and nowhere else."""
 
+import threading
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -44,6 +45,7 @@ class LazyRunner:
     def __init__(self, runner: Runner | None = None) -> None:
         self._runner = runner
         self._own: Sandbox | None = None
+        self._lock = threading.Lock()
         self.unsafe_local_exec = False
 
     def get(self) -> Runner:
@@ -54,16 +56,18 @@ class LazyRunner:
         """
         if self._runner is not None:
             return self._runner
-        if self._own is None:
-            config = SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
-            self._own = open_sandbox(config)
-        return self._own
+        with self._lock:
+            if self._own is None:
+                config = SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
+                self._own = open_sandbox(config)
+            return self._own
 
     def close(self) -> None:
         """Close the own sandbox, if one was opened."""
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        with self._lock:
+            own, self._own = self._own, None
+        if own is not None:
+            own.close()
 
 
 async def run_tests(runner: Runner, files: Mapping[str, str], path: str) -> str:
