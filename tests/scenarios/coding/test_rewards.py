@@ -340,3 +340,33 @@ async def test_rewards_stay_in_range_whatever_is_called(play: Play) -> None:
         assert sum(reward.parts.values()) == pytest.approx(reward.value)
         assert 0 <= (reward.right_tool or 0) <= 1
         assert 0 <= (reward.right_arguments or 0) <= 1
+
+
+async def test_a_definition_may_be_searched_for_unless_all_places_are_asked_for(
+    play: Play,
+) -> None:
+    verdicts: dict[str, set[bool]] = {"where is": set(), "uses": set()}
+    for index in range(120):
+        task = task_of("search_code", index)
+        name = task.goal["plan"][0]["args"]["query"]
+        query = f"{name} =" if name.isupper() else f"def {name}"
+        asked = task.instruction.lower()
+        place = re.search(rf"(defin|implement|liv|sets {name.lower()}|is set)", asked)
+        everywhere = name.islower() and re.search(r"\b(uses|mentions) of\b", asked)
+        if place or everywhere:
+            kind = "where is" if place else "uses"
+            reward = await play(task, [("search_code", {"query": query})])
+            verdicts[kind].add(reward.success)
+    assert verdicts == {"where is": {True}, "uses": {False}}
+
+
+async def test_quotes_that_make_one_argument_of_two_change_the_call(play: Play) -> None:
+    tasks = (task_of("run_script_with", index) for index in range(40))
+    task = next(t for t in tasks if " " in t.goal["plan"][1]["args"]["args"])
+    read, (tool, args) = plan_of(task)
+    assert (await play(task, [read, (tool, args)])).success
+    joined = {**args, "args": f"'{args['args']}'"}
+    assert not (await play(task, [read, (tool, joined)])).success
+    task = task_of("run_script")
+    read, (tool, args) = plan_of(task)
+    assert not (await play(task, [read, (tool, {**args, "args": "''"})])).success

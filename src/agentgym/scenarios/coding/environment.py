@@ -134,7 +134,7 @@ class CodingEnvironment(Environment):
                 arguments = tuple(shlex.split(args))
             except ValueError as error:
                 raise ToolError(f"the arguments {args!r} do not parse.") from error
-            call["args"] = " ".join(arguments)
+            call["args"] = shlex.join(arguments)
             files = dict(self.workspace.files)
             return await execution.run_script(
                 self._runner.get(), files, name, arguments

@@ -15,6 +15,13 @@ from agentgym.scenarios.coding.projects import Project
 from agentgym.scenarios.coding.wording import references
 from agentgym.scenarios.wording.grammar import Phrases, request
 
+_DEFINITION = re.compile(r"\b(defined|defines|sets?|written)\b")
+_OCCURRENCES = re.compile(
+    r"\b(all|each|every|calls?|comes?|contains?|have|lines|mention(s|ed)?|places|refer"
+    r"|turns?|use[ds]?|using|with)\b"
+)
+"""Words of a request for where a name is defined, and for more than that."""
+
 
 def _project(scene: Scene) -> Project:
     return projects.build(scene.rng, scene.names)
@@ -63,8 +70,8 @@ def _search_code(scene: Scene, phrases: Phrases) -> Draft:
     module = pick_module(scene, project)
     name = scene.rng.choice((module.constant, *(f.name for f in module.functions)))
     instruction = _ask(scene, phrases, name=name)
-    asked = {"defined", "set", "written"} & set(re.findall(r"\w+", instruction))
-    others = definition(name) if asked else ()
+    enough = _DEFINITION.search(instruction) or not _OCCURRENCES.search(instruction)
+    others = definition(name) if enough else ()
     step = Step("search_code", {"query": name}, others)
     return Draft(instruction, project.files, (step,))
 
