@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from agentgym.core.background import in_background
 from agentgym.core.task import Split
 from agentgym.core.tools import Tool
 from agentgym.errors import ScenarioError, ToolError, UsageError
 from agentgym.integrations.factory import load_factory
-from agentgym.integrations.langchain import LangChainAdapter, require_graph
+from agentgym.integrations.langchain import LangChainAdapter, most_steps, require_graph
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
 
@@ -29,6 +30,8 @@ def export(
     LangChainAdapter().check()
     from langchain.agents import create_agent
 
+    from agentgym.integrations.langchain_turns import TurnLimit
+
     model = _model(trained, base_url, api_key)
     offered = _example_tools(trained) if tools is None else list(tools)
     spec = trained.spec
@@ -42,7 +45,10 @@ def export(
     else:
         graph = load_factory(spec.agent)(model, offered)
         require_graph(graph, spec.agent)
-    return graph.with_config(recursion_limit=2 * spec.max_turns)
+    return graph.with_config(
+        recursion_limit=most_steps(graph, spec.max_turns),
+        callbacks=[TurnLimit(spec.max_turns)],
+    )
 
 
 def _model(trained: "TrainedAgent", base_url: str | None, api_key: str | None) -> Any:
@@ -75,8 +81,6 @@ def _example_tools(trained: "TrainedAgent") -> "list[BaseTool]":
 def bound_tool(tool: Tool) -> "BaseTool":
     """Return a bound tool as a LangChain tool, for sync and async agents."""
     from langchain_core.tools import StructuredTool
-
-    from agentgym.integrations.langchain_model import in_background
 
     async def call(**arguments: Any) -> str:
         try:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
+from agentgym.core.background import in_background
 from agentgym.core.task import Task
 from agentgym.core.tool_runs import run_call
 from agentgym.core.tools import ToolSpec
@@ -146,11 +147,8 @@ async def play(
 def run_trivial(
     scenario: Scenario, task: Task, agent: TrivialAgent
 ) -> tuple[Trajectory, Reward]:
-    """Play one episode of ``agent`` and wait; see :func:`play`.
-
-    Not for use inside a running event loop: there, await :func:`play`.
-    """
-    return asyncio.run(play(scenario, task, agent.calls(task, scenario.tools())))
+    """Play one episode of ``agent`` and wait; see :func:`play`."""
+    return in_background(play(scenario, task, agent.calls(task, scenario.tools())))
 
 
 async def converse(

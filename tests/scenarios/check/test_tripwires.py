@@ -23,6 +23,8 @@ TEST_ROOMS = 'Split.TEST: ["cellar"'
 CARD = "    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)\n"
 CRITERIA = '    def success_criteria(self): return {"success": 0.9}\n'
 COMPONENTS = CRITERIA.replace("success_criteria", "define_trainable_components")
+TASKS = "return [self._task(split, seed, number) for number in range(count)]"
+BROADCAST = "    def broadcast_rewards(self, trajectory): return GIVEN\n"
 
 BROKEN = {
     "load/untyped": ("switch_off(self, room: str)", "switch_off(self, room)"),
@@ -34,10 +36,14 @@ BROKEN = {
     "card/components": (CARD, CARD + COMPONENTS),
     "tools/untyped": ("switch_off(self, room: str)", "switch_off(self, room: object)"),
     "tools/other": ("tool_specs(House)", "tool_specs(House)[::-1]"),
+    "tasks/generator": (TASKS, TASKS.replace("[", "(").replace("]", ")")),
     "episodes/crash": (REFUSAL, "raise KeyError(room)"),
     "rewards/outside": (RIGHT, RIGHT.replace("1.0", "1.5")),
     "rewards/nan": (RIGHT, RIGHT.replace("0.2 * tried", 'float("nan")')),
     "rewards/low": (RIGHT, RIGHT.replace("1.0", "0.4")),
+    "rewards/none": ("return Reward(value,", "Reward(value,"),
+    "rewards/broadcast": (CARD, CARD + BROADCAST.replace("GIVEN", "None < 1")),
+    "rewards/few calls": (CARD, CARD + BROADCAST.replace("GIVEN", "[0.5]")),
     "rewards/raises": ("len(calls) <= 2", "len(calls) <= 2 or 1 / 0 < 1"),
     "do-nothing/paid": ("0.2 * tried", "0.2 * (not calls)"),
     "call-everything/paid": ("brief = len(calls) <= 2", "brief = True"),
@@ -65,7 +71,7 @@ def failed(findings: list[Finding]) -> list[str]:
 def test_a_new_pack_passes(pack: Path) -> None:
     findings = check_scenario("heating", tasks=12)
     assert {finding.status for finding in findings} == {"pass"}
-    assert len(findings) == 12
+    assert len(findings) == 13
 
 
 @pytest.mark.parametrize("fault", BROKEN)
@@ -185,6 +191,69 @@ def test_a_new_pack_carries_its_name(pack: Path, agentgym: Command) -> None:
     assert (written / "README.md").read_text().startswith("# my_house\n")
     assert "scenario: my_house" in (written / "recipe.yaml").read_text()
     assert agentgym("scenarios", "show", "my_house").code == 0
+
+
+def change(pack: Path, old: str, new: str) -> None:
+    source = pack / "scenario.py"
+    text = source.read_text()
+    assert old in text
+    source.write_text(text.replace(old, new))
+
+
+def test_a_reward_that_is_forgotten_is_named(pack: Path) -> None:
+    change(pack, "return Reward(value,", "Reward(value,")
+    why = {f.name: f.why for f in check_scenario("heating", tasks=4)}
+    assert "calculate_reward returned None, which is no Reward" in why["rewards"]
+
+
+def test_fewer_tasks_than_asked_for_are_a_warning(pack: Path) -> None:
+    change(pack, "range(count)", "range(min(count, 10))")
+    found = {f.name: f for f in check_scenario("heating", tasks=4)}
+    assert found.pop("tasks").status == "warn"
+    assert {f.status for f in found.values()} == {"pass"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("[] if split is Split.VALIDATION else", "tasks(validation) of heating is emp"),
+        ("None if split is Split.VALIDATION else", "is None, which is no list"),
+        ("1 / 0 if split is Split.VALIDATION else", "raised ZeroDivisionError"),
+    ],
+)
+def test_a_split_that_cannot_be_made_hides_no_other_finding(
+    pack: Path, fault: str, why: str
+) -> None:
+    change(pack, TASKS, TASKS.replace("return", f"return {fault}"))
+    found = {f.name: f for f in check_scenario("heating", tasks=4)}
+    assert why in found["tasks"].why
+    assert {n for n, f in found.items() if f.status == "fail"} == {
+        "tasks",
+        "splits",
+        "determinism",
+    }
+
+
+def test_a_prompt_that_raises_is_a_finding(pack: Path, agentgym: Command) -> None:
+    change(pack, 'return "You control', 'return 1 / 0 * "You control')
+    checked = agentgym("scenarios", "check", "heating", "--tasks", "2", "--json")
+    assert checked.code == 1
+    found = {each["name"]: each for each in json.loads(checked.out)["tripwires"]}
+    assert "ZeroDivisionError" in found["prompts"]["why"]
+    assert found["rewards"]["status"] == "pass"
+
+
+def test_a_scenario_that_cannot_be_made_is_a_finding(pack: Path) -> None:
+    change(pack, CARD, f"{CARD}    def __init__(self): {{}}['rooms']\n")
+    [finding] = check_scenario("heating")
+    assert (finding.name, finding.status) == ("load", "fail")
+    assert "HeatingScenario of " in finding.why
+    assert "raised KeyError when it was made: 'rooms'" in finding.why
+
+
+async def test_a_check_inside_an_event_loop_plays_the_same(pack: Path) -> None:
+    findings = check_scenario("heating", tasks=4)
+    assert {finding.status for finding in findings} == {"pass"}
 
 
 @pytest.mark.slow

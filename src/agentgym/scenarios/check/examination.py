@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
+from agentgym.core.background import in_background
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.scenarios.task_lists import make_tasks
 from agentgym.scenarios.trivial import CALL_EVERYTHING, Call, DoNothing, converse
 
 ORACLE = "oracle"
@@ -38,21 +40,27 @@ class Episode:
     Attributes:
         agent: Its name.
         trajectory: None if a tool or the environment raised.
-        reward: None if nothing was scored.
+        reward: None if nothing was scored; what ``calculate_reward`` returned, which
+            may be no ``Reward``, is ``scored``.
         error: What was raised, empty if nothing was.
     """
 
     task: Task
     agent: str
     trajectory: Trajectory | None = None
-    reward: Reward | None = None
+    scored: Any = None
     error: str = ""
+
+    @property
+    def reward(self) -> Reward | None:
+        """The score, if it is one."""
+        return self.scored if isinstance(self.scored, Reward) else None
 
     def traces(self) -> str:
         """Return everything that must be the same when it is played again."""
         calls = self.trajectory.get_tool_calls() if self.trajectory else []
         steps = [[c.name, c.arguments, c.outcome, c.result] for c in calls]
-        return json.dumps([steps, repr(self.reward), self.error], sort_keys=True)
+        return json.dumps([steps, repr(self.scored), self.error], sort_keys=True)
 
 
 @dataclass
@@ -74,15 +82,17 @@ class Examination:
     @cached_property
     def tasks(self) -> dict[Split, list[Task]]:
         """Tasks of each split, more than are played."""
-        return {
-            split: self.scenario.tasks(split, self.seed, 4 * self.count)
-            for split in Split
-        }
+        return {split: self._make(split) for split in Split}
 
     @cached_property
     def to_play(self) -> list[Task]:
         """The training tasks that are played."""
-        return self.tasks[Split.TRAIN][: self.count]
+        return self._make(Split.TRAIN)[: self.count]
+
+    @property
+    def asked(self) -> int:
+        """Tasks that each split is asked for."""
+        return 4 * self.count
 
     @cached_property
     def episodes(self) -> list[Episode]:
@@ -99,6 +109,9 @@ class Examination:
             if calls is not None:
                 made.append(self.play(task, ORACLE, calls))
         return made
+
+    def _make(self, split: Split) -> list[Task]:
+        return make_tasks(self.scenario, split, self.seed, self.asked)
 
     def of(self, agent: str) -> dict[str, list[Reward]]:
         """Return the rewards of an agent by family of tasks."""
@@ -125,7 +138,7 @@ class Examination:
         """Play one episode; what it raises is kept, not raised."""
         played = Episode(task, agent)
         try:
-            asyncio.run(self._play(played, calls, environment))
+            in_background(self._play(played, calls, environment))
         except Exception as error:  # noqa: BLE001 - the scenario's own code
             played.error = f"{type(error).__name__}: {error}"
         return played
@@ -138,7 +151,7 @@ class Examination:
         try:
             made = await converse(scenario, task, calls, where)
             played.trajectory = made
-            played.reward = await asyncio.to_thread(
+            played.scored = await asyncio.to_thread(
                 scenario.calculate_reward, task, where, made
             )
         finally:

@@ -1,6 +1,7 @@
 """Runs every tripwire on one scenario."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ class Tripwire(NamedTuple):
 _TRIPWIRES = {
     "card": Tripwire(tripwires.card, "attributes and limits make sense"),
     "tools": Tripwire(tripwires.tools, "named, described and typed"),
+    "tasks": Tripwire(tripwires.tasks, "every split has as many as are asked for"),
     "episodes": Tripwire(tripwires.episodes, "no tool crashed on any arguments"),
     "rewards": Tripwire(tripwires.rewards, "in range; success is paid best"),
     "do-nothing": Tripwire(tripwires.do_nothing, "earns nothing"),
@@ -60,24 +62,43 @@ def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Fi
     try:
         findings = [Finding("load", "pass", type(scenario).__name__)]
         for name, tripwire in _TRIPWIRES.items():
-            findings.append(_find(name, tripwire, examined))
-        return [*findings, _prompts(examined)]
+            findings.append(_find(name, partial(_trip, name, tripwire), examined))
+        return [*findings, _find("prompts", _prompts, examined)]
     finally:
         scenario.close()
 
 
-def _find(name: str, tripwire: Tripwire, examined: Examination) -> Finding:
+def _find(
+    name: str, look: Callable[[Examination], Finding], examined: Examination
+) -> Finding:
+    """Look, and make what is raised a finding."""
     try:
-        wrong = list(tripwire.look(examined))
+        return look(examined)
     except Exception as error:  # noqa: BLE001 - the scenario's own code
         return Finding(name, "fail", f"it raised {type(error).__name__}: {error}")
+
+
+def _trip(name: str, tripwire: Tripwire, examined: Examination) -> Finding:
+    wrong = list(tripwire.look(examined))
     if wrong:
         more = len(wrong) - _MOST_SHOWN
         shown = "; ".join(wrong[:_MOST_SHOWN])
         return Finding(name, "fail", shown + (f"; and {more} more" if more > 0 else ""))
     if name == "oracle" and not examined.of(ORACLE):
-        return Finding(name, "skip", "the scenario has no needed_calls(task)")
-    return Finding(name, "pass", tripwire.holds)
+        return Finding(name, "skip", "no needed_calls(task) that could be scored")
+    few = _few_tasks(examined) if name == "tasks" else ""
+    return Finding(name, "warn" if few else "pass", few or tripwire.holds)
+
+
+def _few_tasks(examined: Examination) -> str:
+    """Say which splits have fewer tasks than they were asked for."""
+    few = [
+        f"{split.value} has {len(made)}"
+        for split, made in examined.tasks.items()
+        if len(made) < examined.asked
+    ]
+    asked = f" of {examined.asked} tasks that were asked for: they will come again"
+    return ", ".join(few) + asked if few else ""
 
 
 def _prompts(examined: Examination) -> Finding:

@@ -9,10 +9,14 @@ from itertools import combinations
 from typing import Any
 
 from agentgym.core.task import Split, Task
+from agentgym.core.trajectory import Trajectory
+from agentgym.errors import ScenarioError
+from agentgym.scenarios.base import Reward
 from agentgym.scenarios.check.examination import ORACLE, Examination
 from agentgym.scenarios.check.names import unknown_names
 from agentgym.scenarios.packs import locate_pack, pack_name
 from agentgym.scenarios.scoring import reward_problem
+from agentgym.scenarios.task_lists import make_tasks
 
 NEAR_ZERO = 0.05
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -84,16 +88,17 @@ def rewards(examined: Examination) -> Iterator[str]:
     low, high = examined.scenario.reward_range
     middle = (low + high) / 2
     for episode in examined.episodes:
-        reward, where = episode.reward, f"{episode.agent} on task {episode.task.id}"
-        if episode.error and episode.trajectory is not None:
+        where = f"{episode.agent} on task {episode.task.id}"
+        if episode.trajectory is None:
+            continue
+        if episode.error:
             yield f"{where}: calculate_reward raised {episode.error}"
             return
-        if reward is None:
-            continue
-        problem = reward_problem(reward, (low, high))
+        problem = reward_problem(episode.scored, (low, high))
         if problem:
-            yield f"{where} was scored {problem}"
+            yield f"{where}: calculate_reward returned {problem}"
             return
+        reward: Reward = episode.scored
         if reward.success and reward.value <= middle:
             yield (
                 f"{where} is a success with a reward of {reward.value:g}, not above "
@@ -104,6 +109,37 @@ def rewards(examined: Examination) -> Iterator[str]:
         if reward.parts and not math.isclose(total, reward.value, abs_tol=1e-6):
             yield f"{where}: the parts add up to {total:g}, not {reward.value:g}"
             return
+    yield from _broadcast(examined)
+
+
+def _broadcast(examined: Examination) -> Iterator[str]:
+    """Look at what the model calls of the longest episode are given."""
+    longest: Trajectory | None = None
+    for episode in examined.episodes:
+        if episode.trajectory is None or episode.reward is None:
+            continue
+        if longest and len(longest.model_calls) >= len(episode.trajectory.model_calls):
+            continue
+        reward = episode.reward
+        scored = {
+            "reward": reward.value,
+            "reward_parts": dict(reward.parts),
+            "success": reward.success,
+            "right_tool": reward.right_tool,
+            "right_arguments": reward.right_arguments,
+        }
+        longest = episode.trajectory.model_copy(update=scored)
+    if longest is None:
+        return
+    calls = len(longest.model_calls)
+    try:
+        given = list(examined.scenario.broadcast_rewards(longest))
+        usable = len(given) == calls and all(map(math.isfinite, given))
+    except Exception as error:  # noqa: BLE001 - the scenario's own code
+        yield f"broadcast_rewards raised {type(error).__name__}: {error}"
+        return
+    if not usable:
+        yield f"broadcast_rewards returned {given}, not {calls} finite numbers"
 
 
 def do_nothing(examined: Examination) -> Iterator[str]:
@@ -130,10 +166,25 @@ def _paid(examined: Examination, agent: str, *, both_ways: bool) -> Iterator[str
 def oracle(examined: Examination) -> Iterator[str]:
     """The scenario's own solutions must succeed."""
     played = [e for e in examined.episodes if e.agent == ORACLE]
-    failed = [e for e in played if e.reward is None or not e.reward.success]
+    failed = [e for e in played if e.error or (e.reward and not e.reward.success)]
     for episode in failed[:1]:
         score = episode.error or repr(episode.reward)
         yield f"{len(failed)} of {len(played)} fail; task {episode.task.id}: {score}"
+
+
+def tasks(examined: Examination) -> Iterator[str]:
+    """Every split must give a list with tasks."""
+    for split in Split:
+        try:
+            made = examined.scenario.tasks(split, examined.seed, examined.asked)
+            make_tasks(examined.scenario, split, examined.seed, examined.asked)
+        except ScenarioError as error:
+            yield str(error)
+        except Exception as error:  # noqa: BLE001 - the scenario's own code
+            yield f"tasks({split.value}) raised {type(error).__name__}: {error}"
+        else:
+            if not isinstance(made, list):
+                yield f"tasks({split.value}) returned a {type(made).__name__}, no list"
 
 
 def splits(examined: Examination) -> Iterator[str]:
