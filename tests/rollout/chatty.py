@@ -3,6 +3,12 @@
 from typing import Any
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ModelRetryMiddleware,
+    after_model,
+    before_model,
+)
 
 from agentgym import Environment, Reward, Scenario, Split, Task, tool
 from agentgym.core.tools import tool_specs
@@ -74,3 +80,19 @@ class ChattyScenario(Scenario):
 
 def make_agent(llm: Any, tools: list[Any]) -> Any:
     return create_agent(model=llm, tools=tools, system_prompt="You note.")
+
+
+def make_hooked_agent(llm: Any, tools: list[Any]) -> Any:
+    """Return an agent of four graph nodes a turn, whose model is tried again."""
+
+    @before_model
+    def before(state: Any, runtime: Any) -> None: ...
+
+    @after_model
+    def after(state: Any, runtime: Any) -> None: ...
+
+    again = ModelRetryMiddleware(max_retries=1, initial_delay=0)
+    hooks: list[AgentMiddleware[Any, Any, Any]] = [before, after, again]
+    return create_agent(
+        model=llm, tools=tools, system_prompt="You note.", middleware=hooks
+    )

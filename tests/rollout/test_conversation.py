@@ -21,6 +21,7 @@ from agentgym.scenarios.registry import get_scenario
 from tests.rollout.chatty import TURNS
 
 OWN = "tests.rollout.chatty:make_agent"
+HOOKED = "tests.rollout.chatty:make_hooked_agent"
 AGENTS = [
     {"framework": "native"},
     {"framework": "langchain"},
@@ -143,3 +144,23 @@ def test_turns_are_counted_over_the_whole_conversation(
     assert trajectory.reason == "max_turns"
     assert len(trajectory.model_calls) == get_scenario("chatty").max_turns
     assert trajectory.reward is not None
+
+
+@pytest.mark.parametrize("notes", [5, 6])
+def test_turns_are_model_calls_whatever_else_the_agent_does(
+    tmp_path: Path, notes: int
+) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        said = sum(m["role"] == "assistant" for m in request.messages)
+        return Reply("Done.") if said == notes else Reply(calls=[note(said)])
+
+    def note(number: int) -> tuple[str, dict[str, str]]:
+        return "note", {"text": str(number)}
+
+    policy = ScriptedPolicy(respond)
+    trajectory = run(tmp_path, policy, 1, framework="langchain", agent=HOOKED)
+    assert trajectory.reason == "max_turns"
+    assert len(trajectory.model_calls) == get_scenario("chatty").max_turns
+    answers = [p for p in trajectory.reward_parts if p.startswith("answer")]
+    assert answers == (["answer Done."] if notes == 5 else [])
+    assert len(trajectory.get_tool_calls()) == notes

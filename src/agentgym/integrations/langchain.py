@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
 
-_STEPS_PER_TURN = 2  # LangGraph counts the model node and the tools node
+_CUTS = {"context_length_exceeded": "context_overflow", "max_turns": "max_turns"}
 
 
 class LangChainAgent(RunnableAgent):
@@ -25,7 +25,9 @@ class LangChainAgent(RunnableAgent):
 
         from agentgym.integrations.langchain_gateway import GatewayChatOpenAI
 
-        self._client = episode_client(blueprint.connections)
+        self._client = episode_client(
+            blueprint.connections, max_turns=blueprint.max_turns
+        )
         llm = GatewayChatOpenAI(
             model=blueprint.model,
             base_url=blueprint.gateway + PLACEHOLDER,
@@ -54,10 +56,9 @@ class LangChainAgent(RunnableAgent):
         episode = current_episode()
         messages: list[Any] = [HumanMessage(instruction)]
         while True:
-            left = self._max_turns - episode.model_calls
-            if left <= 0:
-                raise EpisodeCut("max_turns")
-            messages = await self._invoke(messages, left)
+            messages = await self._invoke(messages)
+            if episode.model_calls > self._max_turns:
+                raise EpisodeCut("max_turns")  # and the graph made up an answer
             reply = episode.user_reply(str(messages[-1].text) if messages else "")
             if reply is None:
                 return
@@ -68,20 +69,22 @@ class LangChainAgent(RunnableAgent):
                 )
             messages = [*messages, HumanMessage(reply)]
 
-    async def _invoke(self, messages: list[Any], turns: int) -> list[Any]:
+    async def _invoke(self, messages: list[Any]) -> list[Any]:
         """Run the graph until it answers; return all messages of its last state."""
         from langgraph.errors import GraphRecursionError
         from openai import BadRequestError
 
-        limits: RunnableConfig = {"recursion_limit": _STEPS_PER_TURN * turns}
+        limits: RunnableConfig = {
+            "recursion_limit": most_steps(self._graph, self._max_turns)
+        }
         try:
             state = await self._graph.ainvoke({"messages": messages}, config=limits)
         except GraphRecursionError:
             raise EpisodeCut("max_turns") from None
         except BadRequestError as error:
-            if error.code == "context_length_exceeded":
-                raise EpisodeCut("context_overflow") from None
-            raise
+            if error.code not in _CUTS:
+                raise
+            raise EpisodeCut(_CUTS[error.code]) from None
         return list(state.get("messages", ()))
 
     async def close(self) -> None:
@@ -143,6 +146,15 @@ def episode_tool(spec: ToolSpec) -> "BaseTool":
         args_schema=spec.args_model,
         coroutine=call,
     )
+
+
+def most_steps(graph: Any, turns: int) -> int:
+    """Return LangGraph's limit of steps for a graph whose model calls are counted.
+
+    It ends a graph that goes round without calling its model, and no other: in a turn
+    each node, the start and the end among them, has its step.
+    """
+    return (len(graph.nodes) + 2) * turns
 
 
 def require_graph(graph: Any, origin: str) -> None:

@@ -33,7 +33,7 @@ class Episode:
         user_reply: The user's next message to an answer of the agent, None to end
             the conversation; the environment's ``user_reply``.
         calls: Outcomes of the calls that reached a tool, in order.
-        model_calls: Requests that the agent has made of the model.
+        model_calls: Requests that the agent has made of the model, refused ones too.
     """
 
     rollout_id: str

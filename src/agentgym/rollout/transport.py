@@ -4,6 +4,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from agentgym.rollout.episode import current_episode
+from agentgym.rollout.protocol import ApiError
 
 PLACEHOLDER = "/episode"
 """Path that clients are built with; replaced by the episode's own."""
@@ -15,10 +16,16 @@ class EpisodeTransport(httpx.AsyncBaseTransport):
     One client per worker keeps the cost of a call low: building an OpenAI client
     takes longer than a request on it. Connections are aiohttp's: with dozens of them
     its pool takes a fraction of the time of httpx's own.
+
+    Args:
+        limits: Of the connections.
+        max_turns: Model calls that an episode may make; more are answered with 400 and
+            the code ``max_turns``, and reach nobody.
     """
 
-    def __init__(self, *, limits: httpx.Limits) -> None:
+    def __init__(self, *, limits: httpx.Limits, max_turns: int) -> None:
         self._inner = AiohttpTransport(limits=limits)
+        self._max_turns = max_turns
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send ``request`` on behalf of the current episode."""
@@ -26,6 +33,10 @@ class EpisodeTransport(httpx.AsyncBaseTransport):
         if path.startswith(PLACEHOLDER):
             episode = current_episode()
             episode.model_calls += 1
+            if episode.model_calls > self._max_turns:
+                told = f"The episode has made its {self._max_turns} model calls."
+                refused = ApiError(400, told, "max_turns")
+                return httpx.Response(refused.status, json=refused.body)
             episode_path = episode.path + path[len(PLACEHOLDER) :]
             request.url = request.url.copy_with(raw_path=episode_path.encode())
         return await self._inner.handle_async_request(request)
@@ -35,11 +46,12 @@ class EpisodeTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def episode_client(connections: int) -> httpx.AsyncClient:
+def episode_client(connections: int, *, max_turns: int) -> httpx.AsyncClient:
     """Return a client whose requests to ``/episode`` follow the current episode."""
     limits = httpx.Limits(
         max_connections=connections, max_keepalive_connections=connections
     )
     return httpx.AsyncClient(
-        transport=EpisodeTransport(limits=limits), timeout=httpx.Timeout(None)
+        transport=EpisodeTransport(limits=limits, max_turns=max_turns),
+        timeout=httpx.Timeout(None),
     )
