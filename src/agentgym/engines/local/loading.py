@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 _SMALL = 30_000_000
+_TREE_ERROR = 0.1
+"""Far more than rounding, and far less than attention to the wrong tokens makes."""
+_BATCH_DEPENDENT = ("dynamic", "longrope")
 _PROBE_TOOL = {
     "type": "function",
     "function": {
@@ -180,7 +183,8 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
     if rank is None:
         causal.requires_grad_(False)
     _check_template(model, tokenizer)
-    return LoadedModel(
+    _check_positions(model, causal)
+    loaded = LoadedModel(
         name=model,
         model=causal,
         adapter=adapter,
@@ -190,6 +194,8 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
         stop_ids=_stop_ids(model, causal, tokenizer),
         cache_shape=_probe(model, causal),
     )
+    _check_trees(loaded)
+    return loaded
 
 
 def _read(
@@ -298,6 +304,50 @@ def _stop_ids(
     return ids
 
 
+def _check_positions(model: str, causal: PreTrainedModel) -> None:
+    """Refuse rotary frequencies that depend on the longest row of a batch.
+
+    Raises:
+        ModelError: A row's logits would change with its neighbours.
+    """
+    found = causal.config.get_text_config().to_dict().get("rope_parameters") or {}
+    for settings in (found, *found.values()):  # some have them per kind of layer
+        kind = settings.get("rope_type") if isinstance(settings, dict) else None
+        if kind in _BATCH_DEPENDENT:
+            raise ModelError(
+                f"The model {model!r} has rotary positions of type {kind!r}, which "
+                "change with the longest text of a batch. That is not supported; use a "
+                "Llama- or Qwen-like model."
+            )
+
+
+@torch.inference_mode()
+def _check_trees(loaded: LoadedModel) -> None:
+    """Compare two sequences that are packed into a tree with themselves alone.
+
+    Raises:
+        ModelError: The model's attention does not follow the layout of trees.
+    """
+    device = loaded.device
+    places = torch.arange(4, device=device)
+    rows = torch.stack([places, torch.tensor([0, 1, 4, 5], device=device)])
+    alone = loaded.hidden(rows, places.expand(2, -1), None, None)
+    packed = loaded.hidden(
+        torch.arange(6, device=device)[None],
+        places[[0, 1, 2, 3, 2, 3]][None],
+        None,
+        None,
+        layout=TreeLayout([0, 2, 2, 2], [4, 2], [[0, 1, 2], [0, 1, 3]]),
+    )
+    expected = torch.cat([alone[0], alone[1, 2:]]).float()
+    error = (packed[0].float() - expected).norm() / expected.norm()
+    if not error < _TREE_ERROR:
+        raise ModelError(
+            f"The attention of {loaded.name!r} cannot be told which tokens see each "
+            "other, so it cannot be trained here. Use a Llama- or Qwen-like model."
+        )
+
+
 @torch.inference_mode()
 def _probe(model: str, causal: PreTrainedModel) -> CacheShape:
     """Run a few tokens to see the cache, and that the head is one plain layer.
@@ -314,6 +364,11 @@ def _probe(model: str, causal: PreTrainedModel) -> CacheShape:
             raise ModelError(
                 f"The model {model!r} has layers of type {type(layer).__name__}; only "
                 "full attention is supported. Use a Llama- or Qwen-like model."
+            )
+        if layer.values is None or layer.values.shape != layer.keys.shape:
+            raise ModelError(
+                f"The keys and values of {model!r} differ in shape, which is not "
+                "supported. Use a Llama- or Qwen-like model."
             )
         _, heads, _, width = layer.keys.shape
         shapes.add((heads, width, layer.keys.dtype))
