@@ -297,6 +297,10 @@ def test_engine_failures_are_told_and_recorded(
         (b"[]", "invalid_json"),
         (b'{"messages": "hi"}', "invalid_messages"),
         (b'{"messages": []}', "invalid_messages"),
+        (
+            b'{"messages": [{"content": [{"type": "image_url", "image_url": {}}]}]}',
+            "unsupported_content",
+        ),
         (b'{"messages": [{}], "tools": [1]}', "invalid_tools"),
         (b'{"messages": [{}], "max_tokens": 0.5}', "invalid_value"),
         (b'{"messages": [{}], "n": 2}', "unsupported_parameter"),

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from agentgym.core.content import joined_text
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import ChatRequest, ChatResult
 from agentgym.rollout.calls import log_prob_content
@@ -28,6 +29,8 @@ def chat_request(call: ProxyCall, settings: GatewaySettings) -> ChatRequest:
     tools = body.get("tools") or []
     if not _are_objects(tools):
         raise ApiError(400, "'tools' must be a list of objects.", "invalid_tools")
+    for message in messages:
+        _refuse_other_than_text(message)
     _refuse_unsupported(body)
     asked = body.get("max_completion_tokens") or body.get("max_tokens")
     if asked is not None and (not isinstance(asked, int) or asked < 1):
@@ -108,6 +111,21 @@ def wants_usage(body: Mapping[str, Any]) -> bool:
 
 def _are_objects(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def _refuse_other_than_text(message: Mapping[str, Any]) -> None:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return
+    try:
+        joined_text(content)
+    except ValueError as error:
+        raise ApiError(
+            400,
+            f"In a {message.get('role')!r} message {error}; this policy reads only "
+            "text.",
+            "unsupported_content",
+        ) from error
 
 
 def _refuse_unsupported(body: Mapping[str, Any]) -> None:

@@ -142,6 +142,36 @@ def test_arguments_that_a_template_writes_as_they_are_stay_so(
     assert f'"arguments": {written}}}</tool_call>' in prompt.text
 
 
+@pytest.mark.parametrize("own", [TEMPLATE, "{{ messages[0].content | upper }}"])
+def test_text_in_parts_is_the_text(own: str) -> None:
+    """Also for a template that knows strings alone."""
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = own
+    parts = [{"type": "text", "text": "read the "}, {"type": "text", "text": "file"}]
+    renderer = Renderer(tokenizer)
+
+    prompt = renderer.render([{"role": "user", "content": parts}, RESULT], TOOLS)
+    assert prompt == renderer.render([USER, RESULT], TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ({"type": "image_url", "image_url": {"url": "data:,"}}, "'image_url'"),
+        ({"text": "no type"}, "None"),
+        ({"type": "text", "text": 3}, "'text'"),
+        (3, "int"),
+    ],
+)
+def test_a_part_that_is_no_text_is_refused(
+    tokenizer: PreTrainedTokenizerBase, part: Any, told: str
+) -> None:
+    content = [{"type": "text", "text": "What is in"}, part]
+
+    with pytest.raises(EngineError, match=rf"user.* {told}.*only text"):
+        Renderer(tokenizer).render([{"role": "user", "content": content}], [])
+
+
 def test_a_rewritten_turn_is_tokenised_anew(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:

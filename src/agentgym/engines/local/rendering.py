@@ -8,6 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from agentgym.core.content import joined_text
 from agentgym.core.tools import parse_arguments
 from agentgym.errors import EngineError
 
@@ -84,7 +85,8 @@ class Renderer:
 
     A call's arguments come as text, as the policy wrote them. A template that would
     not write that text as it is, so that the policy would read another call than it
-    made, is given the object that the text holds.
+    made, is given the object that the text holds. Content in parts is joined to one
+    text, as many templates leave out any other.
 
     Safe to call from several threads.
     """
@@ -110,7 +112,8 @@ class Renderer:
             session: Whose earlier turns may be continued.
 
         Raises:
-            EngineError: The chat template refuses the messages.
+            EngineError: The chat template refuses the messages, or one holds
+                something other than text.
         """
         with self._lock:
             listed, offered = list(map(self._prepared, messages)), list(tools)
@@ -154,6 +157,8 @@ class Renderer:
         if self._wants_objects and message.get("tool_calls"):
             calls = [_with_object(call) for call in message["tool_calls"]]
             message = {**message, "tool_calls": calls}
+        if isinstance(message.get("content"), list):
+            message = {**message, "content": _joined(message)}
         return message
 
     def _longest_known(self, session: str, text: str) -> tuple[str, list[int]]:
@@ -228,6 +233,15 @@ class Renderer:
         ids = self._tokenizer.encode(text, add_special_tokens=False)
         assert isinstance(ids, list)
         return ids
+
+
+def _joined(message: dict[str, Any]) -> str:
+    try:
+        return joined_text(message["content"])
+    except ValueError as error:
+        raise EngineError(
+            f"In a {message.get('role')!r} message {error}; the policy reads only text."
+        ) from error
 
 
 def _with_object(call: dict[str, Any]) -> dict[str, Any]:
