@@ -1,9 +1,13 @@
 """An exported agent streams from sync code as from async code."""
 
+import gc
 import threading
+import time
+import weakref
 from pathlib import Path
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
@@ -22,7 +26,9 @@ from agentgym.core.trained_agent import (
     Provenance,
     TrainedAgent,
 )
-from agentgym.errors import ContextLengthError
+from agentgym.engines.local import LocalPolicy
+from agentgym.errors import ContextLengthError, EngineError
+from agentgym.integrations.langchain_model import PolicyChatModel
 from tests.ui import made_up
 
 PROMPT = "You are a coding agent."
@@ -109,3 +115,37 @@ def test_a_sync_stream_that_is_left_leaves_no_thread(model: BaseChatModel) -> No
 def test_a_sync_stream_raises_what_the_policy_raises(model: BaseChatModel) -> None:
     with pytest.raises(ContextLengthError, match="no room"):
         list(model.stream("hi " * 2000))
+
+
+@pytest.mark.parametrize("used_as", ["model", "copy", "graph"])
+def test_the_weights_go_with_what_uses_them(agent: TrainedAgent, used_as: str) -> None:
+    before = set(threading.enumerate())
+    model = PolicyChatModel.of(agent)
+    policy = model._policy
+    assert isinstance(policy, LocalPolicy)
+    weights = weakref.ref(policy._loaded.model)
+    used: object = model
+    if used_as == "copy":
+        used = model.model_copy(update={"temperature": 1.0})
+    elif used_as == "graph":
+        used = create_agent(model, [run_tests], system_prompt=PROMPT)
+    del model, policy
+    gc.collect()
+    if isinstance(used, PolicyChatModel):
+        assert used.invoke(_conversation()).text
+    assert weights() is not None
+
+    del used
+    deadline = time.monotonic() + 30
+    while weights() is not None or not before.issuperset(threading.enumerate()):
+        assert time.monotonic() < deadline
+        gc.collect()
+        time.sleep(0.01)
+
+
+def test_a_closed_model_says_so(agent: TrainedAgent) -> None:
+    model = PolicyChatModel.of(agent)
+    model.close()
+    model.close()
+    with pytest.raises(EngineError, match="closed"):
+        model.invoke(_conversation())

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import weakref
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import (
@@ -68,16 +70,27 @@ class PolicyChatModel(BaseChatModel):
 
     _policy: Policy = PrivateAttr()
     _requests: Iterator[int] = PrivateAttr(default_factory=itertools.count)
+    _close: Callable[[], None] | None = PrivateAttr(default=None)
 
     @classmethod
     def of(cls, trained: "TrainedAgent") -> "PolicyChatModel":
-        """Load a trained agent's weights."""
+        """Load a trained agent's weights.
+
+        They are let go with the model, the agents that use it and its copies.
+        """
         from agentgym.engines.local import LocalPolicy
 
         spec = trained.spec
         model = cls(temperature=spec.temperature, max_tokens=spec.max_tokens)
-        model._policy = LocalPolicy.load(trained.model_path)
+        policy = LocalPolicy.load(trained.model_path)
+        model._policy, model._close = policy, policy.close
+        weakref.finalize(policy, _in_thread, policy.decoder.close).atexit = False
         return model
+
+    def close(self) -> None:
+        """Stop the policy, also that of copies: it answers with EngineError then."""
+        if self._close is not None:
+            self._close()
 
     @property
     def _llm_type(self) -> str:
@@ -172,6 +185,11 @@ class PolicyChatModel(BaseChatModel):
             if run_manager is not None:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
+
+
+def _in_thread(function: Callable[[], None]) -> None:
+    """Call a function that waits for a thread, which may be the current one."""
+    Thread(target=function, daemon=True).start()
 
 
 def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
