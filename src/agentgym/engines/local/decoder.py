@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import torch
@@ -69,6 +70,11 @@ class Job:
     on_token: Callable[[int], None] | None = None
     future: "Future[Generation]" = field(default_factory=Future)
 
+    @property
+    def columns(self) -> int:
+        """Most tokens of prompt and response together."""
+        return len(self.prompt) + self.max_tokens
+
 
 @dataclass
 class _Row:
@@ -103,8 +109,9 @@ class Decoder:
             so that the kernels see one shape whatever the load; 0 otherwise. Each
             prompt is then prefilled alone, from its head on, and nothing is drafted.
         threads: Of the kernels.
-        parked_tokens: Most tokens of idle sessions whose keys and values are kept; of
-            heads half as many, and of prompts that may come again two fifths.
+        parked_tokens: Most tokens of idle sessions whose keys and values are kept,
+            memory permitting; of heads half as many, and of prompts that may come
+            again two fifths.
 
     Attributes:
         drafted: Most tokens of a response that are drafted for a step.
@@ -125,6 +132,7 @@ class Decoder:
         self._fixed_rows = fixed_rows
         self._threads = threads
         self._limit = fixed_rows or forward.rows
+        parked_tokens = min(parked_tokens, forward.spare_tokens)
         self._parked = SegmentStore(parked_tokens)
         self._heads = SegmentStore(parked_tokens // 2)
         self._prompts = SegmentStore(2 * parked_tokens // 5)
@@ -219,10 +227,19 @@ class Decoder:
             free = self._limit - len(self._rows)
             if not self._rows:
                 self._gather(free)
-            count = 0 if self._paused else min(free, len(self._waiting))
+            count = 0 if self._paused else self._fitting(free)
             self._busy = True
             jobs = [self._waiting.popleft() for _ in range(count)]
         return [job for job in jobs if not job.future.cancelled()]
+
+    def _fitting(self, free: int) -> int:
+        """Return how many waiting jobs there is room for, first come, first served."""
+        columns = max((row.job.columns for row in self._rows), default=0)
+        for count, job in enumerate(islice(self._waiting, free)):
+            columns = max(columns, job.columns)
+            if len(self._rows) + count >= self._forward.cache.fitting(columns):
+                return count
+        return min(free, len(self._waiting))
 
     def _gather(self, enough: int) -> None:
         """Give requests that arrive together a moment to form a batch."""
@@ -236,6 +253,13 @@ class Decoder:
         """Prefill new rows, identical prompts once, in chunks of like lengths."""
         if not jobs:
             return
+        running = [*(row.job for row in self._rows), *jobs]
+        lengths = [len(row.job.prompt) + len(row.ids) for row in self._rows]
+        self._forward.cache.make_room(
+            len(running),
+            max(job.columns for job in running),
+            held=(len(lengths), max(lengths, default=0)),
+        )
         unique: dict[tuple[int, ...], list[Job]] = {}
         for job in jobs:
             unique.setdefault(tuple(job.prompt), []).append(job)

@@ -14,7 +14,6 @@ from agentgym.engines.local.loading import LoadedModel
 
 _WIDTH_STEP = 16
 _FIXED_WIDTH_STEP = 128
-_CACHE_BYTES = 4 * 2**30
 _LOGITS = 2**25
 _LEAST_TOKENS = 32
 """Of a part: with fewer, calling the operations takes longer than computing them."""
@@ -25,8 +24,9 @@ class BatchForward:
 
     Args:
         loaded: The model.
-        max_rows: Most responses at once; fewer if their cache would not fit 4 GiB.
-        fixed: Use few, wide shapes, for which kernels keep rows independent.
+        max_rows: Most responses at once.
+        fixed: Use few, wide shapes, for which kernels keep rows independent: each row
+            has room for the whole context, so that there may be fewer of them.
         fused: Use fused weights if the model's kind allows it.
         workers: Threads that compute parts of the rows side by side, each with
             kernels of one thread. Only fused weights are, and nothing of ``fixed``.
@@ -43,10 +43,15 @@ class BatchForward:
     ) -> None:
         self._loaded = loaded
         self._width_step = _FIXED_WIDTH_STEP if fixed else _WIDTH_STEP
-        shape, columns = loaded.cache_shape, loaded.context
-        fitting = _CACHE_BYTES // (shape.bytes_per_token * columns)
+        rows = (
+            min(max_rows, loaded.cache_tokens // loaded.context) if fixed else max_rows
+        )
         self.cache = BatchCache(
-            shape, max(1, min(max_rows, fitting)), columns, loaded.device
+            loaded.cache_shape,
+            rows,
+            loaded.context,
+            loaded.device,
+            tokens=loaded.cache_tokens,
         )
         self._fused: FusedLlama | None = fuse(loaded) if fused else None
         self._workers = 1 if fixed or self._fused is None else workers
@@ -61,13 +66,18 @@ class BatchForward:
 
     @property
     def rows(self) -> int:
-        """Most responses at once."""
-        return self.cache.rows
+        """Most responses at once; of long ones fewer may fit."""
+        return self.cache.most_rows
 
     @property
     def tokens(self) -> int:
         """Most tokens of a step: so that their logits take no more than 128 MiB."""
         return _LOGITS // self._loaded.vocabulary
+
+    @property
+    def spare_tokens(self) -> int:
+        """How many tokens of idle sessions the memory can hold beside the rows."""
+        return self._loaded.cache_tokens // 2
 
     def prefill(
         self, first: int, ids: Sequence[Sequence[int]], starts: Sequence[int]

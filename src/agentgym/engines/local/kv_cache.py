@@ -38,21 +38,74 @@ class BatchCache:
     """Keys and values of the running batch, one row per response.
 
     Running rows are dense, 0 to n-1, so that a decoding step reads a slice. One
-    tensor holds all layers: (layers, 2, rows, heads, columns, head_dim).
+    tensor holds all layers: (layers, 2, rows, heads, columns, head_dim). If not all
+    rows can have all columns, its memory is laid out anew, as few long rows or many
+    short ones, when what runs asks for it.
 
     Args:
         shape: Of the model's keys and values.
         rows: Most responses that run at once.
         columns: Most tokens of prompt and response together.
+        tokens: Most tokens of all rows together, at least ``columns``; None is as many
+            as the rows can have.
+
+    Attributes:
+        most_rows: Most responses that run at once, if they are short.
+        rows: How many there is room for now.
+        columns: Most tokens of each of them now.
+        layers: What the model is given as its cache.
     """
 
     def __init__(
-        self, shape: CacheShape, rows: int, columns: int, device: torch.device
+        self,
+        shape: CacheShape,
+        rows: int,
+        columns: int,
+        device: torch.device,
+        *,
+        tokens: int | None = None,
     ) -> None:
-        self.rows, self.columns, self._heads = rows, columns, shape.heads
-        size = (shape.layers, 2, rows, shape.heads, columns, shape.head_dim)
-        self._data = _zeros(size, shape.dtype, device)
+        self.most_rows, self._most_columns, self._heads = rows, columns, shape.heads
+        self._head_dim = shape.head_dim
+        whole = rows * columns
+        self._tokens = whole if tokens is None else min(tokens, whole)
+        size = (shape.layers, 2 * self._tokens * shape.heads * shape.head_dim)
+        self._memory = _zeros(size, shape.dtype, device)
         self.window = Window((0, 0), 0, torch.empty(0))
+        self._lay_out(self._width(1))
+
+    def fitting(self, columns: int) -> int:
+        """Return how many rows there is room for if one needs so many columns."""
+        return min(self.most_rows, self._tokens // self._width(columns))
+
+    def make_room(self, rows: int, columns: int, *, held: tuple[int, int]) -> None:
+        """Lay the memory out anew, if need be, for rows of up to so many columns.
+
+        Args:
+            rows: At most what :meth:`fitting` says.
+            columns: Tokens of prompt and response together.
+            held: Rows in use, and columns in use of the longest; they are kept.
+        """
+        if rows <= self.rows and columns <= self.columns:
+            return
+        count, used = held
+        before = self._data
+        self._lay_out(self._width(columns))
+        for old, new in zip(before, self._data, strict=True):  # they share memory
+            new[:, :count, :, :used] = old[:, :count, :, :used].clone()
+
+    def _width(self, columns: int) -> int:
+        """Return the columns of a layout: halved while more rows are of use."""
+        width = self._most_columns
+        while width // 2 >= columns and self._tokens // width < self.most_rows:
+            width //= 2
+        return width
+
+    def _lay_out(self, columns: int) -> None:
+        self.columns = columns
+        self.rows = min(self.most_rows, self._tokens // columns)
+        size = (2, self.rows, self._heads, columns, self._head_dim)
+        self._data: Tensor = self._memory[:, : math.prod(size)].unflatten(1, size)
         self.layers = Cache(layers=[_BatchLayer(self, layer) for layer in self._data])
 
     def open(self, first: int, positions: Tensor, width: int) -> None:
@@ -179,8 +232,13 @@ class SegmentStore:
         )
 
     def put(self, name: Hashable, ids: Sequence[int], segment: Tensor) -> None:
-        """Keep ``segment``, the keys and values of ``ids``, in place of the old one."""
+        """Keep ``segment``, the keys and values of ``ids``, in place of the old one.
+
+        One that is beyond the budget alone is not kept, and drops no other.
+        """
         self.drop(name)
+        if len(ids) > self._budget:
+            return
         self._entries[name] = (ids, segment)
         self._held += len(ids)
         while self._held > self._budget:

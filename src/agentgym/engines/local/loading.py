@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 _SMALL = 30_000_000
+_CACHE_BYTES = 4 * 2**30
+_LEAST_TOKENS = 512
+"""With room for fewer, hardly a prompt fits."""
 _TREE_ERROR = 0.1
 """Far more than rounding, and far less than attention to the wrong tokens makes."""
 _BATCH_DEPENDENT = ("dynamic", "longrope")
@@ -83,9 +86,11 @@ class LoadedModel:
         adapter: The same model as peft sees it, None without LoRA.
         tokenizer: Its tokenizer, with a chat template.
         device: Where it is.
-        context: Most tokens of prompt and response together.
+        context: Most tokens of prompt and response together: as many as the model can
+            take, and its memory can hold of one response.
         stop_ids: Tokens that end a response.
         cache_shape: Of its KV cache.
+        cache_tokens: How many tokens of running responses its memory can hold.
     """
 
     name: str
@@ -96,6 +101,7 @@ class LoadedModel:
     context: int
     stop_ids: frozenset[int]
     cache_shape: CacheShape
+    cache_tokens: int
 
     @property
     def is_small(self) -> bool:
@@ -164,7 +170,8 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
         seed: Of the new adapter's first weights.
 
     Raises:
-        ModelError: It cannot be loaded, or cannot be trained to call tools.
+        ModelError: It cannot be loaded, cannot be trained to call tools, or leaves
+            no memory for responses.
         GPUNotAvailableError: torch sees no CUDA device.
     """
     if device == "cuda" and not torch.cuda.is_available():
@@ -184,15 +191,18 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
         causal.requires_grad_(False)
     _check_template(model, tokenizer)
     _check_positions(model, causal)
+    shape = _probe(model, causal)
+    longest, held = _context(causal, tokenizer), _cache_tokens(model, causal, shape)
     loaded = LoadedModel(
         name=model,
         model=causal,
         adapter=adapter,
         tokenizer=tokenizer,
         device=torch.device(device),
-        context=_context(causal, tokenizer),
+        context=min(longest, held),
         stop_ids=_stop_ids(model, causal, tokenizer),
-        cache_shape=_probe(model, causal),
+        cache_shape=shape,
+        cache_tokens=held,
     )
     _check_trees(loaded)
     return loaded
@@ -287,6 +297,28 @@ def _check_template(model: str, tokenizer: PreTrainedTokenizerBase) -> None:
 def _context(causal: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     limit = int(causal.config.get_text_config().max_position_embeddings)
     return min(limit, int(min(tokenizer.model_max_length, 10**9)))
+
+
+def _cache_tokens(model: str, causal: PreTrainedModel, shape: CacheShape) -> int:
+    """Return how many tokens' keys and values the running responses may take.
+
+    On a GPU a quarter of what is free beside the weights: training needs the most.
+
+    Raises:
+        ModelError: They are too few for one response.
+    """
+    budget = _CACHE_BYTES
+    if causal.device.type == "cuda":
+        torch.cuda.empty_cache()
+        budget = torch.cuda.mem_get_info(causal.device)[0] // 4
+    tokens = budget // shape.bytes_per_token
+    if tokens < _LEAST_TOKENS:
+        raise ModelError(
+            f"The keys and values of {model!r} take {shape.bytes_per_token:,} bytes a "
+            f"token, so that the {budget / 2**30:.2f} GiB there are for them hold only "
+            f"{tokens} tokens. Free memory on the GPU, or use a smaller model."
+        )
+    return tokens
 
 
 def _stop_ids(
