@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.core.components import Component, find_calls, is_trained, label_tokens
+from agentgym.core.components import (
+    Component,
+    find_calls,
+    is_trained,
+    is_unended_reasoning,
+    label_tokens,
+)
 
 TOOL, PARAMETERS = Component.TOOL_SELECTION, Component.PARAMETER_SELECTION
 REASONING, OUTPUT = Component.REASONING, Component.OUTPUT_GENERATION
@@ -68,6 +74,43 @@ def test_reasoning_is_not_the_decision() -> None:
     assert all(c == {REASONING} for _, c in labels[: marker[1] - 1])
     assert labels[marker[1]][1] == {TOOL}
     assert len(find_calls(text)) == 1
+
+
+def test_reasoning_that_the_prompt_began_ends_where_the_response_ends_it() -> None:
+    """Templates of reasoning models write ``<think>`` into the prompt."""
+    considered = CALL.replace("a b", "</think>")
+    text = f"Shall I {CALL} or {considered}? No.</think>\n{CALL}{END}"
+    labels = labelled(text)
+    second = text.rindex("<tool_call>")
+
+    for thinking in (False, True):
+        assert [s.start for s in find_calls(text, thinking=thinking)] == [second]
+    reasoning = [i for i, (_, c) in enumerate(labels) if c == {REASONING}]
+    assert reasoning == list(range(len(pieces_of(text[: text.index("\n")]))))
+    assert ("<tool_call>", {TOOL}) in labels
+    assert (END, {TOOL}) in labels
+
+
+def test_an_argument_that_names_the_end_of_reasoning_does_not_end_it() -> None:
+    text = CALL.replace("a b", "</think>") + END
+
+    assert [span.name for span in find_calls(text)] == ["read"]
+    assert labelled(text)[0] == ("<tool_call>", {TOOL})
+
+
+@pytest.mark.parametrize("text", ["Shall I " + CALL, CALL, "Well" + END, "I <tool_"])
+def test_reasoning_that_the_prompt_began_and_nothing_ended_holds_no_call(
+    text: str,
+) -> None:
+    assert find_calls(text, thinking=True) == []
+    assert is_unended_reasoning(text)
+    assert not is_unended_reasoning(text + "</think>")
+
+
+def test_reasoning_that_is_cut_off_decides_nothing() -> None:
+    labels = labelled("<think>I might call", ended=False)
+
+    assert all(components == {REASONING} for _, components in labels)
 
 
 def test_an_unended_response_has_no_decision_to_stop() -> None:

@@ -22,10 +22,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+OPEN_THINKING = "<think>"
 OPEN_CALL = "<tool_call>"
 CLOSE_CALL = "</tool_call>"
 _CALL = re.compile(rf"{OPEN_CALL}(.*?)(?:{CLOSE_CALL}|(?={OPEN_CALL})|\Z)", re.DOTALL)
 _THINKING = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
+_CLOSE_THINKING = re.compile("</think>")
 _DECODER = json.JSONDecoder()
 
 
@@ -73,14 +75,27 @@ class CallSpan:
         return self.name is None
 
 
-def find_calls(text: str) -> list[CallSpan]:
+def find_calls(text: str, *, thinking: bool = False) -> list[CallSpan]:
     """Return the tool calls in ``text``, malformed ones included, in order.
 
     Arguments may be a JSON object or a JSON string that holds one. What stands
-    within ``<think>`` is no call.
+    within ``<think>``, or before a ``</think>`` that nothing in the text opens, is no
+    call.
+
+    Args:
+        text: A response.
+        thinking: Whether its prompt ends in an open ``<think>``.
     """
-    start = _reasoning_end(text)
-    return [_read_call(text, match) for match in _CALL.finditer(text, start)]
+    return _calls_from(_reasoning_end(text, thinking=thinking), text)
+
+
+def is_unended_reasoning(text: str) -> bool:
+    """Return whether all of a response is reasoning that its prompt began.
+
+    Nothing in such a response says so: :func:`label_tokens` would take it for an
+    answer.
+    """
+    return _reasoning_end(text, thinking=True) != _reasoning_end(text)
 
 
 def label_tokens(pieces: Sequence[str], *, ended: bool) -> list[Components]:
@@ -105,7 +120,9 @@ def label_tokens(pieces: Sequence[str], *, ended: bool) -> list[Components]:
         labels.append(found or _OUTPUT)
         start += len(piece)
     if labels:
-        labels[_decision(pieces, by_character)] = _TOOL
+        decision = _decision(pieces, by_character)
+        if labels[decision] != _REASONING:
+            labels[decision] = _TOOL
         labels[-1] = _TOOL if ended else labels[-1]
     return labels
 
@@ -131,9 +148,23 @@ def _label_characters(text: str) -> list[Components]:
     return labels
 
 
-def _reasoning_end(text: str) -> int:
-    thinking = _THINKING.match(text)
-    return thinking.end() if thinking else 0
+def _reasoning_end(text: str, *, thinking: bool = False) -> int:
+    """Return where the reasoning ends that the text, or its prompt, begins.
+
+    A ``</think>`` among a call's arguments ends nothing.
+    """
+    if own := _THINKING.match(text):
+        return own.end()
+    closing = list(_CLOSE_THINKING.finditer(text))
+    calls = [c for c in _calls_from(0, text) if not c.malformed] if closing else []
+    for match in closing:
+        if not any(call.start < match.start() < call.end for call in calls):
+            return match.end()
+    return len(text) if thinking else 0
+
+
+def _calls_from(start: int, text: str) -> list[CallSpan]:
+    return [_read_call(text, match) for match in _CALL.finditer(text, start)]
 
 
 def _decision(pieces: Sequence[str], by_character: Sequence[Components]) -> int:

@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from agentgym.engines.base import ChatRequest, ChatResult
+from agentgym.engines.local.decoder import Generation, Job
 from agentgym.engines.local.forward import BatchForward
 from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import ContextLengthError, EngineError
+from tests.engines.conftest import TEMPLATE, make_tokenizer
 from tests.engines.local.rollouts import TOOLS
 
 
@@ -266,6 +268,28 @@ def test_a_prompt_that_leaves_no_room_is_refused_with_numbers(
 ) -> None:
     with pytest.raises(ContextLengthError, match=r"\d+ tokens .* holds 512"):
         chat(policy, [request(1, "read the file " * 300)])
+
+
+def test_a_call_within_reasoning_that_the_prompt_began_is_not_made(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = TEMPLATE.replace(
+        "<|assistant|>{%", "<|assistant|><think>{%"
+    )
+    policy = LocalPolicy(replace(loaded, tokenizer=tokenizer))
+    thought = 'Perhaps <tool_call>{"name": "read", "arguments": {}}</tool_call>'
+    ids = tokenizer.encode(thought)
+
+    def think(job: Job) -> None:
+        job.future.set_result(Generation(ids, [-1.0] * len(ids), "length", 0))
+
+    monkeypatch.setattr(policy.decoder, "submit", think)
+    result = chat(policy, [request(1)])[0]
+    policy.close()
+
+    assert (result.content, result.tool_calls) == (thought, [])
+    assert policy.detokenizer.pieces(ids) is None
 
 
 def test_a_closed_policy_refuses(loaded: LoadedModel) -> None:

@@ -142,6 +142,36 @@ def test_arguments_that_a_template_writes_as_they_are_stay_so(
     assert f'"arguments": {written}}}</tool_call>' in prompt.text
 
 
+@pytest.mark.parametrize(
+    ("opening", "begins"),
+    [
+        ("<think>\n", True),
+        ("<think>", True),
+        ("", False),
+        ("<think>\n\n</think>\n\n", False),
+    ],
+)
+def test_it_is_known_whether_prompts_begin_the_reasoning(
+    opening: str, begins: bool
+) -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = TEMPLATE.replace(
+        "<|assistant|>{%", f"<|assistant|>{opening}{{%"
+    )
+    assert Renderer(tokenizer).begins_reasoning is begins
+
+
+def test_reasoning_that_never_ended_has_no_pieces(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    """Its tokens cannot be labelled, so that nothing of it is trained."""
+    detokenizer = Detokenizer(tokenizer, thinking=True)
+    thought = '<tool_call>{"name": "read", "arguments": {"a": 1}}</tool_call>'
+
+    assert detokenizer.pieces(tokenizer.encode(thought)) is None
+    assert detokenizer.pieces(tokenizer.encode(f"{thought}</think>yes")) is not None
+
+
 @pytest.mark.parametrize("own", [TEMPLATE, "{{ messages[0].content | upper }}"])
 def test_text_in_parts_is_the_text(own: str) -> None:
     """Also for a template that knows strings alone."""

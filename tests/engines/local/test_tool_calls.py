@@ -40,3 +40,14 @@ def test_arguments_as_a_string_are_unwrapped() -> None:
     text = r'<tool_call>{"name": "f", "arguments": "{\"a\": 1}"}</tool_call>'
 
     assert parse_response(text, [], "k")[1][0].arguments == '{"a": 1}'
+
+
+def test_a_call_that_is_only_considered_is_no_call() -> None:
+    thought = f"Shall I {READ}? No.\n"
+
+    for text in (f"{thought}</think>\n\nSorry.", f"<think>{thought}</think>Sorry."):
+        assert parse_response(text, [], "k") == (text, [])
+    assert parse_response(thought + "<|end|>", ["<|end|>"], "k", thinking=True) == (
+        thought,
+        [],
+    )

@@ -35,7 +35,9 @@ class LocalPolicy(Policy):
     def __init__(self, loaded: LoadedModel, *, deterministic: bool = False) -> None:
         self._loaded = loaded
         self._renderer = Renderer(loaded.tokenizer)
-        self._detokenizer = Detokenizer(loaded.tokenizer)
+        self._detokenizer = Detokenizer(
+            loaded.tokenizer, thinking=self._renderer.begins_reasoning
+        )
         self._end_texts = [self._renderer.decode([i]) for i in sorted(loaded.stop_ids)]
         cores = torch.get_num_threads()
         forward = BatchForward(
@@ -149,6 +151,7 @@ class LocalPolicy(Policy):
             self._renderer.decode(generation.ids),
             self._end_texts,
             key=f"{request.session}/{request.seed}/{len(prompt.ids)}",
+            thinking=self._renderer.begins_reasoning,
         )
         reason = generation.finish_reason
         return ChatResult(

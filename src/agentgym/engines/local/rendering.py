@@ -8,6 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from agentgym.core.components import OPEN_THINKING, is_unended_reasoning
 from agentgym.core.content import joined_text
 from agentgym.core.tools import parse_arguments
 from agentgym.errors import EngineError
@@ -89,6 +90,9 @@ class Renderer:
     text, as many templates leave out any other.
 
     Safe to call from several threads.
+
+    Attributes:
+        begins_reasoning: Whether prompts end in an open ``<think>``.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -97,6 +101,7 @@ class Renderer:
         self._sessions: OrderedDict[str, list[tuple[str, list[int]]]] = OrderedDict()
         self._lock = threading.Lock()
         self._wants_objects = not self._writes_arguments_as_they_are()
+        self.begins_reasoning = self._opens_thinking()
 
     def render(
         self,
@@ -150,6 +155,12 @@ class Renderer:
         try:
             return _ARGUMENTS in self._template(_PROBE, [])
         except EngineError:  # it takes no text there
+            return False
+
+    def _opens_thinking(self) -> bool:
+        try:
+            return self._template(_PROBE[:2], []).rstrip().endswith(OPEN_THINKING)
+        except EngineError:  # so it will of every request
             return False
 
     def _prepared(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -260,15 +271,28 @@ class Detokenizer:
 
     A token may hold part of a character; its piece is then empty and the token that
     completes the character has all of it.
+
+    Args:
+        tokenizer: Of the policy.
+        thinking: Whether its prompts end in an open ``<think>``.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, *, thinking: bool = False
+    ) -> None:
         self._tokenizer = tokenizer
+        self._thinking = thinking
         self._single: dict[int, str] = {}
 
     def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return one piece per token, None if they do not add up to the text."""
+        """Return one piece per token, None if they cannot be told or labelled.
+
+        That is: they do not add up to the text, or it is reasoning that the prompt
+        began and the response never ended, which the text alone does not show.
+        """
         whole = self._decode(list(ids))
+        if self._thinking and is_unended_reasoning(whole):
+            return None
         pieces = [self._piece(token) for token in ids]
         if "".join(pieces) == whole:
             return pieces

@@ -8,7 +8,7 @@ from agentgym.core.trajectory import RequestedCall
 
 
 def parse_response(
-    text: str, end_tokens: Sequence[str], key: str
+    text: str, end_tokens: Sequence[str], key: str, *, thinking: bool = False
 ) -> tuple[str | None, list[RequestedCall]]:
     """Split a response into content and tool calls.
 
@@ -16,6 +16,7 @@ def parse_response(
         text: The response, special tokens included.
         end_tokens: Texts that may end a response; one is removed from its end.
         key: What the calls' ids are made from: the same key, the same ids.
+        thinking: Whether the prompt ends in an open ``<think>``.
 
     Returns:
         The text outside tool calls, exactly as written, None if it is blank; and
@@ -28,7 +29,7 @@ def parse_response(
     calls: list[RequestedCall] = []
     kept: list[str] = []
     position = 0
-    for span in find_calls(text):
+    for span in find_calls(text, thinking=thinking):
         if span.name is None or span.arguments is None:
             continue
         kept.append(text[position : span.start])
