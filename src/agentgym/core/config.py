@@ -67,7 +67,8 @@ class TrainingConfig(Settings, BaseSettings):
         temperature: Of sampling in training.
         eval_temperature: Of sampling in evaluations.
         max_tokens: Most tokens of one response.
-        lora_rank: 0 trains all weights; None: 0 for nano, 16 for other models.
+        lora_rank: 0 trains all weights; None: 0 for nano, 16 for other models. An
+            adapter that the model's folder holds keeps its own.
         eval_every: Updates between validation evaluations.
         eval_tasks: Validation tasks.
         test_tasks: Held-out tasks of the before/after table.

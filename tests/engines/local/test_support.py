@@ -70,6 +70,34 @@ def test_policy_and_device_are_described(model_folder: Path) -> None:
     assert device.startswith("CPU (")
 
 
+def test_an_adapter_is_trained_with_its_own_rank(
+    model_folder: Path, tmp_path: Path
+) -> None:
+    loaded = load_model(str(model_folder), device="cpu", rank=4, seed=0)
+    assert loaded.adapter is not None
+    loaded.adapter.save_pretrained(str(tmp_path))
+    loaded.tokenizer.save_pretrained(tmp_path)
+    model = str(tmp_path)
+
+    for rank in (None, 4, 0):  # 0 is how a trained agent is measured
+        described, _ = check_supported(config(model=model, lora_rank=rank))
+        assert described == f"{model} (LoRA rank 4)"
+    for refuse in (check_supported, LocalEngine.create):
+        with pytest.raises(UnsupportedError, match="lora_rank = 64 .* of rank 4,"):
+            refuse(config(model=model, lora_rank=64))
+
+
+def test_adapter_settings_without_a_rank_are_refused(
+    model_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "odd"
+    shutil.copytree(model_folder, folder)
+    (folder / "adapter_config.json").write_text("{}")
+
+    with pytest.raises(ModelError, match="cannot be read as LoRA's"):
+        check_supported(config(model=str(folder)))
+
+
 def test_nano_trains_all_weights_and_others_an_adapter() -> None:
     assert lora_rank(config()) == 0
     assert lora_rank(config(model="Qwen/Qwen3-0.6B")) == 16

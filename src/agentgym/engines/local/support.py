@@ -47,7 +47,14 @@ def check_supported(config: TrainingConfig) -> tuple[str, str]:
             f"lora_rank = {config.lora_rank} with model = 'nano': nano is small and "
             "trains all its weights. Leave lora_rank unset, or choose another --model."
         )
-    return describe_model(config.model, lora_rank(config)), _words(device)
+    held = _held_rank(Path(model_source(config.model)))
+    if held and config.lora_rank not in (None, 0, held):
+        raise UnsupportedError(
+            f"lora_rank = {config.lora_rank} with model = {config.model!r}: that "
+            f"folder holds an adapter of rank {held}, which is what is trained. Leave "
+            "lora_rank unset, or give the adapter's base model."
+        )
+    return describe_model(config.model, held or lora_rank(config)), _words(device)
 
 
 def check_device(gpu: str, *, deterministic: bool = False) -> str:
@@ -80,7 +87,10 @@ def check_device(gpu: str, *, deterministic: bool = False) -> str:
 
 
 def lora_rank(config: TrainingConfig) -> int:
-    """Return the rank of the adapter that is trained; 0 trains all weights."""
+    """Return the rank of a new adapter to train.
+
+    0 trains all weights, or the adapter that the model's folder holds.
+    """
     if config.lora_rank is not None:
         return config.lora_rank
     return 0 if config.model == NANO else DEFAULT_LORA_RANK
@@ -108,6 +118,23 @@ def model_source(model: str) -> str:
     if path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
         raise ModelError(f"No model is at {model!r}: the folder does not exist.")
     return model
+
+
+def _held_rank(folder: Path) -> int:
+    """Return the rank of the adapter in a model's folder; 0 if it holds none.
+
+    Raises:
+        ModelError: The adapter's settings cannot be read, or name no rank.
+    """
+    path = folder / ADAPTER_FILE
+    if not path.is_file():
+        return 0
+    try:
+        return int(json.loads(path.read_text())["r"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"The adapter settings {path} cannot be read as LoRA's: {error!r}."
+        ) from None
 
 
 def describe_model(model: str, rank: int) -> str:
