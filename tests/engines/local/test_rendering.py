@@ -3,7 +3,11 @@
 from typing import Any
 
 import pytest
-from transformers import PreTrainedTokenizerBase
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from agentgym.engines.local.rendering import Detokenizer, Renderer
 from agentgym.errors import EngineError
@@ -229,3 +233,70 @@ def test_pieces_join_to_the_text(tokenizer: PreTrainedTokenizerBase, text: str) 
     assert pieces is not None
     assert len(pieces) == len(ids)
     assert "".join(pieces) == text
+
+
+def byte_fallback_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer of SentencePiece's kind: it drops the first space of a text."""
+    spoken = ["<unk>", "\u2581", "\u2581read", "\u2581\u2581", "a", "\ufffd", "\u65e5"]
+    odd = [f"<0x{byte:02X}>" for byte in "\u00e9\u65e5".encode() + b"a\xff"]
+    vocabulary = {word: i for i, word in enumerate(dict.fromkeys(spoken + odd))}
+    words = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
+    steps = [
+        decoders.Replace("\u2581", " "),
+        decoders.ByteFallback(),
+        decoders.Fuse(),
+        decoders.Strip(" ", 1, 0),
+    ]
+    words.decoder = decoders.Sequence(steps)
+    return PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>")
+
+
+BYTE_LEVEL, BYTE_FALLBACK = make_tokenizer(), byte_fallback_tokenizer()
+
+
+def pieces_by_decoding_all_each_time(
+    tokenizer: PreTrainedTokenizerBase, ids: list[int]
+) -> list[str] | None:
+    pieces, done = [], ""
+    for count in range(1, len(ids) + 1):
+        text = str(tokenizer.decode(ids[:count]))
+        if text.endswith("\ufffd") and count < len(ids):
+            text = done
+        if not text.startswith(done):
+            return None
+        pieces.append(text[len(done) :])
+        done = text
+    return pieces
+
+
+@pytest.mark.parametrize("tokenizer", [BYTE_LEVEL, BYTE_FALLBACK])
+@given(data=st.data())
+def test_pieces_are_those_of_the_whole_text(
+    tokenizer: PreTrainedTokenizerBase, data: st.DataObject
+) -> None:
+    ids = data.draw(st.lists(st.integers(0, len(tokenizer) - 1), max_size=24))
+    single = [str(tokenizer.decode([i])) for i in ids]
+    if "".join(single) == tokenizer.decode(ids):
+        assert Detokenizer(tokenizer).pieces(ids) == single
+    else:
+        expected = pieces_by_decoding_all_each_time(tokenizer, ids)
+        assert Detokenizer(tokenizer).pieces(ids) == expected
+
+
+def test_the_work_of_finding_pieces_grows_with_their_number_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokenizer = make_tokenizer()
+    ids = tokenizer.encode("\U0001f600 " + "read the file " * 200)
+    decode, lengths = tokenizer.decode, list[int]()
+
+    def counted(ids: list[int], **settings: Any) -> Any:
+        lengths.append(len(ids))
+        return decode(ids, **settings)
+
+    monkeypatch.setattr(tokenizer, "decode", counted)
+    pieces = Detokenizer(tokenizer).pieces(ids)
+
+    assert pieces is not None
+    assert "".join(pieces) == decode(ids)
+    assert sum(lengths) < 20 * len(ids)

@@ -173,29 +173,30 @@ class _ContentStream:
     """
 
     def __init__(self, detokenizer: Detokenizer, stop_ids: frozenset[int]) -> None:
-        self._detokenizer = detokenizer
+        self._text = detokenizer.grow()
         self._stop_ids = stop_ids
-        self._ids: list[int] = []
+        self._unsent = ""
+        self._is_closed = False
         self.sent = 0
 
     def add(self, token: int) -> str:
         """Return the text to show after one more token; often empty."""
-        if token in self._stop_ids:
+        if self._is_closed or token in self._stop_ids:
             return ""
-        self._ids.append(token)
-        pieces = self._detokenizer.pieces(self._ids)
-        text = "".join(pieces or []).rstrip("\ufffd")
-        shown = text.partition(OPEN_CALL)[0]
+        piece = self._text.add(token)
+        shown, call, _ = (self._unsent + (piece or "")).partition(OPEN_CALL)
+        self._is_closed = piece is None or bool(call)
+        self._unsent = shown
         held = next(
             (n for n in range(len(OPEN_CALL), 0, -1) if shown.endswith(OPEN_CALL[:n])),
             0,
         )
         shown = shown[: len(shown) - held]
-        if not shown.strip():
+        if not self.sent and not shown.strip():
             return ""
-        piece = shown[self.sent :]
-        self.sent += len(piece)
-        return piece
+        self._unsent = self._unsent[len(shown) :]
+        self.sent += len(shown)
+        return shown
 
 
 def _post[T](loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[T], item: T) -> None:

@@ -296,16 +296,17 @@ class Detokenizer:
         pieces = [self._piece(token) for token in ids]
         if "".join(pieces) == whole:
             return pieces
-        pieces, done = [], ""
-        for count in range(1, len(ids) + 1):
-            text = self._decode(list(ids[:count]))
-            if text.endswith("\ufffd") and count < len(ids):
-                text = done
-            if not text.startswith(done):
+        pieces, growing = [], self.grow()
+        for count, token in enumerate(ids, 1):
+            piece = growing.add(token, last=count == len(ids))
+            if piece is None:
                 return None
-            pieces.append(text[len(done) :])
-            done = text
-        return pieces if done == whole else None
+            pieces.append(piece)
+        return pieces if "".join(pieces) == whole else None
+
+    def grow(self) -> "GrowingText":
+        """Return the text, still empty, of a response whose tokens are to come."""
+        return GrowingText(self._decode)
 
     def _piece(self, token: int) -> str:
         if token not in self._single:
@@ -318,3 +319,44 @@ class Detokenizer:
         )
         assert isinstance(text, str)
         return text
+
+
+class GrowingText:
+    """The text of a response that comes token by token.
+
+    Each token costs the same however many came before: it is decoded with no more of
+    them than the last piece's, so that what depends on the neighbour (a space that
+    only the first word of a text goes without) comes out as in the whole text.
+
+    Args:
+        decode: Returns the exact text of tokens.
+    """
+
+    def __init__(self, decode: Callable[[list[int]], str]) -> None:
+        self._decode = decode
+        self._ids: list[int] = []
+        self._told = 0
+        self._text = ""
+
+    def add(self, token: int, *, last: bool = False) -> str | None:
+        """Return what one more token adds: nothing while a character is unfinished.
+
+        Args:
+            token: The next one.
+            last: None follows, so that nothing is waited for.
+
+        Returns:
+            The text, or None if the token changes what was returned before.
+        """
+        self._ids.append(token)
+        text = self._decode(self._ids)
+        if text.endswith("\ufffd") and not last:
+            return ""
+        if not text.startswith(self._text):
+            return None
+        piece = text[len(self._text) :]
+        if piece:
+            self._ids = self._ids[self._told :]
+            self._text = self._decode(self._ids)
+        self._told = len(self._ids)
+        return piece
