@@ -1,3 +1,4 @@
+import json
 import re
 
 import pytest
@@ -131,6 +132,8 @@ def test_an_unended_response_has_no_decision_to_stop() -> None:
         '{"name": "a", "name": "b", "arguments": {}}',
         '{"name": "a", "arguments": {}, "more": 1}',
         '{"name": "a", "arguments": {}} and more',
+        r'{"name": "\ud800", "arguments": {}}',
+        r'{"name": "a", "arguments": "{\"b\": \"\udc00\"}"}',
         "",
     ],
 )
@@ -147,6 +150,13 @@ def test_a_malformed_call_belongs_to_both_components_as_a_whole(body: str) -> No
     inner = label_tokens(pieces_of(text), ended=True)[1:-1]
     assert all(is_trained(c, both) for c in inner)
     assert not any(is_trained(c, one) for c in inner)
+
+
+def test_a_call_nested_beyond_reading_is_malformed() -> None:
+    nested = '{"a": ' + "[" * 100_000
+    for arguments in (nested, json.dumps(nested)):
+        body = f'{{"name": "f", "arguments": {arguments}}}'
+        assert find_calls(f"<tool_call>{body}</tool_call>")[0].malformed
 
 
 def test_a_call_that_is_cut_off_is_malformed() -> None:

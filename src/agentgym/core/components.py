@@ -22,6 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agentgym.core.tools import whole_text
+
 OPEN_THINKING = "<think>"
 OPEN_CALL = "<tool_call>"
 CLOSE_CALL = "</tool_call>"
@@ -190,13 +192,15 @@ def _read_call(text: str, match: re.Match[str]) -> CallSpan:
             if key in fields:
                 return malformed
             fields[key] = (value, first, last)
-    except ValueError:
+    except (ValueError, RecursionError):
         return malformed
     if set(fields) != {"name", "arguments"}:
         return malformed
     name, (arguments, first, last) = fields["name"][0], fields["arguments"]
     written = arguments if isinstance(arguments, str) else text[first:last]
     if not isinstance(name, str) or not name or not _is_object(written):
+        return malformed
+    if any(whole_text(part) != part for part in (name, written)):
         return malformed
     return CallSpan(start, end, name, written, first, last)
 
@@ -238,5 +242,5 @@ def _expect(text: str, at: int, character: str) -> int:
 def _is_object(written: str) -> bool:
     try:
         return isinstance(json.loads(written), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

@@ -1,3 +1,5 @@
+import pytest
+
 from agentgym.engines.local.tool_calls import parse_response
 
 READ = '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>'
@@ -23,6 +25,26 @@ def test_a_malformed_call_stays_in_the_content() -> None:
 
     assert content == broken
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        r'{"name": "\ud800", "arguments": {}}',
+        r'{"name": "f", "arguments": "{\"a\": \"\ud83d\"}"}',
+    ],
+)
+def test_a_call_that_no_encoding_holds_stays_in_the_content(body: str) -> None:
+    """Half a surrogate pair can be told to nobody: not as JSON, not as UTF-8."""
+    text = f"<tool_call>{body}</tool_call>"
+
+    assert parse_response(text, [], "k") == (text, [])
+
+
+def test_a_pair_of_surrogates_is_a_character() -> None:
+    text = r'<tool_call>{"name": "\ud83d\ude00", "arguments": {}}</tool_call>'
+
+    assert parse_response(text, [], "k")[1][0].name == "\U0001f600"
 
 
 def test_only_calls_leave_no_content() -> None:
