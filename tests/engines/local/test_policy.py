@@ -230,6 +230,7 @@ def test_a_stream_adds_up_to_the_content_and_ends_with_the_result(
 ) -> None:
     """Without drafts to the bit; with them in other shapes, so up to rounding."""
     monkeypatch.setattr(policy.decoder, "drafted", drafted)
+    chat(policy, [request(0)])  # so that all below find the prompt computed
 
     async def collect(seed: int) -> list[str | ChatResult]:
         return [piece async for piece in policy.stream(request(seed))]
