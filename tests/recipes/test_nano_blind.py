@@ -15,7 +15,6 @@ def test_few_conversations_hold_nothing_of_the_test_pools(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover  # Nothing of the package is tested here, and it costs minutes.
 @pytest.mark.parametrize("shard", range(5))
 @pytest.mark.parametrize("kind", SHIPPED)
 def test_four_thousand_conversations_hold_nothing_of_the_test_pools(
