@@ -5,7 +5,6 @@ command line prints the message alone and ends with :attr:`AgentGymError.exit_co
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
 
 def _nearest(value: str, known: Iterable[str]) -> str:
     """Return " Did you mean 'x'? Available: a, b." for an unknown ``value``."""
+    from difflib import get_close_matches
+
     names = sorted(known)
     close = get_close_matches(value, names, n=1, cutoff=0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""

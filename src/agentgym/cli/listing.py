@@ -3,13 +3,12 @@
 Each function returns the text to print: aligned columns, or JSON.
 """
 
-import json
 import os
 from math import isfinite
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentgym.core.home import agents_home
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Row = dict[str, Any]
 UNREADABLE = "unreadable"
@@ -31,9 +30,11 @@ def scenarios(*, as_json: bool = False) -> str:
     return _render(rows, as_json, empty="No scenarios are installed.")
 
 
-def runs(output: Path = Path("runs"), *, as_json: bool = False) -> str:
+def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
     """Return the runs below ``output``, oldest first."""
-    rows = [_run_row(path) for path in sorted(output.glob("*/run.json"))]
+    from pathlib import Path
+
+    rows = [_run_row(path) for path in sorted(Path(output).glob("*/run.json"))]
     return _render(
         rows,
         as_json,
@@ -43,6 +44,8 @@ def runs(output: Path = Path("runs"), *, as_json: bool = False) -> str:
 
 def agents(*, as_json: bool = False) -> str:
     """Return the agents saved in ``AGENTGYM_HOME``."""
+    from agentgym.core.home import agents_home
+
     home = agents_home()
     rows = [_agent_row(path) for path in sorted(home.glob("*/agent.json"))]
     return _render(
@@ -52,7 +55,7 @@ def agents(*, as_json: bool = False) -> str:
     )
 
 
-def _run_row(record: Path) -> Row:
+def _run_row(record: "Path") -> Row:
     from agentgym.scenarios.packs import pack_name
 
     data = _read(record)
@@ -70,7 +73,7 @@ def _run_row(record: Path) -> Row:
     }
 
 
-def run_status(run: Path, record: Row) -> str:
+def run_status(run: "Path", record: Row) -> str:
     """Return a run's status; one that says running without a process was killed."""
     status = str(record.get("status", UNREADABLE))
     if status != "running":
@@ -82,7 +85,7 @@ def run_status(run: Path, record: Row) -> str:
     return status
 
 
-def _agent_row(card: Path) -> Row:
+def _agent_row(card: "Path") -> Row:
     data = _read(card)
     return {
         "name": card.parent.name,
@@ -120,8 +123,10 @@ def _at(data: Any, *keys: str) -> Any:
     return data
 
 
-def _read(path: Path) -> Row:
+def _read(path: "Path") -> Row:
     """Return the object in a file; without any, or with anything else, an empty one."""
+    import json
+
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -132,6 +137,8 @@ def _read(path: Path) -> Row:
 def _render(rows: list[Row], as_json: bool, empty: str) -> str:
     """Lay rows out in columns, or as a JSON array of objects."""
     if as_json:
+        import json
+
         return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
     if not rows:
         return empty + "\n"

@@ -5,10 +5,10 @@ ask for most is answered before either is loaded, from the same functions that t
 typer commands call.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from agentgym import __version__
 from agentgym.cli import listing
@@ -63,15 +63,15 @@ def _load_env_file() -> None:
     Raises:
         ConfigError: The file cannot be read.
     """
-    file = Path(".env")
-    if not file.is_file():
+    file = os.path.abspath(".env")
+    if not os.path.isfile(file):
         return
     from dotenv import load_dotenv
 
     try:
         load_dotenv(file)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read {file.absolute()}: {error}.") from None
+        raise ConfigError(f"Cannot read {file}: {error}.") from None
 
 
 def _write(text: str) -> int:
