@@ -14,7 +14,7 @@ def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[
         ScenarioError: There are none, or they are no tasks.
     """
     made = scenario.tasks(split, seed, count)
-    return _task_list(made, f"tasks({split.value}) of {scenario.name}")[:count]
+    return task_list(made, f"tasks({split.value}) of {scenario.name}")[:count]
 
 
 def held_out_sets(scenario: Scenario, seed: int, count: int) -> dict[str, list[Task]]:
@@ -27,12 +27,21 @@ def held_out_sets(scenario: Scenario, seed: int, count: int) -> dict[str, list[T
     if not sets:
         raise ScenarioError(f"held_out() of {scenario.name} gives no set of tasks.")
     return {
-        name: _task_list(made, f"Held-out set {name!r} of {scenario.name}")
+        name: task_list(made, f"Held-out set {name!r} of {scenario.name}")
         for name, made in sets.items()
     }
 
 
-def _task_list(made: Any, what: str) -> list[Task]:
+def task_list(made: Any, what: str) -> list[Task]:
+    """Return what a scenario gave as a list with tasks.
+
+    Args:
+        made: What it gave.
+        what: What that is meant to be, for messages.
+
+    Raises:
+        ScenarioError: It holds none, or something else.
+    """
     try:
         tasks = list(made)
     except TypeError:

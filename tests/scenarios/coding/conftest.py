@@ -1,12 +1,17 @@
 """A scenario that runs the generator's own code in process, and how to play it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import random
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from agentgym.core.task import Task
+from agentgym.core.task import Split, Task
 from agentgym.scenarios.base import Environment, Reward
+from agentgym.scenarios.coding import functions
+from agentgym.scenarios.coding.families.base import Scene
+from agentgym.scenarios.coding.families.level3 import Broken, seed_fault
+from agentgym.scenarios.coding.names import NAMES
 from agentgym.scenarios.coding.scenario import CodingScenario
 from agentgym.scenarios.coding.trusted import TrustedRunner
 from agentgym.scenarios.trivial import Call
@@ -37,3 +42,18 @@ async def play_in(
     made = [Call(name, arguments) for name, arguments in calls]
     _, reward = await play_episode(scenario, task, made, environment=environment)
     return reward
+
+
+def every_fault(seed: int) -> Iterator[Broken]:
+    """Yield one broken project for each fault of each split."""
+    rng = random.Random(seed)
+    for kind in ("operator", "condition", "value"):
+        for split in (Split.TRAIN, Split.VALIDATION, Split.TEST):
+            pairs = len(functions.with_fault(kind, split))
+            seen = set()
+            while len(seen) < pairs:
+                broken = seed_fault(Scene(rng, split, NAMES[split]), kind)
+                body = (broken.function.template.key, broken.fault.body)
+                if body not in seen:
+                    seen.add(body)
+                    yield broken

@@ -1,6 +1,5 @@
 """What counts as a repair: the right values, and everything else as it was."""
 
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,17 +7,14 @@ import pytest
 
 from agentgym.core.task import Split, Task
 from agentgym.sandbox import PythonScript
-from agentgym.scenarios.coding import execution, functions
+from agentgym.scenarios.coding import execution
 from agentgym.scenarios.coding.demonstrations import solve
 from agentgym.scenarios.coding.families import FAMILIES
-from agentgym.scenarios.coding.families.base import Scene
-from agentgym.scenarios.coding.families.level3 import seed_fault
-from agentgym.scenarios.coding.names import NAMES
 from agentgym.scenarios.coding.projects import Module, other_arguments
 from agentgym.scenarios.coding.scenario import CodingScenario, make_task
 from agentgym.scenarios.coding.trusted import TrustedRunner
 
-from .conftest import play_in
+from .conftest import every_fault, play_in
 
 BY_NAME = {family.name: family for family in FAMILIES}
 
@@ -178,23 +174,13 @@ async def test_a_repair_leaves_the_rest_as_it_was(sandboxed: CodingScenario) -> 
 
 def test_hidden_values_catch_every_fault_and_fit_every_project() -> None:
     runner = TrustedRunner()
-    rng = random.Random(6)
-    for kind in ("operator", "condition", "value"):
-        for split in (Split.TRAIN, Split.VALIDATION, Split.TEST):
-            pairs = len(functions.with_fault(kind, split))
-            seen = set()
-            while len(seen) < pairs:
-                broken = seed_fault(Scene(rng, split, NAMES[split]), kind)
-                body = (broken.function.template.key, broken.fault.body)
-                if body in seen:
-                    continue
-                seen.add(body)
-                hidden = {m.path: m.values() for m in broken.project.modules}
-                assert execution.gives(runner, broken.project.files, hidden)
-                files = broken.files
-                assert not execution.gives(runner, files, hidden)
-                hidden = {m.path: unseen(m) for m in broken.project.modules}
-                assert not execution.gives(runner, files, hidden), body[0]
+    for broken in every_fault(seed=6):
+        hidden = {m.path: m.values() for m in broken.project.modules}
+        assert execution.gives(runner, broken.project.files, hidden)
+        assert not execution.gives(runner, broken.files, hidden)
+        hidden = {m.path: unseen(m) for m in broken.project.modules}
+        key = broken.function.template.key
+        assert not execution.gives(runner, broken.files, hidden), key
 
 
 def unseen(module: Module) -> dict[str, str]:

@@ -8,16 +8,12 @@ from typing import Any
 import pytest
 
 from agentgym.core.task import Split, Task
-from agentgym.scenarios.coding import functions
 from agentgym.scenarios.coding.demonstrations import demonstrate, solve
 from agentgym.scenarios.coding.families import FAMILIES
-from agentgym.scenarios.coding.families.base import Scene
-from agentgym.scenarios.coding.families.level3 import seed_fault
-from agentgym.scenarios.coding.names import NAMES
 from agentgym.scenarios.coding.scenario import CodingScenario, make_task
 from agentgym.scenarios.coding.trusted import TrustedRunner
 
-from .conftest import Calls, Play
+from .conftest import Calls, Play, every_fault
 
 BY_NAME = {family.name: family for family in FAMILIES}
 EDITS = ("change_constant", "change_default", "change_text")
@@ -273,25 +269,14 @@ async def test_sequences_need_both_calls_in_order(play: Play) -> None:
 
 async def test_tests_catch_every_fault_and_pass_every_project() -> None:
     runner = TrustedRunner()
-    rng = random.Random(5)
     scenario = CodingScenario(runner)
-    for kind in ("operator", "condition", "value"):
-        for split in (Split.TRAIN, Split.VALIDATION, Split.TEST):
-            pairs = len(functions.with_fault(kind, split))
-            seen = set()
-            while len(seen) < pairs:
-                broken = seed_fault(Scene(rng, split, NAMES[split]), kind)
-                body = (broken.function.template.key, broken.fault.body)
-                if body in seen:
-                    continue
-                seen.add(body)
-                for points in ("few", "all"):
-                    tests = {
-                        m.test_path: m.tests(points) for m in broken.project.modules
-                    }
-                    assert passes(runner, broken.project.files | tests)
-                    if points != "few":
-                        assert not passes(runner, broken.files | tests), body
+    for broken in every_fault(seed=5):
+        for points in ("few", "all"):
+            tests = {m.test_path: m.tests(points) for m in broken.project.modules}
+            assert passes(runner, broken.project.files | tests)
+            if points != "few":
+                key = broken.function.template.key
+                assert not passes(runner, broken.files | tests), key
     scenario.close()
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import transformers
@@ -22,6 +22,7 @@ from transformers.cache_utils import DynamicLayer
 from agentgym.core.components import CLOSE_CALL, OPEN_CALL
 from agentgym.engines.local import attention
 from agentgym.engines.local.attention import TreeLayout
+from agentgym.engines.local.probe_chat import PROBE_TOOL, probe_chat
 from agentgym.engines.local.support import ADAPTER_FILE, model_source
 from agentgym.errors import GPUNotAvailableError, ModelError
 
@@ -35,30 +36,6 @@ _LEAST_TOKENS = 512
 _TREE_ERROR = 0.1
 """Far more than rounding, and far less than attention to the wrong tokens makes."""
 _BATCH_DEPENDENT = ("dynamic", "longrope")
-_PROBE_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "probe_tool",
-        "description": "Probe.",
-        "parameters": {"type": "object", "properties": {"a": {"type": "string"}}},
-    },
-}
-_PROBE_CHAT: list[dict[str, Any]] = [
-    {"role": "system", "content": "s"},
-    {"role": "user", "content": "u"},
-    {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [
-            {
-                "id": "call_00000",
-                "type": "function",
-                "function": {"name": "probe_tool", "arguments": {"a": "probe_value"}},
-            }
-        ],
-    },
-    {"role": "tool", "tool_call_id": "call_00000", "content": "r"},
-]
 
 
 @dataclass(frozen=True)
@@ -274,7 +251,10 @@ def _check_template(model: str, tokenizer: PreTrainedTokenizerBase) -> None:
         raise ModelError(f"The model {model!r} has no chat template. {advice}")
     try:
         text = tokenizer.apply_chat_template(
-            _PROBE_CHAT, tools=[_PROBE_TOOL], tokenize=False, add_generation_prompt=True
+            probe_chat({"a": "probe_value"}),
+            tools=[PROBE_TOOL],
+            tokenize=False,
+            add_generation_prompt=True,
         )
     except Exception as error:  # templates raise what they like
         raise ModelError(

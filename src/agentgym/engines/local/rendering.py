@@ -11,28 +11,13 @@ from transformers import PreTrainedTokenizerBase
 from agentgym.core.components import OPEN_THINKING, is_unended_reasoning
 from agentgym.core.content import joined_text
 from agentgym.core.tools import parse_arguments
+from agentgym.engines.local.probe_chat import probe_chat
 from agentgym.errors import EngineError
 
 _HEADS = 32
 _SESSIONS = 4096
 _TURNS = 4
 _ARGUMENTS = '{"probe": "value"}'
-_PROBE: list[dict[str, Any]] = [
-    {"role": "system", "content": "s"},
-    {"role": "user", "content": "u"},
-    {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [
-            {
-                "id": "call_00000",
-                "type": "function",
-                "function": {"name": "probe", "arguments": _ARGUMENTS},
-            }
-        ],
-    },
-    {"role": "tool", "tool_call_id": "call_00000", "content": "r"},
-]
 
 _Shape = frozenset[tuple[str, bool]]
 
@@ -153,13 +138,14 @@ class Renderer:
 
     def _writes_arguments_as_they_are(self) -> bool:
         try:
-            return _ARGUMENTS in self._template(_PROBE, [])
+            return _ARGUMENTS in self._template(probe_chat(_ARGUMENTS), [])
         except EngineError:  # it takes no text there
             return False
 
     def _opens_thinking(self) -> bool:
         try:
-            return self._template(_PROBE[:2], []).rstrip().endswith(OPEN_THINKING)
+            asked = probe_chat(_ARGUMENTS)[:2]
+            return self._template(asked, []).rstrip().endswith(OPEN_THINKING)
         except EngineError:  # so it will of every request
             return False
 

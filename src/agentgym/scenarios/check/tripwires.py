@@ -16,7 +16,7 @@ from agentgym.scenarios.check.examination import ORACLE, Examination
 from agentgym.scenarios.check.names import unknown_names
 from agentgym.scenarios.packs import locate_pack, pack_name
 from agentgym.scenarios.scoring import reward_problem
-from agentgym.scenarios.task_lists import make_tasks
+from agentgym.scenarios.task_lists import task_list
 
 NEAR_ZERO = 0.05
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -177,7 +177,7 @@ def tasks(examined: Examination) -> Iterator[str]:
     for split in Split:
         try:
             made = examined.scenario.tasks(split, examined.seed, examined.asked)
-            make_tasks(examined.scenario, split, examined.seed, examined.asked)
+            task_list(made, f"tasks({split.value}) of {examined.scenario.name}")
         except ScenarioError as error:
             yield str(error)
         except Exception as error:  # noqa: BLE001 - the scenario's own code
