@@ -63,7 +63,7 @@ def opening(task: int) -> list[dict[str, Any]]:
 
 async def episode(policy: Any, task: int, attempt: int) -> list[tuple[Any, Any]]:
     """Play one conversation; return its requests and results."""
-    from agentgym.engines.base import ChatRequest
+    from agentgym.core.policy import ChatRequest
 
     messages, played = opening(task), []
     rng = random.Random(f"{task}/{attempt}")

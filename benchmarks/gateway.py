@@ -294,11 +294,11 @@ async def serve_upstream(port: int) -> None:
 
 def serve_gateway(port: int, *, with_policy: bool) -> None:
     """Be our gateway, its store on disk."""
-    from agentgym.engines.base import ChatResult
+    from agentgym.core.policy import ChatResult
     from agentgym.engines.scripted import ScriptedPolicy
-    from agentgym.rollout.gateway import Gateway
-    from agentgym.rollout.protocol import GatewaySettings
-    from agentgym.rollout.store import Store
+    from agentgym.rollout.gateway.gateway import Gateway
+    from agentgym.rollout.gateway.protocol import GatewaySettings
+    from agentgym.rollout.store.store import Store
 
     class InstantPolicy(ScriptedPolicy):
         """Answers as the instant model server does."""

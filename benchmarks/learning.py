@@ -20,7 +20,7 @@ from pathlib import Path
 from machine import machine
 
 from agentgym import TrainingConfig
-from agentgym.core.evaluation import measure_baselines
+from agentgym.evaluate.evaluation import measure_baselines
 from agentgym.scenarios.registry import get_scenario
 
 # Student's t, two-sided 95 %, for 2, 3, … values; then nearly normal.

@@ -50,8 +50,8 @@ def main() -> None:
 def ours(count: int) -> tuple[float, float]:
     """Return wall and CPU seconds of ``count`` rollouts, start-up left out."""
     from agentgym.core.config import TrainingConfig
+    from agentgym.core.policy import ChatRequest
     from agentgym.core.task import Split
-    from agentgym.engines.base import ChatRequest
     from agentgym.engines.scripted import Reply, ScriptedPolicy
     from agentgym.rollout.runner import RolloutRequest
     from agentgym.rollout.session import RolloutSession

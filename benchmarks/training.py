@@ -72,9 +72,9 @@ def main() -> None:
 def ours(framework: str, steps: int, warm_up: int, tasks: int) -> Measured:
     """Measure ``steps`` steps after those of the warm-up."""
     from agentgym.core.config import TrainingConfig
-    from agentgym.core.loop import TrainingLoop
-    from agentgym.core.progress import Progress, StepReport
-    from agentgym.core.run_folder import RunFolder
+    from agentgym.evaluate.progress import Progress, StepReport
+    from agentgym.train.loop import TrainingLoop
+    from agentgym.train.run_folder import RunFolder
 
     class Stopwatch(Progress):
         """Measures from the end of the warm-up to the end of the last step."""

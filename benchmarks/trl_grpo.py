@@ -21,8 +21,8 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec
 from agentgym.core.trajectory import Trajectory
+from agentgym.integrations.episode import Episode
 from agentgym.models.nano import nano_path
-from agentgym.rollout.episode import Episode
 from agentgym.scenarios.registry import get_scenario
 
 SCENARIO = get_scenario("coding")

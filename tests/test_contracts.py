@@ -21,10 +21,10 @@ from safetensors.numpy import load_file
 
 from agentgym import TrainedAgent, Trainer, TrainingConfig
 from agentgym.core.ledger import Ledger
-from agentgym.core.result import TrainingResult
-from agentgym.core.run_folder import RunFolder
 from agentgym.engines.local import LocalEngine
 from agentgym.errors import SandboxUnavailableError, UnsupportedError
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
 
 _SMALL = {
     "framework": "native",
@@ -148,7 +148,7 @@ def test_contract_2_no_reward_is_invented(trained: TrainingResult) -> None:
 @pytest.mark.slow
 def test_contract_3_trained_ids_are_the_sampled_ones(trained: TrainingResult) -> None:
     """Every later prompt of an episode continues the exact ids sampled before it."""
-    from agentgym.rollout.store import Store
+    from agentgym.rollout.store.store import Store
 
     continued = 0
     with Store(trained.artifacts.run / "rollouts.db") as store:
@@ -272,7 +272,7 @@ def test_a_trained_agent_is_measured_as_it_was_exported(
         adapters.extend(name for name in names if "lora" in name)
         return engine
 
-    monkeypatch.setattr("agentgym.core.evaluation.create_engine", create)
+    monkeypatch.setattr("agentgym.evaluate.evaluation.create_engine", create)
     found = Trainer().evaluate(
         "coding", agent=str(trained.artifacts.agent), tasks=1, samples=1
     )

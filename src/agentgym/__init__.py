@@ -13,23 +13,23 @@ The public names are imported when first used, so that ``import agentgym`` is qu
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from agentgym.version import __version__
+
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
-    from agentgym.core.result import TrainingResult
     from agentgym.core.task import Split, Task
     from agentgym.core.tools import tool
-    from agentgym.core.trained_agent import TrainedAgent
-    from agentgym.core.trainer import Trainer
     from agentgym.core.trajectory import Trajectory
     from agentgym.scenarios.base import Environment, Reward, Scenario
-
-__version__ = "0.1.0"
+    from agentgym.train.result import TrainingResult
+    from agentgym.train.trained_agent import TrainedAgent
+    from agentgym.train.trainer import Trainer
 
 _HOMES = {
-    "Trainer": "agentgym.core.trainer",
+    "Trainer": "agentgym.train.trainer",
     "TrainingConfig": "agentgym.core.config",
-    "TrainingResult": "agentgym.core.result",
-    "TrainedAgent": "agentgym.core.trained_agent",
+    "TrainingResult": "agentgym.train.result",
+    "TrainedAgent": "agentgym.train.trained_agent",
     "Trajectory": "agentgym.core.trajectory",
     "Scenario": "agentgym.scenarios.base",
     "Environment": "agentgym.scenarios.base",

@@ -5,10 +5,7 @@ command line prints the message alone and ends with :attr:`AgentGymError.exit_co
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from agentgym.core.trajectory import Trajectory
+from typing import Any
 
 
 def _nearest(value: str, known: Iterable[str]) -> str:
@@ -194,9 +191,7 @@ class TrajectoryFileError(AgentGymError):
         trajectories: What the other lines hold.
     """
 
-    def __init__(
-        self, path: str, broken: list[str], trajectories: "list[Trajectory]"
-    ) -> None:
+    def __init__(self, path: str, broken: list[str], trajectories: list[Any]) -> None:
         self.trajectories = trajectories
         more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
         super().__init__(

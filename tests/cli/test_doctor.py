@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.core import machine
 from agentgym.core.ledger import Ledger
-from agentgym.core.machine import Check
-from agentgym.core.run_folder import RunFolder, RunState
+from agentgym.doctor import machine
+from agentgym.doctor.machine import Check
+from agentgym.train.run_folder import RunFolder, RunState
 from tests.cli.conftest import Command
 from tests.ui import made_up
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.core.run_folder import RunFolder
+from agentgym.train.run_folder import RunFolder
 from tests.engines.conftest import make_model, make_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

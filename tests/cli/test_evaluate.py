@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from agentgym.core import evaluation_result, files, trainer
+from agentgym.core import files
 from agentgym.core.config import TrainingConfig
-from agentgym.core.evaluation_result import Evaluation
-from agentgym.core.prices import Prices
-from agentgym.core.progress import Progress
+from agentgym.evaluate import result as evaluation_result
+from agentgym.evaluate.prices import Prices
+from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.result import Evaluation
+from agentgym.train import trainer
 from tests.cli.conftest import Command
 from tests.ui import made_up
 

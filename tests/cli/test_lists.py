@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.core.run_folder import RunFolder, metrics_line
-from agentgym.core.trained_agent import AgentSpec, Provenance, TrainedAgent
+from agentgym.core.agent import AgentSpec
+from agentgym.train.run_folder import RunFolder, metrics_line
+from agentgym.train.trained_agent import Provenance, TrainedAgent
 from tests.cli.conftest import Command
 from tests.ui import made_up
 

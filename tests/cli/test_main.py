@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import agentgym as package
-from agentgym.core import run_folder
 from agentgym.errors import TrainingInterrupted
+from agentgym.train import run_folder
 from tests.cli.conftest import Command
 
 GROUPS = ["train", "eval", "rollout", "scenarios", "runs", "agents", "doctor"]

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from agentgym.core.trajectory import ModelCall, Trajectory
-from agentgym.core.trajectory_file import read_jsonl, write_jsonl
+from agentgym.rollout.solo.trajectory_file import read_jsonl, write_jsonl
 from agentgym.scenarios.new_pack import write_pack
 from tests.cli.conftest import Command
 from tests.rollout.scripted_llm import calling

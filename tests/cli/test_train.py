@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.core import loop, trainer
-from agentgym.core.progress import Plan, Progress
-from agentgym.core.result import TrainingResult
-from agentgym.core.run_folder import RunFolder
 from agentgym.errors import ModelError, TrainingInterrupted
+from agentgym.evaluate.progress import Plan, Progress
+from agentgym.train import loop, trainer
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
 from tests.cli.conftest import Command
 from tests.ui import made_up
 

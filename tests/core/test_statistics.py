@@ -1,8 +1,13 @@
 """Summaries add up, whatever they are of."""
 
-from agentgym.core.statistics import summarize
 from agentgym.core.tools import ToolOutcome
-from agentgym.core.trajectory import ModelCall, RolloutStatus, ToolCall, Trajectory
+from agentgym.core.trajectory import (
+    ModelCall,
+    RolloutStatus,
+    ToolCall,
+    Trajectory,
+    summarize,
+)
 
 
 def make(

@@ -46,7 +46,7 @@ def test_snippet_that_needs_training_compiles(code: str) -> None:
 
 
 def test_scenario_of_the_docs_passes_the_tripwires(tmp_path: Path) -> None:
-    from agentgym.scenarios.check import check_scenario
+    from agentgym.evaluate.check import check_scenario
 
     match = SNIPPET.search((ROOT / "docs" / "scenarios.md").read_text())
     assert match is not None

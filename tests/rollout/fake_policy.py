@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.trajectory import RequestedCall
-from agentgym.engines.base import ChatRequest, ChatResult, Policy
 
 Script = Callable[[ChatRequest], ChatResult]
 

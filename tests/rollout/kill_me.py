@@ -5,8 +5,8 @@ from pathlib import Path
 
 from agentlightning.schemas import EventCreate, RolloutCreate, RolloutState
 
-from agentgym.rollout.calls import RecordedCall
-from agentgym.rollout.store import Store
+from agentgym.rollout.store.calls import RecordedCall
+from agentgym.rollout.store.store import Store
 
 
 def recorded(step: int, turn: int) -> RecordedCall:

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
-from agentgym.engines.base import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession

@@ -7,9 +7,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.task import Split
 from agentgym.core.trajectory import Trajectory
-from agentgym.engines.base import ChatRequest, ChatResult
 from agentgym.engines.local.batch import BatchBuilder
 from agentgym.engines.local.rendering import Detokenizer, Renderer
 from agentgym.engines.local.tool_calls import parse_response

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.core.policy import ChatRequest
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import RolloutStatus, Trajectory
-from agentgym.engines.base import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import RolloutError
 from agentgym.rollout.runner import RolloutRequest

@@ -9,9 +9,9 @@ import pytest
 from agentgym import Reward, Split, Task
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
-from agentgym.scenarios.check import check_scenario
+from agentgym.evaluate.check import check_scenario
+from agentgym.evaluate.trivial import Call, play
 from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.trivial import Call, play
 
 PACK = str(Path(__file__).parents[2] / "scenarios" / "flight_booking")
 SCENARIO = get_scenario(PACK)

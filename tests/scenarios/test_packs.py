@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.core.trained_agent import AgentSpec, Provenance, TrainedAgent
+from agentgym.core.agent import AgentSpec
 from agentgym.errors import ScenarioError, ScenarioNotFoundError, UsageError
-from agentgym.scenarios.registry import get_scenario, scenario_cards
+from agentgym.scenarios.registry import absolute_reference, get_scenario, scenario_cards
+from agentgym.train.trained_agent import Provenance, TrainedAgent
+from agentgym.train.trainer import Trainer
 from tests.ui import made_up
 
 METHODS = "system_prompt tools tasks create_environment calculate_reward"
@@ -65,7 +67,7 @@ def test_a_file_of_any_name_is_a_pack(pack: Path) -> None:
 def test_settings_keep_the_place_wherever_they_are_read(
     pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = TrainingConfig.create(scenario="mine")
+    config = TrainingConfig.create(scenario=absolute_reference("mine"))
     monkeypatch.chdir("/")
     again = TrainingConfig.create(**config.model_dump(mode="json"))
     assert again.scenario == str(pack)
@@ -159,14 +161,14 @@ def test_names_of_built_in_scenarios_are_refused(pack: Path) -> None:
     with pytest.raises(ScenarioError, match="Rename its folder"):
         get_scenario("coding")
     with pytest.raises(ScenarioError, match="Rename its folder"):
-        TrainingConfig.create(scenario="coding")
+        Trainer(TrainingConfig.create(scenario="coding")).plan()
     refused = [card for card in scenario_cards() if "Refused" in card.description]
     assert [card.name for card in refused] == ["coding (scenarios/coding)"]
     assert json.dumps(scenario_cards())
 
 
 def test_an_agent_outlives_its_pack(pack: Path, tmp_path: Path) -> None:
-    config = TrainingConfig.create(scenario="mine", framework="native")
+    config = TrainingConfig.create(scenario=str(pack), framework="native")
     spec = AgentSpec(
         scenario="mine",
         framework="native",

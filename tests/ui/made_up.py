@@ -3,16 +3,16 @@
 from collections import Counter
 from pathlib import Path
 
-from agentgym.core.call_classes import CallClass
 from agentgym.core.config import TrainingConfig
-from agentgym.core.confusion import ConfusionMatrix
-from agentgym.core.estimates import Estimate
-from agentgym.core.evaluation_result import Evaluation
 from agentgym.core.ledger import Ledger
-from agentgym.core.metrics import Metrics
-from agentgym.core.progress import Plan, StepReport
-from agentgym.core.result import Artifacts, TrainingResult
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
+from agentgym.evaluate.calls import CallClass
+from agentgym.evaluate.confusion import ConfusionMatrix
+from agentgym.evaluate.intervals import Estimate
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.progress import Plan, StepReport
+from agentgym.evaluate.result import Evaluation
+from agentgym.train.result import Artifacts, TrainingResult
 
 
 def estimate(value: float, spread: float = 0.04, n: int = 120) -> Estimate:

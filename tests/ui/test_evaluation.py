@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentgym.core.compare import compare
+from agentgym.evaluate.compare import compare
 from agentgym.ui.evaluation import comparison_of_two, evaluation_view
 from agentgym.ui.evaluation_report import render_comparison, render_evaluation
 from tests.ui import made_up

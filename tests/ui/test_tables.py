@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 from rich.console import Console, RenderableType
 
-from agentgym.core.estimates import Estimate
 from agentgym.core.ledger import Ledger
-from agentgym.core.metrics import Metrics, TaskResult
+from agentgym.evaluate.intervals import Estimate
+from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.ui import words
 from agentgym.ui.comparison import rows
 from agentgym.ui.report import render_report

@@ -28,7 +28,7 @@ def show(
     """Show an agent: where it comes from, its tools, and what it reached."""
     import json
 
-    from agentgym.core.trained_agent import AGENT_FILE, TrainedAgent
+    from agentgym.train.trained_agent import AGENT_FILE, TrainedAgent
 
     agent = TrainedAgent.load(name)
     if as_json:

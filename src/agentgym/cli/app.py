@@ -10,9 +10,9 @@ from importlib import import_module
 
 import typer
 
-from agentgym import __version__
 from agentgym.cli.output import discard_output, only_results
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed
+from agentgym.version import __version__
 
 _INTERRUPTED = 130
 _COMMANDS = {

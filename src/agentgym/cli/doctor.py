@@ -28,7 +28,7 @@ def doctor(
     """
     console = progress_console(False)
     if run is None:
-        from agentgym.core.machine import check_machine
+        from agentgym.doctor.machine import check_machine
         from agentgym.ui.health import checks_view
 
         checks = check_machine()
@@ -38,9 +38,9 @@ def doctor(
             console.print(checks_view(checks))
         broken = any(check.state == "broken" for check in checks)
     else:
-        from agentgym.core.diagnosis import diagnose
-        from agentgym.core.evidence import read_evidence
-        from agentgym.core.run_folder import RunFolder
+        from agentgym.doctor.evidence import read_evidence
+        from agentgym.doctor.run import diagnose
+        from agentgym.train.run_folder import RunFolder
         from agentgym.ui.health import findings_view
 
         folder = RunFolder.open(run, output)

@@ -14,10 +14,10 @@ from agentgym.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from agentgym.cli.subjects import Subject
     from agentgym.core.config import TrainingConfig
-    from agentgym.core.evaluation_result import Evaluation
-    from agentgym.core.progress import Progress
-    from agentgym.core.subjects import Subject
+    from agentgym.evaluate.progress import Progress
+    from agentgym.evaluate.result import Evaluation
 
 
 def register(app: typer.Typer) -> None:
@@ -98,10 +98,10 @@ def evaluate(
 ) -> None:
     """Measure an agent on held-out tasks, or compare two; no training."""
     from agentgym.core.config import TrainingConfig
-    from agentgym.core.gate import Gate, misses
-    from agentgym.core.prices import Prices
     from agentgym.core.task import Split
     from agentgym.errors import UsageError
+    from agentgym.evaluate.gate import Gate, misses
+    from agentgym.evaluate.prices import Prices
 
     if split is not None and split not in set(Split):
         raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
@@ -154,7 +154,7 @@ def _measure(
     as_json: bool,
 ) -> "Evaluation":
     """Measure one, and show and write what came out."""
-    from agentgym.core.trainer import Trainer
+    from agentgym.train.trainer import Trainer
     from agentgym.ui.evaluation import evaluation_view
     from agentgym.ui.evaluation_report import render_evaluation
     from agentgym.ui.live import TerminalProgress
@@ -180,9 +180,9 @@ def _compare(
     as_json: bool,
 ) -> "Evaluation":
     """Measure what is not yet measured, compare, and return the second side."""
-    from agentgym.core.compare import compare
-    from agentgym.core.subjects import find_subject
+    from agentgym.cli.subjects import find_subject
     from agentgym.errors import UsageError
+    from agentgym.evaluate.compare import compare
     from agentgym.ui.evaluation import comparison_of_two
     from agentgym.ui.evaluation_report import render_comparison
     from agentgym.ui.live import TerminalProgress
@@ -224,7 +224,7 @@ def _side(
     given: dict[str, Any],
     progress: "Progress",
 ) -> "Evaluation":
-    from agentgym.core.trainer import Trainer
+    from agentgym.train.trainer import Trainer
 
     if subject.evaluation is not None:
         return subject.evaluation

@@ -44,7 +44,7 @@ def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
 
 def agents(*, as_json: bool = False) -> str:
     """Return the agents saved in ``AGENTGYM_HOME``."""
-    from agentgym.core.home import agents_home
+    from agentgym.core.files import agents_home
 
     home = agents_home()
     rows = [_agent_row(path) for path in sorted(home.glob("*/agent.json"))]

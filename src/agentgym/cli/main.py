@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from agentgym import __version__
 from agentgym.cli import listing
 from agentgym.errors import ConfigError
+from agentgym.version import __version__
 
 _QUICK: dict[tuple[str, ...], Callable[[], str]] = {
     ("--version",): lambda: f"agentgym {__version__}\n",

@@ -14,8 +14,8 @@ from agentgym.cli.output import (
 
 if TYPE_CHECKING:
     from agentgym.core.task import Task
-    from agentgym.rollout.batch import RolloutBatch
-    from agentgym.rollout.config import RolloutConfig
+    from agentgym.rollout.solo.batch import RolloutBatch
+    from agentgym.rollout.solo.config import RolloutConfig
 
 
 def register(app: typer.Typer) -> None:
@@ -73,7 +73,7 @@ def rollout(
 ) -> None:
     """Let an agent attempt tasks with any model; nothing is trained."""
     from agentgym.errors import Interrupted, UsageError
-    from agentgym.rollout.config import RolloutConfig
+    from agentgym.rollout.solo.config import RolloutConfig
 
     if show is not None:
         if tasks is not None:
@@ -124,7 +124,7 @@ def _tasks(
     from agentgym.core.task import Split
     from agentgym.errors import UsageError
     from agentgym.integrations.factory import load_factory
-    from agentgym.rollout.tasks import read_tasks
+    from agentgym.rollout.solo.tasks import read_tasks
     from agentgym.scenarios.registry import get_scenario
     from agentgym.scenarios.task_lists import make_tasks
 
@@ -159,7 +159,7 @@ def _run(
 ) -> "RolloutBatch":
     from rich.progress import Progress
 
-    from agentgym.rollout.batch import run_rollouts_sync
+    from agentgym.rollout.solo.batch import run_rollouts_sync
 
     console = progress_console(as_json)
     hidden = not console.is_terminal
@@ -188,10 +188,10 @@ def _report(batch: "RolloutBatch", as_json: bool) -> None:
 
 
 def _show(path: Path, as_json: bool) -> None:
-    from agentgym.core.continuity import check_continuity
-    from agentgym.core.statistics import summarize
-    from agentgym.core.trajectory_file import scan_jsonl
+    from agentgym.core.trajectory import summarize
     from agentgym.errors import UsageError
+    from agentgym.rollout.solo.continuity import check_continuity
+    from agentgym.rollout.solo.trajectory_file import scan_jsonl
 
     try:
         trajectories, broken = scan_jsonl(path)

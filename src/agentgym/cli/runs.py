@@ -30,8 +30,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a run: its settings, its steps, and its result once there is one."""
-    from agentgym.core.result import TrainingResult
-    from agentgym.core.run_folder import RunFolder
+    from agentgym.train.result import TrainingResult
+    from agentgym.train.run_folder import RunFolder
 
     folder = RunFolder.open(run, output)
     record, result = folder.record(), TrainingResult.load(folder.path)

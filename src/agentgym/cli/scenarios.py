@@ -55,7 +55,7 @@ def check(
 
     Exits with 1 if one fails.
     """
-    from agentgym.scenarios.check import check_scenario
+    from agentgym.evaluate.check import check_scenario
 
     findings = check_scenario(name, tasks=tasks, seed=seed)
     failed = any(finding.status == "fail" for finding in findings)

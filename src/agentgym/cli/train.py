@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agentgym.core.config import TrainingConfig
-    from agentgym.core.result import TrainingResult
+    from agentgym.train.result import TrainingResult
 
 
 def register(app: typer.Typer) -> None:
@@ -131,7 +131,7 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
 
 
 def _train(settings: "TrainingConfig", console: "Console") -> "TrainingResult":
-    from agentgym.core.trainer import Trainer
+    from agentgym.train.trainer import Trainer
     from agentgym.ui.live import TerminalProgress
 
     with TerminalProgress(console) as progress:
@@ -141,8 +141,8 @@ def _train(settings: "TrainingConfig", console: "Console") -> "TrainingResult":
 def _resume(run: str, given: dict[str, Any], console: "Console") -> "TrainingResult":
     """Continue ``run``; only its place and its budget can be given."""
     from agentgym.core.config import TrainingConfig
-    from agentgym.core.trainer import Trainer
     from agentgym.errors import UsageError
+    from agentgym.train.trainer import Trainer
     from agentgym.ui.live import TerminalProgress
 
     output, episodes = given.pop("output"), given.pop("episodes")
@@ -161,7 +161,7 @@ def _resume(run: str, given: dict[str, Any], console: "Console") -> "TrainingRes
 def _show_plan(settings: "TrainingConfig", console: "Console", as_json: bool) -> None:
     from dataclasses import asdict
 
-    from agentgym.core.trainer import Trainer
+    from agentgym.train.trainer import Trainer
     from agentgym.ui.tables import plan_view
 
     plan = Trainer(settings).plan()

@@ -1,10 +1,10 @@
 """TrainingConfig: every setting of a run, from code, YAML or the environment."""
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -13,8 +13,6 @@ from pydantic_settings import (
 )
 
 from agentgym.core.settings import OTHER_VARIABLES, PREFIX, Settings, variable_of
-from agentgym.scenarios.packs import pack_name
-from agentgym.scenarios.registry import absolute_reference
 
 
 class _Environment(EnvSettingsSource):
@@ -39,12 +37,11 @@ class TrainingConfig(Settings, BaseSettings):
     unknown variables that start with ``AGENTGYM_``.
 
     Attributes:
-        scenario: Name of the scenario, or the path of a pack; a pack in ./scenarios
-            is kept as its absolute path, so that it is found from any folder.
+        scenario: Name of the scenario, or the path of a pack.
         framework: Whose agent is trained: ``langchain``, ``native``, …
         agent: ``module:name`` of a factory ``make_agent(llm, tools)`` to train
             instead of the scenario's own agent.
-        model: ``nano``, a folder (kept as its absolute path), or a Hugging Face id.
+        model: ``nano``, a folder, or a Hugging Face id.
         engine: ``local`` (torch, in process) or ``verl``.
         gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU.
         episodes: Budget of training rollouts.
@@ -130,23 +127,10 @@ class TrainingConfig(Settings, BaseSettings):
     name: str | None = Field(default=None, pattern=r"^\w[\w.-]*$")
     output: Path = Path("runs")
 
-    @field_validator("scenario")
-    @classmethod
-    def _locate(cls, reference: str) -> str:
-        return absolute_reference(reference)
-
-    @field_validator("model")
-    @classmethod
-    def _locate_model(cls, model: str) -> str:
-        folder = os.path.expanduser(model)
-        if model == "nano" or not os.path.isdir(folder):
-            return model
-        return str(Path(folder).resolve())
-
     @property
     def scenario_name(self) -> str:
         """The scenario's name, for people: a pack's is that of its folder."""
-        return pack_name(self.scenario)
+        return PurePath(self.scenario).name.removesuffix(".py")
 
     @classmethod
     def settings_customise_sources(

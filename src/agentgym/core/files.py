@@ -8,6 +8,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+from agentgym.errors import UsageError
+
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace ``path`` by ``text``, durable once this returns."""
@@ -51,3 +53,29 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def agents_home() -> Path:
+    """Return the folder of saved agents, below ``AGENTGYM_HOME``."""
+    home = os.environ.get("AGENTGYM_HOME", "~/.agentgym")
+    return Path(home).expanduser() / "agents"
+
+
+def home_problem() -> str | None:
+    """Say why agents cannot be saved in ``AGENTGYM_HOME``; None if they can."""
+    home = place = agents_home().parent
+    while not place.exists():
+        place = place.parent
+    if place.is_dir() and os.access(place, os.W_OK):
+        return None
+    return f"{home} is not writable; set AGENTGYM_HOME to a folder that is"
+
+
+def require_writable_home() -> None:
+    """Check that trained agents can be saved, before anything is trained.
+
+    Raises:
+        UsageError: ``AGENTGYM_HOME`` cannot be written.
+    """
+    if problem := home_problem():
+        raise UsageError(f"Agents cannot be saved: {problem}.")

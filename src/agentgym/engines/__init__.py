@@ -1,11 +1,1 @@
-"""Engines: what generates from a policy and updates it."""
-
-from agentgym.engines.base import (
-    ChatRequest,
-    ChatResult,
-    Engine,
-    Policy,
-    UpdateMetrics,
-)
-
-__all__ = ["ChatRequest", "ChatResult", "Engine", "Policy", "UpdateMetrics"]
+"""Engines: what updates a policy, each in its own folder, found by name."""

@@ -3,7 +3,7 @@
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine
 from agentgym.errors import UnsupportedError
-from agentgym.rollout.providers import is_remote
+from agentgym.models.reference import is_remote
 
 
 def describe_engine(config: TrainingConfig) -> tuple[str, str]:

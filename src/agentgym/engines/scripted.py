@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.trajectory import RequestedCall
-from agentgym.engines.base import ChatRequest, ChatResult, Policy
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 from agentgym.core.tools import ToolSpec, parse_arguments, tool_specs
 from agentgym.errors import RolloutError, UnsupportedError
 from agentgym.integrations.base import Adapter, Blueprint, EpisodeCut, RunnableAgent
-from agentgym.rollout.episode import Episode, current_episode
+from agentgym.integrations.episode import Episode, current_episode
 
 
 class NativeAgent(RunnableAgent):

@@ -10,7 +10,7 @@ from agentgym.integrations.base import Adapter
 ENTRY_POINT_GROUP = "agentgym.frameworks"
 
 _BUILT_IN = {
-    "langchain": "agentgym.integrations.langchain:LangChainAdapter",
+    "langchain": "agentgym.integrations.langchain.adapter:LangChainAdapter",
     "native": "agentgym.integrations.native:NativeAdapter",
 }
 

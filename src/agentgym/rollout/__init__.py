@@ -19,50 +19,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentgym.core.continuity import ContextLoss, check_continuity
-    from agentgym.core.statistics import Summary, TrajectoryStats, summarize
     from agentgym.core.tools import tool
-    from agentgym.core.trajectory import RolloutStatus, Trajectory
-    from agentgym.core.trajectory_file import (
+    from agentgym.core.trajectory import (
+        RolloutStatus,
+        Summary,
+        Trajectory,
+        TrajectoryStats,
+        summarize,
+    )
+    from agentgym.rollout.solo.agents.base import RolloutAgent
+    from agentgym.rollout.solo.agents.coding import CodingAgent
+    from agentgym.rollout.solo.agents.react import ReactAgent
+    from agentgym.rollout.solo.agents.tool import ToolAgent
+    from agentgym.rollout.solo.attempt import Attempt
+    from agentgym.rollout.solo.batch import (
+        RolloutBatch,
+        run_rollouts,
+        run_rollouts_sync,
+    )
+    from agentgym.rollout.solo.config import RolloutConfig
+    from agentgym.rollout.solo.continuity import ContextLoss, check_continuity
+    from agentgym.rollout.solo.trajectory_file import (
         TrajectoryWriter,
         read_jsonl,
         scan_jsonl,
         write_jsonl,
     )
-    from agentgym.rollout.agents.base import RolloutAgent
-    from agentgym.rollout.agents.coding import CodingAgent
-    from agentgym.rollout.agents.react import ReactAgent
-    from agentgym.rollout.agents.tool import ToolAgent
-    from agentgym.rollout.attempt import Attempt
-    from agentgym.rollout.batch import (
-        RolloutBatch,
-        run_rollouts,
-        run_rollouts_sync,
-    )
-    from agentgym.rollout.config import RolloutConfig
 
 _HOMES = {
-    "Attempt": "agentgym.rollout.attempt",
-    "CodingAgent": "agentgym.rollout.agents.coding",
-    "ContextLoss": "agentgym.core.continuity",
-    "ReactAgent": "agentgym.rollout.agents.react",
-    "RolloutAgent": "agentgym.rollout.agents.base",
-    "RolloutBatch": "agentgym.rollout.batch",
-    "RolloutConfig": "agentgym.rollout.config",
+    "Attempt": "agentgym.rollout.solo.attempt",
+    "CodingAgent": "agentgym.rollout.solo.agents.coding",
+    "ContextLoss": "agentgym.rollout.solo.continuity",
+    "ReactAgent": "agentgym.rollout.solo.agents.react",
+    "RolloutAgent": "agentgym.rollout.solo.agents.base",
+    "RolloutBatch": "agentgym.rollout.solo.batch",
+    "RolloutConfig": "agentgym.rollout.solo.config",
     "RolloutStatus": "agentgym.core.trajectory",
-    "Summary": "agentgym.core.statistics",
-    "ToolAgent": "agentgym.rollout.agents.tool",
+    "Summary": "agentgym.core.trajectory",
+    "ToolAgent": "agentgym.rollout.solo.agents.tool",
     "Trajectory": "agentgym.core.trajectory",
-    "TrajectoryStats": "agentgym.core.statistics",
-    "TrajectoryWriter": "agentgym.core.trajectory_file",
-    "check_continuity": "agentgym.core.continuity",
-    "read_jsonl": "agentgym.core.trajectory_file",
-    "run_rollouts": "agentgym.rollout.batch",
-    "run_rollouts_sync": "agentgym.rollout.batch",
-    "scan_jsonl": "agentgym.core.trajectory_file",
-    "summarize": "agentgym.core.statistics",
+    "TrajectoryStats": "agentgym.core.trajectory",
+    "TrajectoryWriter": "agentgym.rollout.solo.trajectory_file",
+    "check_continuity": "agentgym.rollout.solo.continuity",
+    "read_jsonl": "agentgym.rollout.solo.trajectory_file",
+    "run_rollouts": "agentgym.rollout.solo.batch",
+    "run_rollouts_sync": "agentgym.rollout.solo.batch",
+    "scan_jsonl": "agentgym.rollout.solo.trajectory_file",
+    "summarize": "agentgym.core.trajectory",
     "tool": "agentgym.core.tools",
-    "write_jsonl": "agentgym.core.trajectory_file",
+    "write_jsonl": "agentgym.rollout.solo.trajectory_file",
 }
 
 __all__ = [

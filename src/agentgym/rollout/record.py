@@ -14,9 +14,9 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
-from agentgym.rollout.calls import RecordedCall
-from agentgym.rollout.events import RecordedEvent, answered_calls
-from agentgym.rollout.live import ATTEMPT_FAILED
+from agentgym.rollout.store.calls import RecordedCall
+from agentgym.rollout.store.events import RecordedEvent, answered_calls
+from agentgym.rollout.store.live import ATTEMPT_FAILED
 
 
 def to_trajectory(

@@ -11,9 +11,9 @@ from agentlightning.schemas import RolloutCreate
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import RolloutError
-from agentgym.rollout.pool import WorkerDeath, WorkerPool
 from agentgym.rollout.record import to_trajectory
-from agentgym.rollout.store import Store
+from agentgym.rollout.store.store import Store
+from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
 
 logger = logging.getLogger(__name__)
 

@@ -1,21 +1,29 @@
 """RolloutSession: store, gateway and workers of one run, opened and closed as one."""
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.files import require_writable_home
+from agentgym.core.policy import Policy
 from agentgym.core.trajectory import Trajectory
-from agentgym.engines.base import Policy
-from agentgym.errors import ProviderError
-from agentgym.rollout.gateway import Gateway
-from agentgym.rollout.pool import WorkerPool
-from agentgym.rollout.protocol import GatewaySettings
-from agentgym.rollout.providers import Endpoint
+from agentgym.errors import ProviderError, UnsupportedError, UsageError
+from agentgym.integrations.factory import load_factory
+from agentgym.integrations.registry import get_adapter
+from agentgym.models.reference import Endpoint
+from agentgym.rollout.gateway.gateway import Gateway
+from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import RolloutRequest, Runner
-from agentgym.rollout.store import Store
-from agentgym.rollout.worker import WorkerSpec
+from agentgym.rollout.store.store import Store
+from agentgym.rollout.workers.pool import WorkerPool
+from agentgym.rollout.workers.worker import WorkerSpec
+from agentgym.sandbox.config import SandboxConfig
+from agentgym.sandbox.ladder import choose_rung
+from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.registry import get_scenario
 
 DATABASE_FILE = "rollouts.db"
 WORKER_LOG = "workers.log"
@@ -133,3 +141,50 @@ def _settings(config: TrainingConfig) -> GatewaySettings:
         val_temperature=config.eval_temperature,
         max_tokens=config.max_tokens,
     )
+
+
+def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
+    """Check all that rollouts need, apart from the model.
+
+    Returns:
+        The scenario, and the sandbox in words.
+
+    Raises:
+        UsageError: A setting cannot work; says which and what to do.
+        SandboxUnavailableError: No safe way to run code was found.
+    """
+    require_writable_home()
+    scenario = get_scenario(config.scenario)
+    get_adapter(config.framework).check()
+    _check_agent(config)
+    rung = choose_rung(SandboxConfig(unsafe_local_exec=config.unsafe_local_exec))
+    return scenario, rung.summary
+
+
+def _check_agent(config: TrainingConfig) -> None:
+    """Check that the user's agent is found, as every worker will look for it.
+
+    Raises:
+        UsageError: The factory cannot be imported, or the framework takes none.
+    """
+    if config.agent is None:
+        return
+    if config.framework == "native":
+        raise UnsupportedError(
+            f"--agent {config.agent} needs a framework; choose one with --framework."
+        )
+    try:
+        load_factory(config.agent)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"Cannot import --agent {config.agent}: {type(error).__name__}: {error}."
+        ) from error
+
+
+def worker_count(config: TrainingConfig) -> int:
+    """Return how many worker processes to run: by default one less than cores."""
+    if config.workers is not None:
+        return config.workers
+    return max(1, min(8, len(os.sched_getaffinity(0)) - 1))

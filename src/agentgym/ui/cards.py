@@ -8,12 +8,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.core.result import TrainingResult
-from agentgym.core.run_folder import RunFolder
 from agentgym.core.task import Split
-from agentgym.core.trained_agent import TrainedAgent
+from agentgym.evaluate.check import Finding
 from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.check import Finding
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.trained_agent import TrainedAgent
 from agentgym.ui.tables import comparison_view, grid, result_view
 from agentgym.ui.words import number, percent, plural
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from agentgym.core.compare import are_paired, compare
-from agentgym.core.estimates import UNMEASURED, Estimate
-from agentgym.core.metrics import MetricName, Metrics
+from agentgym.evaluate.compare import are_paired, compare
+from agentgym.evaluate.intervals import UNMEASURED, Estimate
+from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.ui.words import number, number_span, share_span
 
 

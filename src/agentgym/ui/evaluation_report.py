@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from agentgym.core.compare import Comparison
-from agentgym.core.confusion import ConfusionMatrix
-from agentgym.core.evaluation_result import Evaluation
+from agentgym.evaluate.compare import Comparison
+from agentgym.evaluate.confusion import ConfusionMatrix
+from agentgym.evaluate.result import Evaluation
 from agentgym.ui.comparison import all_rows, values
 from agentgym.ui.evaluation import confusion_columns, confusion_rows, verdict
 from agentgym.ui.words import plural

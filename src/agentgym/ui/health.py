@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from agentgym.core.diagnosis import Finding
-from agentgym.core.evidence import Evidence
-from agentgym.core.machine import Check
+from agentgym.doctor.evidence import Evidence
+from agentgym.doctor.machine import Check
+from agentgym.doctor.run import Finding
 from agentgym.ui.tables import grid, ledger_view
 from agentgym.ui.words import plural
 

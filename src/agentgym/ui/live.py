@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.core.ledger import Ledger
-from agentgym.core.metrics import Metrics
-from agentgym.core.progress import Plan, Progress, StepReport
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.progress import Plan, Progress, StepReport
 from agentgym.ui.tables import metrics_view, plan_view
 from agentgym.ui.words import duration, number, percent, plural, share_span, sparkline
 

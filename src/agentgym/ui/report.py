@@ -1,6 +1,6 @@
 """A finished run as Markdown, for people who were not there."""
 
-from agentgym.core.result import TrainingResult
+from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import Row, breakdown_rows, rows
 from agentgym.ui.words import duration, plural
 

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from agentgym.core.statistics import Summary
+from agentgym.core.trajectory import Summary
 from agentgym.ui.tables import grid
 from agentgym.ui.words import duration, number, plural
 

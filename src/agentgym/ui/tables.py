@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.core.ledger import Ledger
-from agentgym.core.metrics import Metrics
-from agentgym.core.progress import Plan
-from agentgym.core.result import TrainingResult
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.progress import Plan
+from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import Row, breakdown_rows, rows, values
 from agentgym.ui.words import duration, plural, rough_duration
 

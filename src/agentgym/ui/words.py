@@ -3,7 +3,7 @@
 from itertools import pairwise
 from math import floor, isclose
 
-from agentgym.core.estimates import Estimate
+from agentgym.evaluate.intervals import Estimate
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentgym.engines.base import ChatRequest
+from agentgym.core.policy import ChatRequest
 from agentgym.engines.local import loading
 from agentgym.engines.local.decoder import Decoder, Generation, Job
 from agentgym.engines.local.forward import BatchForward

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.engines.base import ChatRequest, ChatResult
+from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.engines.local.decoder import Generation, Job
 from agentgym.engines.local.forward import BatchForward
 from agentgym.engines.local.loading import LoadedModel, load_model

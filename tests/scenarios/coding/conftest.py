@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from agentgym.core.task import Split, Task
+from agentgym.evaluate.trivial import Call
+from agentgym.evaluate.trivial import play as play_episode
 from agentgym.scenarios.base import Environment, Reward
 from agentgym.scenarios.coding import functions
 from agentgym.scenarios.coding.families.base import Scene
@@ -14,8 +16,6 @@ from agentgym.scenarios.coding.families.level3 import Broken, seed_fault
 from agentgym.scenarios.coding.names import NAMES
 from agentgym.scenarios.coding.scenario import CodingScenario
 from agentgym.scenarios.coding.trusted import TrustedRunner
-from agentgym.scenarios.trivial import Call
-from agentgym.scenarios.trivial import play as play_episode
 
 Calls = Sequence[tuple[str, dict[str, Any]]]
 Play = Callable[[Task, Calls], Awaitable[Reward]]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from agentgym.core.call_classes import CallClass
-from agentgym.core.judging import judge
 from agentgym.core.task import Split
+from agentgym.evaluate.calls import CallClass
+from agentgym.evaluate.judging import judge
+from agentgym.evaluate.trivial import Call, play
 from agentgym.scenarios.coding.scenario import CodingScenario
-from agentgym.scenarios.trivial import Call, play
 
 
 @pytest.mark.parametrize("level", [1, 2])

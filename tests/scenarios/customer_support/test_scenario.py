@@ -8,9 +8,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
-from agentgym.engines.base import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import ScenarioError, UsageError
 from agentgym.models.nano import nano_path

@@ -1,15 +1,17 @@
 """The policy: chat completions from a model in this process."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import weakref
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Self
 
 import torch
 
 from agentgym.core.components import OPEN_CALL
-from agentgym.engines.base import ChatRequest, ChatResult, Policy
+from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.engines.local.decoder import Decoder, Generation, Job
 from agentgym.engines.local.forward import BatchForward, rows_are_independent
 from agentgym.engines.local.loading import LoadedModel, load_model
@@ -57,6 +59,8 @@ class LocalPolicy(Policy):
     def load(cls, path: str | Path, *, gpu: str = "auto") -> Self:
         """Load a policy for inference: ``nano``, a folder, or a Hugging Face id.
 
+        Its weights and its thread are let go with it.
+
         Args:
             path: A folder that ``LocalEngine.export`` or ``save_pretrained`` wrote
                 (of a model or of a peft adapter), ``nano``, or an id.
@@ -67,7 +71,9 @@ class LocalPolicy(Policy):
             GPUNotAvailableError: ``local``, and no GPU is there.
         """
         device = check_device(gpu)
-        return cls(load_model(str(path), device=device, rank=None, seed=0))
+        policy = cls(load_model(str(path), device=device, rank=None, seed=0))
+        weakref.finalize(policy, _in_thread, policy.decoder.close).atexit = False
+        return policy
 
     @property
     def model_name(self) -> str:
@@ -197,6 +203,11 @@ class _ContentStream:
         self._unsent = self._unsent[len(shown) :]
         self.sent += len(shown)
         return shown
+
+
+def _in_thread(function: Callable[[], None]) -> None:
+    """Call a function that waits for a thread, which may be the current one."""
+    Thread(target=function, daemon=True).start()
 
 
 def _post[T](loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[T], item: T) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from agentgym.core.components import OPEN_THINKING, is_unended_reasoning
-from agentgym.core.content import joined_text
+from agentgym.core.openai import joined_text
 from agentgym.core.tools import parse_arguments
 from agentgym.engines.local.probe_chat import probe_chat
 from agentgym.errors import EngineError

@@ -14,7 +14,7 @@ from agentgym.sandbox import (
     SandboxResult,
     open_sandbox,
 )
-from agentgym.scenarios.coding.workspace import tests_of
+from agentgym.sandbox.workspace import tests_of
 
 TIMEOUT_S = 5.0
 _SHOWN = 120

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 from agentgym import Split
-from agentgym.scenarios.check import check_scenario
+from agentgym.evaluate.check import check_scenario
+from agentgym.evaluate.trivial import Call, play
 from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.trivial import Call, play
 
 PACK = str(Path(__file__).parents[1])
 

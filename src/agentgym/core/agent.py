@@ -1,0 +1,55 @@
+"""AgentSpec: what makes an agent, apart from its weights."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from agentgym.core.policy import Policy
+
+
+class AgentSpec(BaseModel):
+    """What makes an agent, apart from its weights.
+
+    Attributes:
+        scenario: What it was trained on; its tools come from there by default.
+        framework: The framework that it was trained in.
+        agent: ``module:name`` of the user's own factory, None for the scenario's.
+        system_prompt: Its role and rules.
+        tools: OpenAI-shaped tools, with their original schemas.
+        max_turns: Model calls after which it is cut.
+        max_tokens: Of one response.
+        temperature: To sample with; the one it was evaluated at.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    scenario: str
+    framework: str
+    agent: str | None = None
+    system_prompt: str
+    tools: list[dict[str, Any]]
+    max_turns: int
+    max_tokens: int
+    temperature: float
+
+
+class Trained(Protocol):
+    """A trained agent as adapters see it, to export it as one of their framework.
+
+    Attributes:
+        spec: Prompt, tools and limits.
+    """
+
+    spec: AgentSpec
+
+    @property
+    def model_path(self) -> Path:
+        """The weights and tokenizer."""
+
+    @property
+    def scenario(self) -> str:
+        """What to load the scenario by: its name, or the path of its pack."""
+
+    def load_policy(self) -> Policy:
+        """Load the weights into this process; they are let go with the policy."""

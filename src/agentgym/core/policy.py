@@ -1,0 +1,81 @@
+"""A policy: a model that answers chat completions with its exact tokens."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentgym.core.trajectory import RequestedCall
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """One chat completion asked of the policy.
+
+    Attributes:
+        messages: OpenAI-shaped messages.
+        tools: OpenAI-shaped tools.
+        temperature: 0 is greedy.
+        max_tokens: Most tokens to sample.
+        seed: Of this request's own random stream.
+        session: Requests of one rollout attempt (and agent) share it: the exact ids
+            of earlier turns are reused where the rendered text continues them.
+    """
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    temperature: float = 1.0
+    max_tokens: int = 256
+    seed: int = 0
+    session: str = ""
+
+
+@dataclass(frozen=True)
+class ChatResult:
+    """The policy's answer with its exact tokens.
+
+    Attributes:
+        prompt_ids: Token ids that the policy saw.
+        response_ids: Token ids that it sampled, the end token included.
+        logprobs: Natural log-probabilities under the sampling distribution, one
+            per response token.
+        content: Text outside tool calls, None if there is none.
+        tool_calls: Parsed tool calls; text that does not parse stays in content.
+        finish_reason: ``stop``, ``tool_calls`` or ``length``.
+        model_version: Updates that the policy had had.
+    """
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    logprobs: list[float]
+    content: str | None
+    tool_calls: list[RequestedCall]
+    finish_reason: str
+    model_version: int
+
+
+class Policy(ABC):
+    """A model that answers chat completions. Safe to call from any event loop."""
+
+    @property
+    @abstractmethod
+    def model_name(self) -> str:
+        """The name under which the gateway offers the policy."""
+
+    @abstractmethod
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        """Answer one request.
+
+        Raises:
+            EngineError: The prompt does not fit the context, or generation failed.
+        """
+
+    @abstractmethod
+    def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
+        """Yield pieces of the response's content as sampled, then the whole result.
+
+        Tool calls are not content: they come with the result alone.
+        """
+
+    def close(self) -> None:
+        """Stop answering: pending and later requests fail with EngineError."""

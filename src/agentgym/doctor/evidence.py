@@ -1,0 +1,96 @@
+"""What a run left behind, as far as it can be read."""
+
+import json
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.ledger import Ledger, kind_of
+from agentgym.errors import CheckpointError
+from agentgym.evaluate.metrics import Metrics
+from agentgym.train.run_folder import RunFolder
+
+_RECENT = 10  # steps that "lately" means
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a run left behind, as far as it can be read.
+
+    Attributes:
+        status: Of ``run.json``: ``running``, ``interrupted``, ``failed``, ``done``.
+        error: Why it failed.
+        config: Its settings.
+        steps: The lines of ``metrics.jsonl``.
+        ledger: Of its newest checkpoint; so are the fields below.
+        baseline: The untrained policy on held-out tasks.
+        validation: The newest validation.
+        checkpoint_error: Why the newest checkpoint cannot be read.
+        failures: Why training rollouts were dropped, by kind of reason.
+    """
+
+    status: str
+    error: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)
+    baseline: Metrics | None = None
+    validation: Metrics | None = None
+    checkpoint_error: str = ""
+    failures: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def recent(self) -> list[dict[str, Any]]:
+        """The newest steps."""
+        return self.steps[-_RECENT:]
+
+    @property
+    def episodes(self) -> int:
+        """Training rollouts done."""
+        return int(self.steps[-1]["episodes"]) if self.steps else 0
+
+
+def read_evidence(run: RunFolder) -> Evidence:
+    """Read what a run left behind.
+
+    Raises:
+        RunFolderError: Its ``run.json`` is missing or corrupt.
+    """
+    record = run.record()
+    evidence = {
+        "status": str(record.get("status", "unknown")),
+        "error": str(record.get("error", "")),
+        "config": record.get("config", {}),
+        "steps": run.metrics(),
+        "failures": _failures(run.path / "rollouts.db"),
+    }
+    try:
+        loaded = run.load_state()
+    except CheckpointError as error:
+        return Evidence(**evidence, checkpoint_error=str(error))
+    if loaded is None:
+        return Evidence(**evidence)
+    state = loaded[0]
+    return Evidence(
+        **evidence,
+        ledger=state.ledger,
+        baseline=next(iter(state.baseline.values()), None),
+        validation=state.validation,
+    )
+
+
+def _failures(database: Path) -> Counter[str]:
+    """Count the reasons of failed training rollouts; empty if they cannot be read."""
+    if not database.exists():
+        return Counter()
+    query = "SELECT CAST(status AS TEXT) FROM rollouts WHERE state = 'failed'"
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as file:
+            rows = file.execute(f"{query} AND is_train").fetchall()
+    except sqlite3.Error:
+        return Counter()
+    messages = (json.loads(status).get("error_message") or "" for (status,) in rows)
+    return Counter(kind_of(message or "no reason was recorded") for message in messages)

@@ -1,0 +1,1 @@
+"""Measuring agents: metrics with intervals, comparisons, agents without a model."""

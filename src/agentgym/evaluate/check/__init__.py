@@ -1,0 +1,10 @@
+"""Tripwires: what a scenario must not do before anything is trained on it.
+
+``check_scenario`` runs them all; each is a function of an :class:`Examination` in
+``tripwires.py`` or ``repeats.py`` and says what is wrong, or nothing.
+"""
+
+from agentgym.evaluate.check.examination import Examination, Finding
+from agentgym.evaluate.check.run import check_scenario
+
+__all__ = ["Examination", "Finding", "check_scenario"]

@@ -1,0 +1,158 @@
+"""What tripwires look at: a scenario, its tasks, and episodes played in it."""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from agentgym.core.background import in_background
+from agentgym.core.task import Split, Task
+from agentgym.core.trajectory import Trajectory
+from agentgym.evaluate.trivial import CALL_EVERYTHING, Call, DoNothing, converse
+from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.scenarios.task_lists import make_tasks
+
+ORACLE = "oracle"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a tripwire found.
+
+    Attributes:
+        name: The tripwire.
+        status: ``skip`` if the scenario gives it nothing to look at.
+        why: What is wrong, or what was looked at.
+    """
+
+    name: str
+    status: Literal["pass", "fail", "warn", "skip"]
+    why: str
+
+
+@dataclass
+class Episode:
+    """One episode that an agent without a model played.
+
+    Attributes:
+        agent: Its name.
+        trajectory: None if a tool or the environment raised.
+        reward: None if nothing was scored; what ``calculate_reward`` returned, which
+            may be no ``Reward``, is ``scored``.
+        error: What was raised, empty if nothing was.
+    """
+
+    task: Task
+    agent: str
+    trajectory: Trajectory | None = None
+    scored: Any = None
+    error: str = ""
+
+    @property
+    def reward(self) -> Reward | None:
+        """The score, if it is one."""
+        return self.scored if isinstance(self.scored, Reward) else None
+
+    def traces(self) -> str:
+        """Return everything that must be the same when it is played again."""
+        calls = self.trajectory.get_tool_calls() if self.trajectory else []
+        steps = [[c.name, c.arguments, c.outcome, c.result] for c in calls]
+        return json.dumps([steps, repr(self.scored), self.error], sort_keys=True)
+
+
+@dataclass
+class Examination:
+    """A scenario under examination; what takes time is done once, when first asked.
+
+    Attributes:
+        reference: What the scenario was loaded by.
+        scenario: The scenario.
+        count: Training tasks to play.
+        seed: Of the tasks.
+    """
+
+    reference: str
+    scenario: Scenario
+    count: int = 60
+    seed: int = 0
+
+    @cached_property
+    def tasks(self) -> dict[Split, list[Task]]:
+        """Tasks of each split, more than are played."""
+        return {split: self._make(split) for split in Split}
+
+    @cached_property
+    def to_play(self) -> list[Task]:
+        """The training tasks that are played."""
+        return self._make(Split.TRAIN)[: self.count]
+
+    @property
+    def asked(self) -> int:
+        """Tasks that each split is asked for."""
+        return 4 * self.count
+
+    @cached_property
+    def episodes(self) -> list[Episode]:
+        """Episodes of every agent on the tasks to play, the idle one first."""
+        specs = self.scenario.tools()
+        made = [self.play(task, DoNothing().name, []) for task in self.to_play]
+        for agent in CALL_EVERYTHING:
+            made += [
+                self.play(task, agent.name, agent.calls(task, specs))
+                for task in self.to_play
+            ]
+        for task in self.to_play:
+            calls = self.solution(task)
+            if calls is not None:
+                made.append(self.play(task, ORACLE, calls))
+        return made
+
+    def _make(self, split: Split) -> list[Task]:
+        return make_tasks(self.scenario, split, self.seed, self.asked)
+
+    def of(self, agent: str) -> dict[str, list[Reward]]:
+        """Return the rewards of an agent by family of tasks."""
+        found: dict[str, list[Reward]] = defaultdict(list)
+        for episode in self.episodes:
+            if episode.agent == agent and episode.reward is not None:
+                found[episode.task.family].append(episode.reward)
+        return dict(found)
+
+    def solution(self, task: Task) -> list[Call] | None:
+        """Return the scenario's own solution of a task, None if it has none."""
+        needed = self.scenario.needed_calls(task)
+        if needed is None:
+            return None
+        return [Call(call.tool, dict(call.arguments)) for call in needed]
+
+    def play(
+        self,
+        task: Task,
+        agent: str,
+        calls: Sequence[Call],
+        environment: Environment | None = None,
+    ) -> Episode:
+        """Play one episode; what it raises is kept, not raised."""
+        played = Episode(task, agent)
+        try:
+            in_background(self._play(played, calls, environment))
+        except Exception as error:  # noqa: BLE001 - the scenario's own code
+            played.error = f"{type(error).__name__}: {error}"
+        return played
+
+    async def _play(
+        self, played: Episode, calls: Sequence[Call], environment: Environment | None
+    ) -> None:
+        scenario, task = self.scenario, played.task
+        where = environment or scenario.create_environment(task)
+        try:
+            made = await converse(scenario, task, calls, where)
+            played.trajectory = made
+            played.scored = await asyncio.to_thread(
+                scenario.calculate_reward, task, where, made
+            )
+        finally:
+            where.close()

@@ -1,0 +1,119 @@
+"""Tripwires on what must be the same when it is done again."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from agentgym.core.task import Split, Task
+from agentgym.evaluate.check.examination import Examination
+from agentgym.evaluate.trivial import CallEverything, DoNothing
+from agentgym.scenarios.task_lists import make_tasks
+
+_TIMEOUT_S = 300.0
+_REPLAYED = 12
+_FLOOD = CallEverything(seed=1, from_instruction=True)
+
+
+def determinism(examined: Examination) -> Iterator[str]:
+    """The same seed gives the same tasks and episodes in any process."""
+    for split in Split:
+        make = partial(
+            make_tasks, examined.scenario, split, examined.seed, examined.count
+        )
+        if make() != make():
+            yield f"tasks({split.value}) differs when called twice"
+            return
+    for task in examined.to_play:
+        if Task.model_validate_json(task.model_dump_json()) != task:
+            yield f"task {task.id} changes on its way to a worker: use JSON values"
+            return
+    words = [examined.reference, str(examined.seed), str(examined.count)]
+    started = [_start(words, seed) for seed in ("1", "2")]
+    told = []
+    try:
+        for process in started:
+            out, err = process.communicate(timeout=_TIMEOUT_S)
+            if process.returncode:
+                last = err.strip().splitlines()[-1]
+                yield f"another process could not play it: {last}"
+                return
+            told.append(json.loads(out))
+    finally:
+        for process in started:  # one that hangs, or is not waited for any more
+            process.kill()
+            process.wait()
+    one, other = told
+    for kind in ("tasks", "episodes"):
+        changed = [key for key in one[kind] if one[kind][key] != other[kind].get(key)]
+        if changed:
+            yield (
+                f"{len(changed)} of {len(one[kind])} {kind} differ between processes "
+                f"(hash order, time or an unseeded random?), e.g. {changed[0]}"
+            )
+            return
+
+
+def _start(words: list[str], hash_seed: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "agentgym.evaluate.check.fingerprint", *words],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def fingerprint(examined: Examination) -> dict[str, dict[str, str]]:
+    """Return digests of tasks and episodes by name, to compare with another's."""
+    scenario, specs = examined.scenario, examined.scenario.tools()
+    tasks = {
+        f"task {number} of {split.value} ({task.id})": _digest(
+            task.model_dump(mode="json")
+        )
+        for split in Split
+        for number, task in enumerate(examined.tasks[split])
+    }
+    played = {}
+    for task in examined.to_play[:_REPLAYED]:
+        calls = examined.solution(task) or _FLOOD.calls(task, specs)
+        episode = examined.play(task, "", calls)
+        played[f"the episode of task {task.id}"] = _digest(episode.traces())
+    prompt = [scenario.system_prompt(), [spec.to_openai() for spec in specs]]
+    return {"tasks": {**tasks, "the prompt": _digest(prompt)}, "episodes": played}
+
+
+def isolation(examined: Examination) -> Iterator[str]:
+    """Episodes of a task share nothing and leave nothing behind."""
+    specs = examined.scenario.tools()
+    for task in examined.to_play[:_REPLAYED]:
+        before = task.model_dump(mode="json")
+        calls = (examined.solution(task) or []) + _FLOOD.calls(task, specs)
+        create = examined.scenario.create_environment
+        open_ones = [create(task) for _ in range(4)]
+        first_idle, first, second, last_idle = [
+            examined.play(task, "", made, environment)
+            for made, environment in zip(([], calls, calls, []), open_ones, strict=True)
+        ]
+        if task.model_dump(mode="json") != before:
+            yield f"an episode changes its task {task.id}; copy what it starts from"
+            return
+        for name, one, other in (
+            ("the same calls", first, second),
+            (f"a {DoNothing().name} agent", first_idle, last_idle),
+        ):
+            if one.traces() != other.traces():
+                yield (
+                    f"task {task.id}: an episode sees what another one did; {name} in "
+                    "two environments came to different results"
+                )
+                return
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

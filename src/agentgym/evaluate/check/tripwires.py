@@ -1,0 +1,234 @@
+"""Tripwires on what a scenario says, pays and offers. Each yields what is wrong."""
+
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+from agentgym.core.task import Split, Task
+from agentgym.core.trajectory import Trajectory
+from agentgym.errors import ScenarioError
+from agentgym.evaluate.check.examination import ORACLE, Examination
+from agentgym.evaluate.check.names import unknown_names
+from agentgym.scenarios.base import Reward
+from agentgym.scenarios.packs import locate_pack, pack_name
+from agentgym.scenarios.scoring import reward_problem
+from agentgym.scenarios.task_lists import task_list
+
+NEAR_ZERO = 0.05
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_DIFFICULTIES = ("beginner", "intermediate", "advanced")
+_TYPED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
+
+
+def card(examined: Examination) -> Iterator[str]:
+    """Look at the attributes that lists show, and at limits."""
+    scenario = examined.scenario
+    said = scenario.card()
+    for name in ("description", "difficulty", "estimated_time", "system_prompt"):
+        if not said[name]:
+            yield f"{name} is empty"
+    if said["difficulty"] not in _DIFFICULTIES:
+        yield f"difficulty is {said['difficulty']!r}, not one of {_DIFFICULTIES}"
+    low, high = scenario.reward_range
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        yield f"reward_range is {scenario.reward_range}, not two numbers that rise"
+    if scenario.max_turns < 2:
+        yield f"max_turns is {scenario.max_turns}: a call and an answer are two turns"
+    yield from unknown_names(scenario)
+    path = locate_pack(examined.reference)
+    if path is not None and pack_name(path) != scenario.name:
+        yield f"the folder is {pack_name(path)!r} but `name` is {scenario.name!r}"
+
+
+def tools(examined: Examination) -> Iterator[str]:
+    """Look at names, descriptions and types of the tools, as models are told them."""
+    specs = examined.scenario.tools()
+    if not specs:
+        yield "there are none"
+    names = [spec.name for spec in specs]
+    for name in {name for name in names if names.count(name) > 1}:
+        yield f"two are named {name!r}"
+    for spec in specs:
+        if not _TOOL_NAME.fullmatch(spec.name):
+            yield f"{spec.name!r} is no name for a tool: letters, digits, _ and -"
+        if not spec.description:
+            yield f"{spec.name!r} has no description"
+        for argument, schema in spec.parameters.get("properties", {}).items():
+            if not _TYPED & set(schema):
+                yield f"argument {argument!r} of {spec.name!r} has no type"
+        told = spec.to_openai()
+        if _round_trip(told) != told:
+            yield f"the schema of {spec.name!r} does not survive JSON"
+    task = examined.to_play[0]
+    environment = examined.scenario.create_environment(task)
+    try:
+        bound = [tool.spec.name for tool in environment.tools()]
+    finally:
+        environment.close()
+    if bound != names:
+        yield f"an environment has {bound}, but the scenario offers {names}"
+
+
+def episodes(examined: Examination) -> Iterator[str]:
+    """Look for episodes that crash whatever the arguments are."""
+    crashed = [e for e in examined.episodes if e.error and e.trajectory is None]
+    for episode in crashed[:1]:
+        yield (
+            f"{len(crashed)} of {len(examined.episodes)} crashed; {episode.agent} on "
+            f"task {episode.task.id}: {episode.error}. Tools raise ToolError to refuse"
+        )
+
+
+def rewards(examined: Examination) -> Iterator[str]:
+    """Look for rewards that are no numbers, out of range, or at odds with success."""
+    low, high = examined.scenario.reward_range
+    middle = (low + high) / 2
+    for episode in examined.episodes:
+        where = f"{episode.agent} on task {episode.task.id}"
+        if episode.trajectory is None:
+            continue
+        if episode.error:
+            yield f"{where}: calculate_reward raised {episode.error}"
+            return
+        problem = reward_problem(episode.scored, (low, high))
+        if problem:
+            yield f"{where}: calculate_reward returned {problem}"
+            return
+        reward: Reward = episode.scored
+        if reward.success and reward.value <= middle:
+            yield (
+                f"{where} is a success with a reward of {reward.value:g}, not above "
+                f"the middle of its range"
+            )
+            return
+        total = sum(reward.parts.values())
+        if reward.parts and not math.isclose(total, reward.value, abs_tol=1e-6):
+            yield f"{where}: the parts add up to {total:g}, not {reward.value:g}"
+            return
+    yield from _broadcast(examined)
+
+
+def _broadcast(examined: Examination) -> Iterator[str]:
+    """Look at what the model calls of the longest episode are given."""
+    longest: Trajectory | None = None
+    for episode in examined.episodes:
+        if episode.trajectory is None or episode.reward is None:
+            continue
+        if longest and len(longest.model_calls) >= len(episode.trajectory.model_calls):
+            continue
+        reward = episode.reward
+        scored = {
+            "reward": reward.value,
+            "reward_parts": dict(reward.parts),
+            "success": reward.success,
+            "right_tool": reward.right_tool,
+            "right_arguments": reward.right_arguments,
+        }
+        longest = episode.trajectory.model_copy(update=scored)
+    if longest is None:
+        return
+    calls = len(longest.model_calls)
+    try:
+        given = list(examined.scenario.broadcast_rewards(longest))
+        usable = len(given) == calls and all(map(math.isfinite, given))
+    except Exception as error:  # noqa: BLE001 - the scenario's own code
+        yield f"broadcast_rewards raised {type(error).__name__}: {error}"
+        return
+    if not usable:
+        yield f"broadcast_rewards returned {given}, not {calls} finite numbers"
+
+
+def do_nothing(examined: Examination) -> Iterator[str]:
+    """An agent that answers at once must earn nothing."""
+    yield from _paid(examined, "do-nothing", both_ways=True)
+
+
+def call_everything(examined: Examination) -> Iterator[str]:
+    """An agent that calls everything must earn nothing; it may lose."""
+    yield from _paid(examined, "call-everything", both_ways=False)
+
+
+def _paid(examined: Examination, agent: str, *, both_ways: bool) -> Iterator[str]:
+    most = NEAR_ZERO * max(map(abs, examined.scenario.reward_range))
+    for family, found in examined.of(agent).items():
+        mean = statistics.mean(reward.value for reward in found)
+        if mean > most or (both_ways and mean < -most):
+            yield (
+                f"family {family!r} pays {mean:.3f} on average, more than {most:g} "
+                f"from zero ({sum(r.success for r in found)} of {len(found)} successes)"
+            )
+
+
+def oracle(examined: Examination) -> Iterator[str]:
+    """The scenario's own solutions must succeed."""
+    played = [e for e in examined.episodes if e.agent == ORACLE]
+    failed = [e for e in played if e.error or (e.reward and not e.reward.success)]
+    for episode in failed[:1]:
+        score = episode.error or repr(episode.reward)
+        yield f"{len(failed)} of {len(played)} fail; task {episode.task.id}: {score}"
+
+
+def tasks(examined: Examination) -> Iterator[str]:
+    """Every split must give a list with tasks."""
+    for split in Split:
+        try:
+            made = examined.scenario.tasks(split, examined.seed, examined.asked)
+            task_list(made, f"tasks({split.value}) of {examined.scenario.name}")
+        except ScenarioError as error:
+            yield str(error)
+        except Exception as error:  # noqa: BLE001 - the scenario's own code
+            yield f"tasks({split.value}) raised {type(error).__name__}: {error}"
+        else:
+            if not isinstance(made, list):
+                yield f"tasks({split.value}) returned a {type(made).__name__}, no list"
+
+
+def splits(examined: Examination) -> Iterator[str]:
+    """No task, request or declared word of one split may occur in another."""
+    for split, tasks in examined.tasks.items():
+        wrong = [task.split for task in tasks if task.split is not split]
+        if wrong:
+            yield f"tasks({split.value}) gives tasks of split {wrong[0].value}"
+        if len({task.id for task in tasks}) < len(tasks):
+            yield f"two tasks of {split.value} have the same id"
+    for one, other in combinations(Split, 2):
+        pair = f"{one.value} and {other.value}"
+        ids = _ids(examined.tasks[one]) & _ids(examined.tasks[other])
+        if ids:
+            yield f"{pair} share the task id {min(ids)!r}"
+        said = _said(examined.tasks[one]) & _said(examined.tasks[other])
+        if said:
+            yield f"{pair} share {len(said)} instructions, e.g. {min(said)!r}"
+        own = examined.scenario.vocabulary(one) & examined.scenario.vocabulary(other)
+        if own:
+            yield f"{pair} both declare {min(own)!r}"
+    for split in Split:
+        yield from _leaked(examined, split)
+
+
+def _leaked(examined: Examination, split: Split) -> Iterator[str]:
+    words = sorted(examined.scenario.vocabulary(split))
+    if not words:
+        return
+    wanted = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)", re.I)
+    for other, tasks in examined.tasks.items():
+        hits = (wanted.search(task.instruction) for task in tasks if other is not split)
+        hit = next((hit for hit in hits if hit), None)
+        if hit:
+            yield f"{hit[0]!r} belongs to {split.value} but occurs in {other.value}"
+
+
+def _ids(tasks: list[Task]) -> set[str]:
+    return {task.id for task in tasks}
+
+
+def _said(tasks: list[Task]) -> set[str]:
+    return {" ".join(task.instruction.lower().split()) for task in tasks}
+
+
+def _round_trip(value: Any) -> Any:
+    return json.loads(json.dumps(value))

@@ -1,0 +1,239 @@
+"""Measuring a policy on tasks that it does not train on."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import Policy
+from agentgym.core.task import Split, Task
+from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.engines.registry import create_engine
+from agentgym.errors import ConfigError, Interrupted, RolloutError
+from agentgym.evaluate.check.names import CRITERIA, REPORTED_ONLY
+from agentgym.evaluate.judging import judge
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.prices import FREE, Prices
+from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.result import Evaluation, add_up
+from agentgym.evaluate.trivial import CallEverything, DoNothing, run_trivial
+from agentgym.models.reference import Endpoint, is_remote, resolve_model
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
+from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.task_lists import make_tasks
+
+_PROVIDER_TIMEOUT_S = 600.0
+_PROVIDER_CONCURRENCY = 8
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A set of tasks to measure under a name."""
+
+    name: str
+    tasks: Sequence[Task]
+
+
+def attempt(
+    session: RolloutSession,
+    measurements: Sequence[Measurement],
+    samples: int,
+    on_rollout: Callable[[Trajectory], None],
+    *,
+    step: int = 0,
+) -> dict[str, list[Trajectory]]:
+    """Attempt every task ``samples`` times and return trajectories by name.
+
+    All sets run together, so that a small one does not leave the workers idle.
+
+    Raises:
+        ProviderError: The model's server refuses to answer for good.
+        RolloutError: Not one rollout of a set could be scored; says why.
+    """
+    attempts = [
+        (m.name, task, f"{m.name.replace(' ', '_')}-t{index:04d}", sample)
+        for m in measurements
+        for index, task in enumerate(m.tasks)
+        for sample in range(samples)
+    ]
+    requests = [
+        RolloutRequest(
+            rollout_id=f"{group}-{sample:02d}",
+            task=task,
+            train=False,
+            group=group,
+            step=step,
+        )
+        for _, task, group, sample in attempts
+    ]
+    try:
+        trajectories = session.run(requests, on_rollout)
+    except Interrupted:  # it will be made anew, under the same ids
+        session.delete(request.rollout_id for request in requests)
+        raise
+    session.forget(trajectories)
+    by_name: dict[str, list[Trajectory]] = {m.name: [] for m in measurements}
+    for (name, *_), trajectory in zip(attempts, trajectories, strict=True):
+        by_name[name].append(trajectory)
+    for name, found in by_name.items():
+        if all(t.status is RolloutStatus.DROPPED for t in found):
+            raise RolloutError(
+                f"None of the {len(found)} rollouts of {name!r} could be scored: "
+                f"{found[0].reason}."
+            )
+    return by_name
+
+
+def measure(
+    session: RolloutSession,
+    measurements: Sequence[Measurement],
+    samples: int,
+    on_rollout: Callable[[Trajectory], None],
+    *,
+    step: int = 0,
+) -> dict[str, Metrics]:
+    """Attempt every task ``samples`` times and return metrics by name.
+
+    Raises:
+        RolloutError: Not one rollout of a set could be scored; says why.
+    """
+    found = attempt(session, measurements, samples, on_rollout, step=step)
+    return {name: Metrics.of(made, k=samples) for name, made in found.items()}
+
+
+def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
+    """Say whether ``metrics`` reach every criterion that training waits for.
+
+    Without any, there is nothing that could be reached: the budget is spent.
+
+    Raises:
+        ConfigError: A criterion has no metric.
+    """
+    unknown = set(criteria) - set(CRITERIA) - REPORTED_ONLY
+    if unknown:
+        raise ConfigError(
+            f"No metric for the success criteria {sorted(unknown)}; known: "
+            f"{sorted([*CRITERIA, *REPORTED_ONLY])}."
+        )
+    waited_for = {
+        name: metrics[CRITERIA[name]].value >= lowest
+        for name, lowest in criteria.items()
+        if name in CRITERIA
+    }
+    return bool(waited_for) and all(waited_for.values())
+
+
+def evaluate(
+    config: TrainingConfig,
+    split: Split,
+    progress: Progress,
+    *,
+    subject: str,
+    prices: Prices | None = None,
+    baselines: bool = True,
+) -> Evaluation:
+    """Measure ``config.model`` on tasks of ``split``; leaves no files behind.
+
+    Args:
+        config: Every setting; its model may be one of a provider.
+        split: Of the tasks.
+        progress: Told what happens.
+        subject: What to call who is measured.
+        prices: Of the model's tokens; None: nothing on this machine, unknown
+            elsewhere.
+        baselines: Whether agents without a model are measured beside it.
+
+    Raises:
+        UsageError: A setting cannot work.
+        ProviderError: The model's server refuses to answer for good.
+        RolloutError: Not one rollout could be scored.
+        ScenarioError: The split has no tasks.
+    """
+    scenario, _ = check_rollouts(config)
+    tasks = make_tasks(scenario, split, config.seed, config.test_tasks)
+    endpoint = resolve_model(config.model) if is_remote(config.model) else None
+    if endpoint is None:
+        prices = prices or FREE
+    else:
+        config = _for_provider(config)
+    with _policy(config, endpoint) as policy:
+        progress.phase("evaluation", len(tasks) * config.eval_samples)
+        with (
+            TemporaryDirectory(prefix="agentgym-eval-") as folder,
+            RolloutSession(
+                config, policy, Path(folder), worker_count(config)
+            ) as session,
+        ):
+            found = attempt(
+                session,
+                [Measurement(split.value, tasks)],
+                config.eval_samples,
+                lambda _: progress.rollout_done(),
+            )
+    trajectories = found[split.value]
+    attempts, confusion = judge(scenario, tasks, trajectories)
+    return Evaluation(
+        subject=subject,
+        scenario=scenario.name,
+        split=split.value,
+        seed=config.seed,
+        samples=config.eval_samples,
+        framework=config.framework,
+        endpoint=None if endpoint is None else endpoint.base_url,
+        prices=prices,
+        settings=config.model_dump(mode="json"),
+        metrics=Metrics.of(trajectories, k=config.eval_samples, prices=prices),
+        baselines=measure_baselines(scenario, tasks, config) if baselines else {},
+        calls=add_up(attempts),
+        confusion=confusion,
+        attempts=attempts,
+    )
+
+
+def measure_baselines(
+    scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
+) -> dict[str, Metrics]:
+    """Measure agents without a model, one attempt per task; close the scenario."""
+    scenario.unsafe_local_exec = config.unsafe_local_exec
+    try:
+        return {
+            agent.name: Metrics.of(
+                [run_trivial(scenario, task, agent)[0] for task in tasks], k=1
+            )
+            for agent in (DoNothing(), CallEverything(seed=1, from_instruction=True))
+        }
+    finally:
+        scenario.close()
+
+
+@contextmanager
+def _policy(
+    config: TrainingConfig, endpoint: Endpoint | None
+) -> Iterator[Policy | Endpoint]:
+    """Yield who answers: the endpoint, or a model loaded for the time being."""
+    if endpoint is not None:
+        yield endpoint
+        return
+    engine = create_engine(config)
+    try:
+        yield engine.policy
+    finally:
+        engine.close()
+
+
+def _for_provider(config: TrainingConfig) -> TrainingConfig:
+    """Return settings for a model that is slow and counts requests.
+
+    What the user has set to another value than the default stays.
+    """
+    usual = TrainingConfig.model_fields
+    late = config.rollout_timeout_s == usual["rollout_timeout_s"].default
+    many = config.concurrency == usual["concurrency"].default
+    return config.replaced(
+        rollout_timeout_s=_PROVIDER_TIMEOUT_S if late else None,
+        concurrency=_PROVIDER_CONCURRENCY if many else None,
+        workers=config.workers or 1,
+    )

@@ -1,0 +1,107 @@
+"""What a run tells whoever watches it: the terminal, a notebook, a test."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.ledger import Ledger
+from agentgym.evaluate.metrics import Metrics
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is about to happen.
+
+    Attributes:
+        config: Every setting.
+        run: The run folder.
+        model: The policy in words, e.g. ``"nano (1.1M parameters, full weights)"``.
+        device: ``cpu`` or the GPU's name.
+        sandbox: How model-written code is contained.
+        workers: Worker processes, ``concurrency`` episodes in flight each.
+        steps: Most policy updates within the budget.
+        estimated_seconds: Of the whole run, from a typical machine.
+        resumed_step: The step continued from, None for a new run.
+    """
+
+    config: TrainingConfig
+    run: Path
+    model: str
+    device: str
+    sandbox: str
+    workers: int
+    steps: int
+    estimated_seconds: float
+    resumed_step: int | None = None
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """One finished training step.
+
+    Attributes:
+        step: Updates done.
+        episodes: Training rollouts so far, ``budget`` the most there will be.
+        reward: Mean over the step's scored rollouts.
+        success_rate: Share of them that succeeded.
+        tool_reliability: Share of their tool calls that were reliable.
+        loss: Policy loss per trained token.
+        entropy: Of trained tokens, nats.
+        kl: Between sampling and updated policy, nats.
+        grad_norm: Before clipping.
+        clip_fraction: Share of trained tokens clipped.
+        trained_tokens: Tokens that the loss covered.
+        skipped_groups: Groups without reward variance, of ``groups``.
+        dropped: Rollouts of the step that were left out.
+        sampled_tokens: Tokens sampled in the step.
+        rollout_seconds: Wall time of the rollouts.
+        update_seconds: Wall time of the update.
+        tokens_per_second: Sampled tokens over the step's wall time.
+        seconds_left: Until the budget is spent, at the pace so far.
+    """
+
+    step: int
+    episodes: int
+    budget: int
+    reward: float
+    success_rate: float
+    tool_reliability: float
+    loss: float
+    entropy: float
+    kl: float
+    grad_norm: float
+    clip_fraction: float
+    trained_tokens: int
+    skipped_groups: int
+    groups: int
+    dropped: int
+    sampled_tokens: int
+    rollout_seconds: float
+    update_seconds: float
+    tokens_per_second: float
+    seconds_left: float
+
+
+class Progress:
+    """An observer that ignores everything; override what you want to see."""
+
+    def planned(self, plan: Plan) -> None:
+        """The run is about to start."""
+
+    def phase(self, name: str, total: int) -> None:
+        """A phase of ``total`` rollouts starts: e.g. ``validation``."""
+
+    def rollout_done(self) -> None:
+        """One rollout of the current phase has ended."""
+
+    def baseline(self, metrics: Metrics) -> None:
+        """The untrained policy was measured on held-out tasks."""
+
+    def stepped(self, report: StepReport) -> None:
+        """A training step has ended and is on disk."""
+
+    def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
+        """Validation tasks were measured; ``reached`` ends the training early."""
+
+    def ended(self, reason: str, ledger: Ledger) -> None:
+        """Training is over: ``criteria reached``, ``budget spent``, ``interrupted``."""

@@ -1,0 +1,125 @@
+"""Evaluation: everything that measuring an agent gave, and how it was made."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentgym.core.files import write_atomically
+from agentgym.errors import UsageError
+from agentgym.evaluate.calls import CallClass
+from agentgym.evaluate.confusion import ConfusionMatrix
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.prices import Prices
+from agentgym.version import __version__
+
+EVALUATION_VERSION = 1
+
+
+class AttemptResult(BaseModel):
+    """What became of one rollout.
+
+    Attributes:
+        rollout_id: Its random stream follows from it and the seed.
+        task_id: The task.
+        status: ``succeeded``, ``failed`` or ``dropped``, and ``reason`` why.
+        reward: None for a dropped one.
+        calls: Its tool calls by class; empty for a dropped one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rollout_id: str
+    task_id: str
+    status: str
+    reason: str
+    reward: float | None
+    calls: dict[CallClass, int] = Field(default_factory=dict)
+
+
+class Evaluation(BaseModel):
+    """What an agent did on a set of tasks, complete and comparable.
+
+    Attributes:
+        version: Of this format; a newer one is refused.
+        agentgym: Version of the package that measured.
+        created: ISO 8601.
+        subject: Who was measured, as the user named it.
+        scenario: On what; ``split``, ``seed`` and ``samples`` say which tasks and
+            how often each.
+        framework: Whose agent loop.
+        endpoint: Base URL of the server that answered; None for this process.
+        prices: Of the model's tokens; None if they were not known.
+        settings: Every setting of the rollouts.
+        metrics: The figures, per-task sums included.
+        baselines: Of agents without a model, on the same tasks, by name.
+        calls: Tool calls of scored rollouts by class; they add up to all of them.
+        confusion: Which tool was called where which was needed; None if the
+            scenario does not say what tasks need.
+        attempts: Every rollout.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = Field(default=EVALUATION_VERSION, ge=1, le=EVALUATION_VERSION)
+    agentgym: str = __version__
+    created: str = Field(default_factory=lambda: _now())
+    subject: str
+    scenario: str
+    split: str
+    seed: int
+    samples: int
+    framework: str
+    endpoint: str | None = None
+    prices: Prices | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+    metrics: Metrics
+    baselines: dict[str, Metrics] = Field(default_factory=dict)
+    calls: dict[CallClass, int] = Field(default_factory=dict)
+    confusion: ConfusionMatrix | None = None
+    attempts: list[AttemptResult] = Field(default_factory=list)
+
+    def save(self, path: Path) -> Path:
+        """Write the evaluation as JSON; ``agentgym eval --compare`` reads it.
+
+        Raises:
+            UsageError: The file cannot be written.
+        """
+        try:
+            write_atomically(path, self.model_dump_json(indent=2) + "\n")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}.") from None
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            UsageError: The file is not there, or is no evaluation.
+        """
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+        except (ValidationError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise UsageError(
+                f"{path} is no saved evaluation ({reason}). `agentgym eval SCENARIO "
+                "--save FILE` writes one."
+            ) from None
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def add_up(attempts: Sequence[AttemptResult]) -> dict[CallClass, int]:
+    """Return the calls of all attempts by class, in the order of the classes."""
+    total: Counter[CallClass] = Counter()
+    for attempt in attempts:
+        total.update(attempt.calls)
+    return {kind: total[kind] for kind in CallClass if total[kind]}

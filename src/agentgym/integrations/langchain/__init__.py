@@ -1,0 +1,1 @@
+"""LangChain and LangGraph: the adapter, its models, the export."""

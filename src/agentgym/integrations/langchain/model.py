@@ -1,0 +1,323 @@
+"""A LangChain chat model on a policy in this process: no server, streaming too."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterator,
+    Sequence,
+)
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForLLMRun,
+    CallbackManagerForLLMRun,
+)
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    convert_to_openai_messages,
+)
+from langchain_core.messages.tool import (
+    invalid_tool_call,
+    tool_call,
+    tool_call_chunk,
+)
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import PrivateAttr
+
+from agentgym.core.agent import Trained
+from agentgym.core.background import in_background
+from agentgym.core.policy import ChatRequest, Policy
+from agentgym.core.policy import ChatResult as PolicyResult
+from agentgym.core.tools import parse_arguments
+from agentgym.core.trajectory import RequestedCall
+from agentgym.errors import UnsupportedError
+
+
+class PolicyChatModel(BaseChatModel):
+    """Answers from a policy that runs in this process.
+
+    A call's own ``temperature``, ``max_tokens`` and ``seed`` go before these. Of what
+    changes an answer's shape it does ``stop`` and ``tool_choice="none"``; it raises
+    UnsupportedError where the gateway of training refuses a request.
+
+    Attributes:
+        temperature: 0 is greedy.
+        max_tokens: Of one response.
+        seed: Of the first request's random stream; later ones count on.
+    """
+
+    temperature: float = 0.0
+    max_tokens: int = 160
+    seed: int = 0
+
+    _policy: Policy = PrivateAttr()
+    _requests: Iterator[int] = PrivateAttr(default_factory=itertools.count)
+
+    @classmethod
+    def of(cls, trained: Trained) -> "PolicyChatModel":
+        """Load a trained agent's weights.
+
+        They are let go with the model, the agents that use it and its copies.
+        """
+        spec = trained.spec
+        model = cls(temperature=spec.temperature, max_tokens=spec.max_tokens)
+        model._policy = trained.load_policy()
+        return model
+
+    def close(self) -> None:
+        """Stop the policy, also that of copies: it answers with EngineError then."""
+        self._policy.close()
+
+    @property
+    def _llm_type(self) -> str:
+        return "agentgym-policy"
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Offer ``tools``; the policy itself decides whether to call one.
+
+        Raises:
+            UnsupportedError: ``tool_choice`` or another option asks for a certain call
+                or form of answer, as ``with_structured_output`` does.
+        """
+        _refuse_unsupported(tool_choice=tool_choice, **kwargs)
+        offered = [convert_to_openai_tool(t) for t in tools]
+        return self.bind(tools=offered, tool_choice=tool_choice, **kwargs)
+
+    def _request(
+        self,
+        messages: list[BaseMessage],
+        *,
+        tools: Sequence[dict[str, Any]] = (),
+        tool_choice: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        **others: Any,
+    ) -> ChatRequest:
+        _refuse_unsupported(tool_choice=tool_choice, **others)
+        converted = convert_to_openai_messages(messages)
+        return ChatRequest(
+            messages=converted if isinstance(converted, list) else [converted],
+            tools=[] if tool_choice == "none" else list(tools),
+            temperature=self.temperature if temperature is None else temperature,
+            max_tokens=self.max_tokens if max_tokens is None else max_tokens,
+            seed=self.seed + next(self._requests) if seed is None else seed,
+        )
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        request = self._request(messages, **kwargs)
+        result = _until(stop, in_background(self._policy.chat(request)))
+        return ChatResult(generations=[ChatGeneration(message=_message(result))])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        request = self._request(messages, **kwargs)
+        result = _until(stop, await self._policy.chat(request))
+        return ChatResult(generations=[ChatGeneration(message=_message(result))])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        request = self._request(messages, **kwargs)
+        pieces = _stream_until(stop, self._policy.stream(request))
+        with closing(_iterate_in_background(pieces)) as items:
+            for piece in items:
+                chunk = _chunk(piece)
+                if run_manager is not None:
+                    run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+                yield chunk
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        request = self._request(messages, **kwargs)
+        async for piece in _stream_until(stop, self._policy.stream(request)):
+            chunk = _chunk(piece)
+            if run_manager is not None:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+
+def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
+    """Iterate from sync code, also inside a running event loop.
+
+    One loop, on one thread, serves the iterator from its first item to its last, as
+    what it waits on belongs to that loop. Closing the generator cancels the rest.
+    """
+    ready: SimpleQueue[tuple[T, ...]] = SimpleQueue()
+
+    async def fetch() -> None:
+        async for item in items:
+            ready.put((item,))
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(fetch())
+    with closing(loop), ThreadPoolExecutor(1) as pool:
+        fetched = pool.submit(loop.run_until_complete, task)
+        fetched.add_done_callback(lambda _: ready.put(()))
+        try:
+            while found := ready.get():
+                yield from found
+            fetched.result()
+        finally:
+            loop.call_soon_threadsafe(task.cancel)
+
+
+def _refuse_unsupported(**options: Any) -> None:
+    """Refuse what the gateway of training refuses, and the policy does not do."""
+    refused = {
+        "n": options.get("n") not in (None, 1),
+        "tool_choice": options.get("tool_choice") not in (None, "auto", "none"),
+        "response_format": bool(options.get("response_format")),
+    }
+    for name, is_set in refused.items():
+        if is_set:
+            raise UnsupportedError(
+                f"{name} = {options[name]!r} is not supported by a policy in this "
+                "process: it decides by itself whether to call a tool, so that there "
+                "are no forced calls and no structured outputs. Leave it out, or serve "
+                "the model folder and give its base_url."
+            )
+
+
+def _end(stop: Sequence[str] | None, text: str) -> int | None:
+    """Return where the first of the stop sequences begins, None if there is none."""
+    found = [at for end in stop or () if end and (at := text.find(end)) >= 0]
+    return min(found, default=None)
+
+
+def _until(stop: Sequence[str] | None, result: PolicyResult) -> PolicyResult:
+    """Cut an answer off before a stop sequence: the tool calls after it go too."""
+    end = _end(stop, result.content or "")
+    if end is None:
+        return result
+    content = (result.content or "")[:end]
+    return replace(result, content=content, tool_calls=[], finish_reason="stop")
+
+
+async def _stream_until(
+    stop: Sequence[str] | None, pieces: AsyncIterator[str | PolicyResult]
+) -> AsyncIterator[str | PolicyResult]:
+    """Stream up to a stop sequence; what may be the start of one is held back."""
+    text, shown = "", 0
+    async for piece in pieces:
+        if isinstance(piece, str):
+            text += piece
+            safe = _end(stop, text)
+            safe = len(text) - _held(stop, text) if safe is None else safe
+            ready, last = text[shown:safe], None
+        else:
+            last = _until(stop, piece)
+            ready = (last.content or "")[shown:]
+        shown += len(ready)
+        if ready:
+            yield ready
+        if last is not None:
+            yield last
+
+
+def _held(stop: Sequence[str] | None, text: str) -> int:
+    """Return the length of the end of ``text`` that may begin a stop sequence."""
+    return max(
+        (n for end in stop or () for n in range(len(end)) if text.endswith(end[:n])),
+        default=0,
+    )
+
+
+def _unreadable(call: RequestedCall) -> str | None:
+    """Return the arguments of a call that cannot run as a JSON text, else None.
+
+    As a text they are arguments to nobody, LangChain's own reader of streamed calls
+    among them, which repairs what it can.
+    """
+    readable = parse_arguments(call.arguments) is not None
+    return None if readable else json.dumps(call.arguments)
+
+
+def _message(result: PolicyResult) -> AIMessage:
+    raw = [(call, _unreadable(call)) for call in result.tool_calls]
+    return AIMessage(
+        content=result.content or "",
+        tool_calls=[
+            tool_call(
+                name=call.name, args=parse_arguments(call.arguments) or {}, id=call.id
+            )
+            for call, unreadable in raw
+            if unreadable is None
+        ],
+        invalid_tool_calls=[
+            invalid_tool_call(name=call.name, args=unreadable, id=call.id)
+            for call, unreadable in raw
+            if unreadable is not None
+        ],
+        usage_metadata={
+            "input_tokens": len(result.prompt_ids),
+            "output_tokens": len(result.response_ids),
+            "total_tokens": len(result.prompt_ids) + len(result.response_ids),
+        },
+        response_metadata={"finish_reason": result.finish_reason},
+    )
+
+
+def _chunk(piece: str | PolicyResult) -> ChatGenerationChunk:
+    """Return a piece of text, or at the end the tool calls, as a chunk."""
+    if isinstance(piece, str):
+        return ChatGenerationChunk(message=AIMessageChunk(content=piece))
+    calls = [
+        tool_call_chunk(
+            name=call.name,
+            args=_unreadable(call) or call.arguments,
+            id=call.id,
+            index=index,
+        )
+        for index, call in enumerate(piece.tool_calls)
+    ]
+    whole = _message(piece)
+    return ChatGenerationChunk(
+        message=AIMessageChunk(
+            content="",
+            tool_call_chunks=calls,
+            usage_metadata=whole.usage_metadata,
+            response_metadata=whole.response_metadata,
+            chunk_position="last",
+        )
+    )

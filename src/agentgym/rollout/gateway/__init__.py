@@ -1,0 +1,1 @@
+"""HTTP: Agent Lightning's protocol, chat completions, forwarding."""

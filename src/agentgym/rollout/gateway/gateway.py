@@ -1,0 +1,236 @@
+"""Gateway: Agent Lightning's protocol, served from a thread of this process."""
+
+import asyncio
+import hmac
+import logging
+import secrets
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Self
+
+import orjson
+from aiohttp import web
+from pydantic import ValidationError
+
+from agentgym.core.openai import ApiError
+from agentgym.core.policy import Policy
+from agentgym.errors import RolloutError, RolloutNotFoundError, RolloutStateError
+from agentgym.models.reference import Endpoint
+from agentgym.rollout.gateway.admission import Admission
+from agentgym.rollout.gateway.api import Api
+from agentgym.rollout.gateway.protocol import GatewaySettings, Mode
+from agentgym.rollout.gateway.provider_upstream import ProviderUpstream
+from agentgym.rollout.gateway.proxy import Proxy
+from agentgym.rollout.gateway.remote import RemoteUpstream
+from agentgym.rollout.gateway.upstream import PolicyUpstream, Upstream
+from agentgym.rollout.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_BACKLOG = 1024
+_SHUTDOWN_S = 0.2
+
+
+class Gateway:
+    """Serves rollouts and model calls on its own thread and event loop.
+
+    ::
+
+        with Store(path) as store, Gateway(store, policy=engine.policy) as gateway:
+            store.create_rollouts([RolloutCreate(rollout_id="r", input=task)])
+            client = OpenAI(
+                base_url=gateway.proxy_url("r"), api_key=gateway.api_key
+            )
+
+    Args:
+        store: What it serves; not closed with the gateway.
+        policy: Answers the model calls: one in this process, or an endpoint
+            somewhere else; None forwards them to the servers that are registered at
+            ``/api/models``.
+        settings: Limits, sampling, address and key.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy: Policy | Endpoint | None = None,
+        settings: GatewaySettings | None = None,
+    ) -> None:
+        self._settings = settings or GatewaySettings()
+        key = self._settings.api_key
+        self.api_key = secrets.token_urlsafe(24) if key is None else key
+        self.store = store
+        self.admission = Admission(self._settings)
+        self._upstream = _upstream(store, policy, self._settings)
+        self._proxy = Proxy(store, self._upstream, self.admission)
+        self._api = Api(store, takes_models=policy is None)
+        self._bound: Future[str] = Future()
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(
+            target=self._run, name="agentgym-gateway", daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """Where it listens, e.g. ``http://127.0.0.1:41234``."""
+        return self._bound.result()
+
+    @property
+    def failure(self) -> str | None:
+        """Why no model call will be answered any more; None while there is hope."""
+        return self._upstream.failure
+
+    @property
+    def model_name(self) -> str:
+        """The model's name, as agents see it."""
+        return self._upstream.model_name
+
+    def proxy_url(
+        self, rollout_id: str, attempt_id: str = "0", mode: Mode = "train"
+    ) -> str:
+        """Return the OpenAI base URL of an attempt."""
+        where = f"rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}"
+        return f"{self.url}/proxy/{where}/openai/v1"
+
+    def start(self) -> Self:
+        """Listen; returns once requests are taken.
+
+        Raises:
+            RolloutError: The address cannot be used.
+        """
+        self._thread.start()
+        try:
+            self._bound.result()
+        except OSError as error:
+            settings = self._settings
+            raise RolloutError(
+                f"The gateway cannot listen on {settings.host}:{settings.port}: {error}"
+            ) from error
+        return self
+
+    def close(self) -> None:
+        """Stop listening; requests that wait are cut off."""
+        self.call_soon(self._stop.set)
+        self._thread.join()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` on the gateway's event loop, if it still runs."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        app = web.Application(
+            middlewares=[self._guard], client_max_size=self._settings.max_body_bytes
+        )
+        app.router.add_get("/healthz", _health)
+        app.router.add_routes([*self._api.routes(), *self._proxy.routes()])
+        server = web.AppRunner(
+            app,
+            access_log=None,
+            handler_cancellation=True,  # an agent that hangs up frees its place
+            shutdown_timeout=_SHUTDOWN_S,
+        )
+        await server.setup()
+        self._loop = asyncio.get_running_loop()
+        settings = self._settings
+        try:
+            site = web.TCPSite(server, settings.host, settings.port, backlog=_BACKLOG)
+            await site.start()
+            await self._upstream.start()
+            _, port = server.addresses[0][:2]
+            self._bound.set_result(f"http://{settings.host}:{port}")
+            await self._stop.wait()
+        except OSError as error:
+            self._bound.set_exception(error)
+        finally:
+            await server.cleanup()
+            await self._upstream.close()
+
+    @web.middleware
+    async def _guard(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
+        """Check the key, and shape every error."""
+        if request.path != "/healthz" and not self._is_authorized(request):
+            return _error(
+                ApiError(
+                    401,
+                    "Invalid or missing API key",
+                    "invalid_api_key",
+                    "authentication_error",
+                )
+            )
+        try:
+            return await handler(request)
+        except ApiError as error:
+            return _error(error)
+        except RolloutNotFoundError as error:
+            return _error(ApiError(404, str(error), "rollout_not_found"))
+        except RolloutStateError as error:
+            return _error(ApiError(409, str(error), "rollout_state"))
+        except ValidationError as error:
+            return _error(ApiError(422, str(error), "invalid_value"))
+        except web.HTTPException as error:
+            return _error(ApiError(error.status, error.reason, "http_error"))
+        except Exception as error:
+            logger.exception("%s %s failed", request.method, request.path)
+            message = f"{type(error).__name__}: {error}"
+            return _error(ApiError(500, message, "internal_error", "server_error"))
+
+    def _is_authorized(self, request: web.Request) -> bool:
+        if not self.api_key:
+            return True
+        header = request.headers.get("Authorization", "")
+        given = header.removeprefix("Bearer ") if header.startswith("Bearer ") else ""
+        expected = self.api_key.encode()
+        return any(
+            hmac.compare_digest(key.encode(errors="surrogateescape"), expected)
+            for key in (given, request.headers.get("X-API-Key", ""))
+        )
+
+
+def _upstream(
+    store: Store, policy: Policy | Endpoint | None, settings: GatewaySettings
+) -> Upstream:
+    if policy is None:
+        return RemoteUpstream(store.models, settings)
+    if isinstance(policy, Endpoint):
+        return ProviderUpstream(policy, settings)
+    return PolicyUpstream(policy, settings)
+
+
+async def _health(request: web.Request) -> web.Response:
+    return web.json_response({"status": "ok"})
+
+
+def _error(error: ApiError) -> web.Response:
+    return web.Response(
+        body=orjson.dumps(error.body),
+        status=error.status,
+        headers=error.headers,
+        content_type="application/json",
+    )
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return uvloop's factory where it is installed, else asyncio's."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return asyncio.new_event_loop
+    return new_event_loop

@@ -1,0 +1,1 @@
+"""Rollouts without training, with any model."""

@@ -1,0 +1,149 @@
+"""Reply: a model's answer, read from whatever shape of it a function returns."""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from agentgym.core.trajectory import RequestedCall
+from agentgym.errors import ReplyError
+from agentgym.rollout.store.calls import record_of_response
+
+Llm = Callable[..., Awaitable[Any]]
+"""``async def llm(messages, **options)``, returning text or an OpenAI-style message.
+
+Options are those of OpenAI's chat completions that were set: ``tools``,
+``max_tokens``, ``temperature``, ``stop``. A whole chat completion may be returned
+too; then token ids, log-probabilities and token counts are kept.
+"""
+
+_SHOWN = 120
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model answered.
+
+    Attributes:
+        content: Its text, empty if it only called tools.
+        tool_calls: Its tool calls, each with an id.
+        message: The message to append to the conversation, OpenAI-shaped.
+        finish_reason: ``stop``, ``tool_calls`` or ``length``.
+        recorded: What else is kept in the trajectory: token ids and counts.
+    """
+
+    content: str
+    tool_calls: list[RequestedCall]
+    message: dict[str, Any]
+    finish_reason: str
+    recorded: dict[str, Any] = field(default_factory=dict)
+
+
+class _Function(BaseModel):
+    name: str = Field(min_length=1)
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(BaseModel):
+    id: str | None = None
+    function: _Function
+
+
+class _Part(BaseModel):
+    text: str = ""
+
+
+class _Message(BaseModel):
+    content: str | list[_Part] | None = None
+    tool_calls: list[_Call] | None = None
+
+
+def read_reply(value: Any, *, step: int = 0) -> Reply:
+    """Read what a model function returned.
+
+    Args:
+        value: Text, a message (``{"content": …, "tool_calls": […]}``), or a whole
+            chat completion (``{"choices": […]}``).
+        step: Part of the ids of tool calls that come without one.
+
+    Raises:
+        ReplyError: It is none of these; the message quotes it.
+    """
+    if isinstance(value, str):
+        return Reply(value, [], {"role": "assistant", "content": value}, "stop")
+    if isinstance(value, dict) and "choices" in value:
+        return _read_completion(value, step)
+    if isinstance(value, dict) and ("content" in value or "tool_calls" in value):
+        return _read_message(value, step, {})
+    raise ReplyError(
+        f"the model returned {_quoted(value)}, which is neither text nor a message "
+        "with content or tool_calls"
+    )
+
+
+def _read_completion(body: dict[str, Any], step: int) -> Reply:
+    record = record_of_response(body, request={})
+    message = record.choice.get("message")
+    if not isinstance(message, dict):
+        raise ReplyError(f"the completion has no message: {_quoted(body)}")
+    recorded = {
+        "prompt_ids": record.prompt_ids,
+        "response_ids": record.response_ids,
+        "logprobs": (record.log_probs() or []) if record.response_ids else [],
+        **record.token_counts(),
+    }
+    return _read_message(message, step, recorded, record.choice.get("finish_reason"))
+
+
+def _read_message(
+    message: dict[str, Any],
+    step: int,
+    recorded: dict[str, Any],
+    finish_reason: Any = None,
+) -> Reply:
+    try:
+        read = _Message.model_validate(message)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ReplyError(
+            f"the model's message is malformed at {where} ({first['msg']}): "
+            f"{_quoted(message)}"
+        ) from None
+    content = read.content
+    if isinstance(content, list):
+        content = "".join(part.text for part in content)
+    calls = [
+        RequestedCall(
+            id=call.id or f"call_{step}_{place}",
+            name=call.function.name,
+            arguments=_as_text(call.function.arguments),
+        )
+        for place, call in enumerate(read.tool_calls or [])
+    ]
+    said: dict[str, Any] = {"role": "assistant", "content": content}
+    if calls:
+        said["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in calls
+        ]
+    if not isinstance(finish_reason, str):
+        finish_reason = "tool_calls" if calls else "stop"
+    return Reply(content or "", calls, said, finish_reason, recorded)
+
+
+def _as_text(arguments: str | dict[str, Any] | None) -> str:
+    if isinstance(arguments, dict):
+        return json.dumps(arguments, default=str)
+    return arguments or ""
+
+
+def _quoted(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

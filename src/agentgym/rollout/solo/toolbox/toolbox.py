@@ -1,0 +1,103 @@
+"""Toolbox: from names, settings and functions to the tools of each rollout."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from agentgym.core.settings import explain_invalid
+from agentgym.core.tools import Tool, bound_tools
+from agentgym.errors import ConfigError, ToolNotFoundError
+from agentgym.integrations.factory import load_factory
+from agentgym.rollout.solo.toolbox.base import BuiltInTool, ToolSettings
+from agentgym.rollout.solo.toolbox.bash import Bash
+from agentgym.rollout.solo.toolbox.calculator import Calculator
+from agentgym.rollout.solo.toolbox.file_editor import FileEditor
+from agentgym.rollout.solo.toolbox.functions import own_tools, unique
+from agentgym.rollout.solo.toolbox.search import Search
+from agentgym.rollout.solo.toolbox.workspace import AttemptWorkspace, SharedSandbox
+
+_BUILT_IN: Mapping[str, type[BuiltInTool[Any]]] = {
+    kind.name: kind for kind in (Calculator, Bash, FileEditor, Search)
+}
+
+
+def tool_names() -> list[str]:
+    """Return the names of the ready-made tools."""
+    return sorted(_BUILT_IN)
+
+
+class Toolbox:
+    """Makes the tools of each rollout. Open it as a context manager.
+
+    Args:
+        named: Settings of ready-made tools by name; ``module:function`` names one's
+            own, which takes none.
+        own: One's own functions and objects.
+        unsafe_local_exec: Whether commands may run without a sandbox.
+
+    Raises:
+        ToolNotFoundError: A name is unknown.
+        ConfigError: A setting is unknown or ill-typed.
+        ScenarioError: A function has no types or no docstring.
+        UsageError: Something is no tool, or two have one name.
+    """
+
+    def __init__(
+        self,
+        named: Mapping[str, Mapping[str, Any]],
+        own: Sequence[Any] = (),
+        *,
+        unsafe_local_exec: bool = False,
+    ) -> None:
+        self._sandbox = SharedSandbox(unsafe_local_exec=unsafe_local_exec)
+        self._built_in: list[tuple[type[BuiltInTool[Any]], ToolSettings]] = []
+        self._own: list[Tool] = []
+        for name, settings in named.items():
+            if ":" in name:
+                if settings:
+                    raise ConfigError(f"Tool {name!r} takes no settings.")
+                self._own += own_tools(load_factory(name, option="--tools"))
+            elif name in _BUILT_IN:
+                kind = _BUILT_IN[name]
+                self._built_in.append((kind, _read(kind, settings)))
+            else:
+                raise ToolNotFoundError(name, _BUILT_IN)
+        for source in own:
+            self._own += own_tools(source)
+        unique(self.tools(self.workspace({})))
+
+    def workspace(self, files: Mapping[str, str]) -> AttemptWorkspace:
+        """Return a workspace whose commands run in this toolbox's sandbox."""
+        return AttemptWorkspace(files, self._sandbox)
+
+    def tools(self, workspace: AttemptWorkspace) -> list[Tool]:
+        """Return the tools of one rollout, bound to its workspace."""
+        found = [
+            one
+            for kind, settings in self._built_in
+            for one in bound_tools(kind(settings, workspace))
+        ]
+        return [*found, *self._own]
+
+    def open(self) -> None:
+        """Open the sandbox if a tool needs it; this takes a moment.
+
+        Raises:
+            SandboxUnavailableError: No rung works on this machine.
+        """
+        if any(kind.needs_sandbox for kind, _ in self._built_in):
+            self._sandbox.open()
+
+    def close(self) -> None:
+        """Close the sandbox."""
+        self._sandbox.close()
+
+
+def _read(kind: type[BuiltInTool[Any]], settings: Mapping[str, Any]) -> ToolSettings:
+    try:
+        return kind.settings_type(**settings)
+    except ValidationError as error:
+        known = sorted(kind.settings_type.model_fields)
+        reason = explain_invalid(error, known).removeprefix("Invalid configuration: ")
+        raise ConfigError(f"Tool {kind.name!r}: {reason}") from None

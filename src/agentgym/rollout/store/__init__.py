@@ -1,0 +1,1 @@
+"""What rollouts recorded: one SQLite file, written by one thread."""

@@ -1,0 +1,228 @@
+"""Worker processes: started, watched, replaced when they die, ended."""
+
+import logging
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from agentgym.errors import RolloutError
+from agentgym.rollout.workers.control import read_message
+from agentgym.rollout.workers.worker import WorkerSpec
+
+logger = logging.getLogger(__name__)
+
+_START_LIMIT_S = 180.0
+_SILENCE_FACTOR = 2.0
+_MAX_BAD_STARTS = 3
+_END_GRACE_S = 5.0
+
+_QUIET = {
+    "LANGSMITH_TRACING": "false",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONUNBUFFERED": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+@dataclass(frozen=True)
+class WorkerDeath:
+    """A worker that ended without being asked to.
+
+    Attributes:
+        worker: Its name in the store.
+        blamed: The rollout that blocked it, None if that is not known.
+        reason: For people.
+    """
+
+    worker: str
+    blamed: str | None
+    reason: str
+
+
+class _Process:
+    """One worker process and what it last said."""
+
+    def __init__(self, spec: WorkerSpec, log: Path) -> None:
+        self.name = spec.worker
+        self.ready = False
+        self.error: str | None = None
+        self.blamed: str | None = None
+        self.popen: subprocess.Popen[bytes] | None = None
+        self._spec = spec
+        self._log = log
+
+    def run(self, silence_s: float) -> str:
+        """Start the process and listen to it until it ends; return why it ended."""
+        try:
+            popen = self.popen = self._start()
+            assert popen.stdin is not None
+            popen.stdin.write(self._spec.model_dump_json().encode() + b"\n")
+            popen.stdin.flush()
+            return self._listen(popen, silence_s)
+        except Exception as error:
+            logger.exception("worker %s could not be run", self.name)
+            self.ready = False
+            self.end()
+            return f"{type(error).__name__}: {error}"
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "agentgym.rollout.workers.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **_QUIET},
+            )
+
+    def _listen(self, popen: "subprocess.Popen[bytes]", silence_s: float) -> str:
+        """Read what the worker says until it ends; return why it ended."""
+        assert popen.stdout is not None
+        stream = popen.stdout
+        buffer = b""
+        while True:
+            limit = silence_s if self.ready else _START_LIMIT_S
+            readable, _, _ = select.select([stream], [], [], limit)
+            if not readable:
+                popen.kill()
+                popen.wait()
+                return f"silent for {limit:.0f} s"
+            data = os.read(stream.fileno(), 65536)
+            if not data:
+                return f"exit code {popen.wait()}"
+            *lines, buffer = (buffer + data).split(b"\n")
+            for line in lines:
+                self._hear(line)
+
+    def _hear(self, line: bytes) -> None:
+        said = read_message(line)
+        self.ready = self.ready or "ready" in said
+        self.error = said.get("error", self.error)
+        self.blamed = said.get("blocked", self.blamed)
+
+    def end(self) -> None:
+        """Ask the process to end, then make it."""
+        if self.popen is None:
+            return
+        self.popen.terminate()
+        try:
+            self.popen.wait(_END_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.wait()
+
+
+class WorkerPool:
+    """Keeps ``count`` workers alive.
+
+    Args:
+        spec: What each runs; ``worker`` is the prefix of their names.
+        count: How many.
+        log: File that their standard error goes to.
+        on_death: Called from a watching thread for each unexpected death, before
+            the replacement starts.
+    """
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        *,
+        count: int,
+        log: Path,
+        on_death: Callable[[WorkerDeath], None],
+    ) -> None:
+        self._spec = spec
+        self._log = log
+        self._on_death = on_death
+        self._closing = threading.Event()
+        self._changed = threading.Condition()
+        self._processes: dict[int, _Process] = {}
+        self._bad_starts = 0
+        self._last_end = ""
+        self._threads = [
+            threading.Thread(target=self._keep, args=(slot,), daemon=True)
+            for slot in range(count)
+        ]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def failure(self) -> str | None:
+        """Why workers cannot start, None while they can."""
+        if self._bad_starts < _MAX_BAD_STARTS:
+            return None
+        said = [p.error for p in list(self._processes.values()) if p.error]
+        if said:
+            return said[0]
+        return f"they end while starting: {self._last_end}; see {self._log}"
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers."""
+        found = [process.popen for process in list(self._processes.values())]
+        return [popen.pid for popen in found if popen is not None]
+
+    def start(self) -> None:
+        """Start the workers; they get ready in the background."""
+        for thread in self._threads:
+            thread.start()
+
+    def wait_ready(self) -> None:
+        """Wait until every worker is ready.
+
+        Raises:
+            RolloutError: They cannot start; says why.
+        """
+        with self._changed:
+            while not self._all_ready():
+                if self.failure is not None:
+                    raise RolloutError(f"The workers cannot start: {self.failure}")
+                self._changed.wait(0.1)
+
+    def close(self) -> None:
+        """End all workers."""
+        self._closing.set()
+        for process in list(self._processes.values()):
+            process.end()
+        for thread in self._threads:
+            thread.join(_END_GRACE_S)
+
+    def _all_ready(self) -> bool:
+        found = list(self._processes.values())
+        return len(found) == len(self._threads) and all(p.ready for p in found)
+
+    def _keep(self, slot: int) -> None:
+        """Run workers in ``slot``, one after the other, until closing."""
+        generation = 0
+        while not self._closing.is_set() and self.failure is None:
+            name = f"{self._spec.worker}-{slot}.{generation}"
+            generation += 1
+            spec = self._spec.model_copy(update={"worker": name})
+            process = self._processes[slot] = _Process(spec, self._log)
+            reason = process.run(_SILENCE_FACTOR * self._spec.timeout_s)
+            if self._closing.is_set():
+                return
+            self._last_end = reason
+            if process.ready:
+                self._bad_starts = 0
+            else:
+                self._bad_starts += _MAX_BAD_STARTS if process.error else 1
+            logger.warning("worker %s died: %s", name, reason)
+            self._report(WorkerDeath(name, process.blamed, reason))
+
+    def _report(self, death: WorkerDeath) -> None:
+        try:
+            self._on_death(death)
+        except Exception:  # the pool goes on without whoever listens
+            logger.exception("the death of worker %s was not handled", death.worker)

@@ -1,0 +1,101 @@
+"""TrainingResult: what a run reached, and the agent it made."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.ledger import Ledger
+from agentgym.errors import RunFolderError
+from agentgym.evaluate.metrics import Metrics
+
+if TYPE_CHECKING:
+    from agentgym.train.trained_agent import TrainedAgent
+
+RESULT_FILE = "result.json"
+
+
+class Artifacts(BaseModel):
+    """Where a run's files are.
+
+    Attributes:
+        run: The run folder.
+        agent: The trained agent, loadable by path.
+        saved_as: The name it can be loaded by.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: Path
+    agent: Path
+    saved_as: str
+
+
+class TrainingResult(BaseModel):
+    """Before and after, on held-out tasks, and where things are.
+
+    Attributes:
+        scenario: The scenario trained on.
+        baseline: The untrained policy on the test split.
+        metrics: The trained policy on the same tasks.
+        breakdown: Further held-out measurements by name (``level 3``,
+            ``out of vocabulary``): before and after.
+        stopped: Why training ended.
+        steps: Policy updates.
+        episodes: Training rollouts.
+        wall_seconds: Of the whole run, evaluations included, over all resumes.
+        cpu_seconds: Of this machine's processes, likewise.
+        peak_memory_mb: Highest resident memory of all processes together.
+        ledger: Where every model call went.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    scenario: str
+    config: dict[str, Any]
+    baseline: Metrics
+    metrics: Metrics
+    breakdown: dict[str, tuple[Metrics, Metrics]] = Field(default_factory=dict)
+    stopped: str
+    steps: int
+    episodes: int
+    wall_seconds: float
+    cpu_seconds: float
+    peak_memory_mb: float
+    ledger: Ledger
+    artifacts: Artifacts
+
+    @classmethod
+    def load(cls, run: Path) -> Self | None:
+        """Read the result of a finished run; None if the run has not finished.
+
+        Raises:
+            RunFolderError: ``result.json`` is there but cannot be read.
+        """
+        path = run / RESULT_FILE
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"{path} cannot be read: {error}") from None
+
+    @property
+    def agent(self) -> "TrainedAgent":
+        """The trained agent."""
+        from agentgym.train.trained_agent import TrainedAgent
+
+        return TrainedAgent.load(self.artifacts.agent)
+
+    def save(self, name: str) -> Path:
+        """Save the trained agent under ``name`` in ``AGENTGYM_HOME``."""
+        return self.agent.save(name)
+
+    def to_langchain(self, **options: Any) -> Any:
+        """Return the agent as LangGraph; see ``TrainedAgent.to_langchain``."""
+        return self.agent.to_langchain(**options)
+
+    def settings(self) -> TrainingConfig:
+        """Return the configuration that the run had."""
+        return TrainingConfig.restore(self.config)

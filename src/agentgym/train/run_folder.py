@@ -1,0 +1,290 @@
+"""A run's folder: its layout, its lock, and what is found in it later."""
+
+import dataclasses
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.files import new_folder, write_atomically, write_json
+from agentgym.core.ledger import Ledger
+from agentgym.errors import CheckpointError, RunFolderError, RunNotFoundError
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.progress import StepReport
+from agentgym.train.tasks import StreamState
+
+_MINIMUM_FREE_BYTES = 200 * 2**20
+
+
+class RunState(BaseModel):
+    """What a checkpoint knows beside weights: where the run stands.
+
+    Attributes:
+        step: Updates done.
+        episodes: Training rollouts done.
+        stream: Where the stream of training tasks stands.
+        wall_seconds: Spent so far, over all resumes.
+        cpu_seconds: Likewise.
+        baseline: Held-out measurements of the untrained policy, by name.
+        validation: The newest validation measurement.
+        confirmation: That of as many others and it together, where it was good.
+        ledger: Model calls so far.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    step: int = 0
+    episodes: int = 0
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    stream: StreamState = Field(default_factory=StreamState)
+    baseline: dict[str, Metrics] = Field(default_factory=dict)
+    validation: Metrics | None = None
+    confirmation: Metrics | None = None
+    ledger: Ledger = Field(default_factory=Ledger)
+
+
+class RunFolder:
+    """Paths and records of one run.
+
+    ::
+
+        run.json            settings, status (running, interrupted, failed, done)
+        metrics.jsonl       one line a step, see :func:`metrics_line`
+        rollouts.db         every rollout, model call, tool call and reward (SQLite)
+        checkpoints/        step-000012/, newest last
+        tensorboard/        the same metrics as curves
+        agent/              the trained agent, once done
+        result.json         before and after, once done
+
+    Attributes:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, config: TrainingConfig) -> "RunFolder":
+        """Make a new folder for ``config``.
+
+        Raises:
+            RunFolderError: It exists with anything in it, cannot be written, or the
+                disk is nearly full.
+        """
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        default = f"{config.scenario_name}-{config.framework}-{stamp}"
+        run = cls(config.output / (config.name or default))
+        if (run.path / "run.json").exists():
+            raise RunFolderError(
+                f"{run.path} already holds a run. Continue it with "
+                f"`agentgym train --resume {run.path}` or choose another --name."
+            )
+        existed = run.path.exists()
+        try:
+            if existed and any(run.path.iterdir()):
+                raise RunFolderError(
+                    f"{run.path} holds other files. A run needs a folder of its own: "
+                    "choose another --name or --output."
+                )
+            (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+            run.check_writable()
+            run.write_record(status="running", config=config.model_dump(mode="json"))
+        except (OSError, RunFolderError) as error:
+            if not existed:
+                shutil.rmtree(run.path, ignore_errors=True)
+            if isinstance(error, RunFolderError):
+                raise
+            raise RunFolderError(
+                f"Cannot write the run folder {run.path}: {error.strerror}. "
+                "Choose another with --output."
+            ) from None
+        return run
+
+    @classmethod
+    def open(cls, name: str | Path, output: Path = Path("runs")) -> "RunFolder":
+        """Find a run by path, or by name below ``output``.
+
+        Raises:
+            RunNotFoundError: Names the nearest and those available.
+        """
+        for path in (Path(name), output / name):
+            if (path / "run.json").exists():
+                return cls(path)
+        raise RunNotFoundError(str(name), [run.path.name for run in list_runs(output)])
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder against a second process; freed also by a kill.
+
+        Raises:
+            RunFolderError: Another process trains in this folder.
+        """
+        with (self.path / ".lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise RunFolderError(
+                    f"Process {file.read() or 'unknown'} is training in {self.path}. "
+                    "Wait for it, end it, or choose another --name."
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def check_writable(self) -> None:
+        """Refuse a folder that cannot be written or a disk that is nearly full.
+
+        Raises:
+            RunFolderError: Says which, and what to do.
+        """
+        probe = self.path / ".probe"
+        probe.write_text("x")
+        probe.unlink()
+        free = shutil.disk_usage(self.path).free
+        if free < _MINIMUM_FREE_BYTES:
+            raise RunFolderError(
+                f"Only {free / 2**20:.0f} MB are free where {self.path} is; a run "
+                f"needs {_MINIMUM_FREE_BYTES / 2**20:.0f} MB. Free some space or "
+                "choose another disk with --output."
+            )
+
+    def discard_unless_begun(self) -> None:
+        """Remove the folder if no checkpoint was ever made in it."""
+        if not self.checkpoints():
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def record(self) -> dict[str, Any]:
+        """Return run.json.
+
+        Raises:
+            RunFolderError: It is missing or corrupt, or holds no settings.
+        """
+        try:
+            data = json.loads((self.path / "run.json").read_text())
+            if not isinstance(data, dict) or not isinstance(data.get("config"), dict):
+                raise ValueError("run.json has no settings under 'config'")
+            return data
+        except (OSError, ValueError) as error:
+            raise RunFolderError(
+                f"{self.path} holds no readable run: {error}. Put back its run.json, "
+                "or remove the folder and train anew."
+            ) from None
+
+    def write_record(self, **changes: Any) -> None:
+        """Change fields of run.json."""
+        path = self.path / "run.json"
+        old = self.record() if path.exists() else {"created": _now()}
+        write_json(path, {**old, **changes, "updated": _now()})
+
+    def config(self) -> TrainingConfig:
+        """Return the settings that the run was started with."""
+        return TrainingConfig.restore(self.record()["config"])
+
+    @contextmanager
+    def new_checkpoint(self, state: RunState, keep: int) -> Iterator[Path]:
+        """Yield a folder that becomes ``state.step``'s checkpoint, atomically.
+
+        Older checkpoints beyond ``keep`` are removed afterwards.
+        """
+        with new_folder(self.checkpoint_path(state.step)) as folder:
+            yield folder
+            write_json(folder / "state.json", state.model_dump(mode="json"))
+        for old in self.checkpoints()[:-keep]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def checkpoint_path(self, step: int) -> Path:
+        """Return where the checkpoint of ``step`` is or would be."""
+        return self.path / "checkpoints" / f"step-{step:06d}"
+
+    def checkpoints(self) -> list[Path]:
+        """Return the complete checkpoints, oldest first."""
+        return sorted((self.path / "checkpoints").glob("step-*"))
+
+    def load_state(self) -> tuple[RunState, Path] | None:
+        """Return the newest checkpoint's state and folder, None if there is none.
+
+        Raises:
+            CheckpointError: Its state cannot be read.
+        """
+        found = self.checkpoints()
+        if not found:
+            return None
+        try:
+            text = (found[-1] / "state.json").read_text()
+            return RunState.model_validate_json(text), found[-1]
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"The checkpoint {found[-1]} is corrupt: {error}. Remove that folder "
+                "to continue from the one before it."
+            ) from None
+
+    def append_metrics(self, line: dict[str, Any]) -> None:
+        """Append one step's line to metrics.jsonl, durably."""
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the lines of metrics.jsonl, a cut last one left out.
+
+        Raises:
+            RunFolderError: Another line holds no step; says which.
+        """
+        path = self.path / "metrics.jsonl"
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        return [
+            _read_line(f"{path}, line {n}", line) for n, line in enumerate(lines, 1)
+        ]
+
+    def truncate_metrics(self, step: int) -> None:
+        """Forget the lines of steps after ``step``, which will be done again."""
+        kept = [line for line in self.metrics() if line["step"] <= step]
+        text = "".join(json.dumps(line) + "\n" for line in kept)
+        write_atomically(self.path / "metrics.jsonl", text)
+
+
+def metrics_line(report: StepReport, validation: Metrics | None) -> dict[str, Any]:
+    """Return a step's line of metrics.jsonl.
+
+    Args:
+        report: Of the step; its fields are the line's.
+        validation: The validation after the step, added as ``validation``; None if
+            there was none, as after most steps.
+    """
+    line = dataclasses.asdict(report)
+    if validation is not None:
+        line["validation"] = validation.model_dump(mode="json")
+    return line
+
+
+def _read_line(where: str, line: bytes) -> dict[str, Any]:
+    try:
+        step = json.loads(line)
+        if not isinstance(step, dict) or not isinstance(step.get("step"), int):
+            raise ValueError("it has no number under 'step'")
+        return step
+    except ValueError as error:
+        raise RunFolderError(
+            f"{where}, holds no step: {error}. Remove that line to do without it."
+        ) from None
+
+
+def list_runs(output: Path) -> list[RunFolder]:
+    """Return the runs below ``output``, oldest first."""
+    return [RunFolder(path.parent) for path in sorted(output.glob("*/run.json"))]
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")

@@ -1,0 +1,175 @@
+"""TrainedAgent: weights, agent spec, provenance and metrics, in one folder."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentgym.core.agent import AgentSpec
+from agentgym.core.files import agents_home, new_folder, write_json
+from agentgym.core.policy import Policy
+from agentgym.errors import AgentGymError, AgentNotFoundError, UsageError
+from agentgym.evaluate.metrics import Metrics
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langgraph.graph.state import CompiledStateGraph
+
+AGENT_FILE = "agent.json"
+MODEL_FOLDER = "model"
+
+
+class Provenance(BaseModel):
+    """Where an agent comes from.
+
+    Attributes:
+        base_model: What training started from.
+        config: Every setting of the run.
+        steps: Policy updates.
+        episodes: Training rollouts.
+        created: ISO 8601.
+        versions: Of the packages that mattered.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    base_model: str
+    config: dict[str, Any]
+    steps: int
+    episodes: int
+    created: str
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+class TrainedAgent:
+    """A trained agent, loadable into any supported framework.
+
+    Attributes:
+        path: Its folder: ``agent.json`` and ``model/`` in Hugging Face format.
+        spec: Prompt, tools and limits.
+        provenance: How it was made.
+        baseline: Held-out metrics before training.
+        metrics: Held-out metrics after training.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        spec: AgentSpec,
+        provenance: Provenance,
+        baseline: Metrics,
+        metrics: Metrics,
+    ) -> None:
+        self.path = path
+        self.spec = spec
+        self.provenance = provenance
+        self.baseline = baseline
+        self.metrics = metrics
+
+    @property
+    def model_path(self) -> Path:
+        """The weights and tokenizer, as transformers and vLLM load them."""
+        return self.path / MODEL_FOLDER
+
+    @property
+    def scenario(self) -> str:
+        """What to load the scenario by: its name, or the path of its pack."""
+        return str(self.provenance.config.get("scenario", self.spec.scenario))
+
+    @classmethod
+    def load(cls, name: str | Path) -> Self:
+        """Load an agent by the name it was saved under, or by its folder.
+
+        Raises:
+            AgentNotFoundError: Names the nearest and those available.
+            AgentGymError: The folder is there but cannot be read.
+        """
+        for path in (agents_home() / name, Path(name)):
+            if (path / AGENT_FILE).is_file():
+                return cls._read(path)
+        raise AgentNotFoundError(str(name), agent_names())
+
+    @classmethod
+    def _read(cls, path: Path) -> Self:
+        try:
+            data = json.loads((path / AGENT_FILE).read_text(encoding="utf-8"))
+            return cls(
+                path,
+                spec=AgentSpec.model_validate(data["spec"]),
+                provenance=Provenance.model_validate(data["provenance"]),
+                baseline=Metrics.model_validate(data["baseline"]),
+                metrics=Metrics.model_validate(data["metrics"]),
+            )
+        except (OSError, ValueError, KeyError, ValidationError) as error:
+            raise AgentGymError(
+                f"The agent in {path} cannot be read ({error}). Train or save it again."
+            ) from None
+
+    def write_card(self) -> None:
+        """Write ``agent.json`` into the agent's folder."""
+        write_json(
+            self.path / AGENT_FILE,
+            {
+                "spec": self.spec.model_dump(mode="json"),
+                "provenance": self.provenance.model_dump(mode="json"),
+                "baseline": self.baseline.model_dump(mode="json"),
+                "metrics": self.metrics.model_dump(mode="json"),
+            },
+        )
+
+    def save(self, name: str) -> Path:
+        """Copy the agent to ``AGENTGYM_HOME`` under ``name``; the old one goes.
+
+        Raises:
+            UsageError: The name is not one path component.
+        """
+        if not name or Path(name).name != name or name.startswith("."):
+            raise UsageError(f"{name!r} is no name for an agent; use letters and _.")
+        target = agents_home() / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with new_folder(target) as folder:
+            shutil.copytree(self.path, folder, dirs_exist_ok=True)
+        return target
+
+    def load_policy(self) -> Policy:
+        """Load the weights into this process; they are let go with the policy."""
+        from agentgym.engines.local import LocalPolicy
+
+        return LocalPolicy.load(self.model_path)
+
+    def chat_model(self) -> "BaseChatModel":
+        """Return the policy as a LangChain chat model, in this process."""
+        from agentgym.integrations.langchain.model import PolicyChatModel
+
+        return PolicyChatModel.of(self)
+
+    def to_langchain(
+        self,
+        tools: list[Any] | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> "CompiledStateGraph[Any, Any, Any, Any]":
+        """Return the agent as a compiled LangGraph agent.
+
+        Args:
+            tools: LangChain tools or functions to use; None takes the scenario's,
+                on a fresh example environment.
+            base_url: Of an OpenAI-compatible server that serves the weights; None
+                runs the policy in this process.
+            api_key: For ``base_url``.
+
+        Raises:
+            MissingExtraError: LangChain is not installed.
+        """
+        from agentgym.integrations.langchain.export import export
+
+        return export(self, tools=tools, base_url=base_url, api_key=api_key)
+
+
+def agent_names() -> list[str]:
+    """Return the names of all saved agents."""
+    return sorted(path.parent.name for path in agents_home().glob(f"*/{AGENT_FILE}"))

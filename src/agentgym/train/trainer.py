@@ -1,0 +1,173 @@
+"""Trainer: the three verbs that users call. The loop itself is in ``loop.py``."""
+
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.task import Split
+from agentgym.errors import UsageError
+from agentgym.evaluate.prices import Prices
+from agentgym.evaluate.progress import Plan, Progress
+from agentgym.evaluate.result import Evaluation
+from agentgym.models.reference import located_model
+from agentgym.scenarios.registry import absolute_reference
+from agentgym.train.loop import TrainingLoop
+from agentgym.train.plan import check_run_folder, make_plan
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.trained_agent import TrainedAgent
+
+
+class Trainer:
+    """Trains an agent on a scenario, and evaluates.
+
+    ::
+
+        result = Trainer().train("coding", framework="langchain", episodes=2_000)
+        print(result.baseline.pass_1.value, "->", result.metrics.pass_1.value)
+
+    Args:
+        config: Every setting; None takes defaults and ``AGENTGYM_*`` variables.
+        progress: Told what happens; None is silent.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> None:
+        self.config = config or TrainingConfig.create()
+        self._progress = progress or Progress()
+
+    def plan(self) -> Plan:
+        """Check everything that needs no model, and say what would happen.
+
+        Raises:
+            UsageError: A setting cannot work; says which and what to do.
+            RunFolderError: The run folder is taken or cannot be written.
+        """
+        config = _located(self.config)
+        plan = make_plan(config)
+        check_run_folder(config)
+        return plan
+
+    def train(
+        self,
+        scenario: str | None = None,
+        *,
+        framework: str | None = None,
+        episodes: int | None = None,
+        gpu: str | None = None,
+        resume: str | Path | None = None,
+        **settings: Any,
+    ) -> TrainingResult:
+        """Train until the success criteria hold or the budget is spent.
+
+        Args:
+            scenario: Its name; like the other arguments it overrides the config.
+            framework: Whose agent is trained.
+            episodes: Budget of training rollouts.
+            gpu: ``auto``, ``local`` or ``none``.
+            resume: A run's name or folder to continue; its own settings hold, but
+                ``episodes`` may raise the budget.
+            **settings: Further fields of :class:`TrainingConfig`.
+
+        Raises:
+            UsageError: A setting cannot work.
+            RunFolderError: The run folder is in use, full or not writable.
+            TrainingInterrupted: Ctrl-C or SIGTERM; what was finished is saved.
+            TrainingFailedError: No usable policy came out.
+        """
+        given = {
+            "scenario": scenario,
+            "framework": framework,
+            "episodes": episodes,
+            "gpu": gpu,
+            **settings,
+        }
+        if resume is not None:
+            run = RunFolder.open(resume, self.config.output)
+            config = run.config()
+            if episodes is not None:
+                config = config.replaced(episodes=episodes)
+            make_plan(config)
+        else:
+            config = _located(self.config.replaced(**given))
+            make_plan(config)
+            run = RunFolder.create(config)
+        try:
+            with run.lock():
+                return TrainingLoop(config, run, self._progress).run()
+        except UsageError:
+            if resume is None:
+                run.discard_unless_begun()
+            raise
+
+    def evaluate(
+        self,
+        scenario: str | None = None,
+        *,
+        agent: TrainedAgent | str | None = None,
+        split: str = "test",
+        tasks: int | None = None,
+        samples: int | None = None,
+        prices: Prices | None = None,
+        baselines: bool = True,
+    ) -> Evaluation:
+        """Measure an agent, or the untrained model, without training.
+
+        Args:
+            scenario: Its name.
+            agent: A trained agent or its name; None measures ``config.model``, which
+                may be one of a provider, ``openai:MODEL``, or a server's address.
+            split: ``validation``, ``test`` or ``out_of_vocabulary``.
+            tasks: How many tasks.
+            samples: Attempts per task.
+            prices: Of the model's tokens, for the cost.
+            baselines: Whether a do-nothing and a call-everything agent are measured
+                on the same tasks.
+
+        Raises:
+            UsageError: A setting cannot work.
+            ProviderError: The model's server refuses to answer for good.
+            RolloutError: Not one rollout could be scored.
+        """
+        from agentgym.evaluate.evaluation import evaluate
+
+        if split not in set(Split):
+            raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
+        trained = TrainedAgent.load(agent) if isinstance(agent, str) else agent
+        config = _located(
+            self.config.replaced(
+                scenario=scenario, test_tasks=tasks, eval_samples=samples
+            )
+        )
+        if trained is not None:
+            config = config.replaced(
+                model=str(trained.model_path),
+                eval_temperature=trained.spec.temperature,
+                max_tokens=trained.spec.max_tokens,
+                agent=trained.spec.agent,
+                lora_rank=0,  # it has its adapter, or needs none
+            )
+        return evaluate(
+            config,
+            Split(split),
+            self._progress,
+            subject=config.model if trained is None else trained.path.name,
+            prices=prices,
+            baselines=baselines,
+        )
+
+
+def _located(config: TrainingConfig) -> TrainingConfig:
+    """Return settings that mean the same scenario and model from any folder.
+
+    Raises:
+        ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
+    """
+    return config.replaced(
+        scenario=absolute_reference(config.scenario),
+        model=located_model(config.model),
+    )

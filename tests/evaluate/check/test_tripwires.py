@@ -1,0 +1,262 @@
+"""Each tripwire catches its own kind of broken pack, and no other does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentgym.errors import UsageError
+from agentgym.evaluate.check import Finding, check_scenario
+from agentgym.scenarios.new_pack import write_pack
+from agentgym.scenarios.registry import BUILT_IN
+from tests.cli.conftest import Command, agentgym
+
+__all__ = ["agentgym"]
+
+RIGHT = "value = 1.0 if right else 0.2 * tried"
+COPY = "self.degrees = dict(rooms)  # A copy: the task must stay as it is."
+SHARED = "self.degrees = ROOMS.setdefault(0, {})\n        self.degrees.update(rooms)"
+REFUSAL = 'raise ToolError(f"there is no room {room!r}.")'
+OFF = 'return [NeededCall("switch_off", {"room": task.goal["room"]})]'
+SEED = 'Random(f"{split.value}/{seed}/{number}")'
+TEST_ROOMS = 'Split.TEST: ["cellar"'
+CARD = "    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)\n"
+CRITERIA = '    def success_criteria(self): return {"success": 0.9}\n'
+COMPONENTS = CRITERIA.replace("success_criteria", "define_trainable_components")
+TASKS = "return [self._task(split, seed, number) for number in range(count)]"
+BROADCAST = "    def broadcast_rewards(self, trajectory): return GIVEN\n"
+
+BROKEN = {
+    "load/untyped": ("switch_off(self, room: str)", "switch_off(self, room)"),
+    "load/syntax": ("import Random", "import import"),
+    "card/difficulty": ('= "beginner"', '= "easy"'),
+    "card/name": ('= "heating"', '= "cooling"'),
+    "card/turns": ("(0.0, 1.0)\n", "(0.0, 1.0)\n    max_turns = 1\n"),
+    "card/criteria": (CARD, CARD + CRITERIA),
+    "card/components": (CARD, CARD + COMPONENTS),
+    "tools/untyped": ("switch_off(self, room: str)", "switch_off(self, room: object)"),
+    "tools/other": ("tool_specs(House)", "tool_specs(House)[::-1]"),
+    "tasks/generator": (TASKS, TASKS.replace("[", "(").replace("]", ")")),
+    "episodes/crash": (REFUSAL, "raise KeyError(room)"),
+    "rewards/outside": (RIGHT, RIGHT.replace("1.0", "1.5")),
+    "rewards/nan": (RIGHT, RIGHT.replace("0.2 * tried", 'float("nan")')),
+    "rewards/low": (RIGHT, RIGHT.replace("1.0", "0.4")),
+    "rewards/none": ("return Reward(value,", "Reward(value,"),
+    "rewards/broadcast": (CARD, CARD + BROADCAST.replace("GIVEN", "None < 1")),
+    "rewards/few calls": (CARD, CARD + BROADCAST.replace("GIVEN", "[0.5]")),
+    "rewards/raises": ("len(calls) <= 2", "len(calls) <= 2 or 1 / 0 < 1"),
+    "do-nothing/paid": ("0.2 * tried", "0.2 * (not calls)"),
+    "call-everything/paid": ("brief = len(calls) <= 2", "brief = True"),
+    "oracle/wrong": (OFF, OFF.replace("switch_off", "read_temperature")),
+    "splits/word": (TEST_ROOMS, TEST_ROOMS.replace("cellar", "kitchen")),
+    "splits/id": ('id=f"{split.value}/', 'id=f"'),
+    "determinism/hash": (SEED, SEED.replace('f"', 'hash(f"').replace('")', '"))')),
+    "determinism/random": (SEED, "Random()"),
+    "isolation/shared": (COPY, SHARED),
+    "isolation/task": (COPY, "self.degrees = rooms"),
+}
+
+
+@pytest.fixture
+def pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a pack that passes into ./scenarios/heating."""
+    monkeypatch.chdir(tmp_path)
+    return write_pack("heating")
+
+
+def failed(findings: list[Finding]) -> list[str]:
+    return [finding.name for finding in findings if finding.status == "fail"]
+
+
+def test_a_new_pack_passes(pack: Path) -> None:
+    findings = check_scenario("heating", tasks=12)
+    assert {finding.status for finding in findings} == {"pass"}
+    assert len(findings) == 13
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_pack_fails_its_own_tripwire(pack: Path, fault: str) -> None:
+    old, new = BROKEN[fault]
+    text = (pack / "scenario.py").read_text()
+    assert old in text
+    (pack / "scenario.py").write_text(text.replace(old, new))
+    findings = check_scenario("heating", tasks=12)
+    assert failed(findings) == [fault.partition("/")[0]], findings
+
+
+def test_misspelt_names_are_told_with_the_nearest(
+    pack: Path, agentgym: Command
+) -> None:
+    names = '{"tool_selecton": True, "reasoning": False, "tool_execution": False}'
+    components = f"    def define_trainable_components(self): return {names}\n"
+    source = pack / "scenario.py"
+    source.write_text(source.read_text().replace(CARD, CARD + CRITERIA + components))
+    checked = agentgym("scenarios", "check", "heating", "--tasks", "1")
+    planned = agentgym("train", "heating", "--framework", "native", "--dry-run")
+    for said in (" ".join(checked.out.split()), planned.err):
+        assert "success_criteria() has 'success', did you mean 'success_rate'?" in said
+        assert "has 'tool_selecton', did you mean 'tool_selection'?" in said
+        assert "'reasoning'" not in said
+        assert "'tool_execution'" not in said
+    assert (checked.code, planned.code) == (1, 1)
+
+
+def test_untyped_tools_and_arguments_are_named(pack: Path) -> None:
+    source = pack / "scenario.py"
+    source.write_text(source.read_text().replace("degrees: int)", "degrees)"))
+    [finding] = check_scenario("heating")
+    assert "'degrees' of tool 'set_temperature'" in finding.why
+
+
+def test_tasks_that_are_no_json_are_found(pack: Path) -> None:
+    source = pack / "scenario.py"
+    text = source.read_text()
+    text = text.replace("goal={", 'goal={"rooms": tuple(rooms), ')
+    source.write_text(text.replace('_temperature", task.goal', '_temperature", {}'))
+    why = {f.name: f.why for f in check_scenario("heating", tasks=4)}
+    assert "changes on its way to a worker" in why["determinism"]
+
+
+def test_long_prompts_are_a_warning(pack: Path) -> None:
+    source = pack / "scenario.py"
+    text = source.read_text()
+    source.write_text(text.replace('than 25 degrees."', 'than 25 degrees." * 99'))
+    findings = check_scenario("heating", tasks=4)
+    assert failed(findings) == []
+    assert findings[-1].status == "warn"
+    assert "1024" in findings[-1].why
+
+
+def test_a_scenario_without_solutions_skips_the_oracle(pack: Path) -> None:
+    source = pack / "scenario.py"
+    text = source.read_text().replace("def needed_calls(", "def own_calls(")
+    source.write_text(text.replace("self.needed_calls", "self.own_calls"))
+    findings = {f.name: f.status for f in check_scenario("heating", tasks=4)}
+    assert findings["oracle"] == "skip"
+    assert "fail" not in findings.values()
+
+
+def test_the_command_tells_and_exits_with_1(pack: Path, agentgym: Command) -> None:
+    good = agentgym("scenarios", "check", "heating", "--tasks", "4", "--json")
+    assert good.code == 0
+    assert json.loads(good.out)["passed"] is True
+    (pack / "scenario.py").write_text("import surely_absent\n")
+    bad = agentgym("scenarios", "check", "heating")
+    assert bad.code == 1
+    assert "pip install surely_absent" in bad.out
+    assert agentgym("scenarios", "check", "heatign").code == 2
+
+
+TALKATIVE = """
+import subprocess
+
+subprocess.run(["echo", "a child says that the pack is imported"])
+print("the pack is imported")
+"""
+
+
+def test_a_pack_that_prints_spoils_neither_json_nor_a_tripwire(
+    pack: Path, agentgym: Command
+) -> None:
+    source = pack / "scenario.py"
+    text = source.read_text()
+    told = 'return f"{self._known(room)}: {self.degrees[room]} degrees"'
+    assert told in text
+    text = text.replace(told, f'print("a tool is called")\n        {told}')
+    source.write_text(text + TALKATIVE)
+    checked = agentgym("scenarios", "check", "heating", "--tasks", "4", "--json")
+    assert json.loads(checked.out)["passed"] is True, checked.out
+    shown = agentgym("scenarios", "show", "heating", "--json")
+    assert json.loads(shown.out)["name"] == "heating"
+    for part in ("a child says", "a tool is called"):
+        assert part in checked.err
+    afterwards = agentgym("scenarios", "show", "heating")
+    assert afterwards.out.startswith("heating")
+    assert afterwards.err == ""
+
+
+@pytest.mark.parametrize("name", ["", "My", "a-b", "../x", "1a", "coding", "heating"])
+def test_bad_and_taken_names_are_refused(pack: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        write_pack(name)
+
+
+def test_a_new_pack_carries_its_name(pack: Path, agentgym: Command) -> None:
+    ended = agentgym("scenarios", "new", "my_house")
+    assert ended.code == 0
+    assert "agentgym scenarios check my_house" in ended.out
+    written = pack.parent / "my_house"
+    assert "class MyHouseScenario" in (written / "scenario.py").read_text()
+    assert len((written / "scenario.py").read_text().splitlines()) < 120
+    assert (written / "README.md").read_text().startswith("# my_house\n")
+    assert "scenario: my_house" in (written / "recipe.yaml").read_text()
+    assert agentgym("scenarios", "show", "my_house").code == 0
+
+
+def change(pack: Path, old: str, new: str) -> None:
+    source = pack / "scenario.py"
+    text = source.read_text()
+    assert old in text
+    source.write_text(text.replace(old, new))
+
+
+def test_a_reward_that_is_forgotten_is_named(pack: Path) -> None:
+    change(pack, "return Reward(value,", "Reward(value,")
+    why = {f.name: f.why for f in check_scenario("heating", tasks=4)}
+    assert "calculate_reward returned None, which is no Reward" in why["rewards"]
+
+
+def test_fewer_tasks_than_asked_for_are_a_warning(pack: Path) -> None:
+    change(pack, "range(count)", "range(min(count, 10))")
+    found = {f.name: f for f in check_scenario("heating", tasks=4)}
+    assert found.pop("tasks").status == "warn"
+    assert {f.status for f in found.values()} == {"pass"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("[] if split is Split.VALIDATION else", "tasks(validation) of heating is emp"),
+        ("None if split is Split.VALIDATION else", "is None, which is no list"),
+        ("1 / 0 if split is Split.VALIDATION else", "raised ZeroDivisionError"),
+    ],
+)
+def test_a_split_that_cannot_be_made_hides_no_other_finding(
+    pack: Path, fault: str, why: str
+) -> None:
+    change(pack, TASKS, TASKS.replace("return", f"return {fault}"))
+    found = {f.name: f for f in check_scenario("heating", tasks=4)}
+    assert why in found["tasks"].why
+    assert {n for n, f in found.items() if f.status == "fail"} == {
+        "tasks",
+        "splits",
+        "determinism",
+    }
+
+
+def test_a_prompt_that_raises_is_a_finding(pack: Path, agentgym: Command) -> None:
+    change(pack, 'return "You control', 'return 1 / 0 * "You control')
+    checked = agentgym("scenarios", "check", "heating", "--tasks", "2", "--json")
+    assert checked.code == 1
+    found = {each["name"]: each for each in json.loads(checked.out)["tripwires"]}
+    assert "ZeroDivisionError" in found["prompts"]["why"]
+    assert found["rewards"]["status"] == "pass"
+
+
+def test_a_scenario_that_cannot_be_made_is_a_finding(pack: Path) -> None:
+    change(pack, CARD, f"{CARD}    def __init__(self): {{}}['rooms']\n")
+    [finding] = check_scenario("heating")
+    assert (finding.name, finding.status) == ("load", "fail")
+    assert "HeatingScenario of " in finding.why
+    assert "raised KeyError when it was made: 'rooms'" in finding.why
+
+
+async def test_a_check_inside_an_event_loop_plays_the_same(pack: Path) -> None:
+    findings = check_scenario("heating", tasks=4)
+    assert {finding.status for finding in findings} == {"pass"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_scenarios_pass(name: str) -> None:
+    assert failed(check_scenario(name)) == []

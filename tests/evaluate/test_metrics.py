@@ -1,0 +1,133 @@
+"""Metrics: what is counted, and how wide the intervals are."""
+
+import pytest
+
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import ModelCall, RolloutStatus, ToolCall, Trajectory
+from agentgym.evaluate.metrics import METRICS, Metrics
+from agentgym.evaluate.prices import Prices
+
+
+def attempt(
+    task: str,
+    success: bool | None,
+    *,
+    outcomes: tuple[ToolOutcome, ...] = (ToolOutcome.OK,),
+    tokens: int = 10,
+) -> Trajectory:
+    """Return one attempt at ``task``; None for ``success`` means dropped."""
+    call = ModelCall(response_ids=[0] * tokens)
+    tools = [ToolCall(name="t", outcome=outcome) for outcome in outcomes]
+    return Trajectory(
+        rollout_id=f"{task}",
+        scenario="made_up",
+        task_id=task,
+        steps=[call, *tools],
+        reward=None if success is None else float(success),
+        success=success,
+        right_tool=None if success is None else float(success),
+        right_arguments=None if success is None else 0.5,
+        status=RolloutStatus.DROPPED if success is None else RolloutStatus.SUCCEEDED,
+    )
+
+
+def test_dropped_rollouts_count_nowhere_else() -> None:
+    metrics = Metrics.of([attempt("a", True), attempt("b", False), attempt("b", None)])
+    assert (metrics.tasks, metrics.rollouts, metrics.dropped) == (2, 2, 1)
+    assert metrics.pass_1.value == 0.5
+    assert metrics.success_rate == 0.5
+    assert metrics.reward.value == 0.5
+    assert metrics.right_arguments.value == 0.5
+
+
+def test_nothing_scored_is_refused() -> None:
+    with pytest.raises(ValueError, match="No rollout was scored"):
+        Metrics.of([attempt("a", None)])
+
+
+def test_k_is_lowered_to_the_fewest_attempts() -> None:
+    made = [attempt("a", True)] * 4 + [attempt("b", True)] * 2
+    assert Metrics.of(made, k=4).k == 2
+
+
+def test_reliability_is_over_calls_not_rollouts() -> None:
+    made = [
+        attempt("a", True, outcomes=(ToolOutcome.OK,) * 3),
+        attempt("b", True, outcomes=(ToolOutcome.RULE_BROKEN,)),
+        attempt("c", True, outcomes=()),
+    ]
+    reliability = Metrics.of(made).tool_reliability
+    assert reliability.value == 0.75
+    assert reliability.n == 2
+
+
+@pytest.mark.parametrize("outcome", [o for o in ToolOutcome if o is not ToolOutcome.OK])
+def test_every_other_outcome_is_unreliable(outcome: ToolOutcome) -> None:
+    metrics = Metrics.of([attempt("a", True, outcomes=(outcome,))])
+    assert metrics.tool_reliability.value == 0.0
+
+
+def test_without_tool_calls_reliability_is_not_measured() -> None:
+    assert Metrics.of([attempt("a", True, outcomes=())]).tool_reliability.n == 0
+
+
+def test_tokens_are_per_rollout() -> None:
+    metrics = Metrics.of([attempt("a", True, tokens=10), attempt("b", True, tokens=30)])
+    assert metrics.tokens.value == 20
+    assert metrics.model_calls.value == 1
+
+
+def test_unanimous_means_are_no_shares() -> None:
+    metrics = Metrics.of([attempt("a", True), attempt("b", True)])
+    assert metrics.model_calls.low == metrics.model_calls.high == 1.0
+    assert metrics.pass_1.low < 1.0
+
+
+def test_old_results_still_load() -> None:
+    metrics = Metrics.of([attempt("a", True), attempt("b", False)])
+    added = {"prompt_tokens", "cost", "seconds", "by_task"}
+    old = Metrics.model_validate(metrics.model_dump(mode="json", exclude=added))
+    assert old.pass_1 == metrics.pass_1
+    assert old.cost.n == old.seconds.n == 0
+
+
+def test_results_round_trip_as_json() -> None:
+    metrics = Metrics.of([attempt("a", True), attempt("b", None), attempt("c", False)])
+    assert Metrics.model_validate_json(metrics.model_dump_json()) == metrics
+
+
+def test_each_metric_has_its_own_n() -> None:
+    """Task b made no tool call, and nobody said what it needed."""
+    silent = attempt("b", True, outcomes=())
+    silent.right_tool = silent.right_arguments = None
+    metrics = Metrics.of([attempt("a", False), silent])
+    assert metrics.pass_1.n == 2
+    assert metrics.right_tool.n == metrics.tool_reliability.n == 1
+    assert metrics.right_tool.value == 0.0
+
+
+def test_tokens_that_a_server_counted_are_tokens() -> None:
+    counted = attempt("a", True)
+    counted.steps[0] = ModelCall(prompt_tokens=100, response_tokens=7)
+    metrics = Metrics.of([counted], prices=Prices(prompt=2.0, response=10.0))
+    assert (metrics.prompt_tokens.value, metrics.tokens.value) == (100, 7)
+    assert metrics.cost.value == pytest.approx((2 * 100 + 10 * 7) / 1e6)
+
+
+def test_uncounted_tokens_are_not_measured() -> None:
+    uncounted = attempt("a", True)
+    uncounted.steps[0] = ModelCall()
+    metrics = Metrics.of([uncounted])
+    assert metrics.tokens.n == metrics.prompt_tokens.n == metrics.cost.n == 0
+
+
+def test_cost_is_zero_here_and_unknown_without_prices() -> None:
+    made = [attempt("a", True)]
+    assert (Metrics.of(made).cost.value, Metrics.of(made).cost.n) == (0.0, 1)
+    assert Metrics.of(made, prices=None).cost.n == 0
+
+
+def test_metrics_by_name() -> None:
+    metrics = Metrics.of([attempt("a", True)])
+    assert metrics["pass_1"] == metrics.pass_1
+    assert {name: metrics[name].n for name in METRICS}["seconds"] == 1

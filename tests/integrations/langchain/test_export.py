@@ -1,0 +1,87 @@
+"""An exported agent makes as many model calls as in training, and no more."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.errors import GraphRecursionError
+
+from agentgym.core.agent import AgentSpec
+from agentgym.integrations.langchain.model import PolicyChatModel
+from agentgym.train.trained_agent import Provenance, TrainedAgent
+from tests.ui import made_up
+
+MAX_TURNS = 4
+
+
+class Busy(BaseChatModel):
+    """Calls a tool so many times, then answers."""
+
+    needed: int
+
+    @property
+    def _llm_type(self) -> str:
+        return "busy"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[Any], *args: Any, **kwargs: Any) -> ChatResult:
+        said = sum(isinstance(message, AIMessage) for message in messages)
+        call = {"name": "look", "args": {}, "id": f"c{said}"}
+        calls = [call] if said + 1 < self.needed else []
+        message = AIMessage("" if calls else "Done.", tool_calls=calls)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "nothing"
+
+
+def exported(monkeypatch: pytest.MonkeyPatch, agent: str | None, needed: int) -> Any:
+    spec = AgentSpec(
+        scenario="coding",
+        framework="langchain",
+        agent=agent,
+        system_prompt="Look.",
+        tools=[],
+        max_turns=MAX_TURNS,
+        max_tokens=40,
+        temperature=0.0,
+    )
+    provenance = Provenance(
+        base_model="nano", config={}, steps=1, episodes=64, created="2026-11-21"
+    )
+    scores = made_up.metrics(0.5)
+    trained = TrainedAgent(
+        Path("none"), spec=spec, provenance=provenance, baseline=scores, metrics=scores
+    )
+    monkeypatch.setattr(PolicyChatModel, "of", lambda _: Busy(needed=needed))
+    return trained.to_langchain(tools=[look])
+
+
+@pytest.mark.parametrize("agent", [None, "tests.rollout.chatty:make_hooked_agent"])
+async def test_turns_are_model_calls(
+    monkeypatch: pytest.MonkeyPatch, agent: str | None
+) -> None:
+    graph = exported(monkeypatch, agent, MAX_TURNS)
+    asked: Any = {"messages": [("user", "Look.")]}
+    for answer in (graph.invoke(asked), await graph.ainvoke(asked)):
+        assert answer["messages"][-1].text == "Done."
+
+
+async def test_one_model_call_too_many_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = exported(monkeypatch, None, MAX_TURNS + 1)
+    asked: Any = {"messages": [("user", "Look.")]}
+    with pytest.raises(GraphRecursionError, match="4 times"):
+        graph.invoke(asked)
+    with pytest.raises(GraphRecursionError, match="4 times"):
+        await graph.ainvoke(asked)

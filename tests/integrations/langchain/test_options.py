@@ -1,0 +1,110 @@
+"""What a call of the exported chat model asks for is done, or refused."""
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessageChunk
+from pydantic import BaseModel
+
+from agentgym.core.policy import ChatRequest
+from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.langchain.model import PolicyChatModel
+
+
+class Answer(BaseModel):
+    """An answer."""
+
+    x: int
+
+
+class Asked:
+    """A chat model that gives one reply, and what its policy was asked."""
+
+    def __init__(self, content: str | None = None, *calls: tuple[str, str]) -> None:
+        self.requests: list[ChatRequest] = []
+        reply = Reply(content, list(calls))
+
+        def respond(request: ChatRequest) -> Reply:
+            self.requests.append(request)
+            return reply
+
+        self.model = PolicyChatModel()
+        self.model._policy = ScriptedPolicy(respond)
+
+
+def streamed(model: Any, **options: Any) -> AIMessageChunk:
+    first, *others = model.stream("x", **options)
+    whole = first
+    for chunk in others:
+        whole += chunk
+    assert isinstance(whole, AIMessageChunk)
+    return whole
+
+
+def test_a_call_says_how_it_is_sampled() -> None:
+    asked = Asked("Yes.")
+    asked.model.bind(temperature=1.0, max_tokens=7).invoke("x", seed=5)
+    list(asked.model.stream("x", temperature=0.5, max_tokens=8, seed=6))
+    asked.model.invoke("x")
+    sampled = [(r.temperature, r.max_tokens, r.seed) for r in asked.requests]
+    assert sampled == [(1.0, 7, 5), (0.5, 8, 6), (0.0, 160, 0)]
+
+
+@pytest.mark.parametrize(
+    ("stop", "text"),
+    [
+        (["STOP"], "one "),
+        (["three", "P tw"], "one STO"),
+        (["STOPPED", "three!"], "one STOP two three"),
+    ],
+)
+async def test_text_ends_before_a_stop_sequence(stop: list[str], text: str) -> None:
+    said = "one STOP two three"
+    model = Asked(said, ("f", "{}")).model
+    whole = model.invoke("x", stop=stop)
+    assert whole.text == text
+    assert bool(whole.tool_calls) == (text == said)
+    assert (await model.ainvoke("x", stop=stop)).text == text
+    pieces = streamed(model, stop=stop)
+    assert pieces.text.rstrip() == text.rstrip()  # a scripted stream ends with a space
+    assert pieces.tool_calls == whole.tool_calls
+    ends = [m.response_metadata["finish_reason"] for m in (whole, pieces)]
+    assert ends == ["stop" if text != said else "tool_calls"] * 2
+
+
+def test_no_tool_is_offered_where_none_shall_be_called() -> None:
+    asked = Asked("Yes.")
+    asked.model.bind_tools([Answer], tool_choice="none").invoke("x")
+    asked.model.bind_tools([Answer], tool_choice="auto").invoke("x")
+    assert [len(request.tools) for request in asked.requests] == [0, 1]
+
+
+def test_forced_calls_and_structured_answers_are_refused() -> None:
+    model = Asked("Yes.").model
+    for choice in ("any", "required", "Answer"):
+        with pytest.raises(UnsupportedError, match=f"tool_choice = '{choice}'"):
+            model.bind_tools([Answer], tool_choice=choice)
+        with pytest.raises(UnsupportedError, match=f"tool_choice = '{choice}'"):
+            model.invoke("x", tool_choice=choice)
+    with pytest.raises(UnsupportedError, match="tool_choice"):
+        model.with_structured_output(Answer)
+    with pytest.raises(UnsupportedError, match="response_format"):
+        model.invoke("x", response_format={"type": "json_object"})
+    agent: Any = create_agent(model, [], response_format=ToolStrategy(Answer))
+    with pytest.raises(UnsupportedError, match="tool_choice"):
+        agent.invoke({"messages": [("user", "x")]})
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"x": 9223372036854775808}', '{"x": "\\ud83d"}', '{"x": 1']
+)
+def test_a_call_that_cannot_be_read_runs_no_tool(arguments: str) -> None:
+    model = Asked(None, ("f", arguments), ("g", '{"x": 1}')).model
+    whole, pieces = model.invoke("x"), streamed(model)
+    for message in (whole, pieces):
+        assert [call["name"] for call in message.tool_calls] == ["g"]
+        assert [call["name"] for call in message.invalid_tool_calls] == ["f"]
+    assert whole.invalid_tool_calls[0]["args"] == pieces.invalid_tool_calls[0]["args"]

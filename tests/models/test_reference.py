@@ -1,0 +1,115 @@
+"""Providers: from what a user types to a server, a model and a key."""
+
+import json
+
+import pytest
+
+from agentgym.errors import ModelError, ProviderError, ProviderNotFoundError, UsageError
+from agentgym.models.reference import (
+    KEY_OF_ADDRESS,
+    is_remote,
+    provider_names,
+    resolve_model,
+)
+from tests.rollout.stub_server import StubServer
+
+ONE = json.dumps({"data": [{"id": "org/some-model"}]})
+TWO = json.dumps({"data": [{"id": "a"}, {"id": "b"}]})
+
+
+def test_a_provider_and_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", " secret\n")
+    found = resolve_model("OpenRouter:some/model:free")
+    assert found.base_url == "https://openrouter.ai/api/v1"
+    assert (found.model, found.api_key) == ("some/model:free", "secret")
+    assert "secret" not in repr(found)
+
+
+@pytest.mark.parametrize("name", provider_names())
+def test_a_missing_key_names_its_variable(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = f"{name.upper()}_API_KEY"
+    monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(UsageError, match=variable):
+        resolve_model(f"{name}:some-model")
+
+
+def test_an_unknown_provider_is_told_the_nearest() -> None:
+    with pytest.raises(ProviderNotFoundError, match="mean 'anthropic'.*openai.*#MODEL"):
+        resolve_model("antropic:claude")
+
+
+@pytest.mark.parametrize("spec", ["openai:", "nano", "org/model", ""])
+def test_what_names_no_model_is_refused(spec: str) -> None:
+    with pytest.raises(UsageError):
+        resolve_model(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("openai:gpt-4.1", True),
+        ("http://localhost:8000/v1", True),
+        ("https://x.example/v1#m", True),
+        ("nano", False),
+        ("Qwen/Qwen3-0.6B", False),
+        ("./folder/model", False),
+    ],
+)
+def test_remote_models_are_told_from_local_ones(spec: str, expected: bool) -> None:
+    assert is_remote(spec) is expected
+
+
+def test_an_address_with_a_model_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_OF_ADDRESS, "k")
+    monkeypatch.setenv("OPENAI_API_KEY", "not for strangers")
+    found = resolve_model("http://127.0.0.1:1/v1/#org/m")
+    assert (found.base_url, found.model) == ("http://127.0.0.1:1/v1", "org/m")
+    assert found.api_key == "k"
+
+
+def test_the_server_is_asked_for_its_one_model() -> None:
+    with StubServer(models=(200, ONE)) as server:
+        found = resolve_model(server.endpoint)
+    assert (found.model, found.api_key) == ("org/some-model", "")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (200, TWO, "2 models \\(a, b\\)"),
+        (200, '{"data": []}', "0 models \\(none\\)"),
+        (200, "<html>", "no list of models \\(status 200\\)"),
+        (200, "[]", "no list of models"),
+        (500, ONE, "no list of models \\(status 500\\)"),
+    ],
+)
+def test_no_single_model_is_refused(status: int, body: str, message: str) -> None:
+    with (
+        StubServer(models=(status, body)) as server,
+        pytest.raises(ModelError, match=f"{message}.*#MODEL"),
+    ):
+        resolve_model(server.endpoint)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_says_where_it_came_from(status: int) -> None:
+    with (
+        StubServer(models=(status, '{"error": "who are you?"}')) as server,
+        pytest.raises(ProviderError, match=f"{status}.*who are.*{KEY_OF_ADDRESS}"),
+    ):
+        resolve_model(server.endpoint)
+
+
+def test_a_silent_address_is_explained() -> None:
+    with pytest.raises(ModelError, match="does not answer .*ConnectError"):
+        resolve_model("http://127.0.0.1:1/v1")
+
+
+def test_a_wrong_path_is_guessed() -> None:
+    with (
+        StubServer(models=(200, ONE)) as server,
+        pytest.raises(ModelError, match=f"Is it {server.endpoint}\\?"),
+    ):
+        resolve_model(server.endpoint.removesuffix("/v1"))

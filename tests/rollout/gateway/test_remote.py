@@ -1,0 +1,372 @@
+"""The gateway in front of remote model servers."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from agentlightning.schemas import Model, RolloutCreate
+from aiohttp import web
+from openai import OpenAI
+
+from agentgym.rollout.gateway.gateway import Gateway
+from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.store.store import Store
+from tests.rollout.stub_server import StubServer, completion
+
+HI: list[Any] = [{"role": "user", "content": "hi"}]
+
+
+@contextmanager
+def forwarding(
+    *servers: StubServer, ids: int = 1, **settings: Any
+) -> Iterator[Gateway]:
+    chosen = GatewaySettings(model_name="m", upstream_backoff_s=0.001, **settings)
+    with Store() as store, Gateway(store, settings=chosen) as gateway:
+        store.create_rollouts(
+            [RolloutCreate(rollout_id=f"r{i}", input={}) for i in range(ids)]
+        )
+        store.models.upsert(
+            [Model(model="m", endpoint=s.endpoint, version=3) for s in servers]
+        )
+        yield gateway
+
+
+def ask(gateway: Gateway, rollout_id: str = "r0", **body: Any) -> Any:
+    client = OpenAI(
+        base_url=gateway.proxy_url(rollout_id),
+        api_key=gateway.api_key,
+        max_retries=0,
+    )
+    return client.chat.completions.create(**{"model": "x", "messages": HI, **body})
+
+
+def test_a_call_is_forwarded_with_ids_asked_for_and_recorded() -> None:
+    with StubServer() as server, forwarding(server, train_temperature=0.8) as gateway:
+        answer = ask(gateway, temperature=0.1)
+        [step] = gateway.store.model_calls("r0")
+        [event] = gateway.store.events("r0")
+    [sent] = server.bodies
+    assert (sent["model"], sent["temperature"]) == ("m", 0.8)
+    assert sent["return_token_ids"] is sent["logprobs"] is True
+    assert answer.choices[0].message.content == step.content == "Hello."
+    assert answer.model_extra["prompt_token_ids"] == step.prompt_ids == [1, 2, 3]
+    assert (step.response_ids, step.logprobs) == ([70_001], [-0.5])
+    assert step.model_version == 3
+    assert event.data["response"] == completion()
+    assert event.data["server"]["endpoint"] == server.endpoint
+
+
+def test_validation_asks_for_no_log_probabilities() -> None:
+    with StubServer() as server, forwarding(server, val_temperature=0.2) as gateway:
+        httpx.post(
+            gateway.proxy_url("r0", mode="val") + "/chat/completions",
+            json={"messages": HI},
+            headers={"X-API-Key": gateway.api_key},
+        )
+    assert "logprobs" not in server.bodies[0]
+    assert server.bodies[0]["temperature"] == 0.2
+
+
+def test_a_rollout_stays_with_its_server() -> None:
+    with StubServer() as one, StubServer() as two:
+        with forwarding(one, two, ids=16) as gateway:
+            for _ in range(3):
+                for i in range(16):
+                    ask(gateway, f"r{i}", user=f"r{i}")
+        asked = [{body["user"] for body in s.bodies} for s in (one, two)]
+    assert asked[0]
+    assert asked[1]
+    assert asked[0].isdisjoint(asked[1])
+
+
+def failing(*statuses: int) -> Callable[..., Any]:
+    """Return a handler that answers with ``statuses`` first, then well."""
+    left = list(statuses)
+
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        if left:
+            return web.json_response({"error": {"message": "x"}}, status=left.pop(0))
+        return web.json_response(completion())
+
+    return respond
+
+
+def test_transient_errors_are_retried() -> None:
+    with StubServer(failing(503, 429, 408)) as server, forwarding(server) as gateway:
+        assert ask(gateway).choices[0].message.content == "Hello."
+        [event] = gateway.store.events("r0")
+    assert event.data["retry_count"] == 3
+
+
+@pytest.mark.parametrize(("status", "tries"), [(400, 1), (404, 1), (500, 3)])
+def test_lasting_errors_are_passed_on_and_recorded(status: int, tries: int) -> None:
+    with StubServer(failing(*[status] * 9)) as server:
+        with forwarding(server, upstream_attempts=3) as gateway:
+            with pytest.raises(openai.APIStatusError) as caught:
+                ask(gateway)
+            assert caught.value.status_code == status
+            [event] = gateway.store.events("r0")
+            assert event.data["status"] == "error"
+            assert event.data["response"] == {"error": {"message": "x"}}
+            assert gateway.store.model_calls("r0") == []
+        assert len(server.bodies) == tries
+
+
+def test_a_server_that_is_gone_is_a_502() -> None:
+    with StubServer() as server:
+        pass
+    with forwarding(server, upstream_attempts=2) as gateway:
+        with pytest.raises(openai.APIStatusError) as caught:
+            ask(gateway)
+        assert caught.value.status_code == 502
+        assert caught.value.code == "upstream_error"
+        with pytest.raises(openai.APIStatusError):
+            ask(gateway, stream=True)
+        assert [e.data["http_status"] for e in gateway.store.events("r0")] == [502, 502]
+
+
+def test_a_server_that_hangs_is_a_504() -> None:
+    async def hang(request: web.Request, body: dict[str, Any]) -> web.Response:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    settings: dict[str, Any] = {"upstream_attempts": 1, "upstream_timeout_s": 0.1}
+    with StubServer(hang) as server, forwarding(server, **settings) as gateway:
+        with pytest.raises(openai.APIStatusError) as caught:
+            ask(gateway)
+        assert caught.value.status_code == 504
+
+
+def test_an_answer_that_is_no_json_is_a_502() -> None:
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.Response(text="<html>")
+
+    with StubServer(respond) as server, forwarding(server) as gateway:
+        with pytest.raises(openai.APIStatusError, match="<html>") as caught:
+            ask(gateway)
+        assert caught.value.status_code == 502
+
+
+def test_no_server_is_a_503() -> None:
+    with forwarding() as gateway:
+        for stream in (False, True):
+            with pytest.raises(openai.APIStatusError, match="/api/models") as caught:
+                ask(gateway, stream=stream)
+            assert caught.value.status_code == 503
+
+
+def test_text_completions_are_forwarded() -> None:
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        choice = {
+            "index": 0,
+            "text": "Hi",
+            "logprobs": {"token_logprobs": [-1, -2.5]},
+            "prompt_token_ids": [9],
+            "token_ids": [4, 5],
+        }
+        return web.json_response({"choices": [choice]})
+
+    with StubServer(respond) as server, forwarding(server) as gateway:
+        httpx.post(
+            gateway.proxy_url("r0") + "/completions",
+            json={"prompt": "x"},
+            headers={"X-API-Key": gateway.api_key},
+        )
+        [step] = gateway.store.model_calls("r0")
+        [event] = gateway.store.events("r0")
+    assert (step.content, step.prompt_ids, step.response_ids) == ("Hi", [9], [4, 5])
+    assert step.logprobs == [-1.0, -2.5]
+    assert event.data["response"]["choices"][0]["prompt_token_ids"] == [9]
+
+
+def test_routed_experts_are_recorded_and_not_passed_on() -> None:
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        assert body["return_routed_experts"]
+        return web.json_response(completion(routed_experts=[[1, 2]]))
+
+    settings = {"include_routed_experts": True}
+    with StubServer(respond) as server, forwarding(server, **settings) as gateway:
+        answer = ask(gateway)
+        [event] = gateway.store.events("r0")
+    assert "routed_experts" not in answer.model_dump_json()
+    assert event.data["routed_experts"] == [[1, 2]]
+
+
+# Streaming
+
+
+def chunk(delta: dict[str, Any], **choice: Any) -> dict[str, Any]:
+    return {
+        "id": "c",
+        "object": "chat.completion.chunk",
+        "model": "m",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": None, **choice}],
+    }
+
+
+def call_delta(**fields: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"index": 0, **fields}]}
+
+
+CHUNKS = [
+    {**chunk({"role": "assistant", "content": ""}), "prompt_token_ids": [1, 2]},
+    chunk(
+        {"content": "Caf"},
+        token_ids=[10],
+        logprobs={"content": [{"token": "Caf", "logprob": -0.1}]},
+    ),
+    chunk(
+        {"content": "\u00e9"},
+        token_ids=[11, 12],
+        logprobs={
+            "content": [
+                {"token": "a", "logprob": -0.2},
+                {"token": "b", "logprob": -0.3},
+            ]
+        },
+    ),
+    chunk(
+        call_delta(id="c1", type="function", function={"name": "add", "arguments": ""})
+    ),
+    chunk(call_delta(function={"arguments": '{"a"'})),
+    chunk(call_delta(function={"arguments": ": 1}"}), token_ids=[13]),
+    chunk({}, finish_reason="tool_calls", token_ids=[14]),
+    {
+        "id": "c",
+        "choices": [],
+        "usage": {"prompt_tokens": 2, "completion_tokens": 5, "total_tokens": 7},
+    },
+]
+
+
+def streaming(frames: list[bytes], pause: float = 0.0) -> Callable[..., Any]:
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for piece in frames:
+            await response.write(piece)
+            await asyncio.sleep(pause)
+        return response
+
+    return respond
+
+
+def frames(chunks: list[dict[str, Any]], *, done: bool = True) -> bytes:
+    lines = [b"data: " + json.dumps(c).encode() + b"\n\n" for c in chunks]
+    return b"".join([b": a comment\n\n", *lines, b"data: [DONE]\n\n" if done else b""])
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_contract_3_a_stream_passes_untouched_and_is_recorded_exactly(
+    size: int,
+) -> None:
+    whole = frames(CHUNKS)
+    pieces = [whole[i : i + size] for i in range(0, len(whole), size)]
+    with StubServer(streaming(pieces)) as server, forwarding(server) as gateway:
+        answer = httpx.post(
+            gateway.proxy_url("r0") + "/chat/completions",
+            json={"messages": HI, "stream": True},
+            headers={"X-API-Key": gateway.api_key},
+        )
+        [step] = gateway.store.model_calls("r0")
+        [event] = gateway.store.events("r0")
+    assert answer.content == whole
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert server.bodies[0]["return_token_ids"]
+    assert step.prompt_ids == [1, 2]
+    assert step.response_ids == [10, 11, 12, 13, 14]
+    assert step.logprobs == [-0.1, -0.2, -0.3]
+    assert step.content == "Caf\u00e9"
+    [call] = step.tool_calls
+    assert (call.id, call.name, call.arguments) == ("c1", "add", '{"a": 1}')
+    assert step.finish_reason == "tool_calls"
+    assert event.data["usage"]["total_tokens"] == 7
+    assert event.data["response"]["object"] == "chat.completion"
+
+
+def test_a_stream_whose_last_byte_comes_late_is_passed_on_to_its_end() -> None:
+    whole = frames(CHUNKS)
+    pieces = [whole[:-1], whole[-1:]]
+    with (
+        StubServer(streaming(pieces, pause=0.1)) as server,
+        forwarding(server) as gateway,
+    ):
+        answer = httpx.post(
+            gateway.proxy_url("r0") + "/chat/completions",
+            json={"messages": HI, "stream": True},
+            headers={"X-API-Key": gateway.api_key},
+        )
+        assert answer.content == whole
+        assert len(gateway.store.model_calls("r0")) == 1
+
+
+def test_a_stream_that_breaks_off_is_an_error_not_an_answer() -> None:
+    whole = frames(CHUNKS[:3], done=False)
+    with StubServer(streaming([whole])) as server, forwarding(server) as gateway:
+        with pytest.raises(openai.APIError, match="ended before"):
+            list(ask(gateway, stream=True))
+        assert gateway.store.model_calls("r0") == []
+        [event] = gateway.store.events("r0")
+        assert event.data["http_status"] == 502
+
+
+@pytest.mark.parametrize("begun", [0, 3])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ({"message": "out of memory", "code": 503}, 503),
+        ({"message": "out of memory", "code": "oom"}, 502),
+        ({"message": "out of memory", "code": 7}, 502),
+        ("out of memory", 502),
+    ],
+)
+def test_a_stream_that_ends_with_an_error_is_no_answer(
+    error: Any, status: int, begun: int
+) -> None:
+    whole = frames([*CHUNKS[:begun], {"error": error}])
+    with StubServer(streaming([whole])) as server, forwarding(server) as gateway:
+        answer = httpx.post(
+            gateway.proxy_url("r0") + "/chat/completions",
+            json={"messages": HI, "stream": True},
+            headers={"X-API-Key": gateway.api_key},
+        )
+        assert gateway.store.model_calls("r0") == []
+        [event] = gateway.store.events("r0")
+    assert answer.content == whole
+    assert event.data["status"] == "error"
+    assert event.data["http_status"] == status
+    assert event.data["response"]["error"] == error
+
+
+def test_a_stream_that_says_that_there_is_no_error_is_an_answer() -> None:
+    chunks = [{**c, "error": None} for c in CHUNKS]
+    server = StubServer(streaming([frames(chunks)]))
+    with server, forwarding(server) as gateway:
+        list(ask(gateway, stream=True))
+        [step] = gateway.store.model_calls("r0")
+    assert step.content == "Caf\u00e9"
+
+
+def test_an_error_instead_of_a_stream_keeps_its_status() -> None:
+    with StubServer(failing(400)) as server, forwarding(server) as gateway:
+        with pytest.raises(openai.BadRequestError):
+            ask(gateway, stream=True)
+        [event] = gateway.store.events("r0")
+        assert event.data["http_status"] == 400
+
+
+def test_a_server_that_does_not_stream_is_passed_on_as_it_answers() -> None:
+    with StubServer() as server, forwarding(server) as gateway:
+        answer = httpx.post(
+            gateway.proxy_url("r0") + "/chat/completions",
+            json={"messages": HI, "stream": True},
+            headers={"X-API-Key": gateway.api_key},
+        )
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json() == completion()
+        assert len(gateway.store.model_calls("r0")) == 1

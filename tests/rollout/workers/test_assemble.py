@@ -1,0 +1,80 @@
+"""Joining what the model asked for with what the tools saw."""
+
+from agentgym.core.tools import ToolOutcome, spec_of
+from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall
+from agentgym.rollout.workers.assemble import NOT_RUN, assemble_steps
+
+
+def read_file(path: str) -> str:
+    """Read a file."""
+    return path
+
+
+SPECS = {"read_file": spec_of(read_file)}
+
+
+def asked(*calls: tuple[str, str, str]) -> ModelCall:
+    return ModelCall(
+        tool_calls=[RequestedCall(id=i, name=n, arguments=a) for i, n, a in calls]
+    )
+
+
+def ran(path: str, call_id: str | None = None) -> ToolCall:
+    return ToolCall(id=call_id, name="read_file", arguments={"path": path}, result=path)
+
+
+def test_calls_join_by_order_where_the_framework_hides_ids() -> None:
+    calls = [
+        asked(("1", "read_file", '{"path": "a"}')),
+        asked(("2", "read_file", '{"path": "b"}')),
+    ]
+    steps = assemble_steps(calls, [ran("a"), ran("b")], SPECS)
+    assert [type(s).__name__ for s in steps] == ["ModelCall", "ToolCall"] * 2
+    found = [s for s in steps if isinstance(s, ToolCall)]
+    assert [(s.id, s.result) for s in found] == [("1", "a"), ("2", "b")]
+
+
+def test_calls_join_by_id_where_parallel_calls_finish_out_of_order() -> None:
+    call = asked(
+        ("1", "read_file", '{"path": "a"}'), ("2", "read_file", '{"path": "b"}')
+    )
+    steps = assemble_steps([call], [ran("b", "2"), ran("a", "1")], SPECS)
+    found = [s for s in steps if isinstance(s, ToolCall)]
+    assert [(s.id, s.result) for s in found] == [("1", "a"), ("2", "b")]
+
+
+def test_calls_that_the_framework_rejected_are_judged_by_what_was_written() -> None:
+    call = asked(
+        ("1", "open_file", "{}"), ("2", "read_file", "{"), ("3", "read_file", "{}")
+    )
+    steps = assemble_steps([call], [], SPECS)
+    assert [s.outcome for s in steps if isinstance(s, ToolCall)] == [
+        ToolOutcome.UNKNOWN_TOOL,
+        ToolOutcome.MALFORMED,
+        ToolOutcome.INVALID_ARGUMENTS,
+    ]
+
+
+def test_a_valid_call_that_never_ran_does_not_count_as_reliable() -> None:
+    steps = assemble_steps([asked(("1", "read_file", '{"path": "a"}'))], [], SPECS)
+    [_, outcome] = steps
+    assert isinstance(outcome, ToolCall)
+    assert outcome.outcome is ToolOutcome.RAISED
+    assert NOT_RUN in outcome.result
+
+
+def test_calls_made_by_the_agents_own_code_are_kept() -> None:
+    steps = assemble_steps([ModelCall(content="hi")], [ran("a")], SPECS)
+    assert len(steps) == 2
+
+
+def test_a_rejected_call_does_not_take_the_outcome_of_a_later_one() -> None:
+    calls = [
+        asked(("1", "read_file", '{"file": "a"}')),
+        asked(("2", "read_file", '{"path": "a"}')),
+    ]
+    steps = assemble_steps(calls, [ran("a")], SPECS)
+    assert [s.outcome for s in steps if isinstance(s, ToolCall)] == [
+        ToolOutcome.INVALID_ARGUMENTS,
+        ToolOutcome.OK,
+    ]

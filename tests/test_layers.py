@@ -1,0 +1,157 @@
+"""The map of the source: what stands above may import what stands below.
+
+Every import counts, also those inside functions and those for types alone.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import agentgym
+
+SOURCE = Path(agentgym.__file__).parent
+LAYERS = (
+    "__main__",
+    "__init__",
+    "cli",
+    "ui",
+    "doctor",
+    "compute",
+    "train",
+    "evaluate",
+    "rollout",
+    "integrations",
+    "engines",
+    "scenarios",
+    "sandbox",
+    "models",
+    "core",
+    "errors",
+    "version",
+)
+"""From the top of the map to its bottom: folders and files of the package."""
+MOST_FILES = 15
+GIVEN = ("template",)
+"""Folders whose files are a user's own once they are copied."""
+
+Graph = dict[str, set[str]]
+
+
+def read_graph(root: Path) -> Graph:
+    """Return which file imports which, as paths below ``root``."""
+    files = {
+        path.relative_to(root).as_posix(): path
+        for path in root.rglob("*.py")
+        if not set(GIVEN) & set(path.relative_to(root).parts)
+    }
+    return {
+        name: {
+            target
+            for module in modules(name, ast.parse(path.read_text()))
+            if (target := locate(module, files)) is not None and target != name
+        }
+        for name, path in files.items()
+    }
+
+
+def modules(name: str, tree: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that a file imports, members of packages included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = ["agentgym", *name.split("/")][: -node.level] if node.level else []
+            package = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{package}.{alias.name}" for alias in node.names)
+
+
+def locate(module: str, files: dict[str, Path]) -> str | None:
+    """Return the file of a dotted name: its own, or that of what it is a part of."""
+    package, *parts = module.split(".")
+    if package != "agentgym":
+        return None
+    for end in range(len(parts), -1, -1):
+        stem = "/".join(parts[:end])
+        for name in (f"{stem}.py", f"{stem}/__init__.py".lstrip("/")):
+            if name in files:
+                return name
+    return None
+
+
+def layer(name: str) -> int:
+    return LAYERS.index(name.split("/")[0].removesuffix(".py"))
+
+
+def upward(graph: Graph) -> list[str]:
+    """Return the imports that run up the map."""
+    return [
+        f"{name} imports {target}"
+        for name, targets in sorted(graph.items())
+        for target in sorted(targets)
+        if layer(target) < layer(name)
+    ]
+
+
+def circles(graph: Graph) -> list[str]:
+    """Return the files in circles of imports, and those between two circles."""
+    left = set(graph)
+    while True:
+        used = {t for name in left for t in graph[name]}
+        kept = {name for name in left if graph[name] & left and name in used}
+        if kept == left:
+            return sorted(left)
+        left = kept
+
+
+def test_no_import_runs_up_the_map() -> None:
+    graph = read_graph(SOURCE)
+    assert len(graph) > 100
+    assert upward(graph) == []
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    assert circles(read_graph(SOURCE)) == []
+
+
+def test_core_imports_errors_alone() -> None:
+    graph = read_graph(SOURCE)
+    core = {name: targets for name, targets in graph.items() if layer(name) == CORE}
+    assert core
+    outside = {t for targets in core.values() for t in targets if layer(t) != CORE}
+    assert outside <= {"errors.py", "version.py"}
+
+
+CORE = LAYERS.index("core")
+
+
+def test_no_folder_is_crowded() -> None:
+    folders: dict[Path, int] = {}
+    for path in SOURCE.rglob("*.py"):
+        if path.name != "__init__.py":
+            folders[path.parent] = folders.get(path.parent, 0) + 1
+    assert folders
+    assert {folder for folder, n in folders.items() if n > MOST_FILES} == set()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from agentgym.train.loop import TrainingLoop",
+        "def f():\n    import agentgym.train.loop",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import agentgym.train.loop",
+    ],
+)
+def test_a_planted_import_is_found(tmp_path: Path, statement: str) -> None:
+    for name, text in (
+        ("__init__.py", ""),
+        ("core/task.py", statement),
+        ("train/loop.py", "from agentgym.core.task import Task"),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    graph = read_graph(tmp_path)
+    assert upward(graph) == ["core/task.py imports train/loop.py"]
+    assert circles(graph) == ["core/task.py", "train/loop.py"]

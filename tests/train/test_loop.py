@@ -1,0 +1,267 @@
+"""The training loop: when it ends, and what is left when the user ends it."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym import Trainer, TrainingConfig
+from agentgym.errors import ScenarioError, TrainingInterrupted
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.progress import Progress
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+
+SCENARIO = '''
+from agentgym import Environment, Reward, Scenario, Split, Task, tool
+from agentgym.core.tools import tool_specs
+
+
+class Nothing(Environment):
+    @tool
+    def look(self) -> str:
+        """Look around."""
+        return "nothing"
+
+
+class Decided(Scenario):
+    """Whether a validation task is solved is known beforehand."""
+
+    name = "decided"
+    description = "Tasks that solve themselves."
+    difficulty = "beginner"
+    estimated_time = "seconds"
+
+    def system_prompt(self) -> str:
+        return "You look."
+
+    def tools(self):
+        return tool_specs(Nothing)
+
+    def tasks(self, split, seed, count):
+        return [
+            Task(
+                id=f"{split}-{seed}-{number}",
+                split=split,
+                seed=seed,
+                family="look",
+                level=1,
+                instruction="Look.",
+                goal={"solved": number < SOLVED},
+            )
+            for number in range(count)
+        ]
+
+    def create_environment(self, task):
+        return Nothing()
+
+    def calculate_reward(self, task, environment, trajectory):
+        return Reward(float(task.goal["solved"]), task.goal["solved"])
+
+    def success_criteria(self):
+        return {"success_rate": 0.9}
+'''
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
+
+
+class InterruptedAt(Progress):
+    """Presses Ctrl-C as a phase begins for the ``turn``-th time; notes validations."""
+
+    def __init__(self, phase: str = "none", turn: int = 1) -> None:
+        self.left = {phase: turn}
+        self.validations: list[int] = []
+
+    def phase(self, name: str, total: int) -> None:
+        if name in self.left:
+            self.left[name] -= 1
+            if self.left[name] == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
+        self.validations.append(step)
+
+
+def trainer(
+    folder: Path,
+    solved: int,
+    tasks: int = 4,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Trainer:
+    """Return who trains at most four steps, with so many validation tasks."""
+    pack = folder / "decided"
+    pack.mkdir(exist_ok=True, parents=True)
+    text = SCENARIO.replace("SOLVED", str(solved))
+    (pack / "scenario.py").write_text(text)
+    given: dict[str, Any] = {
+        "scenario": str(pack),
+        "framework": "native",
+        "episodes": 16,
+        "group_size": 2,
+        "tasks_per_step": 2,
+        "eval_every": 1,
+        "eval_tasks": tasks,
+        "test_tasks": 1,
+        "eval_samples": 1,
+        "tracker": "none",
+        "name": "run",
+        "output": folder / "runs",
+    }
+    config = TrainingConfig.create(**{**given, **settings})
+    return Trainer(config, progress=progress)
+
+
+def train(folder: Path, solved: int, tasks: int = 4) -> TrainingResult:
+    return trainer(folder, solved, tasks).train()
+
+
+@pytest.mark.parametrize(("tasks", "solved"), [(4, 8), (10, 18)])
+def test_training_ends_once_the_goal_holds_with_other_tasks_too(
+    tmp_path: Path, tasks: int, solved: int
+) -> None:
+    """All of them count together: 8 of the 10 other ones are enough."""
+    result = train(tmp_path, solved, tasks)
+
+    assert (result.stopped, result.steps) == ("success criteria reached", 1)
+
+
+@pytest.mark.parametrize(("tasks", "solved"), [(4, 4), (10, 17)])
+def test_a_goal_that_other_tasks_do_not_bear_out_ends_nothing(
+    tmp_path: Path, tasks: int, solved: int
+) -> None:
+    result = train(tmp_path, solved, tasks)
+
+    assert (result.stopped, result.steps) == ("budget spent", 4)
+
+
+def test_a_goal_that_is_not_reached_ends_nothing(tmp_path: Path) -> None:
+    result = train(tmp_path, solved=3)
+
+    assert (result.stopped, result.steps) == ("budget spent", 4)
+
+
+def test_no_finished_step_is_lost_between_checkpoints(tmp_path: Path) -> None:
+    """Ctrl-C in the third step's rollouts, with a checkpoint every ten."""
+    seldom = {"checkpoint_every": 10, "eval_every": 4}
+    trainer(tmp_path / "whole", 0, **seldom).train()
+    run = RunFolder(tmp_path / "runs" / "run")
+    stop = InterruptedAt("rollouts", 3)
+    with pytest.raises(TrainingInterrupted, match="after step 2"):
+        trainer(tmp_path, 0, progress=stop, **seldom).train()
+    assert [path.name for path in run.checkpoints()][-1] == "step-000002"
+
+    Trainer().train(resume=run.path)
+
+    assert [line["step"] for line in run.metrics()] == [1, 2, 3, 4]
+    whole = RunFolder(tmp_path / "whole" / "runs" / "run").load_state()
+    state = run.load_state()
+    assert whole is not None
+    assert state is not None
+    assert state[0].stream == whole[0].stream
+    assert state[0].episodes == whole[0].episodes == 16
+
+
+@pytest.mark.parametrize("turn", [1, 2], ids=["validation", "other tasks"])
+def test_a_validation_that_was_interrupted_is_made_when_the_run_goes_on(
+    tmp_path: Path, turn: int
+) -> None:
+    seldom = {"checkpoint_every": 10, "eval_every": 2}
+    stop = InterruptedAt("validation", turn)
+    with pytest.raises(TrainingInterrupted, match="after step 2"):
+        trainer(tmp_path, 8, progress=stop, **seldom).train()
+    run = RunFolder(tmp_path / "runs" / "run")
+
+    result = Trainer().train(resume=run.path)
+
+    assert (result.stopped, result.steps) == ("success criteria reached", 2)
+    assert [line["step"] for line in run.metrics()] == [1, 2]
+
+
+def test_the_step_that_reaches_the_goal_has_a_checkpoint(tmp_path: Path) -> None:
+    progress = InterruptedAt("after")
+    seldom = {"checkpoint_every": 10, "eval_every": 2}
+    with pytest.raises(TrainingInterrupted, match="after step 2"):
+        trainer(tmp_path, 8, progress=progress, **seldom).train()
+    assert progress.validations == [2]
+
+    again = InterruptedAt()
+    result = Trainer(progress=again).train(resume=tmp_path / "runs" / "run")
+
+    assert (result.stopped, result.steps) == ("success criteria reached", 2)
+    assert again.validations == []
+
+
+def test_without_criteria_the_budget_is_spent(tmp_path: Path) -> None:
+    pack = trainer(tmp_path, 8)
+    scenario = tmp_path / "decided" / "scenario.py"
+    reported = scenario.read_text().replace(
+        '"success_rate": 0.9', '"cost_reduction": 0'
+    )
+    scenario.write_text(reported)
+
+    result = pack.train()
+
+    assert (result.stopped, result.steps) == ("budget spent", 4)
+
+
+def shorten(folder: Path, tasks: str) -> None:
+    """Let the scenario's ``tasks`` return something else than what it makes."""
+    scenario = folder / "decided" / "scenario.py"
+    text = scenario.read_text().replace("        return [\n", "        made = [\n", 1)
+    listed = "            for number in range(count)\n        ]\n"
+    assert listed in text
+    scenario.write_text(text.replace(listed, f"{listed}        return {tasks}\n"))
+
+
+@pytest.mark.parametrize(("solved", "steps"), [(8, 1), (1, 4)])
+def test_a_scenario_with_few_tasks_is_trained_and_measured_on_those(
+    tmp_path: Path, solved: int, steps: int
+) -> None:
+    """With no other validation tasks, the same ones are attempted once more."""
+    short = trainer(tmp_path, solved, test_tasks=5)
+    shorten(tmp_path, "made[:2]")
+
+    result = short.train()
+
+    assert (result.steps, result.metrics.tasks) == (steps, 2)
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_a_scenario_without_tasks_is_refused_before_a_model_is_loaded(
+    tmp_path: Path, split: str
+) -> None:
+    empty = trainer(tmp_path, 0)
+    shorten(tmp_path, f"[] if split == {split!r} else made")
+
+    with pytest.raises(ScenarioError, match="decided is empty"):
+        empty.plan()
+
+
+HALVED = """
+    def calculate_reward(self, task, environment, trajectory):
+        if trajectory.rollout_id.endswith("-00"):
+            raise RuntimeError("the score is lost")
+        return Reward(0.0, False)
+
+    def broadcast_rewards(self, trajectory):
+        return [trajectory.reward / 2] * len(trajectory.model_calls)
+"""
+
+
+def test_only_rollouts_with_a_reward_give_it_to_their_calls(tmp_path: Path) -> None:
+    halving = trainer(tmp_path, 0, max_attempts=1, eval_samples=2, eval_every=9)
+    scenario = tmp_path / "decided" / "scenario.py"
+    scenario.write_text(f"{scenario.read_text()}{HALVED}")
+
+    result = halving.train()
+
+    assert result.steps == 4
+    reasons = result.ledger.reasons("dropped:")
+    assert sum(reasons.values()) > 0
+    assert "no reward for each model call" not in reasons

@@ -1,0 +1,55 @@
+"""What is refused, from Python, before a model is loaded or a folder made."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentgym import Trainer, TrainingConfig
+from agentgym.errors import MissingExtraError, UnsupportedError, UsageError
+from agentgym.evaluate import evaluation
+from agentgym.train import loop
+
+
+@pytest.fixture(autouse=True)
+def no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse to load a model, in an empty folder."""
+
+    def load(config: TrainingConfig) -> None:
+        pytest.fail("a model is loaded")
+
+    for module in (evaluation, loop):
+        monkeypatch.setattr(module, "create_engine", load)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_an_agent_that_is_not_there_is_refused() -> None:
+    trainer = Trainer(TrainingConfig.create(agent="no_such_module:make"))
+    for refused in (trainer.plan, trainer.train, trainer.evaluate):
+        with pytest.raises(UsageError, match="No module named 'no_such_module'"):
+            refused()
+
+
+def test_the_native_loop_takes_no_agent() -> None:
+    config = TrainingConfig.create(agent="json:dumps", framework="native")
+    with pytest.raises(UnsupportedError, match="--framework"):
+        Trainer(config).plan()
+
+
+def test_a_tracker_that_is_not_installed_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "agentgym\[wandb\]"'):
+        Trainer(TrainingConfig.create(tracker="wandb")).plan()
+
+
+def test_an_unknown_split_is_refused_with_those_known() -> None:
+    with pytest.raises(UsageError, match="No split is named 'bogus'; known: train, "):
+        Trainer().evaluate("coding", split="bogus")
+
+
+def test_a_file_of_settings_may_be_named_by_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("episodes: 300\n")
+    assert TrainingConfig.from_yaml(str(file)).episodes == 300

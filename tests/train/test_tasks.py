@@ -1,0 +1,155 @@
+"""Training tasks come in a fixed order, families that teach something more often."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from agentgym.core.task import Split
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
+from agentgym.errors import ScenarioError
+from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.registry import get_scenario
+from agentgym.train.tasks import StreamState, TaskStream
+
+SCENARIO = get_scenario("coding")
+
+
+def stream(state: StreamState | None = None, *, adaptive: bool = True) -> TaskStream:
+    return TaskStream(
+        SCENARIO,
+        3,
+        StreamState() if state is None else state,
+        adaptive=adaptive,
+        failure_cost=0.5,
+    )
+
+
+def tell(
+    to: TaskStream, family: str, *rewards: float | None, steps: Sequence[Step] = ()
+) -> None:
+    """Report a group of attempts, each of one model call and ``steps``."""
+    group = [
+        Trajectory(
+            rollout_id=f"r{number}",
+            scenario="coding",
+            task_id="t",
+            family=family,
+            reward=reward,
+            steps=[ModelCall(), *steps],
+        )
+        for number, reward in enumerate(rewards)
+    ]
+    to.learn([group])
+
+
+def test_without_choice_the_scenarios_tasks_come_as_they_are() -> None:
+    uniform = stream(adaptive=False)
+    tell(uniform, "lint", 1.0, 1.0)
+
+    taken = [task.id for task in uniform.take(20) + uniform.take(1100)]
+
+    made = SCENARIO.tasks(Split.TRAIN, 3 * 1_000_003, 1024)
+    more = SCENARIO.tasks(Split.TRAIN, 3 * 1_000_003 + 1, 96)
+    assert taken == [task.id for task in made + more]
+
+
+def test_nothing_is_passed_over_before_anything_is_known() -> None:
+    assert [t.id for t in stream().take(40)] == [
+        t.id for t in stream(adaptive=False).take(40)
+    ]
+
+
+@pytest.mark.parametrize("reward", [1.0, 0.0])
+def test_a_family_whose_attempts_end_alike_comes_less_often(reward: float) -> None:
+    choosing = stream()
+    for _ in range(6):
+        tell(choosing, "lint", *[reward] * 8)
+        tell(choosing, "read_file", 1.0, 0.0)
+
+    taken = Counter(task.family for task in choosing.take(1000))
+
+    assert 0.1 < taken["lint"] / taken["read_file"] < 0.45
+    assert taken["format_file"] == pytest.approx(taken["read_file"], abs=1)
+
+
+def test_a_family_comes_back_when_its_attempts_differ_again() -> None:
+    choosing = stream()
+    for other in [*[1.0] * 8, *[0.0] * 8]:
+        tell(choosing, "lint", 1.0, other)
+
+    taken = Counter(task.family for task in choosing.take(500))
+
+    assert taken["lint"] == pytest.approx(taken["read_file"], abs=1)
+
+
+def test_a_mistake_that_all_attempts_make_is_something_to_learn() -> None:
+    broken = ToolCall(name="edit_file", outcome=ToolOutcome.RULE_BROKEN)
+    choosing = stream()
+    for _ in range(6):
+        tell(choosing, "lint", *[0.25] * 8, steps=[broken, ModelCall()])
+        tell(choosing, "read_file", 1.0, 0.0)
+
+    taken = Counter(task.family for task in choosing.take(1000))
+
+    assert taken["lint"] > 0.7 * taken["read_file"]
+
+
+def test_rollouts_without_reward_say_nothing() -> None:
+    state = StreamState()
+    tell(stream(state), "lint", None, None)
+    tell(stream(state), "read_file", 0.5, None)
+
+    assert state.spread == {}
+
+
+def test_a_saved_state_goes_on_where_it_stopped() -> None:
+    whole, state = stream(), StreamState()
+    half = stream(state)
+    for choosing in (whole, half):
+        tell(choosing, "lint", 1.0, 1.0)
+        tell(choosing, "read_file", 1.0, 0.8)
+    expected = [task.id for task in whole.take(300)]
+
+    first = [task.id for task in half.take(120)]
+    saved = StreamState.model_validate_json(state.model_dump_json())
+    rest = [task.id for task in stream(saved).take(180)]
+
+    assert first + rest == expected
+
+
+def short(count: int, monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    """Return the scenario with ``count`` fixed tasks, whatever is asked for."""
+    scenario = get_scenario("coding")
+    fixed = scenario.tasks(Split.TRAIN, 0, count)
+    monkeypatch.setattr(scenario, "tasks", lambda *_: iter(fixed))
+    return scenario
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_short_list_of_tasks_is_gone_through_again(
+    monkeypatch: pytest.MonkeyPatch, adaptive: bool
+) -> None:
+    scenario, state = short(3, monkeypatch), StreamState()
+    names = [task.id for task in scenario.tasks(Split.TRAIN, 0, 3)]
+
+    def choosing(state: StreamState) -> TaskStream:
+        return TaskStream(scenario, 3, state, adaptive=adaptive, failure_cost=0.5)
+
+    first = [task.id for task in choosing(state).take(4)]
+    saved = StreamState.model_validate_json(state.model_dump_json())
+    rest = [task.id for task in choosing(saved).take(1100)]
+
+    assert (first + rest)[:8] == (names * 3)[:8]
+    assert set(Counter(first + rest)) == set(names)
+
+
+def test_a_scenario_without_training_tasks_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    empty = TaskStream(
+        short(0, monkeypatch), 3, StreamState(), adaptive=True, failure_cost=0.5
+    )
+    with pytest.raises(ScenarioError, match=r"tasks\(train\) of coding is empty"):
+        empty.take(1)
