@@ -140,7 +140,7 @@ def test_no_folder_is_crowded() -> None:
     [
         "from agentgym.train.loop import TrainingLoop",
         "def f():\n    import agentgym.train.loop",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import agentgym.train.loop",
+        "if TYPE_CHECKING:\n    from agentgym.train import loop",
     ],
 )
 def test_a_planted_import_is_found(tmp_path: Path, statement: str) -> None:

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Literal
 
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool, tool_specs
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import ToolError
-from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.scenarios.base import Environment, Scenario
 from recipes.nano import pools
 from recipes.nano.values import email, value, word
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
     from agentgym.core.task import Split, Task
     from agentgym.core.tools import tool
-    from agentgym.core.trajectory import Trajectory
-    from agentgym.scenarios.base import Environment, Reward, Scenario
+    from agentgym.core.trajectory import Reward, Trajectory
+    from agentgym.scenarios.base import Environment, Scenario
     from agentgym.train.result import TrainingResult
     from agentgym.train.trained_agent import TrainedAgent
     from agentgym.train.trainer import Trainer
@@ -33,7 +33,7 @@ _HOMES = {
     "Trajectory": "agentgym.core.trajectory",
     "Scenario": "agentgym.scenarios.base",
     "Environment": "agentgym.scenarios.base",
-    "Reward": "agentgym.scenarios.base",
+    "Reward": "agentgym.core.trajectory",
     "Split": "agentgym.core.task",
     "Task": "agentgym.core.task",
     "tool": "agentgym.core.tools",

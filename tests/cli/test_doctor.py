@@ -67,8 +67,8 @@ def test_healthy_run(agentgym: Command) -> None:
 
 
 def test_sick_run_names_the_likeliest_cause(agentgym: Command) -> None:
-    buckets = Counter({"trained": 10, "masked:span_not_found": 90})
-    make_run(Ledger(calls=100, buckets=buckets))
+    masked = Counter(span_not_found=90)
+    make_run(Ledger(calls=100, trained=10, masked=masked))
     ended = agentgym("doctor", "first")
     assert ended.code == 1
     assert "Likeliest cause: most model calls taught nothing" in ended.out

@@ -218,4 +218,7 @@ def test_ctrl_c_keeps_what_had_ended_and_says_where(tmp_path: Path) -> None:
         _, said = process.communicate()
     assert process.returncode == 130
     assert said.startswith(f"Interrupted. What had ended is in {out}.")
-    assert [t.reason for t in read_jsonl(out)] == ["", "cancelled: the batch was ended"]
+    assert [str(t.reason or "") for t in read_jsonl(out)] == [
+        "",
+        "cancelled: the batch was ended",
+    ]

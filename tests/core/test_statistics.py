@@ -3,6 +3,7 @@
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import (
     ModelCall,
+    Reason,
     RolloutStatus,
     ToolCall,
     Trajectory,
@@ -11,14 +12,17 @@ from agentgym.core.trajectory import (
 
 
 def make(
-    status: RolloutStatus, reason: str = "", reward: float | None = None
+    status: RolloutStatus,
+    reason: str = "",
+    detail: str = "",
+    reward: float | None = None,
 ) -> Trajectory:
     return Trajectory(
         rollout_id="r",
         scenario="",
         task_id="t",
         status=status,
-        reason=reason,
+        reason=Reason(kind=reason, detail=detail) if reason else None,
         reward=reward,
         duration_s=2.0,
         steps=[
@@ -35,15 +39,19 @@ def test_summary_counts_each_rollout_once_and_names_each_reason() -> None:
         [
             make(RolloutStatus.SUCCEEDED, reward=1.0),
             make(RolloutStatus.SUCCEEDED),
-            make(RolloutStatus.FAILED, "max_steps: no answer within 3", reward=0.0),
-            make(RolloutStatus.DROPPED, "crash: ValueError: x: y"),
-            make(RolloutStatus.DROPPED, "crash: KeyError: z"),
+            make(RolloutStatus.FAILED, "max_steps", "no answer within 3", reward=0.0),
+            make(RolloutStatus.DROPPED, "crash: ValueError", "x: y"),
+            make(RolloutStatus.DROPPED, "crash: ValueError", "z: y"),
             make(RolloutStatus.DROPPED),
         ]
     )
     assert summary.adds_up
     assert (summary.succeeded, summary.failed, summary.dropped) == (2, 1, 3)
-    assert summary.reasons == {"crash": 2, "max_steps": 1, "no reason given": 1}
+    assert summary.reasons == {
+        "crash: ValueError": 2,
+        "max_steps": 1,
+        "no reason given": 1,
+    }
     assert (summary.scored, summary.mean_reward) == (2, 0.5)
     assert (summary.tools, summary.tool_errors) == ({"add": 12}, 6)
     assert (summary.prompt_tokens, summary.response_tokens) == (18, 6)

@@ -1,21 +1,21 @@
 """The doctor: each reason why a run does not learn, from what it leaves behind."""
 
-import json
-import sqlite3
 from collections import Counter
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from agentlightning.schemas import RolloutCreate, RolloutState, RolloutStatusPatch
 
 from agentgym import TrainingConfig
-from agentgym.core.ledger import Ledger
+from agentgym.core.ledger import NO_VARIANCE, Ledger
+from agentgym.core.trajectory import Reason
 from agentgym.doctor.evidence import Evidence, read_evidence
 from agentgym.doctor.run import Finding, diagnose
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
+from agentgym.rollout.store.store import Store
 from agentgym.train.run_folder import RunFolder, RunState
 from tests.ui import made_up
 
@@ -74,18 +74,18 @@ def test_agent_that_never_called_the_policy() -> None:
 
 
 def test_ledger_with_a_gap() -> None:
-    ledger = Ledger(calls=100, buckets=Counter({"trained": 90}))
+    ledger = Ledger(calls=100, trained=90)
     finding = only(healthy(ledger=ledger))
     assert "100 model calls were made and 90 accounted for" in finding.evidence
 
 
 @pytest.mark.parametrize(("dropped", "severity"), [(12, "warning"), (64, "critical")])
 def test_dropped_rollouts_with_their_reason(dropped: int, severity: str) -> None:
-    buckets = {"trained": 500, "dropped:timeout": 300, "dropped:crashed": 10}
+    lost = Counter(timeout=300, crashed=10)
     finding = only(
         healthy(
             steps=[{**line, "dropped": dropped} for line in healthy().steps],
-            ledger=Ledger(calls=810, buckets=Counter(buckets)),
+            ledger=Ledger(calls=810, trained=500, dropped=lost),
         )
     )
     assert finding.severity == severity
@@ -100,7 +100,7 @@ def test_a_few_dropped_rollouts_are_no_finding() -> None:
 
 def test_dropped_before_any_call() -> None:
     lines = [{**line, "dropped": 64} for line in healthy().steps]
-    ledger = Ledger(calls=9, buckets=Counter({"trained": 9}))
+    ledger = Ledger(calls=9, trained=9)
     failures = Counter({"crash: KeyError": 3, "timeout": 2})
     finding = only(healthy(steps=lines, ledger=ledger, failures=failures))
     assert "most often: crash: KeyError" in finding.evidence
@@ -108,16 +108,16 @@ def test_dropped_before_any_call() -> None:
 
 
 def test_masked_calls_with_their_reason() -> None:
-    buckets = {"trained": 10, "masked:span_not_found": 85, "masked:length": 5}
-    finding = only(healthy(ledger=Ledger(calls=100, buckets=Counter(buckets))))
+    masked = Counter(span_not_found=85, length=5)
+    finding = only(healthy(ledger=Ledger(calls=100, trained=10, masked=masked)))
     assert finding.severity == "critical"
     assert "90 of 100 model calls (90%)" in finding.evidence
     assert "span_not_found (85)" in finding.evidence
 
 
 def test_groups_without_variance_are_not_blamed_on_masks() -> None:
-    buckets = {"trained": 10, "masked:zero_variance": 90}
-    evidence = healthy(ledger=Ledger(calls=100, buckets=Counter(buckets)))
+    masked = Counter({NO_VARIANCE: 90})
+    evidence = healthy(ledger=Ledger(calls=100, trained=10, masked=masked))
     assert diagnose(evidence) == []
 
 
@@ -265,19 +265,23 @@ def test_evidence_of_a_run_without_checkpoints(tmp_path: Path) -> None:
 
 def test_reasons_of_dropped_rollouts_are_read_from_the_database(tmp_path: Path) -> None:
     run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
-    statuses = ["crash: KeyError: 'a'", "crash: KeyError: 'b'", "timeout: no end", None]
-    with closing(sqlite3.connect(run.path / "rollouts.db")) as file:
-        file.execute("CREATE TABLE rollouts (state TEXT, status BLOB, is_train INT)")
-        for message in statuses:
-            status = json.dumps({"error_message": message}).encode()
-            row = ("failed", status, 1)
-            file.execute("INSERT INTO rollouts VALUES (?, ?, ?)", row)
-        file.execute("INSERT INTO rollouts VALUES ('failed', '{}', 0)")
-        file.commit()
+    reasons = [
+        Reason(kind="crash: KeyError", detail="'a'"),
+        Reason(kind="crash: KeyError", detail="'b'"),
+        Reason(kind="timeout", detail="no end"),
+    ]
+    with Store(run.path / "rollouts.db", max_attempts=1) as store:
+        asked = [RolloutCreate(input={}) for _ in reasons]
+        asked.append(RolloutCreate(input={}, is_train=False))
+        made = store.create_rollouts([*asked, RolloutCreate(input={})])
+        for rollout, reason in zip(made, [*reasons, reasons[0]], strict=False):
+            store.fail(rollout.rollout_id, reason)
+        failed = RolloutStatusPatch(state=RolloutState.FAILED, error_message="why")
+        store.patch(made[-1].rollout_id, failed)
     assert read_evidence(run).failures == {
         "crash: KeyError": 2,
-        "timeout: no end": 1,
-        "no reason was recorded": 1,
+        "timeout": 1,
+        "no reason given": 1,
     }
 
 

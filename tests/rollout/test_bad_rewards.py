@@ -52,7 +52,7 @@ def test_each_bad_reward_is_dropped_alone(pack: Path, tmp_path: Path) -> None:
         if reason:
             assert trajectory.status is RolloutStatus.DROPPED
             assert trajectory.reward is None
-            assert re.search(reason, trajectory.reason), trajectory.reason
+            assert re.search(reason, str(trajectory.reason)), trajectory.reason
         else:
             assert trajectory.status is RolloutStatus.FAILED  # scored: no success
             assert trajectory.scenario == "odd"

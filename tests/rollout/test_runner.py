@@ -65,7 +65,7 @@ def test_a_policy_that_never_answers_is_cut_and_scored(tmp_path: Path) -> None:
     always = ScriptedPolicy(lambda request: Reply(calls=[("list_files", {})]))
     with session(tmp_path, always, framework="langchain") as opened:
         [trajectory] = opened.run(requests(1), lambda _: None)
-    assert trajectory.reason == "max_turns"
+    assert str(trajectory.reason) == "max_turns"
     assert trajectory.reward is not None
     assert not trajectory.success
     turns = get_scenario("coding").max_turns
@@ -84,7 +84,7 @@ def test_an_agent_that_makes_one_failing_call_again_and_again_is_stuck(
     with session(tmp_path, ScriptedPolicy(respond), framework=framework) as opened:
         [trajectory] = opened.run(requests(1), lambda _: None)
 
-    assert trajectory.reason == "stuck"
+    assert str(trajectory.reason) == "stuck"
     assert trajectory.reward is not None
     assert not trajectory.success
     paths = [(c.arguments or {})["path"] for c in trajectory.get_tool_calls()]
@@ -124,7 +124,7 @@ def test_contract_2_no_reward_is_invented_for_a_crashed_agent(
     dropped = found[2]
     assert dropped.status is RolloutStatus.DROPPED
     assert dropped.reward is None
-    assert "the agent is broken" in dropped.reason
+    assert "the agent is broken" in str(dropped.reason)
     assert dropped.attempt == 1
     assert all(t.reward is not None for t in found if t is not dropped)
 
@@ -136,7 +136,7 @@ def test_contract_2_an_agent_that_ignores_its_model_is_dropped(
     with session(tmp_path, agent=agent, max_attempts=1) as opened:
         [trajectory] = opened.run(requests(1), lambda _: None)
     assert trajectory.reward is None
-    assert "without calling the model" in trajectory.reason
+    assert "without calling the model" in str(trajectory.reason)
 
 
 @pytest.mark.parametrize(

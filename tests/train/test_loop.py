@@ -262,6 +262,6 @@ def test_only_rollouts_with_a_reward_give_it_to_their_calls(tmp_path: Path) -> N
     result = halving.train()
 
     assert result.steps == 4
-    reasons = result.ledger.reasons("dropped:")
+    reasons = result.ledger.dropped
     assert sum(reasons.values()) > 0
     assert "no reward for each model call" not in reasons

@@ -84,8 +84,12 @@ def step(number: int, **changes: float) -> StepReport:
 
 def ledger() -> Ledger:
     """Return a ledger that adds up."""
-    buckets = {"trained": 9000, "masked:zero_variance": 800, "dropped:timeout": 200}
-    return Ledger(calls=10_000, buckets=Counter(buckets))
+    return Ledger(
+        calls=10_000,
+        trained=9000,
+        masked=Counter(zero_variance=800),
+        dropped=Counter(timeout=200),
+    )
 
 
 def result(run: Path = Path("runs/demo")) -> TrainingResult:

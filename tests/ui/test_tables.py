@@ -1,7 +1,6 @@
 """Tables and the report: true, complete, and readable in 60 columns."""
 
 import io
-from collections import Counter
 
 import pytest
 from rich.console import Console, RenderableType
@@ -115,7 +114,7 @@ def test_ledger_shows_reasons_and_whether_it_adds_up() -> None:
     assert "10,000 model calls: 9,000 trained, 800 masked, 200 dropped" in text
     assert "masked, zero_variance: 800; dropped, timeout: 200" in text
     assert "add up" not in text
-    gap = Ledger(calls=11, buckets=Counter({"trained": 10}))
+    gap = Ledger(calls=11, trained=10)
     assert "does not add up" in shown(ledger_view(gap))
 
 
@@ -139,7 +138,7 @@ def test_report_is_markdown_with_everything() -> None:
         "# coding, trained through langchain\n",
         "| pass^4 | 52 % [48, 56] | 97 % [94, 100] | +45 points |\n",
         "### Out of vocabulary: 60 tasks\n",
-        "| masked:zero_variance | 800 |\n",
+        "| masked: zero_variance | 800 |\n",
         "| **all** | **10,000** |\n",
         'agent = TrainedAgent.load("coding").to_langchain()\n',
         "| seed | `0` |\n",

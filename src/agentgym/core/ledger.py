@@ -2,8 +2,29 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Where one model call ends.
+
+    Attributes:
+        verb: ``trained``; ``masked``, in a sequence whose tokens the loss left out; or
+            ``dropped``: its rollout or its attempt was not used, or it failed.
+        reason: Why it was not trained: what many have in common.
+    """
+
+    verb: Literal["trained", "masked", "dropped"]
+    reason: str = ""
+
+
+TRAINED = Bucket("trained")
+NO_VARIANCE = "no reward variance in its group"
+NOT_FINITE = "the update was not finite and was refused"
 
 
 class Ledger(BaseModel):
@@ -11,52 +32,34 @@ class Ledger(BaseModel):
 
     Attributes:
         calls: Requests to the model in training rollouts, unanswered ones included.
-        buckets: Calls per bucket: ``trained``, ``masked:<reason>`` or
-            ``dropped:<reason>``.
+        trained: Calls that the loss covered.
+        masked: The others by reason, and so ``dropped``; see :class:`Bucket`.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     calls: int = 0
-    buckets: Counter[str] = Field(default_factory=Counter)
+    trained: int = 0
+    masked: Counter[str] = Field(default_factory=Counter)
+    dropped: Counter[str] = Field(default_factory=Counter)
 
-    def add(self, entries: Iterable[str], *, calls: int) -> None:
-        """Count one rollout's entries, of which there must be one per call."""
+    def add(self, buckets: Iterable[Bucket], *, calls: int) -> None:
+        """Count one rollout's buckets, of which there must be one per call."""
         self.calls += calls
-        self.buckets.update(entries)
+        for bucket in buckets:
+            if bucket.verb == "trained":
+                self.trained += 1
+            else:
+                (self.masked if bucket.verb == "masked" else self.dropped)[
+                    bucket.reason
+                ] += 1
 
     @property
-    def trained(self) -> int:
-        """Calls that the loss covered."""
-        return self.buckets["trained"]
-
-    @property
-    def masked(self) -> int:
-        """Calls in a sequence whose tokens the loss left out."""
-        return self._total("masked:")
-
-    @property
-    def dropped(self) -> int:
-        """Calls that were not used: their rollout, their attempt or they failed."""
-        return self._total("dropped:")
+    def counted(self) -> int:
+        """Calls in all buckets together."""
+        return self.trained + self.masked.total() + self.dropped.total()
 
     @property
     def adds_up(self) -> bool:
         """Whether the buckets account for every call made."""
-        return self.trained + self.masked + self.dropped == self.calls
-
-    def reasons(self, prefix: str) -> Counter[str]:
-        """Return calls by kind of reason of ``masked:`` or of ``dropped:``."""
-        found: Counter[str] = Counter()
-        for bucket, count in self.buckets.items():
-            if bucket.startswith(prefix):
-                found[kind_of(bucket.removeprefix(prefix))] += count
-        return found
-
-    def _total(self, prefix: str) -> int:
-        return sum(n for key, n in self.buckets.items() if key.startswith(prefix))
-
-
-def kind_of(reason: str) -> str:
-    """Return what many reasons have in common: ``crash: KeyError`` of a crash."""
-    return ":".join(reason.split(":")[:2])
+        return self.counted == self.calls

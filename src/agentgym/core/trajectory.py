@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agentgym.core.tools import ToolOutcome
 
-TRAJECTORY_VERSION = 3
+TRAJECTORY_VERSION = 4
 
 
 class RolloutStatus(StrEnum):
@@ -18,6 +19,51 @@ class RolloutStatus(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     DROPPED = "dropped"
+
+
+class Reason(BaseModel):
+    """Why a rollout, an attempt or a call ended as it did.
+
+    Attributes:
+        kind: What many have in common, e.g. ``timeout`` or ``crash: KeyError``.
+        detail: What is particular to this one, for people.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}" if self.detail else self.kind
+
+    @classmethod
+    def of_error(cls, error: BaseException, kind: str = "crash") -> Self:
+        """Return the reason that an error is."""
+        return cls(kind=f"{kind}: {type(error).__name__}", detail=str(error))
+
+
+GOAL_NOT_REACHED = Reason(kind="goal not reached")
+NO_REASON = Reason(kind="no reason given")
+
+
+@dataclass(frozen=True)
+class Reward:
+    """The score of one finished episode.
+
+    Attributes:
+        value: In ``Scenario.reward_range``.
+        success: Whether the goal was reached and no rule was broken.
+        parts: Named parts that add up to ``value``, for people to read.
+        right_tool: Share of the calls that the task needs whose tool was called.
+        right_arguments: Share of those that were made with the right arguments.
+    """
+
+    value: float
+    success: bool
+    parts: dict[str, float] = field(default_factory=dict)
+    right_tool: float | None = None
+    right_arguments: float | None = None
 
 
 class RequestedCall(BaseModel):
@@ -154,7 +200,7 @@ class Trajectory(BaseModel):
     Attributes:
         version: Of this format; a newer one is refused. Later ones added what is
             optional: 2 token counts, ``answer`` and ``changed_files``, 3
-            ``unused_calls``.
+            ``unused_calls``; 4 made a reason of what was a text.
         rollout_id: The rollout; ``attempt`` counts its retries from 0.
         group: Rollouts of one group attempted the same task at the same step.
         steps: Model calls and tool calls in the order they happened.
@@ -163,13 +209,15 @@ class Trajectory(BaseModel):
         success: Whether the task's goal was reached and no rule broken.
         right_tool: Share of the calls the task needs whose tool was called.
         right_arguments: Share of those that were made with the right arguments.
-        status: How it ended, and ``reason`` why.
+        status: How it ended.
+        reason: Why it failed or was dropped, or what cut it; None if the agent
+            itself came to its end.
         duration_s: Wall seconds.
         answer: What the agent said at its end, None if unknown or nothing.
         changed_files: Text files of the agent's workspace that differ from the
             task's at the end, None for one that is gone; empty without a workspace.
-        unused_calls: Requests to the model that led to no step, by reason: it did
-            not answer, or the attempt that they belonged to was given up.
+        unused_calls: Requests to the model that led to no step, by kind of reason: it
+            did not answer, or the attempt that they belonged to was given up.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -189,11 +237,31 @@ class Trajectory(BaseModel):
     right_tool: float | None = None
     right_arguments: float | None = None
     status: RolloutStatus = RolloutStatus.SUCCEEDED
-    reason: str = ""
+    reason: Reason | None = None
     duration_s: float = 0.0
     answer: str | None = None
     changed_files: dict[str, str | None] = Field(default_factory=dict)
     unused_calls: dict[str, int] = Field(default_factory=dict)
+
+    @field_validator("reason", mode="before")
+    @classmethod
+    def _read_text(cls, value: Any) -> Any:
+        return ({"kind": value} if value else None) if isinstance(value, str) else value
+
+    def scored(self, reward: Reward) -> Self:
+        """Return the trajectory with its score, which says whether it succeeded."""
+        reached = reward.success
+        return self.model_copy(
+            update={
+                "reward": reward.value,
+                "reward_parts": dict(reward.parts),
+                "success": reached,
+                "right_tool": reward.right_tool,
+                "right_arguments": reward.right_arguments,
+                "status": RolloutStatus.SUCCEEDED if reached else RolloutStatus.FAILED,
+                "reason": self.reason or (None if reached else GOAL_NOT_REACHED),
+            }
+        )
 
     @property
     def model_calls(self) -> list[ModelCall]:
@@ -233,9 +301,8 @@ class Summary(BaseModel):
 
     Attributes:
         rollouts: All of them: ``succeeded + failed + dropped``.
-        reasons: Why rollouts failed or were dropped, by kind (what stands before
-            the reason's colon), most frequent first. Their sum is
-            ``failed + dropped``.
+        reasons: Why rollouts failed or were dropped, by kind, most frequent first.
+            Their sum is ``failed + dropped``.
         steps: Model calls of all rollouts.
         tools: Tool calls by name; ``tool_outcomes`` by what became of them.
         uncounted_calls: Model calls that are in no token count.
@@ -287,7 +354,7 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
         succeeded=status[RolloutStatus.SUCCEEDED],
         failed=status[RolloutStatus.FAILED],
         dropped=status[RolloutStatus.DROPPED],
-        reasons=_counted(reason_kind(t.reason) for t in lost),
+        reasons=_counted((t.reason or NO_REASON).kind for t in lost),
         steps=sum(s.steps for s in stats),
         tool_calls=sum(s.tool_calls for s in stats),
         tool_errors=sum(s.tool_errors for s in stats),
@@ -302,11 +369,6 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
             sum(s.duration_s for s in stats) / len(stats) if stats else 0.0
         ),
     )
-
-
-def reason_kind(reason: str) -> str:
-    """Return the kind of a reason: ``"timeout"`` of ``"timeout: no end in 5 s"``."""
-    return reason.partition(":")[0].strip() or "no reason given"
 
 
 def _tokens(call: ModelCall) -> tuple[int, int] | None:

@@ -1,6 +1,5 @@
 """What a run left behind, as far as it can be read."""
 
-import json
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -8,12 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentgym.core.ledger import Ledger, kind_of
+from agentgym.core.ledger import Ledger
+from agentgym.core.trajectory import NO_REASON
 from agentgym.errors import CheckpointError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.train.run_folder import RunFolder
 
 _RECENT = 10  # steps that "lately" means
+_FAILURES = """
+SELECT json_extract(CAST(data AS TEXT), '$.reason.kind') FROM rollouts
+LEFT JOIN events ON events.rollout_id = rollouts.rollout_id
+    AND event_type = 'attempt_failed'
+    AND attempt_id = json_extract(CAST(status AS TEXT), '$.last_attempt_id')
+WHERE state = 'failed' AND is_train
+"""
 
 
 @dataclass(frozen=True)
@@ -86,11 +93,9 @@ def _failures(database: Path) -> Counter[str]:
     """Count the reasons of failed training rollouts; empty if they cannot be read."""
     if not database.exists():
         return Counter()
-    query = "SELECT CAST(status AS TEXT) FROM rollouts WHERE state = 'failed'"
     try:
         with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as file:
-            rows = file.execute(f"{query} AND is_train").fetchall()
+            rows = file.execute(_FAILURES).fetchall()
     except sqlite3.Error:
         return Counter()
-    messages = (json.loads(status).get("error_message") or "" for (status,) in rows)
-    return Counter(kind_of(message or "no reason was recorded") for message in messages)
+    return Counter(kind or NO_REASON.kind for (kind,) in rows)

@@ -4,12 +4,14 @@ Each check is one function from :class:`~agentgym.doctor.evidence.Evidence` to a
 :class:`Finding` or None, in the order in which causes should be ruled out.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from statistics import fmean
 from typing import Literal
 
+from agentgym.core.ledger import NO_VARIANCE, NOT_FINITE
 from agentgym.doctor.evidence import Evidence
 
 Severity = Literal["critical", "warning", "info"]
@@ -95,11 +97,11 @@ def _failed(run: Evidence) -> Finding | None:
 def _ledger_gap(run: Evidence) -> Finding | None:
     if run.ledger.adds_up:
         return None
-    counted = run.ledger.trained + run.ledger.masked + run.ledger.dropped
     return Finding(
         "critical",
         "the ledger does not add up",
-        f"{run.ledger.calls:,} model calls were made and {counted:,} accounted for.",
+        f"{run.ledger.calls:,} model calls were made and "
+        f"{run.ledger.counted:,} accounted for.",
         "This is a fault of AgentGym or of an adapter; please report it.",
     )
 
@@ -109,7 +111,7 @@ def _many_dropped(run: Evidence) -> Finding | None:
     share = dropped / max(1, run.episodes)
     if share < 0.05:
         return None
-    reasons = run.failures or run.ledger.reasons("dropped:")
+    reasons = run.failures or run.ledger.dropped
     reason = reasons.most_common(1)[0][0] if reasons else ""
     advice = "Mend that first: run one task with your agent by hand to see it."
     if reason.startswith("timeout"):
@@ -124,9 +126,10 @@ def _many_dropped(run: Evidence) -> Finding | None:
 
 
 def _many_masked(run: Evidence) -> Finding | None:
-    reasons = run.ledger.reasons("masked:")
-    for reason in [r for r in reasons if "variance" in r or "not finite" in r]:
-        del reasons[reason]  # other checks are about these
+    explained = (NO_VARIANCE, NOT_FINITE)  # other checks are about these
+    reasons = Counter(
+        {why: n for why, n in run.ledger.masked.items() if why not in explained}
+    )
     masked = reasons.total()
     share = masked / max(1, run.ledger.calls)
     if share < 0.25:

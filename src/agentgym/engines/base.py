@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentgym.core.ledger import Bucket
 from agentgym.core.policy import Policy
 from agentgym.core.trajectory import Trajectory
 
@@ -23,8 +24,7 @@ class UpdateMetrics:
         trained_tokens: Tokens with a non-zero mask.
         sequences: Merged sequences in the batch.
         skipped_groups: Groups without reward variance.
-        ledger: For each rollout id, one entry per model call in order: ``trained``,
-            or ``masked:<reason>`` or ``dropped:<reason>``.
+        ledger: For each rollout id the bucket of each model call, in order.
     """
 
     step: int
@@ -36,7 +36,7 @@ class UpdateMetrics:
     trained_tokens: int
     sequences: int
     skipped_groups: int
-    ledger: dict[str, list[str]]
+    ledger: dict[str, list[Bucket]]
 
 
 class Engine(ABC):

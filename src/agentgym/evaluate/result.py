@@ -9,6 +9,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentgym.core.files import write_atomically
+from agentgym.core.trajectory import Reason
 from agentgym.errors import UsageError
 from agentgym.evaluate.calls import CallClass
 from agentgym.evaluate.confusion import ConfusionMatrix
@@ -35,7 +36,7 @@ class AttemptResult(BaseModel):
     rollout_id: str
     task_id: str
     status: str
-    reason: str
+    reason: Reason | None
     reward: float | None
     calls: dict[CallClass, int] = Field(default_factory=dict)
 

@@ -18,8 +18,8 @@ from agentgym.core.background import in_background
 from agentgym.core.task import Task
 from agentgym.core.tool_runs import run_call
 from agentgym.core.tools import ToolSpec
-from agentgym.core.trajectory import ModelCall, RequestedCall, Trajectory
-from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.core.trajectory import ModelCall, RequestedCall, Reward, Trajectory
+from agentgym.scenarios.base import Environment, Scenario
 
 _PLAIN_WORDS = ("main", "a", "test", "1001", "x")
 _ANSWER = "Done."
@@ -136,12 +136,7 @@ async def play(
         )
     finally:
         where.close()
-    trajectory.reward = reward.value
-    trajectory.reward_parts = dict(reward.parts)
-    trajectory.success = reward.success
-    trajectory.right_tool = reward.right_tool
-    trajectory.right_arguments = reward.right_arguments
-    return trajectory, reward
+    return trajectory.scored(reward), reward
 
 
 def run_trivial(

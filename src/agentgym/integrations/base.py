@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from agentgym.core.tools import ToolSpec
+from agentgym.core.trajectory import Reason
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,12 @@ class EpisodeCut(Exception):
     """The policy itself brought the episode to its end; it is scored as it is.
 
     Attributes:
-        reason: ``max_turns``, ``context_overflow`` or ``stuck``.
+        reason: Its kind is ``max_turns``, ``context_overflow`` or ``stuck``.
     """
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
+    def __init__(self, reason: str, detail: str = "") -> None:
+        self.reason = Reason(kind=reason, detail=detail)
+        super().__init__(str(self.reason))
 
 
 class RunnableAgent(ABC):

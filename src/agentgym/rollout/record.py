@@ -8,7 +8,10 @@ from typing import Any
 from agentlightning.schemas import DEFAULT_ATTEMPT_ID, Rollout, RolloutState
 
 from agentgym.core.trajectory import (
+    NO_REASON,
     ModelCall,
+    Reason,
+    Reward,
     RolloutStatus,
     Step,
     ToolCall,
@@ -55,23 +58,14 @@ def to_trajectory(
     }
     steps = _interleave(calls, outcomes)
     if rollout.status.state is not RolloutState.SUCCEEDED or reward is None:
-        reason = rollout.status.error_message or "no reward was reported"
+        reason = _why_given_up(events) or _unexplained(rollout)
         return Trajectory(
             **common, steps=steps, status=RolloutStatus.DROPPED, reason=reason
         )
-    success = bool(reward["success"])
-    return Trajectory(
-        **common,
-        steps=steps,
-        reward=reward["value"],
-        reward_parts=reward["parts"],
-        success=success,
-        right_tool=reward["right_tool"],
-        right_arguments=reward["right_arguments"],
-        status=RolloutStatus.SUCCEEDED if success else RolloutStatus.FAILED,
-        reason=reward["reason"],
-        duration_s=reward["duration_s"],
+    ended = Trajectory(
+        **common, steps=steps, reason=reward["reason"], duration_s=reward["duration_s"]
     )
+    return ended.scored(Reward(**reward["score"]))
 
 
 def _unused_calls(
@@ -84,7 +78,8 @@ def _unused_calls(
         if attempt == last:
             unused.update(_why_refused(call) for call in requests if not call.ok)
         elif requests:
-            unused[f"attempt given up: {_why_given_up(events)}"] += len(requests)
+            why = _why_given_up(events) or NO_REASON
+            unused[f"attempt given up: {why.kind}"] += len(requests)
     return unused
 
 
@@ -94,9 +89,17 @@ def _why_refused(call: RecordedCall) -> str:
     return f"no answer: {code or f'HTTP {call.http_status}'}"
 
 
-def _why_given_up(events: Sequence[RecordedEvent]) -> str:
-    reasons = (e.data["reason"] for e in events if e.event_type == ATTEMPT_FAILED)
-    return next(reasons, "unknown")
+def _why_given_up(events: Sequence[RecordedEvent]) -> Reason | None:
+    found = (e.data["reason"] for e in events if e.event_type == ATTEMPT_FAILED)
+    reason = next(found, None)
+    return None if reason is None else Reason(**reason)
+
+
+def _unexplained(rollout: Rollout) -> Reason:
+    """Return why a rollout was dropped that another program ended."""
+    if rollout.status.state is RolloutState.SUCCEEDED:
+        return Reason(kind="no reward was reported")
+    return Reason(kind="failed", detail=rollout.status.error_message or "")
 
 
 def _interleave(calls: list[ModelCall], outcomes: list[ToolCall]) -> list[Step]:

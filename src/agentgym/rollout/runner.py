@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agentlightning.schemas import RolloutCreate
 
 from agentgym.core.task import Task
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.trajectory import Reason, Trajectory
 from agentgym.errors import RolloutError
 from agentgym.rollout.record import to_trajectory
 from agentgym.rollout.store.store import Store
@@ -18,6 +18,9 @@ from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
 logger = logging.getLogger(__name__)
 
 _WAIT_S = 0.5
+GIVEN_UP = Reason(kind="given up", detail="the run was ended")
+HANG = Reason(kind="hang", detail="it blocked its worker")
+WORKER_DIED = "its worker died"
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Runner:
                     raise RolloutError(f"The workers cannot start: {pool.failure}")
         finally:
             for rollout_id in waiting:
-                self._store.fail(rollout_id, "given up: the run was ended")
+                self._store.fail(rollout_id, GIVEN_UP)
         return [done[request.rollout_id] for request in requests]
 
     def worker_died(self, death: WorkerDeath) -> None:
@@ -109,10 +112,10 @@ class Runner:
 
     def _take_over(self, rollout_id: str, death: WorkerDeath) -> None:
         """Decide what becomes of a rollout whose worker died."""
-        reason, worker = f"its worker died: {death.reason}", death.worker
+        reason = Reason(kind=WORKER_DIED, detail=death.reason)
+        worker = death.worker
         if rollout_id == death.blamed:
-            blocked = "hang: it blocked its worker"
-            self._store.requeue(rollout_id, blocked, worker=worker)
+            self._store.requeue(rollout_id, HANG, worker=worker)
         elif death.blamed is not None:
             self._store.requeue(rollout_id, reason, charge=False, worker=worker)
         else:
@@ -126,12 +129,14 @@ class Runner:
             store.get(rollout_id), {a: store.events(rollout_id, a) for a in attempts}
         )
 
-    def _suspect(self, rollout_id: str, worker: str, reason: str) -> None:
+    def _suspect(self, rollout_id: str, worker: str, reason: Reason) -> None:
         """Put a rollout off until it can be tried alone, or end it."""
         if rollout_id == self._on_trial:
             self._strikes[rollout_id] += 1
         if self._strikes[rollout_id] >= self._max_attempts:
-            self._store.fail(rollout_id, f"crash: {reason}, each time it ran alone")
+            detail = f"{reason.detail}, each time it ran alone"
+            died = Reason(kind=f"crash: {WORKER_DIED}", detail=detail)
+            self._store.fail(rollout_id, died)
         else:
             self._suspects[rollout_id] = worker
 
@@ -144,7 +149,7 @@ class Runner:
             while self._suspects and waiting <= self._suspects.keys():
                 rollout_id = self._on_trial = next(iter(self._suspects))
                 worker = self._suspects.pop(rollout_id)
-                reason = "its worker died"
+                reason = Reason(kind=WORKER_DIED)
                 self._store.requeue(rollout_id, reason, charge=False, worker=worker)
 
     def _create(self, request: RolloutRequest) -> RolloutCreate:

@@ -7,18 +7,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentgym.scenarios.base import Environment, Reward, Scenario
+    from agentgym.scenarios.base import Environment, Scenario
     from agentgym.scenarios.registry import get_scenario, scenario_names
 
 _HOMES = {
     "Environment": "agentgym.scenarios.base",
-    "Reward": "agentgym.scenarios.base",
     "Scenario": "agentgym.scenarios.base",
     "get_scenario": "agentgym.scenarios.registry",
     "scenario_names": "agentgym.scenarios.registry",
 }
 
-__all__ = ["Environment", "Reward", "Scenario", "get_scenario", "scenario_names"]
+__all__ = ["Environment", "Scenario", "get_scenario", "scenario_names"]
 
 
 def __getattr__(name: str) -> Any:

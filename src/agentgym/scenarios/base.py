@@ -1,32 +1,12 @@
 """Scenario: what to train on. Subclass it, fill in four methods, and train."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, bound_tools
-from agentgym.core.trajectory import Trajectory
-
-
-@dataclass(frozen=True)
-class Reward:
-    """The score of one finished episode.
-
-    Attributes:
-        value: In ``Scenario.reward_range``.
-        success: Whether the goal was reached and no rule was broken.
-        parts: Named parts that add up to ``value``, for people to read.
-        right_tool: Share of the calls that the task needs whose tool was called.
-        right_arguments: Share of those that were made with the right arguments.
-    """
-
-    value: float
-    success: bool
-    parts: dict[str, float] = field(default_factory=dict)
-    right_tool: float | None = None
-    right_arguments: float | None = None
+from agentgym.core.trajectory import Reward, Trajectory
 
 
 class Environment(ABC):

@@ -3,9 +3,9 @@
 import math
 
 from agentgym.core.task import Task
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import ScenarioError
-from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.scenarios.base import Environment, Scenario
 
 
 def score(

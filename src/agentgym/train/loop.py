@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.ledger import Bucket
 from agentgym.core.task import Split
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import Engine, UpdateMetrics
@@ -206,7 +207,7 @@ class TrainingLoop:
         calls = len(trajectory.model_calls)
         ledger.add(update.ledger[trajectory.rollout_id], calls=calls)
         for reason, count in trajectory.unused_calls.items():
-            ledger.add([f"dropped:{reason}"] * count, calls=count)
+            ledger.add([Bucket("dropped", reason)] * count, calls=count)
 
     def _validation_due(self) -> bool:
         return self.state.step % self._config.eval_every == 0

@@ -32,7 +32,9 @@ def render_report(result: TrainingResult) -> str:
     for name, (before, after) in result.breakdown.items():
         heading = f"### {name[:1].upper()}{name[1:]}: {plural(after.tasks, 'task')}\n"
         parts += [heading, _table(breakdown_rows(before, after))]
-    buckets = ledger.buckets.most_common()
+    buckets = [("trained", ledger.trained)]
+    for verb, found in (("masked", ledger.masked), ("dropped", ledger.dropped)):
+        buckets += [(f"{verb}: {why}", count) for why, count in found.most_common()]
     parts += [
         "## Where every model call went\n",
         "| bucket | calls |\n|---|---:|",

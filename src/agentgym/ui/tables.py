@@ -94,14 +94,14 @@ def ledger_view(ledger: Ledger) -> Text:
     """Show where every model call went, with the reasons, in two lines."""
     text = Text.assemble(
         (f"{plural(ledger.calls, 'model call')}: ", "bold"),
-        f"{ledger.trained:,} trained, {ledger.masked:,} masked, "
-        f"{ledger.dropped:,} dropped",
+        f"{ledger.trained:,} trained, {ledger.masked.total():,} masked, "
+        f"{ledger.dropped.total():,} dropped",
         ("" if ledger.adds_up else "  (does not add up!)", "bold red"),
     )
     reasons = [
         f"{verb}, {reason}: {count:,}"
-        for verb in ("masked", "dropped")
-        for reason, count in ledger.reasons(f"{verb}:").most_common()
+        for verb, found in (("masked", ledger.masked), ("dropped", ledger.dropped))
+        for reason, count in found.most_common()
     ]
     more = len(reasons) - _REASONS
     if more > 0:

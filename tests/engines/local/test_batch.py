@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from agentgym.core.ledger import TRAINED, Bucket
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ToolCall, Trajectory
 from agentgym.engines.local.batch import BatchBuilder, TrainingBatch
@@ -61,7 +62,7 @@ def test_a_prompt_that_differs_in_one_token_starts_another_sequence() -> None:
     batch = build(pair(call(PROMPT, CALL), call(other, [7, 1])))
 
     assert [s.ids for s in batch.sequences[:2]] == [[*PROMPT, *CALL], [*other, 7, 1]]
-    assert batch.ledger["it"] == ["trained", "trained"]
+    assert batch.ledger["it"] == [TRAINED, TRAINED]
 
 
 def test_an_answer_trains_its_decisions_alone() -> None:
@@ -86,8 +87,8 @@ def test_a_call_whose_spans_are_not_found_fails_closed() -> None:
     batch = build(pair(call(PROMPT, CALL), broken), pieces=pieces)
 
     assert batch.ledger["it"] == [
-        "trained",
-        "masked:spans not found in the token ids",
+        TRAINED,
+        Bucket("masked", "spans not found in the token ids"),
     ]
     assert all(s.ids != [*PROMPT, 5, 7, 7, 1] for s in batch.sequences)
 
@@ -100,16 +101,16 @@ def test_calls_without_ids_or_log_probabilities_are_masked() -> None:
     batch = build(pair(unrecorded, short, infinite))
 
     assert batch.ledger["it"] == [
-        "masked:no token ids were recorded",
-        "masked:log-probabilities do not match the tokens",
-        "masked:log-probabilities do not match the tokens",
+        Bucket("masked", "no token ids were recorded"),
+        Bucket("masked", "log-probabilities do not match the tokens"),
+        Bucket("masked", "log-probabilities do not match the tokens"),
     ]
 
 
 def test_a_call_without_trainable_component_is_masked() -> None:
     batch = build(pair(call(PROMPT, CALL)), trainable={"reasoning": True})
 
-    assert batch.ledger["it"] == ["masked:no trainable component"]
+    assert batch.ledger["it"] == [Bucket("masked", "no trainable component")]
     assert batch.trained_tokens == 0
 
 
@@ -124,9 +125,11 @@ def test_every_call_is_in_one_bucket() -> None:
 
     made = {t.rollout_id: len(t.model_calls) for g in groups for t in g}
     assert {name: len(e) for name, e in batch.ledger.items()} == made
-    assert set(batch.ledger["a"] + batch.ledger["b"]) == {"trained"}
-    assert set(batch.ledger["c"]) == {"dropped:timed out"}
-    assert set(batch.ledger["d"]) == {"masked:no reward variance in its group"}
+    assert set(batch.ledger["a"] + batch.ledger["b"]) == {TRAINED}
+    assert set(batch.ledger["c"]) == {Bucket("dropped", "timed out")}
+    assert set(batch.ledger["d"]) == {
+        Bucket("masked", "no reward variance in its group")
+    }
     assert batch.skipped_groups == 2
 
 
@@ -143,7 +146,9 @@ def test_a_mistake_is_unlearned_also_where_all_attempts_earn_the_same() -> None:
     told = {t.position: t.advantage for t in sequence.trained}
     assert all(told[position] < 0 for position in range(3, 9))
     assert told[max(told)] == 0
-    assert batch.ledger["other"] == ["masked:no reward variance in its group"]
+    assert batch.ledger["other"] == [
+        Bucket("masked", "no reward variance in its group")
+    ]
     assert build([group]).sequences == []
 
 
@@ -153,6 +158,6 @@ def test_a_missing_reward_is_never_taken_for_zero() -> None:
     alone = build(groups, rewards={"a": [1.0], "b": [0.0], "c": [0.0, 0.0]})
 
     for found in (batch, alone):
-        assert found.ledger["c"] == ["dropped:no reward for each model call"]
+        assert found.ledger["c"] == [Bucket("dropped", "no reward for each model call")]
         tokens = [t.advantage for s in found.sequences for t in s.trained]
         assert sorted({round(a, 6) for a in tokens}) == [-1.0, 1.0]

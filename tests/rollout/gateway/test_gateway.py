@@ -16,6 +16,7 @@ from agentlightning.schemas import RolloutCreate, RolloutState
 from openai import AsyncOpenAI, OpenAI
 
 from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.core.trajectory import Reason
 from agentgym.errors import ContextLengthError, EngineError, RolloutError
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
@@ -322,8 +323,8 @@ def test_bad_requests_are_refused_and_not_recorded(body: bytes, code: str) -> No
 
 def test_unknown_and_ended_rollouts_and_old_attempts_are_refused() -> None:
     with serving(None, "r", "ended", "retried") as gateway:
-        gateway.store.fail("ended", "why")
-        gateway.store.requeue("retried", "why")
+        gateway.store.fail("ended", Reason(kind="why"))
+        gateway.store.requeue("retried", Reason(kind="why"))
         for rollout_id, status in (("x", 404), ("ended", 409), ("retried", 409)):
             with pytest.raises(openai.APIStatusError) as caught:
                 client(gateway, rollout_id).chat.completions.create(

@@ -17,6 +17,7 @@ from agentlightning.verl.agl_rollout_manager import AglRolloutManager
 from omegaconf import OmegaConf
 
 from agentgym.core.policy import Policy
+from agentgym.core.trajectory import Reason
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.store.store import Store
@@ -192,7 +193,7 @@ def test_get_and_list_wait_for_the_end() -> None:
         assert api.get("/api/rollouts/a?wait_s=0.01").json()["rollout"]["status"][
             "state"
         ] == ("queuing")
-        threading.Timer(0.1, gateway.store.fail, ("a", "why")).start()
+        threading.Timer(0.1, gateway.store.fail, ("a", Reason(kind="why"))).start()
         ended = api.get("/api/rollouts/a?wait_s=30").json()["rollout"]
         assert ended["status"]["error_message"] == "why"
         create(api, "b")
@@ -205,7 +206,7 @@ def test_finish_reports_everything_at_once_and_retries() -> None:
     with serving(FakePolicy()) as gateway, client(gateway) as api:
         create(api, "a")
         api.post("/api/rollouts/claim", json={})
-        failed = {"state": "failed", "error_message": "crash"}
+        failed = {"state": "failed", "reason": {"kind": "crash"}}
         after = api.post("/api/rollouts/a/attempt/0/finish", json=failed).json()
         assert (after["status"]["state"], after["status"]["last_attempt_id"]) == (
             "queuing",
@@ -228,7 +229,7 @@ def test_finish_reports_everything_at_once_and_retries() -> None:
         types = [e["event_type"] for e in api.get("/api/rollouts/a/events").json()]
         assert types == ["model_request", "reward"]
         first = api.get("/api/rollouts/a/events?attempt_id=0").json()
-        assert [e["data"]["reason"] for e in first] == ["crash"]
+        assert [e["data"]["reason"]["kind"] for e in first] == ["crash"]
 
 
 # Agent Lightning's own programs

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import Reward
 from agentgym.rollout import (
     RolloutStatus,
     Trajectory,
@@ -14,7 +15,7 @@ from agentgym.rollout import (
 )
 from agentgym.rollout.solo.agents import agent_names, get_agent
 from agentgym.rollout.solo.agents.react import Action, read_step
-from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.scenarios.base import Environment, Scenario
 from tests.rollout.scripted_llm import calling, saying
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentgym.core.task import Task
-from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.core.trajectory import Reward, RolloutStatus, Trajectory
 from agentgym.errors import AgentLoopNotFoundError, ConfigError, UsageError
 from agentgym.rollout import (
     Attempt,
@@ -21,7 +21,6 @@ from agentgym.rollout import (
     run_rollouts_sync,
 )
 from agentgym.rollout.solo.tasks import read_tasks
-from agentgym.scenarios.base import Reward
 from tests.rollout.scripted_llm import Unreliable, calling, echo, saying
 
 
@@ -59,7 +58,7 @@ async def test_what_an_agent_does_ends_its_own_rollout_alone(
     first, second, third = batch.trajectories
     assert (first.status, third.status) == (RolloutStatus.SUCCEEDED,) * 2
     assert second.status is status
-    assert second.reason.startswith(reason)
+    assert str(second.reason).startswith(reason)
     assert len(second.model_calls) == 1  # what happened until then is kept
     assert batch.summary.adds_up
 
@@ -89,7 +88,7 @@ async def test_what_a_model_answers_ends_its_own_rollout_alone(
 ) -> None:
     (found,) = (await run_rollouts(["x"], llm=saying(reply))).trajectories
     assert found.status is RolloutStatus.DROPPED
-    assert found.reason.startswith(reason)
+    assert str(found.reason).startswith(reason)
     assert found.reward is None
 
 
@@ -108,7 +107,7 @@ async def test_function_that_is_not_async_is_told_so() -> None:
         return "x"
 
     (found,) = (await run_rollouts(["x"], llm=llm)).trajectories  # type: ignore[arg-type]
-    assert found.reason.startswith("model: TypeError")
+    assert str(found.reason).startswith("model: TypeError")
 
 
 async def test_thousand_rollouts_with_bad_agents_are_all_accounted_for(
@@ -121,7 +120,11 @@ async def test_thousand_rollouts_with_bad_agents_are_all_accounted_for(
     summary = batch.summary
     assert summary.adds_up
     assert (summary.rollouts, summary.succeeded, summary.dropped) == (1000, 800, 200)
-    assert summary.reasons == {"crash": 100, "timeout": 50, "garbage reply": 50}
+    assert summary.reasons == {
+        "crash: ValueError": 100,
+        "timeout": 50,
+        "garbage reply": 50,
+    }
     saved = read_jsonl(path)
     assert Counter(t.rollout_id for t in saved) == Counter(
         t.rollout_id for t in batch.trajectories
@@ -172,7 +175,7 @@ async def test_batch_that_is_cancelled_accounts_for_every_rollout(
     saved = {t.task_id: t for t in read_jsonl(path)}
     assert len(saved) == 4
     assert saved["task-00000"].status is RolloutStatus.SUCCEEDED
-    assert saved["task-00001"].reason == "cancelled: the batch was ended"
+    assert str(saved["task-00001"].reason) == "cancelled: the batch was ended"
 
 
 async def test_file_that_cannot_be_written_ends_the_batch(tmp_path: Path) -> None:
@@ -191,7 +194,7 @@ async def test_steps_and_sampling_are_limited_as_configured() -> None:
     batch = await run_rollouts(["x"], llm=llm, tools=["calculator"], config=config)
     (found,) = batch.trajectories
     assert found.status is RolloutStatus.FAILED
-    assert found.reason == "max_steps: no answer within 3 calls"
+    assert str(found.reason) == "max_steps: no answer within 3 calls"
     assert [(o["max_tokens"], o["temperature"]) for o in options] == [(50, 0.5)] * 3
     assert [tool.result for tool in found.get_tool_calls()] == ["2"] * 3
 
@@ -219,7 +222,7 @@ async def test_what_cannot_be_saved_ends_its_own_rollout_alone(tmp_path: Path) -
     path = tmp_path / "out.jsonl"
     batch = await run("object", "half a letter", agent=Unsaveable, save=path)
     bad, good = batch.trajectories
-    assert bad.reason.startswith("crash: TypeError: Object of type object is not")
+    assert str(bad.reason).startswith("crash: TypeError: Object of type object is not")
     assert good.answer == "You said: \ud83d"
     assert read_jsonl(path) == [bad, good]
 
@@ -240,7 +243,10 @@ async def test_reward_may_be_async_and_say_more() -> None:
 
     (found,) = (await run_rollouts(["x"], llm=echo, reward=judged)).trajectories
     assert (found.reward, found.success) == (0.25, False)
-    assert (found.status, found.reason) == (RolloutStatus.FAILED, "goal not reached")
+    assert (found.status, str(found.reason)) == (
+        RolloutStatus.FAILED,
+        "goal not reached",
+    )
 
 
 @pytest.mark.parametrize(
@@ -262,7 +268,7 @@ async def test_reward_that_is_no_number_is_not_invented(value: Any) -> None:
 
     (found,) = (await run_rollouts(["x"], llm=echo, reward=bad)).trajectories
     assert (found.status, found.reward) == (RolloutStatus.DROPPED, None)
-    assert found.reason.startswith("reward: ")
+    assert str(found.reason).startswith("reward: ")
 
 
 async def test_slow_sync_reward_and_tool_do_not_block_the_others() -> None:

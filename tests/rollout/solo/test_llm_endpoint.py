@@ -74,7 +74,7 @@ async def test_what_a_server_answers_becomes_a_reason(
         batch = await run_rollouts(["x"], llm=f"{server.endpoint}#m")
     (found,) = batch.trajectories
     assert found.status is not RolloutStatus.SUCCEEDED
-    assert found.reason.startswith(reason)
+    assert str(found.reason).startswith(reason)
     assert len(server.bodies) == asked
 
 
@@ -91,7 +91,7 @@ async def test_server_that_recovers_is_asked_again() -> None:
 
 async def test_server_that_is_not_there_is_a_reason() -> None:
     batch = await run_rollouts(["x"], llm="http://127.0.0.1:9/v1#m")
-    assert batch.trajectories[0].reason.startswith(
+    assert str(batch.trajectories[0].reason).startswith(
         "model: The model server at http://127.0.0.1:9/v1 does not answer"
     )
 

@@ -14,6 +14,7 @@ from agentlightning.schemas import (
     RolloutStatusPatch,
 )
 
+from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutError, RolloutNotFoundError, RolloutStateError
 from agentgym.rollout.store.calls import RecordedCall, record_of_response
 from agentgym.rollout.store.database import SCHEMA_VERSION
@@ -106,7 +107,7 @@ def test_unknown_rollouts_are_refused() -> None:
             lambda: store.get("x"),
             lambda: store.events("x"),
             lambda: store.begin_call("x", "0", "agent"),
-            lambda: store.requeue("x", "why"),
+            lambda: store.requeue("x", Reason(kind="why")),
         ):
             with pytest.raises(RolloutNotFoundError, match="x"):
                 use()
@@ -118,7 +119,10 @@ def test_a_failed_attempt_is_retried_with_fresh_events() -> None:
         store.claim("w")
         store.record_call("a", "0", recorded())
         after = store.finish(
-            "a", "0", state=RolloutState.FAILED, error_message="crash: boom"
+            "a",
+            "0",
+            state=RolloutState.FAILED,
+            reason=Reason(kind="crash", detail="boom"),
         )
         assert after.status.state is RolloutState.QUEUING
         assert store.events("a") == []
@@ -130,7 +134,9 @@ def test_a_failed_attempt_is_retried_with_fresh_events() -> None:
             store.record_call("a", "0", recorded())
         with pytest.raises(RolloutStateError, match="Attempt 0"):
             store.finish("a", "0", state=RolloutState.SUCCEEDED)
-        ended = store.finish("a", "1", state=RolloutState.FAILED, error_message="again")
+        ended = store.finish(
+            "a", "1", state=RolloutState.FAILED, reason=Reason(kind="again")
+        )
         assert ended.status.state is RolloutState.FAILED
         assert ended.status.error_message == "again"
         assert store.attempts("a") == ["0", "1"]
@@ -146,19 +152,19 @@ def test_an_attempt_that_is_not_charged_costs_no_try() -> None:
         for attempt in range(5):
             [claimed] = store.claim("w")
             assert claimed.status.last_attempt_id == str(attempt)
-            assert store.requeue("a", "its worker died", charge=False)
+            assert store.requeue("a", Reason(kind="its worker died"), charge=False)
         store.claim("w")
-        assert not store.requeue("a", "hang")
+        assert not store.requeue("a", Reason(kind="hang"))
         assert store.get("a").status.state is RolloutState.FAILED
         with pytest.raises(RolloutStateError, match="has ended"):
-            store.requeue("a", "again")
+            store.requeue("a", Reason(kind="again"))
 
 
 def test_a_retry_goes_to_the_front_of_the_queue() -> None:
     with Store() as store:
         create(store, *"abc")
         store.claim("w")
-        store.requeue("a", "why")
+        store.requeue("a", Reason(kind="why"))
         assert [r.rollout_id for r in store.claim("w", 9)] == ["a", "b", "c"]
 
 
@@ -204,10 +210,10 @@ def test_wait_terminal_wakes_when_all_or_enough_have_ended() -> None:
         create(store, *"abc")
         store.claim("w", 3)
         assert store.wait_terminal("abc", 0.01) == set()
-        store.fail("a", "why")
+        store.fail("a", Reason(kind="why"))
         assert store.wait_terminal("abc", 10, count=1) == {"a"}
         enders = [
-            threading.Timer(0.02 * i, store.fail, (rollout_id, "why"))
+            threading.Timer(0.02 * i, store.fail, (rollout_id, Reason(kind="why")))
             for i, rollout_id in enumerate("bc")
         ]
         for ender in enders:
@@ -221,7 +227,7 @@ def test_call_indices_count_per_agent_and_attempt() -> None:
         store.claim("w")
         agents = ["x", "x", "y", "x"]
         assert [store.begin_call("a", "0", agent) for agent in agents] == [0, 1, 0, 2]
-        store.requeue("a", "why")
+        store.requeue("a", Reason(kind="why"))
         assert store.begin_call("a", "1", "x") == 0
 
 
@@ -290,7 +296,7 @@ def test_contract_4_a_restart_loses_nothing(tmp_path: Path) -> None:
             model="m", endpoint="http://one", version=4
         )
         assert store.begin_call("running", "0", "agent") == 1
-        assert store.recover("restart") == ["running"]
+        assert store.recover(Reason(kind="restart")) == ["running"]
         claimed = store.claim("w", 9)
         assert [(r.rollout_id, r.status.last_attempt_id) for r in claimed] == [
             ("running", "1"),
@@ -303,10 +309,10 @@ def test_tries_are_remembered_across_a_restart(tmp_path: Path) -> None:
     with Store(path, max_attempts=2) as store:
         create(store, "a")
         store.claim("w")
-        assert store.requeue("a", "crash")
+        assert store.requeue("a", Reason(kind="crash"))
     with Store(path, max_attempts=2) as store:
         store.claim("w")
-        assert not store.requeue("a", "crash")
+        assert not store.requeue("a", Reason(kind="crash"))
 
 
 def test_forgotten_rollouts_are_read_from_the_file(tmp_path: Path) -> None:
@@ -327,7 +333,7 @@ def test_ended_rollouts_are_listed_in_the_order_they_ended() -> None:
         create(store, *"abcd")
         store.claim("w", 4)
         for rollout_id in "cad":
-            store.fail(rollout_id, "why")
+            store.fail(rollout_id, Reason(kind="why"))
         found, cursor, total = store.list_terminal(0, 2)
         assert ([r.rollout_id for r in found], total) == (["c", "a"], 3)
         found, cursor, _ = store.list_terminal(cursor, 2)
@@ -375,11 +381,12 @@ def test_only_the_last_of_continued_routes_is_kept(tmp_path: Path) -> None:
         )
         store.record_call("a", "0", first)
         store.record_call("a", "0", longer)
-        routes = [e.data["routed_experts"] for e in store.events("a")]
+        routes = [e.data.get("routed_experts") for e in store.events("a")]
         assert routes == [None, [[3]]]
-        store.fail("a", "why")
+        store.fail("a", Reason(kind="why"))
         store.forget(["a"])
-        assert [e.data["routed_experts"] for e in store.events("a")] == routes
+        kept = [e.data.get("routed_experts") for e in store.events("a")]
+        assert kept[:2] == routes
 
 
 def test_triplets_keep_the_last_of_equal_prompts_only() -> None:

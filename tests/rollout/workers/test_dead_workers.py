@@ -20,18 +20,15 @@ from tests.rollout.sessions import requests
 
 REWARD = {
     "value": 0.5,
-    "reason": "answered",
-    "success": True,
-    "parts": {},
-    "right_tool": None,
-    "right_arguments": None,
+    "reason": None,
+    "score": {"value": 0.5, "success": True},
     "duration_s": 0.1,
 }
 DONE = {
     "state": "succeeded",
     "events": [{"event_type": "reward", "data": REWARD}],
 }
-FAILED = {"state": "failed", "error_message": "crash"}
+FAILED = {"state": "failed", "reason": {"kind": "crash"}}
 
 
 class Workers:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from agentgym.core.task import Split, Task
+from agentgym.core.trajectory import Reward
 from agentgym.evaluate.trivial import Call
 from agentgym.evaluate.trivial import play as play_episode
-from agentgym.scenarios.base import Environment, Reward
+from agentgym.scenarios.base import Environment
 from agentgym.scenarios.coding import functions
 from agentgym.scenarios.coding.families.base import Scene
 from agentgym.scenarios.coding.families.level3 import Broken, seed_fault

@@ -8,9 +8,8 @@ from pydantic import ValidationError
 
 from agentgym.core.task import Task
 from agentgym.core.tools import ToolOutcome
-from agentgym.core.trajectory import ToolCall, Trajectory
+from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.errors import RuleViolation, ToolError
-from agentgym.scenarios.base import Reward
 from agentgym.scenarios.customer_support.scenario import SupportScenario
 
 Calls = Sequence[tuple[str, dict[str, Any]]]

@@ -11,11 +11,10 @@ from agentgym.core.credit import (
     group_advantages,
     normalise,
 )
-from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
+from agentgym.core.ledger import NO_VARIANCE, TRAINED, Bucket
+from agentgym.core.trajectory import NO_REASON, ModelCall, RolloutStatus, Trajectory
 
 Pieces = Callable[[Sequence[int]], list[str] | None]
-
-TRAINED = "trained"
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class TrainingBatch:
     """
 
     sequences: list[TrainingSequence] = field(default_factory=list)
-    ledger: dict[str, list[str]] = field(default_factory=dict)
+    ledger: dict[str, list[Bucket]] = field(default_factory=dict)
     skipped_groups: int = 0
 
     @property
@@ -133,11 +132,11 @@ class BatchBuilder:
     ) -> None:
         """Merge a rollout's calls into as few sequences as their tokens allow."""
         sequences: list[TrainingSequence] = []
-        entries: list[str] = []
+        entries: list[Bucket] = []
         for call, advantage in zip(rollout.model_calls, advantages, strict=True):
             positions = self._trained_positions(call)
-            entries.append(positions if isinstance(positions, str) else TRAINED)
-            if isinstance(positions, str):
+            entries.append(positions if isinstance(positions, Bucket) else TRAINED)
+            if isinstance(positions, Bucket):
                 continue
             start = len(call.prompt_ids)
             sequence = _continued(sequences, call.prompt_ids)
@@ -151,24 +150,24 @@ class BatchBuilder:
         batch.sequences += sequences
         batch.ledger[rollout.rollout_id] = entries
 
-    def _trained_positions(self, call: ModelCall) -> list[int] | str:
+    def _trained_positions(self, call: ModelCall) -> list[int] | Bucket:
         """Return which response tokens are trained, or the bucket of a call without."""
         if not call.prompt_ids or not call.response_ids:
-            return "masked:no token ids were recorded"
+            return Bucket("masked", "no token ids were recorded")
         if len(call.logprobs) != len(call.response_ids) or not all(
             map(math.isfinite, call.logprobs)
         ):
-            return "masked:log-probabilities do not match the tokens"
+            return Bucket("masked", "log-probabilities do not match the tokens")
         pieces = self.pieces(call.response_ids)
         if pieces is None:
-            return "masked:spans not found in the token ids"
+            return Bucket("masked", "spans not found in the token ids")
         labels = label_tokens(pieces, ended=call.response_ids[-1] in self.stop_ids)
         positions = [
             index
             for index, components in enumerate(labels)
             if is_trained(components, self.trainable)
         ]
-        return positions or "masked:no trainable component"
+        return positions or Bucket("masked", "no trainable component")
 
 
 def _rewards(
@@ -183,13 +182,15 @@ def _rewards(
     return rewards
 
 
-def _left_out(rollout: Trajectory, call_rewards: Mapping[str, Sequence[float]]) -> str:
+def _left_out(
+    rollout: Trajectory, call_rewards: Mapping[str, Sequence[float]]
+) -> Bucket:
     """Return the bucket of the calls of a rollout that is not trained."""
     if rollout.status is RolloutStatus.DROPPED:
-        return f"dropped:{rollout.reason or 'no reason was recorded'}"
+        return Bucket("dropped", (rollout.reason or NO_REASON).kind)
     if _rewards(rollout, call_rewards) is None:
-        return "dropped:no reward for each model call"
-    return "masked:no reward variance in its group"
+        return Bucket("dropped", "no reward for each model call")
+    return Bucket("masked", NO_VARIANCE)
 
 
 def _continued(

@@ -8,10 +8,11 @@ from typing import Self
 import torch
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.ledger import NOT_FINITE, TRAINED, Bucket
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.base import Engine, UpdateMetrics
 from agentgym.engines.local import checkpoint
-from agentgym.engines.local.batch import TRAINED, BatchBuilder, TrainingBatch
+from agentgym.engines.local.batch import BatchBuilder, TrainingBatch
 from agentgym.engines.local.loading import LoadedModel, load_model, quiet
 from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.policy import LocalPolicy
@@ -26,7 +27,6 @@ _EPSILON = 1e-5
 as a rare token's embedding, is not moved as far as one that matters. With 1e-8 names
 were copied worse and worse on validation tasks from step 30 on."""
 _LEAST_RATE = 0.1
-_NOT_FINITE = "masked:the update was not finite and was refused"
 
 
 class LocalEngine(Engine):
@@ -142,8 +142,9 @@ class LocalEngine(Engine):
             after = self._loss.measure(forests[0])
             kl = after.kl / after.tokens
         elif total:
+            refused = Bucket("masked", NOT_FINITE)
             ledger = {
-                rollout: [_NOT_FINITE if e == TRAINED else e for e in entries]
+                rollout: [refused if e == TRAINED else e for e in entries]
                 for rollout, entries in ledger.items()
             }
         self._optimizer.zero_grad(set_to_none=True)

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from agentgym.core.background import in_background
 from agentgym.core.task import Split, Task
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.evaluate.trivial import CALL_EVERYTHING, Call, DoNothing, converse
-from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.task_lists import make_tasks
 
 ORACLE = "oracle"

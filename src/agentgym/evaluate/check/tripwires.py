@@ -9,11 +9,10 @@ from itertools import combinations
 from typing import Any
 
 from agentgym.core.task import Split, Task
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check.examination import ORACLE, Examination
 from agentgym.evaluate.check.names import unknown_names
-from agentgym.scenarios.base import Reward
 from agentgym.scenarios.packs import locate_pack, pack_name
 from agentgym.scenarios.scoring import reward_problem
 from agentgym.scenarios.task_lists import task_list

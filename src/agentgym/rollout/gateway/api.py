@@ -18,6 +18,7 @@ from aiohttp import web
 from pydantic import BaseModel, Field, TypeAdapter
 
 from agentgym.core.openai import ApiError
+from agentgym.core.trajectory import Reason
 from agentgym.rollout.store import signals
 from agentgym.rollout.store.events import answered_calls, triplets
 from agentgym.rollout.store.store import Store
@@ -49,13 +50,13 @@ class FinishRequest(BaseModel):
     Attributes:
         state: ``succeeded`` or ``failed``.
         events: Recorded together with the end.
-        error_message: Why it failed.
+        reason: Why it failed.
         retry: Whether a failed attempt is tried again while tries are left.
     """
 
     state: RolloutState
     events: list[EventCreate] = Field(default_factory=list)
-    error_message: str | None = None
+    reason: Reason | None = None
     retry: bool = True
 
 
@@ -204,7 +205,7 @@ class Api:
             where["attempt_id"],
             state=body.state,
             events=body.events,
-            error_message=body.error_message,
+            reason=body.reason,
             retry=body.retry,
         )
         return _rollout(rollout)

@@ -84,7 +84,7 @@ class Attempt:
         """
         config = self._config
         if self._asked >= config.max_steps:
-            raise EpisodeCut(f"max_steps: no answer within {config.max_steps} calls")
+            raise EpisodeCut("max_steps", f"no answer within {config.max_steps} calls")
         self._asked += 1
         asked = _as_json(list(messages))
         if config.max_tokens_per_step is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.task import Task
-from agentgym.core.trajectory import Summary, Trajectory, summarize
+from agentgym.core.trajectory import Reason, Summary, Trajectory, summarize
 from agentgym.errors import UsageError
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.solo.agents.base import RolloutAgent
@@ -28,7 +28,7 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 
 _MOST_STANDSTILL_S = 10.0
-_CANCELLED = "cancelled: the batch was ended"
+_CANCELLED = Reason(kind="cancelled", detail="the batch was ended")
 
 
 @dataclass(frozen=True)

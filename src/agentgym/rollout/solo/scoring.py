@@ -5,10 +5,9 @@ import math
 from collections.abc import Awaitable, Callable
 
 from agentgym.core.task import Task
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import RewardError
 from agentgym.rollout.solo.toolbox.functions import call_in_thread
-from agentgym.scenarios.base import Reward
 from agentgym.scenarios.scoring import reward_problem
 
 RewardFunction = Callable[

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool
-from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.core.trajectory import Reason, Reward, RolloutStatus, Trajectory
 from agentgym.errors import (
     ContextLengthError,
     ModelCallError,
@@ -26,7 +26,7 @@ from agentgym.rollout.solo.toolbox import Toolbox
 from agentgym.rollout.solo.toolbox.functions import call_in_thread, unique
 from agentgym.rollout.solo.toolbox.workspace import AttemptWorkspace
 from agentgym.rollout.workers.time_limit import CutOffError, run_to_end
-from agentgym.scenarios.base import Environment, Reward, Scenario
+from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.scoring import score
 
 logger = logging.getLogger(__name__)
@@ -89,23 +89,24 @@ class SingleRollout:
         try:
             return await run_to_end(self._work(), self._setup.config.timeout_s)
         except CutOffError as cut:
-            return self.dropped(str(cut))
+            return self.dropped(cut.reason)
         except Exception as error:  # noqa: BLE001 - recorded as the rollout's reason
             return self._ended_by(error)
 
-    def dropped(self, reason: str) -> Trajectory:
+    def dropped(self, reason: Reason) -> Trajectory:
         """Return what was recorded so far, as a dropped rollout."""
         return self._trajectory(RolloutStatus.DROPPED, reason)
 
     def _ended_by(self, error: Exception) -> Trajectory:
         """Return the trajectory of a rollout that an error ended."""
         if isinstance(error, ContextLengthError):
-            return self._trajectory(RolloutStatus.FAILED, f"context_overflow: {error}")
+            why = Reason(kind="context_overflow", detail=str(error))
+            return self._trajectory(RolloutStatus.FAILED, why)
         for kind, name in _KINDS:
             if isinstance(error, kind):
-                return self.dropped(f"{name}: {error}")
+                return self.dropped(Reason(kind=name, detail=str(error)))
         logger.debug("rollout %s crashed", self._id, exc_info=error)
-        return self.dropped(f"crash: {type(error).__name__}: {error}")
+        return self.dropped(Reason.of_error(error))
 
     async def _work(self) -> Trajectory:
         environment = None
@@ -114,7 +115,7 @@ class SingleRollout:
             environment = setup.scenario.create_environment(self._task)
         try:
             attempt = self._attempt = self._open(environment)
-            cut = ""
+            cut: Reason | None = None
             answer: Any = None
             try:
                 answer = await setup.agent.run(attempt)
@@ -125,7 +126,7 @@ class SingleRollout:
                     f"the agent returned {type(answer).__name__}, not text"
                 )
             if not cut and not answer and setup.scenario is None:
-                cut = "empty answer"
+                cut = Reason(kind="empty answer")
             status = RolloutStatus.FAILED if cut else RolloutStatus.SUCCEEDED
             trajectory = self._trajectory(status, cut, answer)
             return await self._scored(trajectory, environment)
@@ -168,23 +169,10 @@ class SingleRollout:
             return trajectory
         if found is None:
             return trajectory.model_copy(update={"reward": value})
-        return trajectory.model_copy(
-            update={
-                "reward": value,
-                "reward_parts": found.parts,
-                "success": found.success,
-                "right_tool": found.right_tool,
-                "right_arguments": found.right_arguments,
-                "status": RolloutStatus.SUCCEEDED
-                if found.success
-                else RolloutStatus.FAILED,
-                "reason": trajectory.reason
-                or ("" if found.success else "goal not reached"),
-            }
-        )
+        return trajectory.scored(found)
 
     def _trajectory(
-        self, status: RolloutStatus, reason: str, answer: str | None = None
+        self, status: RolloutStatus, reason: Reason | None, answer: str | None = None
     ) -> Trajectory:
         task, scenario = self._task, self._setup.scenario
         return Trajectory(
@@ -195,7 +183,7 @@ class SingleRollout:
             level=task.level,
             steps=[] if self._attempt is None else list(self._attempt.steps),
             status=status,
-            reason=reason[:_MAX_REASON],
+            reason=reason and _cut_short(reason),
             duration_s=time.perf_counter() - self._started,
             answer=answer or None,
             changed_files={} if self._workspace is None else self._workspace.changed(),
@@ -204,3 +192,7 @@ class SingleRollout:
 
 def _says_nothing(_: str) -> None:
     """Be a user who says no more."""
+
+
+def _cut_short(reason: Reason) -> Reason:
+    return Reason(kind=reason.kind, detail=reason.detail[:_MAX_REASON])

@@ -17,6 +17,7 @@ from agentlightning.schemas import (
     RolloutStatusPatch,
 )
 
+from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutError, RolloutStateError
 from agentgym.rollout.store import signals, tables
 from agentgym.rollout.store.database import Write
@@ -30,6 +31,8 @@ from agentgym.rollout.store.live import (
 from agentgym.rollout.store.model_servers import ModelServers
 from agentgym.rollout.store.signals import Signals
 
+FAILED = Reason(kind="failed")
+INTERRUPTED = Reason(kind="interrupted")
 _UNFINISHED = [state for state in RolloutState if state not in TERMINAL_STATES]
 
 
@@ -178,7 +181,7 @@ class Store(EventLog):
             self.delete(rollout_id)
         return [rollout_id for (rollout_id,) in found]
 
-    def recover(self, reason: str = "interrupted") -> list[str]:
+    def recover(self, reason: Reason = INTERRUPTED) -> list[str]:
         """Requeue what was running when the process before this one ended."""
         with self._lock:
             interrupted = self.running()
@@ -213,7 +216,7 @@ class Store(EventLog):
         *,
         state: RolloutState,
         events: Sequence[EventCreate] = (),
-        error_message: str | None = None,
+        reason: Reason | None = None,
         retry: bool = True,
     ) -> Rollout:
         """End an attempt: record its events and its outcome, all or nothing.
@@ -241,28 +244,24 @@ class Store(EventLog):
                 for event in events
                 for write in live.append(attempt_id, event.event_type, event.data)
             ]
-            if state is RolloutState.FAILED and retry:
-                return self._try_again(live, error_message or "failed", writes, True)
+            if state is RolloutState.FAILED:
+                return self._give_up(live, reason or FAILED, writes, retry=retry)
             return self._change(
-                live,
-                state=state,
-                last_attempt_id=attempt_id,
-                error_message=error_message,
-                writes=writes,
+                live, state=state, last_attempt_id=attempt_id, writes=writes
             )
 
-    def fail(self, rollout_id: str, reason: str) -> Rollout:
+    def fail(self, rollout_id: str, reason: Reason) -> Rollout:
         """End a rollout as failed; one that has ended is left as it is."""
         with self._lock:
             live = self._get_live(rollout_id)
             if live.ended:
                 return live.rollout
-            return self._change(live, state=RolloutState.FAILED, error_message=reason)
+            return self._give_up(live, reason, [], retry=False)
 
     def requeue(
         self,
         rollout_id: str,
-        reason: str,
+        reason: Reason,
         *,
         charge: bool = True,
         worker: str | None = None,
@@ -286,7 +285,7 @@ class Store(EventLog):
             if worker is not None and not live.is_run_by(worker):
                 return False
             live.check_current(live.attempt_id)
-            self._try_again(live, reason, [], charge)
+            self._give_up(live, reason, [], charge=charge)
             return not live.ended
 
     def held_by(self, worker: str) -> list[str]:
@@ -385,23 +384,33 @@ class Store(EventLog):
         self.signals.notify(signals.ANY)
         return rollout
 
-    def _try_again(
-        self, live: LiveRollout, reason: str, writes: list[Write], charge: bool
+    def _give_up(
+        self,
+        live: LiveRollout,
+        reason: Reason,
+        writes: list[Write],
+        *,
+        charge: bool = True,
+        retry: bool = True,
     ) -> Rollout:
-        """Queue a fresh attempt, or let the rollout fail if no tries are left."""
-        payload = {"reason": reason, "charged": charge}
+        """Queue a fresh attempt, or let the rollout fail if it gets none."""
+        payload = {"reason": reason.model_dump(), "charged": charge}
         writes += live.append(live.attempt_id, ATTEMPT_FAILED, payload)
         live.tries += charge
         live.worker = ""
-        if live.tries >= self._max_attempts:
+        if not retry or live.tries >= self._max_attempts:
             return self._change(
-                live, state=RolloutState.FAILED, error_message=reason, writes=writes
+                live,
+                state=RolloutState.FAILED,
+                last_attempt_id=live.attempt_id,
+                error_message=str(reason),
+                writes=writes,
             )
         rollout = self._change(
             live,
             state=RolloutState.QUEUING,
             last_attempt_id=live.next_attempt_id,
-            error_message=reason,
+            error_message=str(reason),
             writes=writes,
         )
         self._queue.appendleft(rollout.rollout_id)

@@ -4,13 +4,22 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutError
 
 _GRACE_S = 1.0
 
 
 class CutOffError(RolloutError):
-    """A rollout's work was cut off; the message is the reason to record."""
+    """A rollout's work was cut off.
+
+    Attributes:
+        reason: What to record.
+    """
+
+    def __init__(self, kind: str, detail: str) -> None:
+        self.reason = Reason(kind=kind, detail=detail)
+        super().__init__(str(self.reason))
 
 
 async def run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float) -> T:
@@ -33,9 +42,9 @@ async def run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float) -> T:
             await asyncio.wait({task}, timeout=_GRACE_S)
             task.add_done_callback(_look_at)
     if not in_time:
-        raise CutOffError(f"timeout: no end within {timeout_s:g} s")
+        raise CutOffError("timeout", f"no end within {timeout_s:g} s")
     if task.cancelled():
-        raise CutOffError("cancelled: the agent or its model was cancelled")
+        raise CutOffError("cancelled", "the agent or its model was cancelled")
     return task.result()
 
 

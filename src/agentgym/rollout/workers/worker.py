@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from contextvars import ContextVar
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -22,7 +23,7 @@ from pydantic import BaseModel, ConfigDict
 from agentgym.core.openai import ApiError
 from agentgym.core.task import Task
 from agentgym.core.tools import whole_text
-from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
+from agentgym.core.trajectory import ModelCall, Reason, RolloutStatus, Trajectory
 from agentgym.errors import AgentGymError, RolloutError, ScenarioError
 from agentgym.integrations.base import Blueprint, EpisodeCut, RunnableAgent
 from agentgym.integrations.episode import Episode
@@ -149,15 +150,16 @@ class Worker:
             )
             report: dict[str, Any] = {"state": "succeeded", "events": events}
         except CutOffError as cut:
-            report = _failed(str(cut))
+            report = _failed(cut.reason)
         except Exception as error:  # the agent's and the scenario's own code
             logger.warning("rollout %s crashed", rollout["rollout_id"], exc_info=True)
-            report = _failed(f"{_kind(error)}: {type(error).__name__}: {error}")
+            report = _failed(Reason.of_error(error, _kind(error)))
         try:
             await self._finish(path, report)
         except Exception as error:  # e.g. an event that is no JSON
             logger.warning("%s was refused its end", path, exc_info=True)
-            await self._finish(path, _failed(f"crash: its end was refused: {error}"))
+            refused = Reason(kind="crash: its end was refused", detail=str(error))
+            await self._finish(path, _failed(refused))
 
     async def _finish(self, path: str, report: dict[str, Any]) -> None:
         """Report the end of an attempt, unless it was given up meanwhile."""
@@ -184,7 +186,7 @@ class Worker:
             )
             episode.enter()
             started = time.perf_counter()
-            ended = "answered"
+            ended: Reason | None = None
             try:
                 await self._agent.run(task.instruction)
             except EpisodeCut as cut:
@@ -219,11 +221,8 @@ class Worker:
             scored = {
                 "value": reward.value,
                 "source": "scenario",
-                "reason": ended,
-                "success": reward.success,
-                "parts": reward.parts,
-                "right_tool": reward.right_tool,
-                "right_arguments": reward.right_arguments,
+                "reason": None if ended is None else ended.model_dump(),
+                "score": asdict(reward),
                 "duration_s": trajectory.duration_s,
             }
             return [*events, {"event_type": "reward", "data": scored}]
@@ -246,10 +245,10 @@ async def _json(response: Any) -> Any:
     return orjson.loads(await response.read())
 
 
-def _failed(reason: str) -> dict[str, Any]:
+def _failed(reason: Reason) -> dict[str, Any]:
     """Return the report of an attempt that failed."""
-    told = whole_text(reason[:_MAX_REASON])
-    return {"state": "failed", "error_message": told, "events": []}
+    told = whole_text(reason.detail[:_MAX_REASON])
+    return {"state": "failed", "reason": {"kind": reason.kind, "detail": told}}
 
 
 def rollout_of(task: "asyncio.Task[Any] | None") -> str | None:

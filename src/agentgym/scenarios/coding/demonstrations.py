@@ -11,8 +11,7 @@ from typing import Any
 
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, run_tool
-from agentgym.core.trajectory import ToolCall, Trajectory
-from agentgym.scenarios.base import Reward
+from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.scenarios.coding.environment import CodingEnvironment
 from agentgym.scenarios.coding.execution import LazyRunner, Runner
 from agentgym.scenarios.coding.families.base import Step

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from agentgym.core.task import Task
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.sandbox.workspace import is_test_path
-from agentgym.scenarios.base import Reward
 from agentgym.scenarios.books import Call
 from agentgym.scenarios.coding import checks, execution
 from agentgym.scenarios.coding.environment import CodingEnvironment, search

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import ScenarioError
-from agentgym.scenarios.base import Environment, Reward
+from agentgym.scenarios.base import Environment
 from agentgym.scenarios.coding import rewards
 from agentgym.scenarios.coding.environment import CodingEnvironment
 from agentgym.scenarios.coding.execution import LazyRunner, Runner

@@ -11,9 +11,8 @@ from typing import Any
 
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolOutcome
-from agentgym.core.trajectory import ToolCall, Trajectory
+from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.errors import RuleViolation, ScenarioError, ToolError
-from agentgym.scenarios.base import Reward
 from agentgym.scenarios.customer_support.environment import SupportEnvironment
 from agentgym.scenarios.customer_support.families import Step
 from agentgym.scenarios.customer_support.rewards import score

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.core.task import Task
-from agentgym.core.trajectory import Trajectory
-from agentgym.scenarios.base import Reward
+from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.scenarios.books import Call
 from agentgym.scenarios.customer_support.database import expected
 from agentgym.scenarios.customer_support.environment import SupportEnvironment
