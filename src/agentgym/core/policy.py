@@ -79,3 +79,20 @@ class Policy(ABC):
 
     def close(self) -> None:
         """Stop answering: pending and later requests fail with EngineError."""
+
+
+@dataclass
+class ServedPolicy:
+    """A policy that servers answer for, over HTTP, with token ids and log-probabilities.
+
+    Attributes:
+        model_name: Under which the servers offer it.
+        servers: Base URLs of OpenAI-compatible servers, ``http://host:8000/v1``.
+        version: Updates that it has had; whoever updates it counts on.
+        api_key: Bearer key of the servers, empty if they need none.
+    """
+
+    model_name: str
+    servers: list[str]
+    version: int = 0
+    api_key: str = field(default="", repr=False)
