@@ -83,7 +83,7 @@ class Policy(ABC):
 
 @dataclass
 class ServedPolicy:
-    """A policy that servers answer for, over HTTP, with token ids and log-probabilities.
+    """A policy that servers answer for, with token ids and log-probabilities.
 
     Attributes:
         model_name: Under which the servers offer it.
