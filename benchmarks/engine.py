@@ -120,7 +120,7 @@ def generate(policy: Any, requests: Sequence[Any]) -> tuple[int, float]:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from agentgym.engines.local.support import model_source
+    from agentgym.models.folder import model_source
 
     loaded = policy._loaded
     tokenizer = loaded.tokenizer
@@ -174,26 +174,24 @@ def to_groups(played: Sequence[Any], group: int = 8) -> list[list[Any]]:
 
 def train(engine: Any, groups: list[list[Any]]) -> Any:
     """Do one update."""
+    return engine.update(batch(engine, groups))
+
+
+def batch(engine: Any, groups: list[list[Any]]) -> Any:
+    """Make rollouts into what is trained."""
+    from agentgym.train.batch import BatchBuilder
+
     rewards = {t.rollout_id: [t.reward] * CALLS for g in groups for t in g}
-    return engine.update(groups, rewards, TRAINABLE)
+    builder = BatchBuilder("rloo", TRAINABLE, engine.pieces, engine.stop_ids, 0.0)
+    return builder.build(groups, rewards).batch
 
 
 def train_plainly(engine: Any, groups: list[list[Any]]) -> None:
     """Forward and backward of the same sequences, padded, nothing shared."""
     import torch
 
-    from agentgym.engines.local.batch import BatchBuilder
-
     loaded = engine._loaded
-    builder = BatchBuilder(
-        algorithm="rloo",
-        trainable=TRAINABLE,
-        pieces=engine.policy.detokenizer.pieces,
-        stop_ids=loaded.stop_ids,
-        failure_cost=0.0,
-    )
-    rewards = {t.rollout_id: [t.reward] * CALLS for g in groups for t in g}
-    found = sorted(builder.build(groups, rewards).sequences, key=lambda s: len(s.ids))
+    found = sorted(batch(engine, groups).sequences, key=lambda s: len(s.ids))
     for start in range(0, len(found), 16):
         chunk = found[start : start + 16]
         longest = max(len(s.ids) for s in chunk)
@@ -218,7 +216,7 @@ def main() -> None:
     options = parser.parse_args()
 
     from agentgym.core.config import TrainingConfig
-    from agentgym.engines.local import LocalEngine
+    from agentgym.engines.local.engine import LocalEngine
 
     rows: list[tuple[str, str]] = []
     for mode in ("", "without drafts", "deterministic"):

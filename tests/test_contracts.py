@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 
 from agentgym import TrainedAgent, Trainer, TrainingConfig
 from agentgym.core.ledger import Ledger
-from agentgym.engines.local import LocalEngine
+from agentgym.engines.local.engine import LocalEngine
 from agentgym.errors import SandboxUnavailableError, UnsupportedError
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder

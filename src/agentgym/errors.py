@@ -50,63 +50,19 @@ class NotFoundError(UsageError):
         name: The name asked for.
     """
 
-    _said = "Nothing is named {!r}."
-    _hint = ""
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(
+        self, thing: str, name: str, known: Iterable[str], hint: str = ""
+    ) -> None:
         self.name = name
-        super().__init__(
-            f"{self._said.format(name)}{_nearest(name, known)}{self._hint}"
-        )
+        told = f"No {thing} is named {name!r}.{_nearest(name, known)}"
+        super().__init__(f"{told} {hint}".rstrip())
 
 
 class ScenarioNotFoundError(NotFoundError):
     """No scenario has this name."""
 
-    _said = "No scenario is named {!r}."
-
-
-class FrameworkNotFoundError(NotFoundError):
-    """No framework adapter has this name."""
-
-    _said = "No framework is named {!r}."
-
-
-class AgentNotFoundError(NotFoundError):
-    """No saved agent has this name, and no folder with an agent is at this path."""
-
-    _said = "No trained agent is saved as {!r}."
-    _hint = " Train one with `agentgym train SCENARIO`."
-
-
-class ProviderNotFoundError(NotFoundError):
-    """No model provider has this name."""
-
-    _said = "No model provider is named {!r}."
-    _hint = (
-        " Any other OpenAI-compatible server is given by its address, e.g. "
-        "http://localhost:8000/v1#MODEL."
-    )
-
-
-class RunNotFoundError(NotFoundError):
-    """No run folder has this name or path."""
-
-    _said = "No run is named {!r}."
-
-
-class AgentLoopNotFoundError(NotFoundError):
-    """No agent loop for rollouts has this name."""
-
-    _said = "No agent for rollouts is named {!r}."
-    _hint = " One of your own is given as module:Class."
-
-
-class ToolNotFoundError(NotFoundError):
-    """No ready-made tool has this name."""
-
-    _said = "No tool is named {!r}."
-    _hint = " One of your own is given as module:function."
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__("scenario", name, known)
 
 
 class MissingExtraError(UsageError):

@@ -23,7 +23,7 @@ def make_run(ledger: Ledger) -> None:
         run.append_metrics(asdict(made_up.step(number)))
     base = {"test": made_up.metrics(0.3)}
     state = RunState(step=30, ledger=ledger, baseline=base)
-    with run.new_checkpoint(state, keep=1):
+    with run.new_checkpoint(state):
         pass
 
 

@@ -218,7 +218,7 @@ def test_the_gate_of_a_comparison_is_the_second(
     [
         (["--agent", "a", "--model", "b"], "--agent or --model"),
         (["--split", "tset"], "No split is named 'tset'"),
-        (["--compare", "nano", "no_such"], "No trained agent is saved as 'no_such'"),
+        (["--compare", "nano", "no_such"], "No trained agent is named 'no_such'"),
         (["--compare", "nano", "no.json"], "no.json cannot be read"),
         (["--compare", "nano", "nano", "--model", "x"], "names both sides"),
         (["--price-in", "1"], "both --price-in and --price-out"),

@@ -196,7 +196,7 @@ def test_ctrl_c_says_how_to_resume(agentgym: Command, fake: type[FakeTrainer]) -
         (["codign"], 2, "Did you mean 'coding'?"),
         (["coding", "--framework", "langchian"], 2, "Did you mean 'langchain'?"),
         (["coding", "--episodes", "0"], 2, "episodes = 0"),
-        (["coding", "--engine", "cloud"], 2, "engine = 'cloud'"),
+        (["coding", "--engine", "cloud"], 2, "No engine is named 'cloud'"),
         (["coding", "--engine", "verl"], 2, "verl"),
         (["--config", "absent.yaml"], 2, "absent.yaml"),
         (["--resume", "absent"], 2, "No run is named 'absent'"),

@@ -240,7 +240,7 @@ def test_evidence_is_read_from_a_run_folder(tmp_path: Path) -> None:
         run.append_metrics(asdict(made_up.step(number)))
     base: dict[str, Metrics] = {"test": made_up.metrics(0.3)}
     state = RunState(step=3, ledger=made_up.ledger(), baseline=base)
-    with run.new_checkpoint(state, keep=2):
+    with run.new_checkpoint(state):
         pass
     run.write_record(status="interrupted")
     evidence = read_evidence(run)
@@ -252,7 +252,7 @@ def test_evidence_is_read_from_a_run_folder(tmp_path: Path) -> None:
 
 def test_evidence_survives_a_corrupt_checkpoint(tmp_path: Path) -> None:
     run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
-    with run.new_checkpoint(RunState(step=1), keep=2):
+    with run.new_checkpoint(RunState(step=1)):
         pass
     (run.checkpoint_path(1) / "state.json").write_text("{")
     assert titles(read_evidence(run)) == ["the newest checkpoint is corrupt"]

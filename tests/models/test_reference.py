@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentgym.errors import ModelError, ProviderError, ProviderNotFoundError, UsageError
+from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
 from agentgym.models.reference import (
     KEY_OF_ADDRESS,
     is_remote,
@@ -36,7 +36,7 @@ def test_a_missing_key_names_its_variable(
 
 
 def test_an_unknown_provider_is_told_the_nearest() -> None:
-    with pytest.raises(ProviderNotFoundError, match="mean 'anthropic'.*openai.*#MODEL"):
+    with pytest.raises(NotFoundError, match="mean 'anthropic'.*openai.*#MODEL"):
         resolve_model("antropic:claude")
 
 

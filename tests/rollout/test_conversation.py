@@ -11,7 +11,6 @@ from agentgym.core.ledger import TRAINED
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.task import Split
 from agentgym.core.trajectory import Trajectory
-from agentgym.engines.local.batch import BatchBuilder
 from agentgym.engines.local.rendering import Detokenizer, Renderer
 from agentgym.engines.local.tool_calls import parse_response
 from agentgym.engines.scripted import Reply, ScriptedPolicy
@@ -19,6 +18,7 @@ from agentgym.models.nano import nano_path
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
+from agentgym.train.batch import BatchBuilder
 from tests.rollout.chatty import TURNS
 
 OWN = "tests.rollout.chatty:make_agent"
@@ -126,8 +126,8 @@ def test_a_conversation_goes_on_until_the_user_is_done(
     rewards = {t.rollout_id: [t.reward or 0.0] * 5 for t in (trajectory, other)}
     batch = builder.build([[trajectory, other]], rewards)
     assert batch.ledger == {t: [TRAINED] * 5 for t in rewards}
-    assert len(batch.sequences) == 2
-    assert batch.sequences[0].ids == [
+    assert len(batch.batch.sequences) == 2
+    assert batch.batch.sequences[0].ids == [
         *trajectory.model_calls[-1].prompt_ids,
         *trajectory.model_calls[-1].response_ids,
     ]

@@ -146,9 +146,9 @@ def test_a_goal_that_is_not_reached_ends_nothing(tmp_path: Path) -> None:
     assert (result.stopped, result.steps) == ("budget spent", 4)
 
 
-def test_no_finished_step_is_lost_between_checkpoints(tmp_path: Path) -> None:
-    """Ctrl-C in the third step's rollouts, with a checkpoint every ten."""
-    seldom = {"checkpoint_every": 10, "eval_every": 4}
+def test_no_finished_step_is_lost(tmp_path: Path) -> None:
+    """Ctrl-C in the third step's rollouts."""
+    seldom = {"eval_every": 4}
     trainer(tmp_path / "whole", 0, **seldom).train()
     run = RunFolder(tmp_path / "runs" / "run")
     stop = InterruptedAt("rollouts", 3)
@@ -171,7 +171,7 @@ def test_no_finished_step_is_lost_between_checkpoints(tmp_path: Path) -> None:
 def test_a_validation_that_was_interrupted_is_made_when_the_run_goes_on(
     tmp_path: Path, turn: int
 ) -> None:
-    seldom = {"checkpoint_every": 10, "eval_every": 2}
+    seldom = {"eval_every": 2}
     stop = InterruptedAt("validation", turn)
     with pytest.raises(TrainingInterrupted, match="after step 2"):
         trainer(tmp_path, 8, progress=stop, **seldom).train()
@@ -185,7 +185,7 @@ def test_a_validation_that_was_interrupted_is_made_when_the_run_goes_on(
 
 def test_the_step_that_reaches_the_goal_has_a_checkpoint(tmp_path: Path) -> None:
     progress = InterruptedAt("after")
-    seldom = {"checkpoint_every": 10, "eval_every": 2}
+    seldom = {"eval_every": 2}
     with pytest.raises(TrainingInterrupted, match="after step 2"):
         trainer(tmp_path, 8, progress=progress, **seldom).train()
     assert progress.validations == [2]

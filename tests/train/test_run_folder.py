@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.errors import CheckpointError, RunFolderError, RunNotFoundError
+from agentgym.errors import CheckpointError, NotFoundError, RunFolderError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.train.run_folder import RunFolder, RunState, list_runs, metrics_line
 from tests.ui import made_up
@@ -93,7 +93,7 @@ def test_run_is_found_by_name_and_by_path(run: RunFolder) -> None:
 
 
 def test_unknown_run_names_the_nearest(run: RunFolder) -> None:
-    with pytest.raises(RunNotFoundError, match="Did you mean 'first'"):
+    with pytest.raises(NotFoundError, match="Did you mean 'first'"):
         RunFolder.open("frist", run.path.parent)
 
 
@@ -127,12 +127,12 @@ def test_lock_keeps_a_second_process_out_and_a_kill_frees_it(run: RunFolder) -> 
 
 
 def test_checkpoint_appears_whole_or_not_at_all(run: RunFolder) -> None:
-    with run.new_checkpoint(RunState(step=1), keep=2) as folder:
+    with run.new_checkpoint(RunState(step=1)) as folder:
         (folder / "weights").write_text("new")
         assert run.checkpoints() == []
     with (
         pytest.raises(ZeroDivisionError),
-        run.new_checkpoint(RunState(step=2), keep=2) as folder,
+        run.new_checkpoint(RunState(step=2)) as folder,
     ):
         (folder / "weights").write_text("half")
         _ = 1 / 0
@@ -144,13 +144,13 @@ def test_checkpoint_appears_whole_or_not_at_all(run: RunFolder) -> None:
 
 def test_only_the_newest_checkpoints_are_kept(run: RunFolder) -> None:
     for step in range(1, 6):
-        with run.new_checkpoint(RunState(step=step), keep=2):
+        with run.new_checkpoint(RunState(step=step)):
             pass
     assert [path.name for path in run.checkpoints()] == ["step-000004", "step-000005"]
 
 
 def test_corrupt_checkpoint_says_what_to_remove(run: RunFolder) -> None:
-    with run.new_checkpoint(RunState(step=1), keep=2):
+    with run.new_checkpoint(RunState(step=1)):
         pass
     (run.checkpoint_path(1) / "state.json").write_text('{"step": 1, "epis')
     with pytest.raises(CheckpointError, match="step-000001 is corrupt"):

@@ -123,7 +123,7 @@ def _tasks(
     """Return the tasks, and what scores them: a function, a scenario's name, None."""
     from agentgym.core.task import Split
     from agentgym.errors import UsageError
-    from agentgym.integrations.factory import load_factory
+    from agentgym.integrations.registry import load_factory
     from agentgym.rollout.solo.tasks import read_tasks
     from agentgym.scenarios.registry import get_scenario
     from agentgym.scenarios.task_lists import make_tasks

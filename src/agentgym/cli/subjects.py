@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentgym.errors import AgentNotFoundError
+from agentgym.errors import NotFoundError
 from agentgym.evaluate.result import Evaluation
 from agentgym.models.reference import is_remote
 from agentgym.train.trained_agent import TrainedAgent
@@ -39,7 +39,7 @@ def find_subject(name: str) -> Subject:
         return Subject(name, evaluation=Evaluation.load(path))
     try:
         return Subject(name, agent=TrainedAgent.load(name))
-    except AgentNotFoundError:
+    except NotFoundError:
         if path.is_dir() or "/" in name:
             return Subject(name, model=name)
         raise

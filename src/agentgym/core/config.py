@@ -42,7 +42,7 @@ class TrainingConfig(Settings, BaseSettings):
         agent: ``module:name`` of a factory ``make_agent(llm, tools)`` to train
             instead of the scenario's own agent.
         model: ``nano``, a folder, or a Hugging Face id.
-        engine: ``local`` (torch, in process) or ``verl``.
+        engine: ``local`` (torch, in process), or one of an installed package.
         gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU.
         episodes: Budget of training rollouts.
         seed: Of tasks, sampling and initialisation.
@@ -57,10 +57,7 @@ class TrainingConfig(Settings, BaseSettings):
             times as much if it failed before in just the same way.
         learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
             it where the budget ends; None takes the model's default.
-        warmup_steps: Updates over which the learning rate rises.
-        clip: PPO clip range of the probability ratio.
         entropy_coefficient: Weight of the entropy bonus.
-        max_grad_norm: Gradient clipping.
         temperature: Of sampling in training.
         eval_temperature: Of sampling in evaluations.
         max_tokens: Most tokens of one response.
@@ -72,8 +69,6 @@ class TrainingConfig(Settings, BaseSettings):
         eval_samples: Attempts per held-out task, for pass^1 and pass^k.
         early_stop: End once the success criteria hold on validation tasks, and together
             with as many other ones at the same step.
-        checkpoint_every: Updates between checkpoints.
-        keep_checkpoints: Newest checkpoints kept.
         workers: Worker processes.
         concurrency: Episodes in flight per worker.
         rollout_timeout_s: Wall seconds after which an episode is ended.
@@ -92,7 +87,7 @@ class TrainingConfig(Settings, BaseSettings):
     framework: str = "langchain"
     agent: str | None = None
     model: str = "nano"
-    engine: Literal["local", "verl"] = "local"
+    engine: str = "local"
     gpu: Literal["auto", "local", "runpod", "lambda", "none"] = "auto"
     episodes: int = Field(default=10_000, gt=0)
     seed: int = Field(default=0, ge=0)
@@ -103,10 +98,7 @@ class TrainingConfig(Settings, BaseSettings):
     algorithm: Literal["rloo", "grpo"] = "rloo"
     failure_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
-    warmup_steps: int = Field(default=3, ge=0)
-    clip: float = Field(default=0.2, gt=0, lt=1)
     entropy_coefficient: float = Field(default=0.0, ge=0)
-    max_grad_norm: float = Field(default=1.0, gt=0)
     temperature: float = Field(default=1.0, gt=0)
     eval_temperature: float = Field(default=0.5, ge=0)
     max_tokens: int = Field(default=160, gt=0)
@@ -116,8 +108,6 @@ class TrainingConfig(Settings, BaseSettings):
     test_tasks: int = Field(default=96, gt=0)
     eval_samples: int = Field(default=4, ge=1)
     early_stop: bool = True
-    checkpoint_every: int = Field(default=1, gt=0)
-    keep_checkpoints: int = Field(default=2, ge=1)
     workers: int | None = Field(default=None, gt=0)
     concurrency: int = Field(default=64, gt=0)
     rollout_timeout_s: float = Field(default=60.0, gt=0)

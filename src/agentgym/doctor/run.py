@@ -79,7 +79,7 @@ def _not_finite(run: Evidence) -> Finding | None:
         "critical",
         "the update diverged",
         where,
-        "Lower learning_rate by a factor of three to ten, or raise warmup_steps.",
+        "Lower learning_rate by a factor of three to ten.",
     )
 
 
@@ -248,7 +248,7 @@ def _too_large_steps(run: Evidence) -> Finding | None:
         "updates are too large",
         f"Lately up to {kl:.2f} nats of KL and {clipped:.0%} of tokens clipped in one "
         "update.",
-        "Lower learning_rate, or max_grad_norm.",
+        "Lower learning_rate.",
     )
 
 

@@ -1,13 +1,68 @@
-"""What the trainer asks of an engine."""
+"""What the training loop asks of an engine, and what it gives it to learn from."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from agentgym.core.ledger import Bucket
-from agentgym.core.policy import Policy
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import Policy, ServedPolicy
+
+CLIP = 0.2
+"""Of the probability ratio, beyond which nothing is gained (PPO, arXiv:1707.06347)."""
+MAX_GRAD_NORM = 1.0
+_WARMUP_STEPS = 3
+_LEAST_RATE = 0.1
+
+
+@dataclass(frozen=True)
+class TrainedToken:
+    """A token that the loss covers.
+
+    Attributes:
+        position: In its sequence.
+        logprob: When it was sampled.
+        advantage: Of its model call.
+    """
+
+    position: int
+    logprob: float
+    advantage: float
+
+
+@dataclass
+class TrainingSequence:
+    """Model calls of one rollout whose tokens continue each other exactly.
+
+    Attributes:
+        agent: Which agent of a team spoke.
+        group: The rollout's group, by number.
+        ids: Tokens of the last call's prompt and response.
+        trained: The tokens of all its calls that the loss covers.
+    """
+
+    agent: str
+    group: int
+    ids: list[int]
+    trained: list[TrainedToken] = field(default_factory=list)
+
+
+@dataclass
+class TrainingBatch:
+    """Everything one update is made from; the loss is a mean over its trained tokens.
+
+    Attributes:
+        sequences: With at least one trained token each.
+    """
+
+    sequences: list[TrainingSequence] = field(default_factory=list)
+
+    @property
+    def trained_tokens(self) -> int:
+        """How many tokens the loss covers."""
+        return sum(len(sequence.trained) for sequence in self.sequences)
 
 
 @dataclass(frozen=True)
@@ -21,52 +76,43 @@ class UpdateMetrics:
         entropy: Mean over trained tokens, nats.
         clip_fraction: Share of trained tokens whose ratio was clipped.
         kl: Mean of the k3 estimate between sampling and updated policy, nats.
-        trained_tokens: Tokens with a non-zero mask.
-        sequences: Merged sequences in the batch.
-        skipped_groups: Groups without reward variance.
-        ledger: For each rollout id the bucket of each model call, in order.
+        refused: Why the weights were left as they were; empty if they were not.
     """
 
     step: int
-    loss: float
-    grad_norm: float
-    entropy: float
-    clip_fraction: float
-    kl: float
-    trained_tokens: int
-    sequences: int
-    skipped_groups: int
-    ledger: dict[str, list[Bucket]]
+    loss: float = 0.0
+    grad_norm: float = 0.0
+    entropy: float = 0.0
+    clip_fraction: float = 0.0
+    kl: float = 0.0
+    refused: str = ""
 
 
 class Engine(ABC):
-    """Updates a policy from trajectories. Knows no framework and no scenario."""
+    """Updates a policy from batches. Knows no framework and no scenario."""
 
     @property
     @abstractmethod
-    def policy(self) -> Policy:
+    def policy(self) -> Policy | ServedPolicy:
         """The policy being trained; it always answers with the newest weights."""
 
     @property
     @abstractmethod
     def step(self) -> int:
-        """Updates done so far."""
+        """Updates done so far, those without anything to learn included."""
+
+    @property
+    @abstractmethod
+    def stop_ids(self) -> frozenset[int]:
+        """Token ids that end a response."""
 
     @abstractmethod
-    def update(
-        self,
-        groups: Sequence[Sequence[Trajectory]],
-        call_rewards: dict[str, list[float]],
-        trainable: dict[str, bool],
-    ) -> UpdateMetrics:
-        """Do one on-policy update.
+    def pieces(self, ids: Sequence[int]) -> list[str] | None:
+        """Return the text of each token of a response, None if it cannot be told."""
 
-        Args:
-            groups: Scored trajectories of the same task, group by group.
-            call_rewards: Per rollout id, one reward per model call
-                (``Scenario.broadcast_rewards``).
-            trainable: Which components the loss covers.
-        """
+    @abstractmethod
+    def update(self, batch: TrainingBatch) -> UpdateMetrics:
+        """Do one on-policy update; an empty batch counts as one, too."""
 
     @abstractmethod
     def save_checkpoint(self, folder: Path) -> None:
@@ -84,6 +130,49 @@ class Engine(ABC):
     def export(self, folder: Path) -> None:
         """Write model and tokenizer in Hugging Face format into ``folder``."""
 
-    @abstractmethod
+    def sampling(self) -> AbstractContextManager[None]:
+        """Return what rollouts run within; servers are awake there, else asleep."""
+        return nullcontext()
+
     def close(self) -> None:
         """Stop generating and free memory; pending requests fail."""
+
+
+class EngineSummary(NamedTuple):
+    """The policy and the device in words, e.g. ``nano (1.1M parameters)``, ``CPU``."""
+
+    model: str
+    device: str
+
+
+class EngineFactory(ABC):
+    """Makes engines of one kind; importing and checking load no model and no torch."""
+
+    @abstractmethod
+    def check(self, config: TrainingConfig) -> EngineSummary:
+        """Check that the engine can do what ``config`` asks of it.
+
+        Raises:
+            UsageError: A setting, or a combination, that it does not support.
+            MissingExtraError: Its libraries are not installed.
+        """
+
+    @abstractmethod
+    def create(self, config: TrainingConfig) -> Engine:
+        """Check the settings, load the model, and start to answer requests.
+
+        Raises:
+            UsageError: As :meth:`check`; nothing was loaded.
+            ModelError: The model cannot be loaded or trained.
+        """
+
+
+def scheduled_rate(config: TrainingConfig, peak: float, step: int) -> float:
+    """Return the learning rate of the update after ``step`` others.
+
+    It rises linearly in the first updates, then falls linearly to a tenth of its peak
+    where the budget ends.
+    """
+    budget = config.episodes / (config.tasks_per_step * config.group_size)
+    left = 1.0 - step / budget
+    return peak * min(1.0, (step + 1) / _WARMUP_STEPS, max(_LEAST_RATE, left))

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.policy import Policy
+from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.registry import create_engine
@@ -212,14 +212,15 @@ def measure_baselines(
 @contextmanager
 def _policy(
     config: TrainingConfig, endpoint: Endpoint | None
-) -> Iterator[Policy | Endpoint]:
+) -> Iterator[Policy | ServedPolicy | Endpoint]:
     """Yield who answers: the endpoint, or a model loaded for the time being."""
     if endpoint is not None:
         yield endpoint
         return
     engine = create_engine(config)
     try:
-        yield engine.policy
+        with engine.sampling():
+            yield engine.policy
     finally:
         engine.close()
 

@@ -1,44 +1,25 @@
-"""Finds framework adapters by name: the built-in ones and those of entry points."""
+"""Finds framework adapters by name, and imports what users name as module:name."""
 
+import sys
+from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
-from agentgym.errors import FrameworkNotFoundError, MissingExtraError, UsageError
+from agentgym.core.plugins import Plugins
+from agentgym.errors import MissingExtraError, UsageError
 from agentgym.integrations.base import Adapter
 
-ENTRY_POINT_GROUP = "agentgym.frameworks"
-
-_BUILT_IN = {
-    "langchain": "agentgym.integrations.langchain.adapter:LangChainAdapter",
-    "native": "agentgym.integrations.native:NativeAdapter",
-}
-
-
-def framework_names() -> list[str]:
-    """Return the names of all adapters, built-in ones first."""
-    others = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
-    return [*_BUILT_IN, *sorted(others - set(_BUILT_IN))]
-
-
-def get_adapter(name: str) -> Adapter:
-    """Return the adapter named ``name``; importing it imports no framework.
-
-    Raises:
-        FrameworkNotFoundError: Names the nearest and those available.
-        UsageError: The entry point does not lead to an Adapter.
-    """
-    if name in _BUILT_IN:
-        module, _, attribute = _BUILT_IN[name].partition(":")
-        adapter = getattr(import_module(module), attribute)()
-    else:
-        points = entry_points(group=ENTRY_POINT_GROUP, name=name)
-        if not points:
-            raise FrameworkNotFoundError(name, framework_names())
-        adapter = next(iter(points)).load()()
-    if not isinstance(adapter, Adapter):
-        raise UsageError(f"Framework {name!r} is no agentgym Adapter subclass.")
-    return adapter
+FRAMEWORKS = Plugins(
+    Adapter,
+    "framework",
+    {
+        "langchain": "agentgym.integrations.langchain.adapter:LangChainAdapter",
+        "native": "agentgym.integrations.native:NativeAdapter",
+    },
+    group="agentgym.frameworks",
+)
 
 
 def require(modules: list[str], extra: str, purpose: str) -> None:
@@ -49,3 +30,33 @@ def require(modules: list[str], extra: str, purpose: str) -> None:
     """
     if any(find_spec(module) is None for module in modules):
         raise MissingExtraError(extra, purpose)
+
+
+def load_factory(reference: str, *, option: str = "--agent") -> Callable[..., Any]:
+    """Import ``make_agent`` of ``"my_package.my_module:make_agent"``.
+
+    The working folder is importable, as it is for ``python -m``.
+
+    Args:
+        reference: ``module:name``.
+        option: Where the user wrote it, for the error.
+
+    Raises:
+        UsageError: The reference is malformed, or cannot be imported or called.
+    """
+    module_name, separator, name = reference.partition(":")
+    if not separator or not module_name or not name:
+        raise UsageError(f"{option} takes module:name, not {reference!r}.")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        factory = vars(import_module(module_name))[name]
+    except ImportError as error:
+        raise UsageError(f"Cannot import {module_name!r}: {error}.") from error
+    except KeyError:
+        raise UsageError(f"Module {module_name!r} has no {name!r}.") from None
+    if not callable(factory):
+        raise UsageError(f"{reference} is a {type(factory).__name__}, not callable.")
+    function: Callable[..., Any] = factory
+    return function

@@ -8,12 +8,16 @@ from urllib.parse import urldefrag
 
 import httpx
 
-from agentgym.errors import ModelError, ProviderError, ProviderNotFoundError, UsageError
+from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
 
 KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
 """Environment variable with the key for servers that are given by address."""
 
 _TIMEOUT_S = 15.0
+_BY_ADDRESS = (
+    "Any other OpenAI-compatible server is given by its address, e.g. "
+    "http://localhost:8000/v1#MODEL."
+)
 KEY_REFUSED = frozenset({401, 403})
 """HTTP statuses of a server that refuses the key."""
 _SPEC = re.compile(r"([A-Za-z][\w.-]*):(?!//)(.*)", re.DOTALL)
@@ -85,7 +89,7 @@ def resolve_model(spec: str) -> Endpoint:
             it. Without ``#MODEL`` the server is asked which model it has.
 
     Raises:
-        ProviderNotFoundError: Names the nearest provider and all known ones.
+        NotFoundError: Names the nearest provider and all known ones.
         UsageError: The key or the model's name is missing.
         ModelError: The server did not say which models it has, or has several.
         ProviderError: The server refused the key.
@@ -101,7 +105,7 @@ def resolve_model(spec: str) -> Endpoint:
     name, model = match[1].lower(), match[2].strip()
     provider = _PROVIDERS.get(name)
     if provider is None:
-        raise ProviderNotFoundError(name, _PROVIDERS)
+        raise NotFoundError("model provider", name, _PROVIDERS, _BY_ADDRESS)
     if not model:
         raise UsageError(f"{spec!r} names no model; write {name}:MODEL.")
     key = os.environ.get(provider.key, "").strip()

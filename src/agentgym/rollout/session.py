@@ -8,11 +8,10 @@ from typing import Self
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import require_writable_home
-from agentgym.core.policy import Policy
+from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import ProviderError, UnsupportedError, UsageError
-from agentgym.integrations.factory import load_factory
-from agentgym.integrations.registry import get_adapter
+from agentgym.integrations.registry import FRAMEWORKS, load_factory
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
@@ -44,7 +43,7 @@ class RolloutSession:
     def __init__(
         self,
         config: TrainingConfig,
-        policy: Policy | Endpoint,
+        policy: Policy | ServedPolicy | Endpoint,
         folder: Path,
         workers: int,
         *,
@@ -155,7 +154,7 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     """
     require_writable_home()
     scenario = get_scenario(config.scenario)
-    get_adapter(config.framework).check()
+    FRAMEWORKS.get(config.framework).check()
     _check_agent(config)
     rung = choose_rung(SandboxConfig(unsafe_local_exec=config.unsafe_local_exec))
     return scenario, rung.summary

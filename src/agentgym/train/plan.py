@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
-from agentgym.engines.registry import describe_engine
+from agentgym.engines.registry import check_engine
 from agentgym.errors import ScenarioError, UsageError
 from agentgym.evaluate.check.names import unknown_names
 from agentgym.evaluate.progress import Plan
@@ -33,7 +33,7 @@ def make_plan(config: TrainingConfig) -> Plan:
     if wrong:
         raise ScenarioError(f"{scenario.name} cannot be trained on: {'; '.join(wrong)}")
     require_tracker(config.tracker)
-    model, device = describe_engine(config)
+    model, device = check_engine(config)
     per_step = config.group_size * config.tasks_per_step
     if config.episodes < config.group_size:
         raise UsageError(

@@ -1,12 +1,79 @@
-"""Wall time, CPU time and memory of a run, its worker processes included."""
+"""What a run is as a process: Ctrl-C, the seconds and the memory it takes, its pace."""
 
+import signal
 import threading
 import time
-from typing import Self
+from types import FrameType
+from typing import Any, NamedTuple, Self
 
 from agentgym.train.run_folder import RunState
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAMPLE_S = 1.0
+
+
+class InterruptFlag:
+    """While entered, the first Ctrl-C or SIGTERM sets a flag; a second ends at once.
+
+    Attributes:
+        requested: Whether a signal has come.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._old: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                self._old[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+class Lap(NamedTuple):
+    """Wall seconds of a step: its rollouts, its update; and those left of the run."""
+
+    rollouts: float
+    update: float
+    left: float
+
+
+class Pace:
+    """The clock of a run's steps.
+
+    Args:
+        budget: Episodes of the whole run.
+        done: Episodes that are done before the clock starts.
+    """
+
+    def __init__(self, budget: int, done: int) -> None:
+        self._budget = budget
+        self._first = done
+        self._started = self._began = self._sampled = time.monotonic()
+
+    def begin(self) -> None:
+        """A step's rollouts begin."""
+        self._began = time.monotonic()
+
+    def sampled(self) -> None:
+        """Its rollouts are done, its update begins."""
+        self._sampled = time.monotonic()
+
+    def end(self, done: int) -> Lap:
+        """The step is over; ``done`` counts the episodes with it."""
+        now = time.monotonic()
+        each = (now - self._started) / (done - self._first)
+        left = each * (self._budget - done)
+        return Lap(self._sampled - self._began, now - self._sampled, left)
 
 
 class ResourceUse:

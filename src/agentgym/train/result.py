@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.errors import RunFolderError
 from agentgym.evaluate.metrics import Metrics
@@ -80,6 +81,10 @@ class TrainingResult(BaseModel):
             return None
         except (OSError, ValueError) as error:
             raise RunFolderError(f"{path} cannot be read: {error}") from None
+
+    def write(self) -> None:
+        """Write ``result.json`` into the run folder."""
+        write_json(self.artifacts.run / RESULT_FILE, self.model_dump(mode="json"))
 
     @property
     def agent(self) -> "TrainedAgent":

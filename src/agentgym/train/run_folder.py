@@ -16,12 +16,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import new_folder, write_atomically, write_json
 from agentgym.core.ledger import Ledger
-from agentgym.errors import CheckpointError, RunFolderError, RunNotFoundError
+from agentgym.errors import (
+    CheckpointError,
+    NotFoundError,
+    OutputClosed,
+    RunFolderError,
+    TrainingInterrupted,
+)
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import StepReport
 from agentgym.train.tasks import StreamState
 
 _MINIMUM_FREE_BYTES = 200 * 2**20
+_KEPT = 2  # checkpoints
 
 
 class RunState(BaseModel):
@@ -114,12 +121,14 @@ class RunFolder:
         """Find a run by path, or by name below ``output``.
 
         Raises:
-            RunNotFoundError: Names the nearest and those available.
+            NotFoundError: Names the nearest and those available.
         """
         for path in (Path(name), output / name):
             if (path / "run.json").exists():
                 return cls(path)
-        raise RunNotFoundError(str(name), [run.path.name for run in list_runs(output)])
+        raise NotFoundError(
+            "run", str(name), [run.path.name for run in list_runs(output)]
+        )
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -187,20 +196,34 @@ class RunFolder:
         old = self.record() if path.exists() else {"created": _now()}
         write_json(path, {**old, **changes, "updated": _now()})
 
+    @contextmanager
+    def recorded(self, config: TrainingConfig) -> Iterator[None]:
+        """Write into run.json that the run goes on, and then how it ended."""
+        self.write_record(status="running", config=config.model_dump(mode="json"))
+        try:
+            yield
+        except (TrainingInterrupted, KeyboardInterrupt, OutputClosed):
+            self.write_record(status="interrupted")
+            raise
+        except BaseException as error:
+            self.write_record(status="failed", error=str(error))
+            raise
+        self.write_record(status="done")
+
     def config(self) -> TrainingConfig:
         """Return the settings that the run was started with."""
         return TrainingConfig.restore(self.record()["config"])
 
     @contextmanager
-    def new_checkpoint(self, state: RunState, keep: int) -> Iterator[Path]:
+    def new_checkpoint(self, state: RunState) -> Iterator[Path]:
         """Yield a folder that becomes ``state.step``'s checkpoint, atomically.
 
-        Older checkpoints beyond ``keep`` are removed afterwards.
+        Of the older checkpoints one is kept, the others are removed afterwards.
         """
         with new_folder(self.checkpoint_path(state.step)) as folder:
             yield folder
             write_json(folder / "state.json", state.model_dump(mode="json"))
-        for old in self.checkpoints()[:-keep]:
+        for old in self.checkpoints()[:-_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
 
     def checkpoint_path(self, step: int) -> Path:

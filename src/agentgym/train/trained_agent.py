@@ -2,22 +2,29 @@
 
 import json
 import shutil
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentgym.core.agent import AgentSpec
+from agentgym.core.config import TrainingConfig
 from agentgym.core.files import agents_home, new_folder, write_json
 from agentgym.core.policy import Policy
-from agentgym.errors import AgentGymError, AgentNotFoundError, UsageError
+from agentgym.engines.base import Engine
+from agentgym.errors import AgentGymError, NotFoundError, UsageError
 from agentgym.evaluate.metrics import Metrics
+from agentgym.scenarios.base import Scenario
+from agentgym.train.run_folder import RunState
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
 AGENT_FILE = "agent.json"
+_PACKAGES = ("agentgym", "agentlightning", "torch", "transformers", "langchain")
 MODEL_FOLDER = "model"
 
 
@@ -84,13 +91,14 @@ class TrainedAgent:
         """Load an agent by the name it was saved under, or by its folder.
 
         Raises:
-            AgentNotFoundError: Names the nearest and those available.
+            NotFoundError: Names the nearest and those available.
             AgentGymError: The folder is there but cannot be read.
         """
         for path in (agents_home() / name, Path(name)):
             if (path / AGENT_FILE).is_file():
                 return cls._read(path)
-        raise AgentNotFoundError(str(name), agent_names())
+        hint = "Train one with `agentgym train SCENARIO`."
+        raise NotFoundError("trained agent", str(name), agent_names(), hint)
 
     @classmethod
     def _read(cls, path: Path) -> Self:
@@ -136,7 +144,7 @@ class TrainedAgent:
 
     def load_policy(self) -> Policy:
         """Load the weights into this process; they are let go with the policy."""
-        from agentgym.engines.local import LocalPolicy
+        from agentgym.engines.local.policy import LocalPolicy
 
         return LocalPolicy.load(self.model_path)
 
@@ -173,3 +181,59 @@ class TrainedAgent:
 def agent_names() -> list[str]:
     """Return the names of all saved agents."""
     return sorted(path.parent.name for path in agents_home().glob(f"*/{AGENT_FILE}"))
+
+
+def export_agent(
+    engine: Engine,
+    scenario: Scenario,
+    config: TrainingConfig,
+    *,
+    folder: Path,
+    state: RunState,
+    baseline: Metrics,
+    metrics: Metrics,
+) -> tuple[Path, str]:
+    """Write the agent into ``folder`` and save it under the scenario's name.
+
+    Returns:
+        The folder, and the name that ``TrainedAgent.load`` takes.
+    """
+    spec = AgentSpec(
+        scenario=scenario.name,
+        framework=config.framework,
+        agent=config.agent,
+        system_prompt=scenario.system_prompt(),
+        tools=[tool.to_openai() for tool in scenario.tools()],
+        max_turns=scenario.max_turns,
+        max_tokens=config.max_tokens,
+        temperature=config.eval_temperature,
+    )
+    provenance = Provenance(
+        base_model=config.model,
+        config=config.model_dump(mode="json"),
+        steps=state.step,
+        episodes=state.episodes,
+        created=datetime.now().astimezone().isoformat(timespec="seconds"),
+        versions=_versions(),
+    )
+    with new_folder(folder) as temporary:
+        engine.export(temporary / MODEL_FOLDER)
+        TrainedAgent(
+            temporary,
+            spec=spec,
+            provenance=provenance,
+            baseline=baseline,
+            metrics=metrics,
+        ).write_card()
+    TrainedAgent.load(folder.resolve()).save(scenario.name)
+    return folder, scenario.name
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,9 +1,12 @@
 """Made-up rollouts with token ids, for tests of the update."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
+from agentgym.core.credit import Algorithm
+from agentgym.core.trajectory import ModelCall, Reason, RolloutStatus, Trajectory
+from agentgym.engines.base import Engine
+from agentgym.train.batch import BatchBuilder, Credited
 
 TRAINABLE = {"tool_selection": True, "parameter_selection": True}
 TOOLS = [
@@ -37,7 +40,7 @@ def rollout(name: str, reward: float | None, calls: Sequence[ModelCall]) -> Traj
         steps=list(calls),
         reward=reward,
         status=RolloutStatus.DROPPED if reward is None else RolloutStatus.SUCCEEDED,
-        reason="timed out" if reward is None else "",
+        reason=Reason(kind="timed out") if reward is None else None,
     )
 
 
@@ -48,6 +51,17 @@ def rewards_of(groups: Sequence[Sequence[Trajectory]]) -> dict[str, list[float]]
         for t in group
         if t.reward is not None
     }
+
+
+def credit(
+    engine: Engine,
+    groups: Sequence[Sequence[Trajectory]],
+    trainable: Mapping[str, bool],
+    algorithm: Algorithm = "rloo",
+) -> Credited:
+    """Make rollouts into a batch, as training does, but for what failures cost."""
+    builder = BatchBuilder(algorithm, trainable, engine.pieces, engine.stop_ids, 0.0)
+    return builder.build(groups, rewards_of(groups))
 
 
 def random_groups(

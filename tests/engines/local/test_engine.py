@@ -14,9 +14,10 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import NOT_FINITE
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import ModelCall, Trajectory
-from agentgym.engines.local import LocalEngine, LocalPolicy
+from agentgym.engines.local.engine import LocalEngine
+from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import CheckpointError
-from tests.engines.local.rollouts import TOOLS, call, rewards_of, rollout
+from tests.engines.local.rollouts import TOOLS, call, credit, rollout
 
 ALL = {
     "tool_selection": True,
@@ -89,7 +90,8 @@ def learn(engine: LocalEngine, steps: int) -> list[float]:
         groups = play(engine)
         rewards = [t.reward for g in groups for t in g if t.reward is not None]
         seen.append(sum(rewards) / len(rewards))
-        engine.update(groups, rewards_of(groups), ALL)
+        algorithm = engine._config.algorithm
+        engine.update(credit(engine, groups, ALL, algorithm).batch)
     return seen
 
 
@@ -122,19 +124,20 @@ def test_an_adapter_learns_and_the_base_stays(make: Make) -> None:
 def test_metrics_describe_the_update(make: Make) -> None:
     engine = make()
     groups = play(engine)
-    metrics = engine.update(groups, rewards_of(groups), ALL)
+    credited = credit(engine, groups, ALL)
+    metrics = engine.update(credited.batch)
 
-    assert metrics.step == 1
-    assert metrics.skipped_groups == 0
-    assert metrics.sequences == 32
-    assert metrics.trained_tokens == sum(
+    assert (metrics.step, metrics.refused) == (1, "")
+    assert credited.skipped_groups == 0
+    assert len(credited.batch.sequences) == 32
+    assert credited.batch.trained_tokens == sum(
         len(c.response_ids) for g in groups for t in g for c in t.model_calls
     )
     assert metrics.clip_fraction == 0.0
     assert 0 < metrics.entropy < math.log(400)
     assert metrics.grad_norm > 0
     assert 0 <= metrics.kl < 0.1
-    assert {n: len(e) for n, e in metrics.ledger.items()} == {
+    assert {n: len(e) for n, e in credited.ledger.items()} == {
         t.rollout_id: 1 for g in groups for t in g
     }
 
@@ -143,9 +146,11 @@ def test_an_update_without_reward_variance_changes_nothing(make: Make) -> None:
     engine = make()
     before = weights(engine)
     groups = [[rollout(n, 0.5, [call([9] * 5, [10, 1])]) for n in "ab"]]
-    metrics = engine.update(groups, rewards_of(groups), ALL)
+    credited = credit(engine, groups, ALL)
+    metrics = engine.update(credited.batch)
 
-    assert (metrics.step, metrics.trained_tokens, metrics.skipped_groups) == (1, 0, 1)
+    assert (metrics.step, credited.skipped_groups) == (1, 1)
+    assert credited.batch.trained_tokens == 0
     assert all(torch.equal(before[n], p) for n, p in weights(engine).items())
 
 
@@ -156,10 +161,10 @@ def test_an_update_that_is_not_finite_is_refused_and_reported(make: Make) -> Non
     groups = [
         [rollout("a", -1.0, [impossible]), rollout("b", 1.0, [impossible])],
     ]
-    metrics = engine.update(groups, rewards_of(groups), ALL)
+    metrics = engine.update(credit(engine, groups, ALL).batch)
 
     assert not math.isfinite(metrics.grad_norm + metrics.loss)
-    assert metrics.ledger["a"][0].reason == NOT_FINITE
+    assert metrics.refused == NOT_FINITE
     assert all(torch.equal(before[n], p) for n, p in weights(engine).items())
     assert engine.step == 1
 
@@ -295,7 +300,7 @@ def test_running_responses_finish_before_an_update(make: Make) -> None:
         ]
         early = [asyncio.create_task(engine.policy.chat(r)) for r in request[:20]]
         await asyncio.sleep(0.01)
-        update = asyncio.to_thread(engine.update, groups, rewards_of(groups), ALL)
+        update = asyncio.to_thread(engine.update, credit(engine, groups, ALL).batch)
         updated = asyncio.create_task(update)
         late = [asyncio.create_task(engine.policy.chat(r)) for r in request[20:]]
         await updated

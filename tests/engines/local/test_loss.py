@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentgym.engines.local.batch import BatchBuilder, TrainingSequence
+from agentgym.engines.base import TrainingSequence
 from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.prefix_tree import plant
+from agentgym.train.batch import BatchBuilder
 from tests.engines.local.rollouts import TRAINABLE, random_groups, rewards_of
 
 CLIP, ENTROPY, TEMPERATURE = 0.2, 0.05, 0.8
@@ -28,7 +29,7 @@ def sequences(loaded: LoadedModel, seed: int = 0) -> list[TrainingSequence]:
         stop_ids=loaded.stop_ids,
         failure_cost=0.0,
     )
-    return builder.build(groups, rewards_of(groups)).sequences
+    return builder.build(groups, rewards_of(groups)).batch.sequences
 
 
 def plain_gradients(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.engines.local import LocalEngine, loading
+from agentgym.engines.local import loading
 from agentgym.engines.local.loading import load_model
-from agentgym.engines.local.support import check_device, check_supported, lora_rank
+from agentgym.engines.local.support import LocalEngines, check_device, lora_rank
 from agentgym.errors import GPUNotAvailableError, ModelError, UnsupportedError
 
 NO_GPU = not any(Path("/dev").glob("nvidia[0-9]*"))
@@ -25,7 +25,6 @@ def config(**settings: Any) -> TrainingConfig:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"engine": "verl"}, "engine = 'verl'"),
         ({"gpu": "runpod"}, "gpu = 'runpod'"),
         ({"gpu": "lambda"}, "gpu = 'lambda'"),
         ({"lora_rank": 8}, "lora_rank = 8 with model = 'nano'"),
@@ -39,7 +38,7 @@ def test_contract_6_unsupported_settings_are_refused_before_a_model_loads(
         raise AssertionError("a model was loaded")
 
     monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", no_model)
-    for refuse in (check_supported, LocalEngine.create):
+    for refuse in (LocalEngines().check, LocalEngines().create):
         with pytest.raises(UnsupportedError, match=message):
             refuse(config(**settings))
 
@@ -63,7 +62,7 @@ def test_the_check_loads_neither_torch_nor_transformers() -> None:
 
 
 def test_policy_and_device_are_described(model_folder: Path) -> None:
-    model, device = check_supported(config(model=str(model_folder)))
+    model, device = LocalEngines().check(config(model=str(model_folder)))
 
     assert model.startswith(str(model_folder))
     assert "k parameters, LoRA rank 16)" in model
@@ -80,9 +79,9 @@ def test_an_adapter_is_trained_with_its_own_rank(
     model = str(tmp_path)
 
     for rank in (None, 4, 0):  # 0 is how a trained agent is measured
-        described, _ = check_supported(config(model=model, lora_rank=rank))
+        described, _ = LocalEngines().check(config(model=model, lora_rank=rank))
         assert described == f"{model} (LoRA rank 4)"
-    for refuse in (check_supported, LocalEngine.create):
+    for refuse in (LocalEngines().check, LocalEngines().create):
         with pytest.raises(UnsupportedError, match="lora_rank = 64 .* of rank 4,"):
             refuse(config(model=model, lora_rank=64))
 
@@ -95,7 +94,7 @@ def test_adapter_settings_without_a_rank_are_refused(
     (folder / "adapter_config.json").write_text("{}")
 
     with pytest.raises(ModelError, match="cannot be read as LoRA's"):
-        check_supported(config(model=str(folder)))
+        LocalEngines().check(config(model=str(folder)))
 
 
 def test_nano_trains_all_weights_and_others_an_adapter() -> None:
@@ -106,9 +105,9 @@ def test_nano_trains_all_weights_and_others_an_adapter() -> None:
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"config\.json is missing"):
-        check_supported(config(model=str(tmp_path)))
+        LocalEngines().check(config(model=str(tmp_path)))
     with pytest.raises(ModelError, match="does not exist"):
-        check_supported(config(model=str(tmp_path / "gone")))
+        LocalEngines().check(config(model=str(tmp_path / "gone")))
 
 
 def test_a_model_without_chat_template_is_refused(
@@ -119,7 +118,7 @@ def test_a_model_without_chat_template_is_refused(
     (folder / "chat_template.jinja").unlink()
 
     with pytest.raises(ModelError, match="no chat template"):
-        check_supported(config(model=str(folder)))
+        LocalEngines().check(config(model=str(folder)))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +152,7 @@ def test_a_model_that_is_cut_short_is_refused(
     weights.write_bytes(weights.read_bytes()[:100])
 
     with pytest.raises(ModelError, match="cannot be"):
-        check_supported(config(model=str(folder)))
+        LocalEngines().check(config(model=str(folder)))
     with pytest.raises(ModelError, match="cannot be loaded"):
         load_model(str(folder), device="cpu", rank=0, seed=0)
 

@@ -21,7 +21,7 @@ from langchain_core.tools import tool
 
 from agentgym import models
 from agentgym.core.agent import AgentSpec
-from agentgym.engines.local import LocalPolicy
+from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import ContextLengthError, EngineError
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent

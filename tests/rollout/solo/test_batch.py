@@ -10,7 +10,7 @@ import pytest
 
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, RolloutStatus, Trajectory
-from agentgym.errors import AgentLoopNotFoundError, ConfigError, UsageError
+from agentgym.errors import ConfigError, NotFoundError, UsageError
 from agentgym.rollout import (
     Attempt,
     RolloutBatch,
@@ -328,7 +328,7 @@ async def test_what_cannot_be_meant_is_refused_before_anything_runs(
 
 
 def test_errors_of_settings_are_wrong_usage() -> None:
-    assert issubclass(AgentLoopNotFoundError, UsageError)
+    assert issubclass(NotFoundError, UsageError)
     with pytest.raises(ConfigError, match="known"):
         RolloutConfig.create(zzz=1)
 

@@ -8,16 +8,21 @@ from typing import Self
 import torch
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.ledger import NOT_FINITE, TRAINED, Bucket
-from agentgym.core.trajectory import Trajectory
-from agentgym.engines.base import Engine, UpdateMetrics
+from agentgym.core.ledger import NOT_FINITE
+from agentgym.engines.base import (
+    CLIP,
+    MAX_GRAD_NORM,
+    Engine,
+    TrainingBatch,
+    UpdateMetrics,
+    scheduled_rate,
+)
 from agentgym.engines.local import checkpoint
-from agentgym.engines.local.batch import BatchBuilder, TrainingBatch
 from agentgym.engines.local.loading import LoadedModel, load_model, quiet
 from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.local.prefix_tree import plant
-from agentgym.engines.local.support import check_device, check_supported, lora_rank
+from agentgym.engines.local.support import check_device, lora_rank
 
 _LEARNING_RATE = 4e-4
 _LORA_LEARNING_RATE = 1e-4
@@ -26,7 +31,6 @@ _EPSILON = 1e-5
 """Of AdamW: far above its default, so that a weight whose gradient is mere noise, such
 as a rare token's embedding, is not moved as far as one that matters. With 1e-8 names
 were copied worse and worse on validation tasks from step 30 on."""
-_LEAST_RATE = 0.1
 
 
 class LocalEngine(Engine):
@@ -59,7 +63,7 @@ class LocalEngine(Engine):
         )
         self._loss = PolicyLoss(
             loaded,
-            clip=config.clip,
+            clip=CLIP,
             entropy_coefficient=config.entropy_coefficient,
             temperature=config.temperature,
             workers=cores if loaded.is_small else 1,
@@ -67,15 +71,12 @@ class LocalEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Check the settings, load the model, and start to answer requests.
+        """Load the model and start to answer requests.
 
         Raises:
-            UnsupportedError: A setting that this engine does not do; nothing was
-                loaded.
             GPUNotAvailableError: A GPU was asked for and none is there.
             ModelError: The model cannot be loaded or trained.
         """
-        check_supported(config)
         device = check_device(config.gpu, deterministic=config.deterministic)
         loaded = load_model(
             config.model, device=device, rank=lora_rank(config), seed=config.seed
@@ -92,30 +93,21 @@ class LocalEngine(Engine):
         """Updates done so far, those without anything to learn included."""
         return self._step
 
-    def update(
-        self,
-        groups: Sequence[Sequence[Trajectory]],
-        call_rewards: dict[str, list[float]],
-        trainable: dict[str, bool],
-    ) -> UpdateMetrics:
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Token ids that end a response."""
+        return self._loaded.stop_ids
+
+    def pieces(self, ids: Sequence[int]) -> list[str] | None:
+        """Return the text of each token of a response, None if it cannot be told."""
+        return self._policy.detokenizer.pieces(ids)
+
+    def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update; running responses finish first.
 
-        An update whose gradients are not finite is refused: the weights stay, the
-        loss is reported as it came, and its calls are masked.
-
-        Args:
-            groups: Scored trajectories of the same task, group by group.
-            call_rewards: Per rollout id, one reward per model call.
-            trainable: Which components the loss covers.
+        An update whose gradients are not finite is refused: the weights stay, and the
+        loss is reported as it came.
         """
-        builder = BatchBuilder(
-            algorithm=self._config.algorithm,
-            trainable=trainable,
-            pieces=self._policy.detokenizer.pieces,
-            stop_ids=self._loaded.stop_ids,
-            failure_cost=self._config.failure_cost,
-        )
-        batch = builder.build(groups, call_rewards)
         decoder = self._policy.decoder
         with decoder.paused(), _kernels(self._kernel_threads):
             metrics = self._learn(batch)
@@ -131,22 +123,16 @@ class LocalEngine(Engine):
         sums = LossSums()
         for forest in forests:
             sums += self._loss.backward(forest, total)
-        norm = torch.nn.utils.clip_grad_norm_(
-            self._parameters, self._config.max_grad_norm
-        )
-        ledger, kl = batch.ledger, 0.0
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRAD_NORM)
+        refused, kl = "", 0.0
         if total and torch.isfinite(norm):
             for group in self._optimizer.param_groups:
-                group["lr"] = self._rate()
+                group["lr"] = scheduled_rate(self._config, self._peak_rate, self._step)
             self._optimizer.step()
             after = self._loss.measure(forests[0])
             kl = after.kl / after.tokens
         elif total:
-            refused = Bucket("masked", NOT_FINITE)
-            ledger = {
-                rollout: [refused if e == TRAINED else e for e in entries]
-                for rollout, entries in ledger.items()
-            }
+            refused = NOT_FINITE
         self._optimizer.zero_grad(set_to_none=True)
         return UpdateMetrics(
             step=self._step + 1,
@@ -155,23 +141,8 @@ class LocalEngine(Engine):
             entropy=sums.entropy / max(1, total),
             clip_fraction=sums.clipped / max(1, total),
             kl=kl,
-            trained_tokens=total,
-            sequences=len(batch.sequences),
-            skipped_groups=batch.skipped_groups,
-            ledger=ledger,
+            refused=refused,
         )
-
-    def _rate(self) -> float:
-        """Return this update's learning rate.
-
-        It rises linearly while the run warms up, then falls linearly to a tenth of
-        its peak where the budget ends.
-        """
-        config = self._config
-        warm_up = (self._step + 1) / max(1, config.warmup_steps)
-        budget = config.episodes / (config.tasks_per_step * config.group_size)
-        left = 1.0 - self._step / budget
-        return self._peak_rate * min(1.0, warm_up, max(_LEAST_RATE, left))
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write weights (only the adapter's with LoRA), optimizer and random state."""

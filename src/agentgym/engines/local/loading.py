@@ -23,8 +23,8 @@ from agentgym.core.components import CLOSE_CALL, OPEN_CALL
 from agentgym.engines.local import attention
 from agentgym.engines.local.attention import TreeLayout
 from agentgym.engines.local.probe_chat import PROBE_TOOL, probe_chat
-from agentgym.engines.local.support import ADAPTER_FILE, model_source
 from agentgym.errors import GPUNotAvailableError, ModelError
+from agentgym.models.folder import ADAPTER_FILE, model_source
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
 
+from agentgym.engines.base import TrainingSequence
 from agentgym.engines.local.attention import TreeLayout
-from agentgym.engines.local.batch import TrainingSequence
 from agentgym.engines.local.kv_cache import common_prefix
 
 _SHORTEST_HEAD = 16

@@ -6,8 +6,7 @@ from agentgym.core.tools import ToolSpec
 from agentgym.errors import MissingExtraError, UnsupportedError
 from agentgym.integrations.base import Adapter, Blueprint, EpisodeCut, RunnableAgent
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.factory import load_factory
-from agentgym.integrations.registry import require
+from agentgym.integrations.registry import load_factory, require
 from agentgym.integrations.transport import PLACEHOLDER, episode_client
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from agentgym.core.background import in_background
 from agentgym.core.task import Split
 from agentgym.core.tools import Tool
 from agentgym.errors import ScenarioError, ToolError, UsageError
-from agentgym.integrations.factory import load_factory
 from agentgym.integrations.langchain.adapter import (
     LangChainAdapter,
     most_steps,
     require_graph,
 )
+from agentgym.integrations.registry import load_factory
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
 

@@ -27,7 +27,7 @@ from agentgym.core.trajectory import ModelCall, Reason, RolloutStatus, Trajector
 from agentgym.errors import AgentGymError, RolloutError, ScenarioError
 from agentgym.integrations.base import Blueprint, EpisodeCut, RunnableAgent
 from agentgym.integrations.episode import Episode
-from agentgym.integrations.registry import get_adapter
+from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.workers.assemble import assemble_steps
 from agentgym.rollout.workers.control import ControlChannel
 from agentgym.rollout.workers.loop_watch import LoopWatch
@@ -285,7 +285,7 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
         connections=spec.concurrency,
         factory=spec.agent,
     )
-    agent = get_adapter(spec.framework).create_environment(blueprint)
+    agent = FRAMEWORKS.get(spec.framework).create_environment(blueprint)
     worker = Worker(spec, scenario, agent)
     loop = asyncio.get_running_loop()
     running = asyncio.current_task()

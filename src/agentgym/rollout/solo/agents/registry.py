@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from agentgym.errors import AgentLoopNotFoundError, UsageError
-from agentgym.integrations.factory import load_factory
+from agentgym.errors import NotFoundError, UsageError
+from agentgym.integrations.registry import load_factory
 from agentgym.rollout.solo.agents.base import RolloutAgent
 from agentgym.rollout.solo.agents.coding import CodingAgent
 from agentgym.rollout.solo.agents.react import ReactAgent
@@ -27,7 +27,7 @@ def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
             an instance.
 
     Raises:
-        AgentLoopNotFoundError: No agent has this name.
+        NotFoundError: No agent has this name.
         UsageError: It cannot be imported or built, or is no :class:`RolloutAgent`.
     """
     found: object = agent
@@ -37,7 +37,8 @@ def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
         elif agent in _BUILT_IN:
             found = _BUILT_IN[agent]
         else:
-            raise AgentLoopNotFoundError(agent, _BUILT_IN)
+            hint = "One of your own is given as module:Class."
+            raise NotFoundError("agent for rollouts", agent, _BUILT_IN, hint)
     if isinstance(found, type) and issubclass(found, RolloutAgent):
         kind = found
         try:

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from agentgym.core.settings import explain_invalid
 from agentgym.core.tools import Tool, bound_tools
-from agentgym.errors import ConfigError, ToolNotFoundError
-from agentgym.integrations.factory import load_factory
+from agentgym.errors import ConfigError, NotFoundError
+from agentgym.integrations.registry import load_factory
 from agentgym.rollout.solo.toolbox.base import BuiltInTool, ToolSettings
 from agentgym.rollout.solo.toolbox.bash import Bash
 from agentgym.rollout.solo.toolbox.calculator import Calculator
@@ -37,7 +37,7 @@ class Toolbox:
         unsafe_local_exec: Whether commands may run without a sandbox.
 
     Raises:
-        ToolNotFoundError: A name is unknown.
+        NotFoundError: A name is unknown.
         ConfigError: A setting is unknown or ill-typed.
         ScenarioError: A function has no types or no docstring.
         UsageError: Something is no tool, or two have one name.
@@ -62,7 +62,8 @@ class Toolbox:
                 kind = _BUILT_IN[name]
                 self._built_in.append((kind, _read(kind, settings)))
             else:
-                raise ToolNotFoundError(name, _BUILT_IN)
+                hint = "One of your own is given as module:function."
+                raise NotFoundError("tool", name, _BUILT_IN, hint)
         for source in own:
             self._own += own_tools(source)
         unique(self.tools(self.workspace({})))

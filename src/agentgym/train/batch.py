@@ -3,8 +3,10 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from agentgym.core.components import is_trained, label_tokens
+from agentgym.core.config import TrainingConfig
 from agentgym.core.credit import (
     Algorithm,
     call_failures,
@@ -13,60 +15,30 @@ from agentgym.core.credit import (
 )
 from agentgym.core.ledger import NO_VARIANCE, TRAINED, Bucket
 from agentgym.core.trajectory import NO_REASON, ModelCall, RolloutStatus, Trajectory
+from agentgym.engines.base import Engine, TrainedToken, TrainingBatch, TrainingSequence
 
 Pieces = Callable[[Sequence[int]], list[str] | None]
 
 
-@dataclass(frozen=True)
-class TrainedToken:
-    """A token that the loss covers.
-
-    Attributes:
-        position: In its sequence.
-        logprob: When it was sampled.
-        advantage: Of its model call.
-    """
-
-    position: int
-    logprob: float
-    advantage: float
-
-
 @dataclass
-class TrainingSequence:
-    """Model calls of one rollout whose tokens continue each other exactly.
+class Credited:
+    """A step's rollouts made into a batch.
 
     Attributes:
-        agent: Which agent of a team spoke.
-        group: The rollout's group, by number.
-        ids: Tokens of the last call's prompt and response.
-        trained: The tokens of all its calls that the loss covers.
-    """
-
-    agent: str
-    group: int
-    ids: list[int]
-    trained: list[TrainedToken] = field(default_factory=list)
-
-
-@dataclass
-class TrainingBatch:
-    """Everything one update is made from.
-
-    Attributes:
-        sequences: With at least one trained token each.
-        ledger: For each rollout id its model calls' buckets, in order.
+        batch: What the engine learns from.
+        ledger: For each rollout id the bucket of each model call, in order.
         skipped_groups: Groups that teach nothing, their rewards being equal.
     """
 
-    sequences: list[TrainingSequence] = field(default_factory=list)
+    batch: TrainingBatch = field(default_factory=TrainingBatch)
     ledger: dict[str, list[Bucket]] = field(default_factory=dict)
     skipped_groups: int = 0
 
-    @property
-    def trained_tokens(self) -> int:
-        """How many tokens the loss covers."""
-        return sum(len(sequence.trained) for sequence in self.sequences)
+    def refuse(self, reason: str) -> None:
+        """Mask what was to be trained: the engine has left its weights as they were."""
+        masked = Bucket("masked", reason)
+        for buckets in self.ledger.values():
+            buckets[:] = [masked if b == TRAINED else b for b in buckets]
 
 
 @dataclass(frozen=True)
@@ -87,13 +59,26 @@ class BatchBuilder:
     stop_ids: frozenset[int]
     failure_cost: float
 
+    @classmethod
+    def of(
+        cls, engine: Engine, config: TrainingConfig, trainable: Mapping[str, bool]
+    ) -> Self:
+        """Return the builder of batches for an engine."""
+        return cls(
+            config.algorithm,
+            trainable,
+            engine.pieces,
+            engine.stop_ids,
+            config.failure_cost,
+        )
+
     def build(
         self,
         groups: Sequence[Sequence[Trajectory]],
         call_rewards: Mapping[str, Sequence[float]],
-    ) -> TrainingBatch:
+    ) -> Credited:
         """Put every model call of ``groups`` into the batch and its ledger."""
-        batch = TrainingBatch()
+        made = Credited()
         credited: list[list[list[float] | None] | None] = []
         for group in groups:
             rewards = [_rewards(rollout, call_rewards) for rollout in group]
@@ -110,22 +95,22 @@ class BatchBuilder:
             zip(groups, credited, strict=True)
         ):
             if advantages is None:
-                batch.skipped_groups += 1
+                made.skipped_groups += 1
             for index, rollout in enumerate(group):
                 given = advantages[index] if advantages is not None else None
                 if given is not None and any(given):
                     scaled = [advantage * scale for advantage in given]
-                    self._add(batch, number, rollout, scaled)
+                    self._add(made, number, rollout, scaled)
                 else:
                     reason = _left_out(rollout, call_rewards)
-                    batch.ledger[rollout.rollout_id] = [reason] * len(
+                    made.ledger[rollout.rollout_id] = [reason] * len(
                         rollout.model_calls
                     )
-        return batch
+        return made
 
     def _add(
         self,
-        batch: TrainingBatch,
+        made: Credited,
         group: int,
         rollout: Trajectory,
         advantages: Sequence[float],
@@ -147,8 +132,8 @@ class BatchBuilder:
             sequence.trained += [
                 TrainedToken(start + p, call.logprobs[p], advantage) for p in positions
             ]
-        batch.sequences += sequences
-        batch.ledger[rollout.rollout_id] = entries
+        made.batch.sequences += sequences
+        made.ledger[rollout.rollout_id] = entries
 
     def _trained_positions(self, call: ModelCall) -> list[int] | Bucket:
         """Return which response tokens are trained, or the bucket of a call without."""

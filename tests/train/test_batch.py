@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from agentgym.core.ledger import TRAINED, Bucket
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ToolCall, Trajectory
-from agentgym.engines.local.batch import BatchBuilder, TrainingBatch
+from agentgym.train.batch import BatchBuilder, Credited
 from tests.engines.local.rollouts import TRAINABLE, call, rewards_of, rollout
 
 # A vocabulary of its own: id 1 ends, 2 opens a call, 3 its skeleton, 4 an argument.
@@ -29,7 +29,7 @@ def build(
     rewards: Mapping[str, Sequence[float]] | None = None,
     pieces: Callable[[Sequence[int]], list[str] | None] | None = None,
     failure_cost: float = 0.0,
-) -> TrainingBatch:
+) -> Credited:
     builder = BatchBuilder(
         algorithm="rloo",
         trainable=trainable,
@@ -50,32 +50,35 @@ def test_calls_that_continue_each_other_exactly_become_one_sequence() -> None:
     second = [*PROMPT, *CALL, 8, 8]
     batch = build(pair(call(PROMPT, CALL, -1.0), call(second, [7, 1], -3.0)))
 
-    first = batch.sequences[0]
+    first = batch.batch.sequences[0]
     assert first.ids == [*second, 7, 1]
     assert [t.position for t in first.trained] == [3, 4, 5, 6, 7, 8, 11, 12]
     assert [t.logprob for t in first.trained] == [-1.0] * 6 + [-3.0] * 2
-    assert len(batch.sequences) == 2
+    assert len(batch.batch.sequences) == 2
 
 
 def test_a_prompt_that_differs_in_one_token_starts_another_sequence() -> None:
     other = [*PROMPT, *CALL[:-1], 7, 8]
     batch = build(pair(call(PROMPT, CALL), call(other, [7, 1])))
 
-    assert [s.ids for s in batch.sequences[:2]] == [[*PROMPT, *CALL], [*other, 7, 1]]
+    assert [s.ids for s in batch.batch.sequences[:2]] == [
+        [*PROMPT, *CALL],
+        [*other, 7, 1],
+    ]
     assert batch.ledger["it"] == [TRAINED, TRAINED]
 
 
 def test_an_answer_trains_its_decisions_alone() -> None:
     batch = build(pair(call(PROMPT, [7, 7, 7, 1])))
 
-    assert [t.position for t in batch.sequences[0].trained] == [3, 6]
+    assert [t.position for t in batch.batch.sequences[0].trained] == [3, 6]
 
 
 def test_only_the_trainable_components_are_trained() -> None:
     one = {"tool_selection": False, "parameter_selection": True}
     batch = build(pair(call(PROMPT, CALL)), trainable=one)
 
-    assert [t.position for t in batch.sequences[0].trained] == [5]
+    assert [t.position for t in batch.batch.sequences[0].trained] == [5]
 
 
 def test_a_call_whose_spans_are_not_found_fails_closed() -> None:
@@ -90,7 +93,7 @@ def test_a_call_whose_spans_are_not_found_fails_closed() -> None:
         TRAINED,
         Bucket("masked", "spans not found in the token ids"),
     ]
-    assert all(s.ids != [*PROMPT, 5, 7, 7, 1] for s in batch.sequences)
+    assert all(s.ids != [*PROMPT, 5, 7, 7, 1] for s in batch.batch.sequences)
 
 
 def test_calls_without_ids_or_log_probabilities_are_masked() -> None:
@@ -111,7 +114,7 @@ def test_a_call_without_trainable_component_is_masked() -> None:
     batch = build(pair(call(PROMPT, CALL)), trainable={"reasoning": True})
 
     assert batch.ledger["it"] == [Bucket("masked", "no trainable component")]
-    assert batch.trained_tokens == 0
+    assert batch.batch.trained_tokens == 0
 
 
 def test_every_call_is_in_one_bucket() -> None:
@@ -142,7 +145,7 @@ def test_a_mistake_is_unlearned_also_where_all_attempts_earn_the_same() -> None:
 
     batch = build([group], failure_cost=0.5)
 
-    [sequence] = batch.sequences
+    [sequence] = batch.batch.sequences
     told = {t.position: t.advantage for t in sequence.trained}
     assert all(told[position] < 0 for position in range(3, 9))
     assert told[max(told)] == 0
@@ -159,5 +162,5 @@ def test_a_missing_reward_is_never_taken_for_zero() -> None:
 
     for found in (batch, alone):
         assert found.ledger["c"] == [Bucket("dropped", "no reward for each model call")]
-        tokens = [t.advantage for s in found.sequences for t in s.trained]
+        tokens = [t.advantage for s in found.batch.sequences for t in s.trained]
         assert sorted({round(a, 6) for a in tokens}) == [-1.0, 1.0]

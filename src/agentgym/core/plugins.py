@@ -1,0 +1,101 @@
+"""Plugins: classes found by name, built in or of an installed package's entry point."""
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from agentgym.errors import NotFoundError, UsageError
+
+
+class Plugins[T]:
+    """All classes of one kind.
+
+    Args:
+        base: What each is a subclass of; its abstract methods are the contract.
+        thing: What people call one, e.g. ``framework``.
+        built_in: ``module:class`` by name.
+        group: Entry points of other packages.
+    """
+
+    def __init__(
+        self, base: type[T], thing: str, built_in: Mapping[str, str], *, group: str
+    ) -> None:
+        self._base = base
+        self._thing = thing
+        self._built_in = built_in
+        self._group = group
+
+    def names(self) -> list[str]:
+        """Return all names, built-in ones first."""
+        others = {point.name for point in entry_points(group=self._group)}
+        return [*self._built_in, *sorted(others - set(self._built_in))]
+
+    def get(self, name: str) -> T:
+        """Return a new instance of the class with this name.
+
+        Raises:
+            NotFoundError: Names the nearest and all there are.
+            UsageError: It cannot be imported or made, or breaks the contract.
+        """
+        if name in self._built_in:
+            return self._made(name, _imported(self._built_in[name]))
+        points = [*entry_points(group=self._group, name=name)]
+        if not points:
+            raise NotFoundError(self._thing, name, self.names())
+        try:
+            found = points[0].load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"The {self._thing} {name!r} cannot be loaded from {points[0].value}: "
+                f"{error}."
+            ) from error
+        return self._made(name, found)
+
+    def _made(self, name: str, kind: Any) -> T:
+        what = f"The {self._thing} {name!r}"
+        if not (inspect.isclass(kind) and issubclass(kind, self._base)):
+            raise UsageError(f"{what} is no agentgym {self._base.__name__} subclass.")
+        if missing := sorted(getattr(kind, "__abstractmethods__", ())):
+            raise UsageError(f"{what} lacks {contract_of(self._base, missing[0])}")
+        try:
+            return kind()
+        except Exception as error:  # another package's code
+            raise UsageError(
+                f"{what} cannot be made without arguments: {type(error).__name__}: "
+                f"{error}."
+            ) from error
+
+
+def contract_of(base: type, method: str) -> str:
+    """Return what a method must be like: its signature and what it is to do."""
+    function = inspect.getattr_static(base, method)
+    if isinstance(function, property):
+        told = inspect.getdoc(function) or ""
+        return f"the property {method}: {told.splitlines()[0]}"
+    told = (inspect.getdoc(getattr(base, method)) or "").splitlines()[0]
+    return f"{method}{inspect.signature(getattr(base, method))}: {told}"
+
+
+def require_type[T](value: Any, expected: type[T], where: str) -> T:
+    """Return what another package's method gave, if it is what it must give.
+
+    Args:
+        value: What it gave.
+        expected: What it must give.
+        where: The method, e.g. ``create_environment() of the framework 'mine'``.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    if not isinstance(value, expected):
+        raise UsageError(
+            f"{where} must return a {expected.__name__}, not {type(value).__name__}."
+        )
+    return value
+
+
+def _imported(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)

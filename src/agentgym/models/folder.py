@@ -1,0 +1,105 @@
+"""What a model's folder holds, read without torch or transformers."""
+
+import json
+import math
+import struct
+from importlib.resources import files
+from pathlib import Path
+
+from agentgym.errors import ModelError
+
+NANO = "nano"
+ADAPTER_FILE = "adapter_config.json"
+
+
+def model_source(model: str) -> str:
+    """Return the folder of ``nano`` or of a model folder, else the Hugging Face id.
+
+    Raises:
+        ModelError: It looks like a path, and nothing is there.
+    """
+    path = Path(str(files("agentgym"))) / "models" / NANO
+    if model != NANO:
+        path = Path(model).expanduser()
+    names = ("config.json", ADAPTER_FILE)
+    if any((path / name).is_file() for name in names):
+        return str(path.resolve())
+    if path.is_dir() and model != NANO:
+        raise ModelError(
+            f"The folder {path} holds no model: config.json is missing. Point --model "
+            "at a folder written by save_pretrained, or use --model nano."
+        )
+    if model == NANO:
+        raise ModelError(f"The policy 'nano' is missing from {path}; reinstall.")
+    if path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
+        raise ModelError(f"No model is at {model!r}: the folder does not exist.")
+    return model
+
+
+def held_rank(folder: Path) -> int:
+    """Return the rank of the adapter in a model's folder; 0 if it holds none.
+
+    Raises:
+        ModelError: The adapter's settings cannot be read, or name no rank.
+    """
+    path = folder / ADAPTER_FILE
+    if not path.is_file():
+        return 0
+    try:
+        return int(json.loads(path.read_text())["r"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"The adapter settings {path} cannot be read as LoRA's: {error!r}."
+        ) from None
+
+
+def describe_model(model: str, rank: int) -> str:
+    """Return the policy in words, e.g. ``nano (1.1M parameters, full weights)``.
+
+    Raises:
+        ModelError: The model's folder is missing, or has no chat template.
+    """
+    source = model_source(model)
+    trained = f"LoRA rank {rank}" if rank else "full weights"
+    folder = Path(source)
+    if not folder.is_dir():
+        return f"{model} ({trained})"
+    if not _has_template(folder):
+        raise ModelError(
+            f"The model in {folder} has no chat template, so it cannot be given "
+            "tools. Use an instruction-tuned model with a Hermes-style template "
+            "(<tool_call>), such as the Qwen2.5 or Qwen3 families, or --model nano."
+        )
+    count = sum(_parameters(path) for path in folder.glob("*.safetensors"))
+    if (folder / ADAPTER_FILE).is_file() or not count:
+        return f"{model} ({trained})"
+    return f"{model} ({_short(count)} parameters, {trained})"
+
+
+def _has_template(folder: Path) -> bool:
+    if (folder / "chat_template.jinja").is_file():
+        return True
+    try:
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+    except (OSError, ValueError) as error:
+        raise ModelError(f"The tokenizer in {folder} cannot be read: {error}") from None
+    return bool(settings.get("chat_template"))
+
+
+def _parameters(path: Path) -> int:
+    """Return the number of parameters in a safetensors file, from its header."""
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(length))
+    except (OSError, ValueError, struct.error) as error:
+        raise ModelError(f"The weights {path} cannot be read: {error}") from None
+    header.pop("__metadata__", None)
+    return sum(math.prod(tensor["shape"]) for tensor in header.values())
+
+
+def _short(count: int) -> str:
+    for unit, name in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if count >= unit:
+            return f"{count / unit:.1f}{name}"
+    return str(count)
