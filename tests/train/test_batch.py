@@ -152,7 +152,7 @@ def test_a_mistake_is_unlearned_also_where_all_attempts_earn_the_same() -> None:
     assert batch.ledger["other"] == [
         Bucket("masked", "no reward variance in its group")
     ]
-    assert build([group]).sequences == []
+    assert build([group]).batch.sequences == []
 
 
 def test_a_missing_reward_is_never_taken_for_zero() -> None:
