@@ -5,7 +5,7 @@ Usage: own_agent.py MODEL
 
 import sys
 
-from agentgym.rollout import Attempt, RolloutAgent, run_rollouts_sync
+from agentgym.rollout import Episode, RolloutAgent, run_rollouts_sync
 
 
 class Reviser(RolloutAgent):
@@ -14,13 +14,13 @@ class Reviser(RolloutAgent):
     name = "reviser"
     system_prompt = "Answer in one sentence."
 
-    async def run(self, attempt: Attempt) -> str:
+    async def run(self, episode: Episode) -> str:
         """Ask, ask for a better answer, and return that."""
-        messages = attempt.opening()
-        draft = await attempt.ask(messages)
+        messages = episode.opening()
+        draft = await episode.ask(messages)
         messages.append(draft.message)
         messages.append({"role": "user", "content": "Can you improve on that?"})
-        improved = await attempt.ask(messages)
+        improved = await episode.ask(messages)
         return improved.content
 
 

@@ -102,7 +102,8 @@ SCENARIO = LampScenario()
 
 
 def test_doing_nothing_is_one_answer_and_a_score() -> None:
-    trajectory, reward = run_trivial(SCENARIO, TASK, DoNothing())
+    trajectory = run_trivial(SCENARIO, TASK, DoNothing())
+    reward = trajectory.score
     assert reward.value == trajectory.reward == 0.0
     assert [step.type for step in trajectory.steps] == ["model_call"]
     assert trajectory.model_calls[0].content
@@ -113,7 +114,7 @@ def test_doing_nothing_is_one_answer_and_a_score() -> None:
 def test_call_everything_calls_each_tool_with_valid_arguments(
     agent: CallEverything,
 ) -> None:
-    trajectory, _ = run_trivial(SCENARIO, TASK, agent)
+    trajectory = run_trivial(SCENARIO, TASK, agent)
     calls = trajectory.get_tool_calls()
     assert len(calls) == 3 * agent.rounds
     assert {call.name: call.outcome for call in calls} == {

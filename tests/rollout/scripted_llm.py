@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agentgym.rollout import Attempt, RolloutAgent
+from agentgym.rollout import Episode, RolloutAgent
 
 Llm = Callable[..., Awaitable[Any]]
 
@@ -42,9 +42,9 @@ class Unreliable(RolloutAgent):
 
     name = "unreliable"
 
-    async def run(self, attempt: Attempt) -> str | None:
-        reply = await attempt.ask(attempt.opening())
-        match attempt.task.instruction:
+    async def run(self, episode: Episode) -> str | None:
+        reply = await episode.ask(episode.opening())
+        match episode.task.instruction:
             case "crash":
                 raise ValueError("it broke")
             case "exit":

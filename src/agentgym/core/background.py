@@ -1,8 +1,11 @@
-"""Waiting for async code from sync code, wherever that runs."""
+"""Waiting for async code from sync code, and for sync code from async code."""
 
 import asyncio
-from collections.abc import Awaitable
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 
 def in_background[T](awaitable: Awaitable[T]) -> T:
@@ -20,3 +23,36 @@ def in_background[T](awaitable: Awaitable[T]) -> T:
 
 async def _await[T](awaitable: Awaitable[T]) -> T:
     return await awaitable
+
+
+async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Run a sync function in a thread of its own and return its result.
+
+    A thread that never ends is left behind: it holds up no other one, and no exit.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():  # the rollout was given up meanwhile
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        result: Any = None
+        failure: BaseException | None = None
+        try:
+            result = context.run(function, *args, **named)
+        except (StopIteration, SystemExit) as error:  # no future may hold these
+            failure = RuntimeError(f"{type(error).__name__}: {error}")
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
+            failure = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=work, name="agentgym-tool", daemon=True).start()
+    return await future

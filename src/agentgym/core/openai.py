@@ -1,9 +1,13 @@
 """OpenAI's shapes: errors as its clients read them, and messages in parts."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.errors import RolloutError
+
+CONTEXT_LENGTH = "context_length_exceeded"
+"""Code of the error that a prompt beyond the model's context is answered with."""
 
 DEFAULT_AGENT = "agent"
 """Who speaks where no team has named its agents."""
@@ -63,3 +67,58 @@ def _text(part: Any) -> str:
         raise ValueError(f"a part of type {part.get('type')!r} holds no text")
     text: str = part["text"]
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The body of a chat or text completion, of which little is certain.
+
+    Attributes:
+        body: As a server, or a function, gave it.
+    """
+
+    body: dict[str, Any]
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        """The first choice, empty if there is none."""
+        choices = self.body.get("choices")
+        first = choices[0] if isinstance(choices, list) and choices else {}
+        return first if isinstance(first, dict) else {}
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """Exact ids that the model saw; text completions have them in the choice."""
+        found = self.body.get("prompt_token_ids")
+        return found or self.choice.get("prompt_token_ids") or []
+
+    @property
+    def response_ids(self) -> list[int]:
+        """Exact ids that it sampled."""
+        return self.choice.get("token_ids") or []
+
+    @property
+    def logprobs(self) -> list[float] | None:
+        """Of the response, in chat's form or text's; None if one is not usable."""
+        found = self.choice.get("logprobs")
+        if not isinstance(found, dict):
+            return None
+        raw = found.get("token_logprobs")
+        if isinstance(content := found.get("content"), list):
+            raw = [x.get("logprob") if isinstance(x, dict) else x for x in content]
+        if not isinstance(raw, list):
+            return None
+        usable = [float(x) for x in raw if type(x) in (int, float) and math.isfinite(x)]
+        return usable if len(usable) == len(raw) else None
+
+    @property
+    def token_counts(self) -> dict[str, int]:
+        """The server's own token counts, where it gave no ids."""
+        usage = self.body.get("usage")
+        if self.prompt_ids or self.response_ids or not isinstance(usage, dict):
+            return {}
+        found = {
+            "prompt_tokens": usage.get("prompt_tokens"),
+            "response_tokens": usage.get("completion_tokens"),
+        }
+        return {name: n for name, n in found.items() if type(n) is int and n >= 0}

@@ -264,6 +264,23 @@ class Trajectory(BaseModel):
         )
 
     @property
+    def score(self) -> Reward:
+        """The score as the reward that was given.
+
+        Raises:
+            ValueError: It was never scored.
+        """
+        if self.reward is None or self.success is None:
+            raise ValueError(f"Rollout {self.rollout_id!r} has no score.")
+        return Reward(
+            self.reward,
+            self.success,
+            self.reward_parts,
+            self.right_tool,
+            self.right_arguments,
+        )
+
+    @property
     def model_calls(self) -> list[ModelCall]:
         """The calls of the policy, in order."""
         return [step for step in self.steps if isinstance(step, ModelCall)]

@@ -201,7 +201,7 @@ def measure_baselines(
     try:
         return {
             agent.name: Metrics.of(
-                [run_trivial(scenario, task, agent)[0] for task in tasks], k=1
+                [run_trivial(scenario, task, agent) for task in tasks], k=1
             )
             for agent in (DoNothing(), CallEverything(seed=1, from_instruction=True))
         }

@@ -4,7 +4,6 @@ A scenario must not pay an agent that does nothing, or one that calls everything
 policy would learn that instead of the task. Both are played here, in process.
 """
 
-import asyncio
 import itertools
 import json
 import re
@@ -16,9 +15,17 @@ from typing import Any, NamedTuple
 
 from agentgym.core.background import in_background
 from agentgym.core.task import Task
-from agentgym.core.tool_runs import run_call
 from agentgym.core.tools import ToolSpec
-from agentgym.core.trajectory import ModelCall, RequestedCall, Reward, Trajectory
+from agentgym.core.trajectory import (
+    ModelCall,
+    RequestedCall,
+    Reward,
+    RolloutStatus,
+    Trajectory,
+)
+from agentgym.errors import ScenarioError
+from agentgym.integrations.episode import Episode
+from agentgym.integrations.run import Drive, Ending, ScenarioEnding, run_episode
 from agentgym.scenarios.base import Environment, Scenario
 
 _PLAIN_WORDS = ("main", "a", "test", "1001", "x")
@@ -104,6 +111,68 @@ CALL_EVERYTHING = (
 """The variants that a scenario is checked with."""
 
 
+def scripted(calls: Sequence[Call]) -> Drive:
+    """Return an agent that makes ``calls`` in one turn and then answers.
+
+    A user who replies to the answer gets the same again, until the conversation ends.
+    """
+
+    async def drive(episode: Episode) -> str:
+        requested = [
+            RequestedCall(id=f"call-{n}", name=name, arguments=json.dumps(arguments))
+            for n, (name, arguments) in enumerate(calls)
+        ]
+        if requested:
+            episode.begin_turn()
+            asked = ModelCall(tool_calls=requested, finish_reason="tool_calls")
+            episode.steps.append(asked)
+        for request in requested:
+            await episode.use_tool(request.name, request.arguments, call_id=request.id)
+        more: str | None = ""
+        while more is not None:
+            episode.begin_turn()
+            episode.steps.append(ModelCall(content=_ANSWER))
+            more = episode.user_reply(_ANSWER)
+        return _ANSWER
+
+    return drive
+
+
+async def attempt(
+    scenario: Scenario,
+    task: Task,
+    calls: Sequence[Call],
+    *,
+    environment: Environment | None = None,
+    ending: Ending | None = None,
+) -> Trajectory:
+    """Make calls in an environment of a task, answer, and score the episode.
+
+    Args:
+        scenario: Whose episode it is.
+        task: The task.
+        calls: What to call, in one turn.
+        environment: To play in; None makes a fresh one.
+        ending: How it is scored; None: as workers do.
+
+    Returns:
+        The trajectory; dropped, with the reason, if the scenario's code raised.
+    """
+    return await run_episode(
+        Episode(
+            task,
+            rollout_id=f"trivial-{task.id}",
+            scenario=scenario.name,
+            max_turns=scenario.max_turns,
+        ),
+        scripted(calls),
+        create_environment=lambda task: (
+            scenario.create_environment(task) if environment is None else environment
+        ),
+        ending=ending or ScenarioEnding(scenario),
+    )
+
+
 async def play(
     scenario: Scenario,
     task: Task,
@@ -111,72 +180,20 @@ async def play(
     *,
     environment: Environment | None = None,
 ) -> tuple[Trajectory, Reward]:
-    """Make calls in an environment of a task, answer, and score the episode.
-
-    A user who replies to the answer gets the same again, until the conversation ends.
-    Like a worker, it scores in another thread and closes the environment after it.
-
-    Args:
-        scenario: Whose episode it is.
-        task: The task.
-        calls: What to call, in one turn.
-        environment: To play in; None makes a fresh one.
-
-    Returns:
-        The trajectory, scored, and its reward.
+    """Do the same as :func:`attempt`, and return the score beside it.
 
     Raises:
-        Exception: Whatever the scenario's code raises, but for refusals of tools.
+        ScenarioError: The scenario's code raised, or gave no usable score.
     """
-    where = scenario.create_environment(task) if environment is None else environment
-    try:
-        trajectory = await converse(scenario, task, calls, where)
-        reward = await asyncio.to_thread(
-            scenario.calculate_reward, task, where, trajectory
-        )
-    finally:
-        where.close()
-    return trajectory.scored(reward), reward
+    made = await attempt(scenario, task, calls, environment=environment)
+    if made.status is RolloutStatus.DROPPED:
+        raise ScenarioError(f"Task {task.id} could not be scored: {made.reason}.")
+    return made, made.score
 
 
-def run_trivial(
-    scenario: Scenario, task: Task, agent: TrivialAgent
-) -> tuple[Trajectory, Reward]:
-    """Play one episode of ``agent`` and wait; see :func:`play`."""
-    return in_background(play(scenario, task, agent.calls(task, scenario.tools())))
-
-
-async def converse(
-    scenario: Scenario, task: Task, calls: Sequence[Call], environment: Environment
-) -> Trajectory:
-    """Make calls in an environment and answer; the trajectory is not scored yet.
-
-    Raises:
-        Exception: Whatever a tool raises, but for refusals.
-    """
-    tools = {tool.spec.name: tool for tool in environment.tools()}
-    trajectory = Trajectory(
-        rollout_id=f"trivial-{task.id}",
-        scenario=scenario.name,
-        task_id=task.id,
-        family=task.family,
-        level=task.level,
-    )
-    requested = [
-        RequestedCall(id=f"call-{number}", name=name, arguments=json.dumps(arguments))
-        for number, (name, arguments) in enumerate(calls)
-    ]
-    if requested:
-        asking = ModelCall(tool_calls=requested, finish_reason="tool_calls")
-        trajectory.steps.append(asking)
-    for request, (name, arguments) in zip(requested, calls, strict=True):
-        made = await run_call(tools, name, arguments, call_id=request.id)
-        trajectory.steps.append(made)
-    for _ in range(scenario.max_turns - len(trajectory.model_calls)):
-        trajectory.steps.append(ModelCall(content=_ANSWER))
-        if environment.user_reply(_ANSWER) is None:
-            break
-    return trajectory
+def run_trivial(scenario: Scenario, task: Task, agent: TrivialAgent) -> Trajectory:
+    """Play one episode of ``agent`` and wait; see :func:`attempt`."""
+    return in_background(attempt(scenario, task, agent.calls(task, scenario.tools())))
 
 
 class _Pool(NamedTuple):

@@ -1,11 +1,13 @@
 """What an adapter of an agent framework must do."""
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from agentgym.core.agent import Trained
 from agentgym.core.tools import ToolSpec
-from agentgym.core.trajectory import Reason
+from agentgym.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -35,51 +37,66 @@ class Blueprint:
     factory: str | None = None
 
 
-class EpisodeCut(Exception):
-    """The policy itself brought the episode to its end; it is scored as it is.
-
-    Attributes:
-        reason: Its kind is ``max_turns``, ``context_overflow`` or ``stuck``.
-    """
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        self.reason = Reason(kind=reason, detail=detail)
-        super().__init__(str(self.reason))
-
-
-class RunnableAgent(ABC):
-    """An agent that runs episodes, many at a time, each in its own asyncio task."""
+class Conversation(ABC):
+    """One episode's talk with the user, in the agent's own loop."""
 
     @abstractmethod
-    async def run(self, instruction: str) -> None:
-        """Talk with the user, from their first message to the end.
+    async def turn(self, message: str) -> str:
+        """Let the agent answer one message of the user; return the answer.
 
-        The current episode says where model calls go, which tools there are, and
-        what the user says next: after each answer of the agent's own loop ask
-        ``current_episode().user_reply(answer)``. None ends the conversation. Else
-        append the message to what was said so far, changing none of it, and run the
-        loop again: the exact tokens of a turn can only be trained if the next turn's
-        prompt begins with them.
+        The first message is the task. A later one follows what was said so far, none
+        of which may change: the exact tokens of a turn can only be trained if the next
+        turn's prompt begins with them. Model calls go out through the transport, tool
+        calls to ``current_episode()``, which also counts turns and ends what is stuck.
 
         Raises:
-            EpisodeCut: The policy ran out of turns or context, or is stuck.
-            Exception: Any other: the agent crashed, and the rollout is retried.
+            EpisodeCut: The policy ran out of turns.
+            Exception: Any other: the agent crashed, and the rollout is retried, unless
+                the episode was cut: a framework may make of that what it likes.
         """
+
+    async def close(self) -> None:
+        """Release what the conversation holds."""
+
+
+class AgentLoop(ABC):
+    """An agent built once, for many episodes at a time."""
+
+    @abstractmethod
+    def converse(self) -> Conversation:
+        """Return a fresh conversation; what the agent remembers of others is gone."""
 
     async def close(self) -> None:
         """Release what the agent holds."""
 
 
+@dataclass(frozen=True)
+class AgentRole:
+    """One agent of a team, or the only one, as it was found in a live object.
+
+    Attributes:
+        name: As the framework calls it.
+        system_prompt: None if it cannot be told.
+        tools: Those it may call.
+        model: The framework's own model object.
+    """
+
+    name: str
+    system_prompt: str | None
+    tools: list[ToolSpec]
+    model: Any
+
+
 class Adapter(ABC):
-    """Builds agents of one framework and gives trained ones back.
+    """Builds agents of one framework, looks into live ones, gives trained ones back.
 
     Attributes:
         name: What users type after ``--framework``.
-        extra: The extra that installs the framework, None if it needs none.
+        preload: Modules that every worker needs; imported once, before workers start.
     """
 
     name: ClassVar[str]
-    extra: ClassVar[str | None] = None
+    preload: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def check(self) -> None:
@@ -90,15 +107,7 @@ class Adapter(ABC):
         """
 
     @abstractmethod
-    def extract_tools(self, agent: Any) -> list[ToolSpec]:
-        """Return the tools of a live agent of this framework.
-
-        Raises:
-            UnsupportedError: The object is no agent of this framework.
-        """
-
-    @abstractmethod
-    def create_environment(self, blueprint: Blueprint) -> RunnableAgent:
+    def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Build the agent: its model is the gateway, its tools the episode's.
 
         Raises:
@@ -107,5 +116,33 @@ class Adapter(ABC):
         """
 
     @abstractmethod
-    def wrap_agent(self, trained: Any, **options: Any) -> Any:
-        """Return a ``TrainedAgent`` as a native agent of this framework."""
+    def wrap_agent(self, trained: Trained, **options: Any) -> Any:
+        """Return a trained agent as a native object of this framework."""
+
+    def roles(self, agent: Any) -> list[AgentRole]:
+        """Return the agents of a live object: prompts, tools and models.
+
+        Raises:
+            UnsupportedError: The object is no agent of this framework, or cannot be
+                looked into.
+        """
+        raise UnsupportedError(f"{self.name} cannot look into {agent!r}.")
+
+    def extract_tools(self, agent: Any) -> list[ToolSpec]:
+        """Return the tools of all roles of a live agent, each name once.
+
+        Raises:
+            UnsupportedError: As :meth:`roles`.
+        """
+        found = {tool.name: tool for role in self.roles(agent) for tool in role.tools}
+        return list(found.values())
+
+    def rebound(self, agent: Any, model: Any) -> AbstractContextManager[str]:
+        """Give a live agent another model for as long as the context lasts.
+
+        It yields which way was found, in words; the old model is put back in any case.
+
+        Raises:
+            UnsupportedError: No way is known.
+        """
+        raise UnsupportedError(f"{self.name} cannot give {agent!r} another model.")

@@ -1,48 +1,100 @@
-"""Episode: one attempt at one task inside a worker, found through a ContextVar.
+"""Episode: one attempt at one task, whoever's loop makes it.
 
 Frameworks build their agent once per worker. What differs between episodes, the
 identity that the gateway needs and the environment that tools act on, is looked up
-here, so that many episodes can share one agent and one HTTP client.
+here through a ContextVar, so that many episodes share one agent and one HTTP client.
 """
 
-from collections.abc import Callable
+import asyncio
+import copy
+import json
+import time
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.core.tool_runs import run_call
-from agentgym.core.tools import Tool, ToolOutcome, is_recordable, whole_text
-from agentgym.core.trajectory import ToolCall
-from agentgym.errors import RolloutError
-from agentgym.integrations.base import EpisodeCut
+from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.core.task import Task
+from agentgym.core.tools import (
+    Tool,
+    ToolOutcome,
+    is_recordable,
+    parse_arguments,
+    run_tool,
+    whole_text,
+)
+from agentgym.core.trajectory import (
+    ModelCall,
+    Reason,
+    RolloutStatus,
+    Step,
+    ToolCall,
+    Trajectory,
+)
+from agentgym.errors import (
+    AgentGymError,
+    ContextLengthError,
+    ModelCallError,
+    RolloutError,
+    UsageError,
+)
+from agentgym.models.reply import Llm, Reply, read_reply
+from agentgym.scenarios.base import Environment
 
-MALFORMED = "Error: the arguments are not a JSON object."
 STUCK_AFTER = 3
 """Calls in a row, the same and failing the same way, after which an episode ends."""
 
+_MALFORMED = "Error: the arguments are not a JSON object."
+_MAX_REASON = 500
 _CURRENT: ContextVar["Episode"] = ContextVar("agentgym_episode")
+
+
+class EpisodeCut(Exception):
+    """The policy itself brought the episode to its end; it is scored as it is.
+
+    Attributes:
+        reason: Its kind is ``max_turns``, ``context_overflow`` or ``stuck``.
+    """
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        self.reason = Reason(kind=kind, detail=detail)
+        super().__init__(str(self.reason))
 
 
 @dataclass
 class Episode:
-    """One attempt at one task.
+    """One attempt at one task: what an agent works with, and what is recorded of it.
 
     Attributes:
+        task: The task; ``task.instruction`` is what the user says first.
         rollout_id: The rollout, ``attempt`` its try, ``mode`` ``train`` or ``val``.
-        tools: The environment's tools by name.
-        user_reply: The user's next message to an answer of the agent, None to end
-            the conversation; the environment's ``user_reply``.
-        calls: Outcomes of the calls that reached a tool, in order.
-        model_calls: Requests that the agent has made of the model, refused ones too.
+        scenario: The scenario's name, empty for none.
+        max_turns: Model calls after which it is cut.
+        llm: Answers :meth:`ask`; None where the agent has a client of its own.
+        options: Of every :meth:`ask`, e.g. ``temperature``.
+        system_prompt: What the agent is told before.
+        steps: Tool calls, and model calls that went through :meth:`ask`, in order.
+        turns: Requests that the agent has made of the model, refused ones too.
+        cut: Why the policy has brought it to its end; None while it has not.
     """
 
-    rollout_id: str
-    attempt: str
-    mode: str
-    tools: dict[str, Tool]
-    user_reply: Callable[[str], str | None] = lambda _: None
-    calls: list[ToolCall] = field(default_factory=list)
-    model_calls: int = 0
+    task: Task
+    rollout_id: str = ""
+    attempt: str = "0"
+    mode: str = "val"
+    scenario: str = ""
+    max_turns: int = 10
+    llm: Llm | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    system_prompt: str = ""
+    steps: list[Step] = field(default_factory=list)
+    turns: int = 0
+    cut: Reason | None = None
+    tools: dict[str, Tool] = field(default_factory=dict)
+    _environment: Environment | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
+    _started: float = field(default_factory=time.perf_counter)
 
     @property
     def path(self) -> str:
@@ -52,35 +104,180 @@ class Episode:
             f"/mode/{self.mode}/openai/v1"
         )
 
-    def enter(self) -> None:
-        """Make this the current episode of the running asyncio task."""
-        _CURRENT.set(self)
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The tool calls so far, in order."""
+        return [step for step in self.steps if isinstance(step, ToolCall)]
 
-    async def call_tool(
-        self, name: str, arguments: dict[str, Any], *, call_id: str | None = None
+    def opening(self) -> list[dict[str, Any]]:
+        """Return the first messages: the system prompt, if any, and the task."""
+        user = {"role": "user", "content": self.task.instruction}
+        if not self.system_prompt:
+            return [user]
+        return [{"role": "system", "content": self.system_prompt}, user]
+
+    def begin_turn(self) -> None:
+        """Count a model call.
+
+        Raises:
+            EpisodeCut: The episode is over, or this is one call too many.
+        """
+        self.turns += 1
+        if self.cut is None and self.turns > self.max_turns:
+            self.cut_short("max_turns", f"no answer within {self.max_turns} calls")
+        if self.cut is not None:
+            raise EpisodeCut(self.cut.kind, self.cut.detail)
+
+    def cut_short(self, kind: str, detail: str = "") -> None:
+        """End the episode here, whatever the agent's framework makes of it."""
+        self.cut = self.cut or Reason(kind=kind, detail=detail)
+
+    async def ask(
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        offer_tools: bool = True,
+        agent: str = DEFAULT_AGENT,
+        **options: Any,
+    ) -> Reply:
+        """Ask the model, and record the call.
+
+        Args:
+            messages: The conversation, OpenAI-shaped; append ``reply.message`` to it.
+            offer_tools: Whether the model is told of the tools.
+            agent: Who of a team speaks.
+            options: Others of OpenAI's chat completions, e.g. ``stop``.
+
+        Raises:
+            EpisodeCut: All turns were made, or the context is full. Let it pass: it
+                ends the episode.
+            ReplyError: The answer is no message.
+            ModelCallError: The model could not be asked.
+            TypeError: A message holds what is no JSON.
+        """
+        if self.llm is None:
+            raise ModelCallError("this episode's model is asked by the agent itself")
+        self.begin_turn()
+        asked = _as_json(list(messages))
+        options = {**self.options, **options}
+        if offer_tools and self.tools:
+            options["tools"] = [tool.spec.to_openai() for tool in self.tools.values()]
+        started = time.perf_counter()
+        try:
+            answer = await self.llm(copy.deepcopy(asked), **options)
+        except ContextLengthError as error:
+            self.cut_short("context_overflow", str(error))
+            raise EpisodeCut("context_overflow", str(error)) from error
+        except (AgentGymError, EpisodeCut):
+            raise
+        except Exception as error:  # the user's own function
+            raise ModelCallError(f"{type(error).__name__}: {error}") from error
+        reply = read_reply(answer, step=self.turns)
+        self.steps.append(
+            ModelCall(
+                agent=agent,
+                messages=asked,
+                tools=options.get("tools", []),
+                content=reply.content or None,
+                tool_calls=reply.tool_calls,
+                finish_reason=reply.finish_reason,
+                latency_ms=1000 * (time.perf_counter() - started),
+                **reply.recorded,
+            )
+        )
+        return reply
+
+    async def use_tool(
+        self, name: str, arguments: str | dict[str, Any], *, call_id: str | None = None
     ) -> str:
         """Run a tool, record the outcome, and return the text for the agent.
 
-        A refusal (``ToolError``, malformed or invalid arguments, unknown tool) is text
-        that starts with ``Error:``; any other exception ends the episode as crashed.
-        Malformed arguments reach no tool: they stay on record as the model wrote them.
+        What the model did wrong, and what the tool refused, is text that starts with
+        ``Error:``; any other exception ends the episode as crashed. Malformed arguments
+        reach no tool.
+
+        Args:
+            name: The tool, as the model named it.
+            arguments: As the model wrote them, JSON, or parsed.
+            call_id: The id of the model's tool call, if it has one.
 
         Raises:
             EpisodeCut: ``stuck``: the same call has failed in the same way three times
                 running. Nothing new can come of it, as in OpenHands' detector of
                 stuck agents, and its further repetitions would teach and tell nothing.
         """
-        if not is_recordable(arguments):
-            return MALFORMED
-        call = await run_call(self.tools, name, arguments, call_id=call_id)
-        call.result = whole_text(call.result)
-        self.calls.append(call)
-        if self._is_stuck():
+        parsed = parse_arguments(arguments) if isinstance(arguments, str) else arguments
+        if parsed is not None and not is_recordable(parsed):
+            parsed = None
+        started = time.perf_counter()
+        outcome, result = ToolOutcome.MALFORMED, _MALFORMED
+        if parsed is not None:
+            outcome, result = await run_tool(self.tools, name, parsed)
+        made = ToolCall(
+            id=call_id,
+            name=name,
+            arguments=_as_json(parsed),
+            outcome=outcome,
+            result=whole_text(result),
+            duration_ms=1000 * (time.perf_counter() - started),
+        )
+        self.steps.append(made)
+        if self._is_stuck(made):
+            self.cut_short("stuck")
             raise EpisodeCut("stuck")
-        return call.result
+        return made.result
 
-    def _is_stuck(self) -> bool:
-        last, recent = self.calls[-1], self.calls[-STUCK_AFTER:]
+    def use_tool_sync(self, name: str, arguments: dict[str, Any]) -> str:
+        """Run a tool from another thread than the episode's; see :meth:`use_tool`."""
+        if self._loop is None or _is_running(self._loop):
+            raise RolloutError(
+                "A synchronous tool was called on the event loop, which it would "
+                "block: call the agent's sync code in asyncio.to_thread()."
+            )
+        work = self.use_tool(name, arguments)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def user_reply(self, answer: str) -> str | None:
+        """Return what the user says to an answer; None ends the conversation."""
+        return (
+            None if self._environment is None else self._environment.user_reply(answer)
+        )
+
+    def trajectory(
+        self, status: RolloutStatus, reason: Reason | None, answer: str | None = None
+    ) -> Trajectory:
+        """Return what was recorded so far."""
+        where = self._environment
+        return Trajectory(
+            rollout_id=self.rollout_id,
+            scenario=self.scenario,
+            task_id=self.task.id,
+            family=self.task.family,
+            level=self.task.level,
+            steps=list(self.steps),
+            status=status,
+            reason=reason and _shortened(reason),
+            duration_s=time.perf_counter() - self._started,
+            answer=answer or None,
+            changed_files={} if where is None else where.changed_files(),
+        )
+
+    def enter(self, environment: Environment) -> None:
+        """Begin in ``environment``, as the current episode of the running task.
+
+        Raises:
+            UsageError: Two of its tools have the same name.
+        """
+        self._environment = environment
+        self._loop = asyncio.get_running_loop()
+        for tool in environment.tools():
+            if tool.spec.name in self.tools:
+                raise UsageError(f"Two tools are named {tool.spec.name!r}; rename one.")
+            self.tools[tool.spec.name] = tool
+        _CURRENT.set(self)
+
+    def _is_stuck(self, last: ToolCall) -> bool:
+        recent = self.tool_calls[-STUCK_AFTER:]
         failed = last.outcome is not ToolOutcome.OK
         return failed and len(recent) == STUCK_AFTER and all(map(last.repeats, recent))
 
@@ -99,3 +296,24 @@ def current_episode() -> Episode:
             "A tool or model was called outside an episode. If the agent starts its "
             "own threads, copy the context: contextvars.copy_context().run(...)."
         ) from None
+
+
+def _shortened(reason: Reason) -> Reason:
+    return Reason(kind=reason.kind, detail=whole_text(reason.detail[:_MAX_REASON]))
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Say whether the current thread runs this event loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def _as_json(value: Any) -> Any:
+    """Return a copy of ``value`` as it will be saved.
+
+    Raises:
+        TypeError: Something in it is no JSON, so that it could not be saved.
+    """
+    return json.loads(json.dumps(value))

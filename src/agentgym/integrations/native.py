@@ -1,21 +1,192 @@
-"""The built-in agent loop: no framework, the least work per call."""
+"""The built-in tool loop and its two prompts; trained as the framework ``native``."""
 
 import json
-from typing import Any
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
-from agentgym.core.tools import ToolSpec, parse_arguments, tool_specs
+from agentgym.core.agent import Trained
+from agentgym.core.openai import CONTEXT_LENGTH
+from agentgym.core.tools import Tool, ToolSpec, tool_specs
+from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import RolloutError, UnsupportedError
-from agentgym.integrations.base import Adapter, Blueprint, EpisodeCut, RunnableAgent
+from agentgym.integrations.base import (
+    Adapter,
+    AgentLoop,
+    AgentRole,
+    Blueprint,
+    Conversation,
+)
 from agentgym.integrations.episode import Episode, current_episode
+from agentgym.models.reply import Reply, read_reply
+
+Messages = list[dict[str, Any]]
+Ask = Callable[[Messages], Awaitable[Reply]]
 
 
-class NativeAgent(RunnableAgent):
-    """Calls the model and runs the tools it asks for, until nobody says more."""
+class Move(NamedTuple):
+    """What a reply says to do: run calls, else answer, else mend what is wrong."""
+
+    calls: Sequence[RequestedCall] = ()
+    answer: str | None = None
+    complaint: str = ""
+
+
+class Prompt(ABC):
+    """How a model is told of tools, and how its calls are read.
+
+    Attributes:
+        options: Of every request.
+    """
+
+    options: dict[str, Any]
+
+    @abstractmethod
+    def opening(self, system_prompt: str, tools: Sequence[Tool]) -> Messages:
+        """Return what stands before the task."""
+
+    @abstractmethod
+    def read(self, reply: Reply) -> Move:
+        """Say what a reply asks for."""
+
+    @abstractmethod
+    def told(self, call: RequestedCall, result: str) -> dict[str, Any]:
+        """Return the message that tells the model what a call gave."""
+
+
+class NativeCalls(Prompt):
+    """Tool calls as the chat completions API has them."""
+
+    def __init__(self) -> None:
+        self.options = {}
+
+    def opening(self, system_prompt: str, tools: Sequence[Tool]) -> Messages:
+        """Return the system prompt, if there is one."""
+        if not system_prompt:
+            return []
+        return [{"role": "system", "content": system_prompt}]
+
+    def read(self, reply: Reply) -> Move:
+        """Return the reply's calls, or its text as the answer."""
+        if reply.tool_calls:
+            return Move(reply.tool_calls)
+        return Move(answer=reply.content)
+
+    def told(self, call: RequestedCall, result: str) -> dict[str, Any]:
+        """Return a tool message."""
+        return {"role": "tool", "tool_call_id": call.id, "content": result}
+
+
+class ReAct(Prompt):
+    """Thoughts and actions as text (Yao et al., arXiv:2210.03629), in any model's."""
+
+    _ACTION = re.compile(r"^[ \t]*Action:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+    _INPUT = re.compile(r"\s*Action Input:\s*(?:```(?:json)?\s*)?")
+    _ANSWER = re.compile(r"^[ \t]*Final Answer:", re.MULTILINE)
+    _FORMAT = """
+Answer in exactly one of two forms. To use a tool, write
+
+Thought: why you need it
+Action: the tool's name
+Action Input: its arguments as a JSON object
+
+and stop there; you are then told what it returned, as an Observation. Once you know
+the answer, write
+
+Thought: why this is the answer
+Final Answer: the answer
+"""
+    _NEITHER = (
+        "Observation: Error: write either an Action with an Action Input, or a Final "
+        "Answer, each at the beginning of a line."
+    )
+
+    def __init__(self) -> None:
+        self.options = {"offer_tools": False, "stop": ["\nObservation:"]}
+
+    def opening(self, system_prompt: str, tools: Sequence[Tool]) -> Messages:
+        """Return a system prompt that describes the tools and the form of actions."""
+        lines = [
+            f"- {tool.spec.name}: {tool.spec.description} "
+            f"Arguments: {json.dumps(tool.spec.parameters.get('properties', {}))}"
+            for tool in tools
+        ]
+        offered = "\n".join(["Tools:", *lines]) if lines else "There are no tools."
+        prompt = f"{system_prompt}\n{offered}{self._FORMAT}"
+        return [{"role": "system", "content": prompt}]
+
+    def read(self, reply: Reply) -> Move:
+        """Return the first action or final answer, whichever comes first."""
+        text = reply.content
+        action, answer = self._ACTION.search(text), self._ANSWER.search(text)
+        if answer is not None and (action is None or answer.start() < action.start()):
+            return Move(answer=text[answer.end() :].strip())
+        if action is None:
+            return Move(complaint=self._NEITHER)
+        label = self._INPUT.match(text, action.end())
+        arguments = "" if label is None else _object(text[label.end() :])
+        return Move([RequestedCall(id="", name=action[1], arguments=arguments)])
+
+    def told(self, call: RequestedCall, result: str) -> dict[str, Any]:
+        """Return an observation."""
+        return {"role": "user", "content": f"Observation: {result}"}
+
+
+def _object(text: str) -> str:
+    """Return the JSON value that ``text`` starts with, or its first paragraph."""
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+    except ValueError:
+        return text.split("\n\n")[0].strip() or "(nothing)"
+    return text[:end]
+
+
+class ToolLoop(Conversation):
+    """Asks the model and runs the tools it calls, until it answers.
+
+    Args:
+        episode: Whose tools they are.
+        ask: Gives the model's reply to a conversation.
+        prompt: How calls are written.
+        system_prompt: What the agent is told before.
+    """
+
+    def __init__(
+        self, episode: Episode, ask: Ask, prompt: Prompt, system_prompt: str
+    ) -> None:
+        self._episode = episode
+        self._ask = ask
+        self._prompt = prompt
+        self._messages = prompt.opening(system_prompt, list(episode.tools.values()))
+
+    async def turn(self, message: str) -> str:
+        """Answer one message of the user."""
+        said = self._messages
+        said.append({"role": "user", "content": message})
+        while True:
+            reply = await self._ask(said)
+            said.append(reply.message)
+            move = self._prompt.read(reply)
+            if move.answer is not None:
+                return move.answer
+            for call in move.calls:
+                result = await self._episode.use_tool(
+                    call.name, call.arguments, call_id=call.id or None
+                )
+                said.append(self._prompt.told(call, result))
+            if move.complaint:
+                said.append({"role": "user", "content": move.complaint})
+
+
+class NativeAgent(AgentLoop):
+    """The tool loop on the gateway, with the least work per call."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         import aiohttp
 
         self._blueprint = blueprint
+        self._prompt = NativeCalls()
         self._tools = [spec.to_openai() for spec in blueprint.tools]
         self._session = aiohttp.ClientSession(
             blueprint.gateway,
@@ -24,56 +195,27 @@ class NativeAgent(RunnableAgent):
             timeout=aiohttp.ClientTimeout(total=None),
         )
 
-    async def run(self, instruction: str) -> None:
-        """Run the loop from the user's first message to the end."""
-        episode = current_episode()
-        messages: list[dict[str, Any]] = [
-            {"role": "system", "content": self._blueprint.system_prompt},
-            {"role": "user", "content": instruction},
-        ]
-        for _ in range(self._blueprint.max_turns):
-            message = await self._complete(episode, messages)
-            messages.append(message)
-            calls = message.get("tool_calls")
-            if not calls:
-                reply = episode.user_reply(message.get("content") or "")
-                if reply is None:
-                    return
-                messages.append({"role": "user", "content": reply})
-                continue
-            for call in calls:
-                function = call["function"]
-                arguments = parse_arguments(function["arguments"])
-                result = (
-                    "Error: the arguments are not a JSON object."
-                    if arguments is None
-                    else await episode.call_tool(
-                        function["name"], arguments, call_id=call["id"]
-                    )
-                )
-                messages.append(
-                    {"role": "tool", "tool_call_id": call["id"], "content": result}
-                )
-        raise EpisodeCut("max_turns")
+    def converse(self) -> Conversation:
+        """Return a conversation in the current episode."""
+        prompt = self._blueprint.system_prompt
+        return ToolLoop(current_episode(), self._ask, self._prompt, prompt)
 
-    async def _complete(
-        self, episode: Episode, messages: list[dict[str, Any]]
-    ) -> dict[str, Any]:
+    async def _ask(self, messages: Messages) -> Reply:
+        episode = current_episode()
+        episode.begin_turn()
         body = {
             "model": self._blueprint.model,
             "messages": messages,
             "tools": self._tools,
         }
-        episode.model_calls += 1
         url = f"{episode.path}/chat/completions"
         async with self._session.post(url, json=body) as response:
             text = await response.text()
             if response.status >= 400:
-                if "context_length_exceeded" in text:
-                    raise EpisodeCut("context_overflow")
+                if CONTEXT_LENGTH in text:
+                    episode.cut_short("context_overflow")
                 raise RolloutError(f"The gateway answered {response.status}: {text}")
-        message: dict[str, Any] = json.loads(text)["choices"][0]["message"]
-        return message
+        return read_reply(json.loads(text), step=episode.turns)
 
     async def close(self) -> None:
         """Close the pooled connections."""
@@ -88,14 +230,14 @@ class NativeAdapter(Adapter):
     def check(self) -> None:
         """Nothing beyond the base installation is needed."""
 
-    def extract_tools(self, agent: Any) -> list[ToolSpec]:
-        """Return the ``@tool`` methods of an object."""
-        specs = tool_specs(type(agent))
+    def roles(self, agent: Any) -> list[AgentRole]:
+        """Return the ``@tool`` methods of an object, as one agent's."""
+        specs: list[ToolSpec] = tool_specs(type(agent))
         if not specs:
             raise UnsupportedError(f"{agent!r} has no methods marked with @tool.")
-        return specs
+        return [AgentRole("agent", None, specs, None)]
 
-    def create_environment(self, blueprint: Blueprint) -> RunnableAgent:
+    def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Build the loop.
 
         Raises:
@@ -108,7 +250,7 @@ class NativeAdapter(Adapter):
             )
         return NativeAgent(blueprint)
 
-    def wrap_agent(self, trained: Any, **options: Any) -> Any:
+    def wrap_agent(self, trained: Trained, **options: Any) -> Any:
         """Refuse: a native agent has no framework to be given back to.
 
         Raises:

@@ -1,57 +1,116 @@
-"""An HTTP transport that sends each request to the current episode's endpoint."""
+"""HTTP clients whose requests go to the endpoint of the current episode."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from agentgym.core.openai import ApiError
-from agentgym.integrations.episode import current_episode
+from agentgym.core.openai import CONTEXT_LENGTH, ApiError
+from agentgym.integrations.base import Blueprint
+from agentgym.integrations.episode import Episode, EpisodeCut, current_episode
 
 PLACEHOLDER = "/episode"
 """Path that clients are built with; replaced by the episode's own."""
 
+_SPEAKER: ContextVar[str | None] = ContextVar("agentgym_speaker", default=None)
+
+
+@contextmanager
+def speaking_as(role: str) -> Iterator[None]:
+    """Say which agent of a team makes the model calls within."""
+    token = _SPEAKER.set(role)
+    try:
+        yield
+    finally:
+        _SPEAKER.reset(token)
+
 
 class EpisodeTransport(httpx.AsyncBaseTransport):
-    """Rewrites ``/episode/...`` so that one client serves many episodes.
+    """Sends ``/episode/...`` for the current episode, so that one client serves all.
 
     One client per worker keeps the cost of a call low: building an OpenAI client
     takes longer than a request on it. Connections are aiohttp's: with dozens of them
     its pool takes a fraction of the time of httpx's own.
-
-    Args:
-        limits: Of the connections.
-        max_turns: Model calls that an episode may make; more are answered with 400 and
-            the code ``max_turns``, and reach nobody.
     """
 
-    def __init__(self, *, limits: httpx.Limits, max_turns: int) -> None:
+    def __init__(self, limits: httpx.Limits) -> None:
         self._inner = AiohttpTransport(limits=limits)
-        self._max_turns = max_turns
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send ``request`` on behalf of the current episode."""
-        path = request.url.raw_path.decode()
-        if path.startswith(PLACEHOLDER):
-            episode = current_episode()
-            episode.model_calls += 1
-            if episode.model_calls > self._max_turns:
-                told = f"The episode has made its {self._max_turns} model calls."
-                refused = ApiError(400, told, "max_turns")
-                return httpx.Response(refused.status, json=refused.body)
-            episode_path = episode.path + path[len(PLACEHOLDER) :]
-            request.url = request.url.copy_with(raw_path=episode_path.encode())
-        return await self._inner.handle_async_request(request)
+        """Send a request, unless the episode is over."""
+        episode = _episode_of(request)
+        if episode is None or (refused := _refused(request, episode)) is None:
+            response = await self._inner.handle_async_request(request)
+            if episode is not None and response.status_code == 400:
+                _look_at(await response.aread(), episode)
+            return response
+        return refused
 
     async def aclose(self) -> None:
         """Close the pooled connections."""
         await self._inner.aclose()
 
 
-def episode_client(connections: int, *, max_turns: int) -> httpx.AsyncClient:
+class SyncEpisodeTransport(httpx.BaseTransport):
+    """The same for synchronous code, in threads that have the episode's context."""
+
+    def __init__(self, limits: httpx.Limits) -> None:
+        self._inner = httpx.HTTPTransport(limits=limits)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, unless the episode is over."""
+        episode = _episode_of(request)
+        if episode is None or (refused := _refused(request, episode)) is None:
+            response = self._inner.handle_request(request)
+            if episode is not None and response.status_code == 400:
+                _look_at(response.read(), episode)
+            return response
+        return refused
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._inner.close()
+
+
+def episode_client(blueprint: Blueprint) -> httpx.AsyncClient:
     """Return a client whose requests to ``/episode`` follow the current episode."""
-    limits = httpx.Limits(
-        max_connections=connections, max_keepalive_connections=connections
-    )
-    return httpx.AsyncClient(
-        transport=EpisodeTransport(limits=limits, max_turns=max_turns),
-        timeout=httpx.Timeout(None),
-    )
+    transport = EpisodeTransport(_limits(blueprint))
+    return httpx.AsyncClient(transport=transport, timeout=None)
+
+
+def sync_episode_client(blueprint: Blueprint) -> httpx.Client:
+    """Return the same for synchronous code."""
+    transport = SyncEpisodeTransport(_limits(blueprint))
+    return httpx.Client(transport=transport, timeout=None)
+
+
+def _limits(blueprint: Blueprint) -> httpx.Limits:
+    most = blueprint.connections
+    return httpx.Limits(max_connections=most, max_keepalive_connections=most)
+
+
+def _episode_of(request: httpx.Request) -> Episode | None:
+    is_ours = request.url.raw_path.startswith(PLACEHOLDER.encode())
+    return current_episode() if is_ours else None
+
+
+def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
+    """Count a model call and point it at the episode, or refuse it."""
+    try:
+        episode.begin_turn()
+    except EpisodeCut as cut:
+        error = ApiError(400, f"The episode is over: {cut}.", cut.reason.kind)
+        return httpx.Response(error.status, json=error.body)
+    path = request.url.raw_path.removeprefix(PLACEHOLDER.encode())
+    request.url = request.url.copy_with(raw_path=episode.path.encode() + path)
+    if (speaker := _SPEAKER.get()) is not None:
+        request.headers["X-Agent-ID"] = speaker
+    return None
+
+
+def _look_at(refusal: bytes, episode: Episode) -> None:
+    """Note that the policy has filled its context, if that is why it was refused."""
+    if CONTEXT_LENGTH.encode() in refusal:
+        episode.cut_short("context_overflow")

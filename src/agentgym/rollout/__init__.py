@@ -27,11 +27,13 @@ if TYPE_CHECKING:
         TrajectoryStats,
         summarize,
     )
-    from agentgym.rollout.solo.agents.base import RolloutAgent
-    from agentgym.rollout.solo.agents.coding import CodingAgent
-    from agentgym.rollout.solo.agents.react import ReactAgent
-    from agentgym.rollout.solo.agents.tool import ToolAgent
-    from agentgym.rollout.solo.attempt import Attempt
+    from agentgym.integrations.episode import Episode
+    from agentgym.rollout.solo.agents import (
+        CodingAgent,
+        ReactAgent,
+        RolloutAgent,
+        ToolAgent,
+    )
     from agentgym.rollout.solo.batch import (
         RolloutBatch,
         run_rollouts,
@@ -47,16 +49,16 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "Attempt": "agentgym.rollout.solo.attempt",
-    "CodingAgent": "agentgym.rollout.solo.agents.coding",
+    "Episode": "agentgym.integrations.episode",
+    "CodingAgent": "agentgym.rollout.solo.agents",
     "ContextLoss": "agentgym.rollout.solo.continuity",
-    "ReactAgent": "agentgym.rollout.solo.agents.react",
-    "RolloutAgent": "agentgym.rollout.solo.agents.base",
+    "ReactAgent": "agentgym.rollout.solo.agents",
+    "RolloutAgent": "agentgym.rollout.solo.agents",
     "RolloutBatch": "agentgym.rollout.solo.batch",
     "RolloutConfig": "agentgym.rollout.solo.config",
     "RolloutStatus": "agentgym.core.trajectory",
     "Summary": "agentgym.core.trajectory",
-    "ToolAgent": "agentgym.rollout.solo.agents.tool",
+    "ToolAgent": "agentgym.rollout.solo.agents",
     "Trajectory": "agentgym.core.trajectory",
     "TrajectoryStats": "agentgym.core.trajectory",
     "TrajectoryWriter": "agentgym.rollout.solo.trajectory_file",
@@ -71,9 +73,9 @@ _HOMES = {
 }
 
 __all__ = [
-    "Attempt",
     "CodingAgent",
     "ContextLoss",
+    "Episode",
     "ReactAgent",
     "RolloutAgent",
     "RolloutBatch",

@@ -34,6 +34,13 @@ class Environment(ABC):
         """
         return None
 
+    def changed_files(self) -> dict[str, str | None]:
+        """Return the agent's text files that differ from the task's; by default none.
+
+        A trajectory holds them. The value of one that is gone is None.
+        """
+        return {}
+
     def close(self) -> None:
         """Release what the episode holds. Called exactly once, also after errors."""
 

@@ -16,6 +16,7 @@ from agentgym.core.policy import Policy
 from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError, NotFoundError, UsageError
 from agentgym.evaluate.metrics import Metrics
+from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.scenarios.base import Scenario
 from agentgym.train.run_folder import RunState
 
@@ -173,9 +174,11 @@ class TrainedAgent:
         Raises:
             MissingExtraError: LangChain is not installed.
         """
-        from agentgym.integrations.langchain.export import export
-
-        return export(self, tools=tools, base_url=base_url, api_key=api_key)
+        adapter = FRAMEWORKS.get("langchain")
+        graph: CompiledStateGraph[Any, Any, Any, Any] = adapter.wrap_agent(
+            self, tools=tools, base_url=base_url, api_key=api_key
+        )
+        return graph
 
 
 def agent_names() -> list[str]:

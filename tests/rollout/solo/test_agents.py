@@ -7,14 +7,15 @@ import pytest
 
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Reward
+from agentgym.integrations.native import ReAct
+from agentgym.models.reply import read_reply
 from agentgym.rollout import (
     RolloutStatus,
     Trajectory,
     check_continuity,
     run_rollouts,
 )
-from agentgym.rollout.solo.agents import agent_names, get_agent
-from agentgym.rollout.solo.agents.react import Action, read_step
+from agentgym.rollout.solo.agents import get_agent
 from agentgym.scenarios.base import Environment, Scenario
 from tests.rollout.scripted_llm import calling, saying
 
@@ -26,7 +27,7 @@ async def one(**options: Any) -> Trajectory:
 
 
 def test_agents_are_found_by_name_and_by_module() -> None:
-    assert agent_names() == ["coding", "react", "tool"]
+    assert [get_agent(n).name for n in ("coding", "react")] == ["coding", "react"]
     assert get_agent("tests.rollout.scripted_llm:Unreliable").name == "unreliable"
 
 
@@ -117,21 +118,26 @@ async def test_react_agent_reads_actions_from_text() -> None:
     ("text", "step"),
     [
         ("Final Answer: 4\nbecause", "4\nbecause"),
-        ("Action: a\nAction Input: {}", Action("a", "{}")),
-        ("Action: a", Action("a", "")),
-        ('Action: a\nAction Input:\n```json\n{"x": 1}\n```', Action("a", '{"x": 1}')),
+        ("Action: a\nAction Input: {}", ("a", "{}")),
+        ("Action: a", ("a", "")),
+        ('Action: a\nAction Input:\n```json\n{"x": 1}\n```', ("a", '{"x": 1}')),
         (
             'Action: a\nAction Input: {"x": 1}\nObservation: 3\nFinal Answer: 3',
-            Action("a", '{"x": 1}'),
+            ("a", '{"x": 1}'),
         ),
         ("Final Answer: 1\nAction: a", "1\nAction: a"),
-        ("Action: a\nAction Input:", Action("a", "(nothing)")),
+        ("Action: a\nAction Input:", ("a", "(nothing)")),
         ("I think so.", None),
         ("", None),
     ],
 )
-def test_react_steps(text: str, step: Action | str | None) -> None:
-    assert read_step(text) == step
+def test_react_steps(text: str, step: tuple[str, str] | str | None) -> None:
+    move = ReAct().read(read_reply(text))
+    calls = [(call.name, call.arguments) for call in move.calls]
+    assert [*calls, move.answer] == (
+        [step, None] if isinstance(step, tuple) else [step]
+    )
+    assert bool(move.complaint) is (step is None)
 
 
 async def test_coding_agent_works_in_a_workspace() -> None:

@@ -12,7 +12,7 @@ from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, RolloutStatus, Trajectory
 from agentgym.errors import ConfigError, NotFoundError, UsageError
 from agentgym.rollout import (
-    Attempt,
+    Episode,
     RolloutBatch,
     RolloutConfig,
     check_continuity,
@@ -194,7 +194,7 @@ async def test_steps_and_sampling_are_limited_as_configured() -> None:
     batch = await run_rollouts(["x"], llm=llm, tools=["calculator"], config=config)
     (found,) = batch.trajectories
     assert found.status is RolloutStatus.FAILED
-    assert str(found.reason) == "max_steps: no answer within 3 calls"
+    assert str(found.reason) == "max_turns: no answer within 3 calls"
     assert [(o["max_tokens"], o["temperature"]) for o in options] == [(50, 0.5)] * 3
     assert [tool.result for tool in found.get_tool_calls()] == ["2"] * 3
 
@@ -212,9 +212,9 @@ async def test_agent_that_rewrites_its_messages_changes_no_record() -> None:
 class Unsaveable(Unreliable):
     """Puts into its messages what no file can hold."""
 
-    async def run(self, attempt: Attempt) -> str | None:
-        content: Any = object() if attempt.task.instruction == "object" else "\ud83d"
-        reply = await attempt.ask([{"role": "user", "content": content}])
+    async def run(self, episode: Episode) -> str | None:
+        content: Any = object() if episode.task.instruction == "object" else "\ud83d"
+        reply = await episode.ask([{"role": "user", "content": content}])
         return reply.content
 
 

@@ -30,8 +30,8 @@ def made() -> Iterator[Maker]:
         def make(*named: str, **settings: Any) -> tuple[Tool, AttemptWorkspace]:
             box = Toolbox({**{name: {} for name in named}, **settings})
             stack.callback(box.close)
-            workspace = box.workspace(FILES)
-            return box.tools(workspace)[0], workspace
+            bench = box.bench(FILES)
+            return bench.tools()[0], bench.workspace
 
         yield make
 
@@ -210,7 +210,7 @@ async def test_own_tools_run_beside_the_loop_and_return_text() -> None:
         """Double a number."""
         return 2 * number
 
-    sync, other = Toolbox({}, [weather, double]).tools(AttemptWorkspace({}, None))  # type: ignore[arg-type]
+    sync, other = Toolbox({}, [weather, double]).bench({}).tools()
     assert '"thread": "agentgym-tool"' in await sync(city="Bonn")
     assert await other(number="4") == "8"
     with pytest.raises(ToolError, match="KeyError: 'Nowhere'"):
@@ -223,7 +223,7 @@ async def test_sync_tools_that_hang_hold_up_no_other() -> None:
         time.sleep(seconds)
         return "done"
 
-    (slow,) = Toolbox({}, [wait]).tools(AttemptWorkspace({}, None))  # type: ignore[arg-type]
+    (slow,) = Toolbox({}, [wait]).bench({}).tools()
     hanging = [asyncio.create_task(slow(seconds=60)) for _ in range(100)]
     await asyncio.sleep(0)
     assert await slow(seconds=0) == "done"
@@ -244,7 +244,7 @@ async def test_methods_of_an_object_are_tools() -> None:
             return "sold"
 
     shop = Shop()
-    (sell,) = Toolbox({}, [shop]).tools(AttemptWorkspace({}, None))  # type: ignore[arg-type]
+    (sell,) = Toolbox({}, [shop]).bench({}).tools()
     assert (await sell(item="pen"), shop.sold) == ("sold", ["pen"])
 
 

@@ -3,12 +3,14 @@
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agentgym.errors import RolloutError
 from agentgym.rollout.session import WORKER_LOG
+from agentgym.rollout.workers.forks import fork_server
 from tests.rollout.sessions import requests, session
 
 
@@ -27,6 +29,15 @@ def test_what_an_agent_prints_goes_to_the_log_and_harms_nothing(
     assert log.count('{"blocked": "r0-000"}') == len(found)
 
 
+@pytest.fixture
+def fresh_server() -> Iterator[None]:
+    """Let processes be forked from one that is yet to be started."""
+    fork_server.cache_clear()
+    yield
+    fork_server.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_server")
 def test_a_worker_that_printed_before_it_ran_is_still_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,6 +54,7 @@ def test_a_worker_that_printed_before_it_ran_is_still_watched(
     assert after.reward is not None  # so the worker was watched, and replaced
 
 
+@pytest.mark.usefixtures("fresh_server")
 def test_a_worker_that_cannot_be_started_ends_the_run_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +66,7 @@ def test_a_worker_that_cannot_be_started_ends_the_run_with_the_reason(
         opened.run(requests(1), lambda _: None)
 
 
+@pytest.mark.usefixtures("fresh_server")
 def test_a_worker_that_ends_before_it_reads_its_settings_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

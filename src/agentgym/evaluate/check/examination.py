@@ -1,6 +1,5 @@
 """What tripwires look at: a scenario, its tasks, and episodes played in it."""
 
-import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Sequence
@@ -8,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from agentgym.core.background import in_background
+from agentgym.core.background import call_in_thread, in_background
 from agentgym.core.task import Split, Task
-from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.evaluate.trivial import CALL_EVERYTHING, Call, DoNothing, converse
+from agentgym.core.trajectory import NO_REASON, Reward, RolloutStatus, Trajectory
+from agentgym.evaluate.trivial import CALL_EVERYTHING, Call, DoNothing, attempt
+from agentgym.integrations.episode import Episode
+from agentgym.integrations.run import Ending
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.task_lists import make_tasks
 
@@ -33,23 +34,22 @@ class Finding:
     why: str
 
 
-@dataclass
-class Episode:
+@dataclass(frozen=True)
+class Played:
     """One episode that an agent without a model played.
 
     Attributes:
         agent: Its name.
         trajectory: None if a tool or the environment raised.
-        reward: None if nothing was scored; what ``calculate_reward`` returned, which
-            may be no ``Reward``, is ``scored``.
+        scored: What ``calculate_reward`` returned, None if it raised.
         error: What was raised, empty if nothing was.
     """
 
     task: Task
     agent: str
-    trajectory: Trajectory | None = None
-    scored: Any = None
-    error: str = ""
+    trajectory: Trajectory | None
+    scored: Any
+    error: str
 
     @property
     def reward(self) -> Reward | None:
@@ -61,6 +61,26 @@ class Episode:
         calls = self.trajectory.get_tool_calls() if self.trajectory else []
         steps = [[c.name, c.arguments, c.outcome, c.result] for c in calls]
         return json.dumps([steps, repr(self.scored), self.error], sort_keys=True)
+
+
+class _AsReturned(Ending):
+    """Keeps what ``calculate_reward`` returns, whatever it is, or raises."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self.scored: Any = None
+        self.error = ""
+
+    async def score(
+        self, episode: Episode, environment: Environment, trajectory: Trajectory
+    ) -> Trajectory:
+        try:
+            self.scored = await call_in_thread(
+                self._scenario.calculate_reward, episode.task, environment, trajectory
+            )
+        except Exception as error:  # noqa: BLE001 - the scenario's own code
+            self.error = f"{type(error).__name__}: {error}"
+        return trajectory
 
 
 @dataclass
@@ -95,7 +115,7 @@ class Examination:
         return 4 * self.count
 
     @cached_property
-    def episodes(self) -> list[Episode]:
+    def episodes(self) -> list[Played]:
         """Episodes of every agent on the tasks to play, the idle one first."""
         specs = self.scenario.tools()
         made = [self.play(task, DoNothing().name, []) for task in self.to_play]
@@ -134,25 +154,13 @@ class Examination:
         agent: str,
         calls: Sequence[Call],
         environment: Environment | None = None,
-    ) -> Episode:
+    ) -> Played:
         """Play one episode; what it raises is kept, not raised."""
-        played = Episode(task, agent)
-        try:
-            in_background(self._play(played, calls, environment))
-        except Exception as error:  # noqa: BLE001 - the scenario's own code
-            played.error = f"{type(error).__name__}: {error}"
-        return played
-
-    async def _play(
-        self, played: Episode, calls: Sequence[Call], environment: Environment | None
-    ) -> None:
-        scenario, task = self.scenario, played.task
-        where = environment or scenario.create_environment(task)
-        try:
-            made = await converse(scenario, task, calls, where)
-            played.trajectory = made
-            played.scored = await asyncio.to_thread(
-                scenario.calculate_reward, task, where, made
-            )
-        finally:
-            where.close()
+        ending = _AsReturned(self.scenario)
+        made = in_background(
+            attempt(self.scenario, task, calls, environment=environment, ending=ending)
+        )
+        if made.status is RolloutStatus.DROPPED:
+            reason = made.reason or NO_REASON
+            return Played(task, agent, None, None, str(reason).removeprefix("crash: "))
+        return Played(task, agent, made, ending.scored, ending.error)

@@ -1,7 +1,4 @@
-"""A process of its own that plays a scenario and writes digests of what came out.
-
-Started as ``python -m agentgym.evaluate.check.fingerprint REFERENCE SEED COUNT``.
-"""
+"""What a fresh process, with hashes of its own, says of a scenario."""
 
 import json
 import os
@@ -13,22 +10,24 @@ from agentgym.evaluate.check.repeats import fingerprint
 from agentgym.scenarios.registry import get_scenario
 
 
-def main(reference: str, seed: str, count: str) -> None:
-    """Write the digests as JSON to standard output, and nothing else.
+def main(asked: str) -> None:
+    """Write digests, or why there are none, as JSON to standard output.
 
     What the scenario itself prints there goes to standard error.
+
+    Args:
+        asked: Reference of the scenario, seed and number of tasks, as a JSON list.
     """
+    reference, seed, count = json.loads(asked)
     stdout = os.dup(1)
     os.dup2(2, 1)
-    with redirect_stdout(sys.stderr):
-        scenario = get_scenario(reference)
+    with redirect_stdout(sys.stderr), os.fdopen(stdout, "w") as file:
         try:
-            found = fingerprint(Examination(reference, scenario, int(count), int(seed)))
-        finally:
-            scenario.close()
-    with open(stdout, "w", encoding="utf-8") as file:
-        json.dump(found, file)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+            scenario = get_scenario(reference)
+            try:
+                found = fingerprint(Examination(reference, scenario, count, seed))
+            finally:
+                scenario.close()
+            json.dump(found, file)
+        except Exception as error:  # noqa: BLE001 - the scenario's own code
+            json.dump({"error": f"{type(error).__name__}: {error}"}, file)

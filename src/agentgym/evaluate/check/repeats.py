@@ -3,8 +3,7 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
+import signal
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -12,9 +11,11 @@ from typing import Any
 from agentgym.core.task import Split, Task
 from agentgym.evaluate.check.examination import Examination
 from agentgym.evaluate.trivial import CallEverything, DoNothing
+from agentgym.rollout.workers.forks import fork_server
 from agentgym.scenarios.task_lists import make_tasks
 
 _TIMEOUT_S = 300.0
+_TELLER = "agentgym.evaluate.check.fingerprint"
 _REPLAYED = 12
 _FLOOD = CallEverything(seed=1, from_instruction=True)
 
@@ -32,21 +33,10 @@ def determinism(examined: Examination) -> Iterator[str]:
         if Task.model_validate_json(task.model_dump_json()) != task:
             yield f"task {task.id} changes on its way to a worker: use JSON values"
             return
-    words = [examined.reference, str(examined.seed), str(examined.count)]
-    started = [_start(words, seed) for seed in ("1", "2")]
-    told = []
-    try:
-        for process in started:
-            out, err = process.communicate(timeout=_TIMEOUT_S)
-            if process.returncode:
-                last = err.strip().splitlines()[-1]
-                yield f"another process could not play it: {last}"
-                return
-            told.append(json.loads(out))
-    finally:
-        for process in started:  # one that hangs, or is not waited for any more
-            process.kill()
-            process.wait()
+    told = [json.loads(text) for text in _told_by_others(examined)]
+    if failed := [found["error"] for found in told if "error" in found]:
+        yield f"another process could not play it: {failed[0]}"
+        return
     one, other = told
     for kind in ("tasks", "episodes"):
         changed = [key for key in one[kind] if one[kind][key] != other[kind].get(key)]
@@ -58,14 +48,25 @@ def determinism(examined: Examination) -> Iterator[str]:
             return
 
 
-def _start(words: list[str], hash_seed: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "agentgym.evaluate.check.fingerprint", *words],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def _told_by_others(examined: Examination) -> list[str]:
+    """Return what two fresh processes, with hashes of their own, say of a scenario."""
+    asked = json.dumps([examined.reference, examined.seed, examined.count])
+    with open(os.devnull, "wb") as nowhere:
+        children = [
+            fork_server((_TELLER,), hash_seed).fork(
+                f"{_TELLER}:main", asked, errors=nowhere.fileno()
+            )
+            for hash_seed in ("1", "2")
+        ]
+    try:
+        return [child.read(_TIMEOUT_S).decode() for child in children]
+    except TimeoutError:
+        late = f"it took longer than {_TIMEOUT_S:.0f} s"
+        return [json.dumps({"error": late})]
+    finally:
+        for child in children:  # one that hangs, or is not waited for any more
+            child.signal(signal.SIGKILL)
+            child.close()
 
 
 def fingerprint(examined: Examination) -> dict[str, dict[str, str]]:

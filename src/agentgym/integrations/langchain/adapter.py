@@ -1,22 +1,35 @@
-"""The LangChain adapter: a real ``create_agent`` graph, trained and given back."""
+"""The LangChain adapter: a real graph, trained in its own loop and given back."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from agentgym.core.agent import Trained
 from agentgym.core.tools import ToolSpec
-from agentgym.errors import MissingExtraError, UnsupportedError
-from agentgym.integrations.base import Adapter, Blueprint, EpisodeCut, RunnableAgent
-from agentgym.integrations.episode import current_episode
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.base import (
+    Adapter,
+    AgentLoop,
+    AgentRole,
+    Blueprint,
+    Conversation,
+)
+from agentgym.integrations.episode import EpisodeCut, current_episode
+from agentgym.integrations.langchain.graphs import most_steps, require_graph
 from agentgym.integrations.registry import load_factory, require
-from agentgym.integrations.transport import PLACEHOLDER, episode_client
+from agentgym.integrations.transport import (
+    PLACEHOLDER,
+    episode_client,
+    sync_episode_client,
+)
 
 if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
+    from types import CellType
+
     from langchain_core.tools import BaseTool
 
-_CUTS = {"context_length_exceeded": "context_overflow", "max_turns": "max_turns"}
 
-
-class LangChainAgent(RunnableAgent):
+class LangChainAgent(AgentLoop):
     """One compiled graph for all episodes of a worker."""
 
     def __init__(self, blueprint: Blueprint) -> None:
@@ -24,86 +37,85 @@ class LangChainAgent(RunnableAgent):
 
         from agentgym.integrations.langchain.gateway import GatewayChatOpenAI
 
-        self._client = episode_client(
-            blueprint.connections, max_turns=blueprint.max_turns
-        )
+        self._client = episode_client(blueprint)
+        self._sync_client = sync_episode_client(blueprint)
         llm = GatewayChatOpenAI(
             model=blueprint.model,
             base_url=blueprint.gateway + PLACEHOLDER,
             api_key=lambda: blueprint.api_key,
             http_async_client=self._client,
+            http_client=self._sync_client,
             max_retries=0,
         )
         tools = [episode_tool(spec) for spec in blueprint.tools]
         if blueprint.factory is None:
-            self._graph = create_agent(
+            self._graph: Any = create_agent(
                 model=llm, tools=tools, system_prompt=blueprint.system_prompt
             )
         else:
             self._graph = load_factory(blueprint.factory)(llm, tools)
             require_graph(self._graph, blueprint.factory)
-        self._max_turns = blueprint.max_turns
+        self._most_steps = most_steps(self._graph, blueprint.max_turns)
 
-    async def run(self, instruction: str) -> None:
-        """Run the graph on the conversation, once for each message of the user.
+    def converse(self) -> Conversation:
+        """Return a conversation that no message was said in."""
+        return _GraphConversation(self._graph, self._most_steps)
+
+    async def close(self) -> None:
+        """Close the pooled connections."""
+        await self._client.aclose()
+        self._sync_client.close()
+
+
+class _GraphConversation(Conversation):
+    """Runs a graph on all messages so far, once for each message of the user."""
+
+    def __init__(self, graph: Any, most_steps: int) -> None:
+        self._graph = graph
+        self._limits = {"recursion_limit": most_steps}
+        self._messages: list[Any] | None = []
+
+    async def turn(self, message: str) -> str:
+        """Run the graph until it answers.
 
         Raises:
             UnsupportedError: The user goes on, and the graph has lost the messages.
         """
         from langchain_core.messages import HumanMessage
-
-        episode = current_episode()
-        messages: list[Any] = [HumanMessage(instruction)]
-        while True:
-            messages = await self._invoke(messages)
-            if episode.model_calls > self._max_turns:
-                raise EpisodeCut("max_turns")  # and the graph made up an answer
-            reply = episode.user_reply(str(messages[-1].text) if messages else "")
-            if reply is None:
-                return
-            if not messages:
-                raise UnsupportedError(
-                    "The graph returns no messages, so the conversation cannot go on. "
-                    "Give its state a `messages` key, as MessagesState does."
-                )
-            messages = [*messages, HumanMessage(reply)]
-
-    async def _invoke(self, messages: list[Any]) -> list[Any]:
-        """Run the graph until it answers; return all messages of its last state."""
         from langgraph.errors import GraphRecursionError
-        from openai import BadRequestError
 
-        limits: RunnableConfig = {
-            "recursion_limit": most_steps(self._graph, self._max_turns)
-        }
+        if self._messages is None:
+            raise UnsupportedError(
+                "The graph returns no messages, so the conversation cannot go on. "
+                "Give its state a `messages` key, as MessagesState does."
+            )
+        asked = {"messages": [*self._messages, HumanMessage(message)]}
         try:
-            state = await self._graph.ainvoke({"messages": messages}, config=limits)
+            state = await self._graph.ainvoke(asked, config=self._limits)
         except GraphRecursionError:
             raise EpisodeCut("max_turns") from None
-        except BadRequestError as error:
-            if error.code not in _CUTS:
-                raise
-            raise EpisodeCut(_CUTS[error.code]) from None
-        return list(state.get("messages", ()))
-
-    async def close(self) -> None:
-        """Close the pooled connections."""
-        await self._client.aclose()
+        self._messages = list(state.get("messages", ())) or None
+        return str(self._messages[-1].text) if self._messages else ""
 
 
 class LangChainAdapter(Adapter):
     """LangChain >= 1.4: ``langchain.agents.create_agent`` and LangGraph graphs."""
 
     name = "langchain"
-    extra = "langchain"
+    preload = (
+        "langchain.agents",
+        "langchain_openai",
+        "openai.resources",
+        "agentgym.integrations.langchain.gateway",
+    )
 
     def check(self) -> None:
         """Check that langchain, langgraph and langchain-openai are installed."""
         modules = ["langchain", "langgraph", "langchain_openai"]
         require(modules, "langchain", "The LangChain adapter")
 
-    def extract_tools(self, agent: Any) -> list[ToolSpec]:
-        """Return the tools of a graph made by ``create_agent``.
+    def roles(self, agent: Any) -> list[AgentRole]:
+        """Return the one agent of a graph made by ``create_agent``.
 
         Raises:
             UnsupportedError: The graph has no ``tools`` node.
@@ -112,12 +124,43 @@ class LangChainAdapter(Adapter):
         node = agent.nodes.get("tools")
         if node is None:
             raise UnsupportedError(f"The graph {agent.name!r} has no tools node.")
-        return [
+        tools = [
             ToolSpec(tool.name, tool.description, tool.get_input_schema())
             for tool in node.bound.tools_by_name.values()
         ]
+        cells = _model_cells(agent)
+        prompt = cells["system_message"].cell_contents if cells else None
+        return [
+            AgentRole(
+                name=agent.name,
+                system_prompt=None if prompt is None else str(prompt.text),
+                tools=tools,
+                model=cells["model"].cell_contents if cells else None,
+            )
+        ]
 
-    def create_environment(self, blueprint: Blueprint) -> RunnableAgent:
+    @contextmanager
+    def rebound(self, agent: Any, model: Any) -> Iterator[str]:
+        """Put another model into the closure of a ``create_agent`` graph.
+
+        Raises:
+            UnsupportedError: The graph holds its model elsewhere.
+        """
+        require_graph(agent, repr(agent))
+        cells = _model_cells(agent)
+        if not cells:
+            raise UnsupportedError(
+                f"The model of the graph {agent.name!r} is not to be found. Give a "
+                "factory instead: def make_agent(llm, tools)."
+            )
+        cell, old = cells["model"], cells["model"].cell_contents
+        cell.cell_contents = model
+        try:
+            yield "the model in the closure of create_agent"
+        finally:
+            cell.cell_contents = old
+
+    def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Build the graph whose model is the gateway.
 
         Raises:
@@ -127,9 +170,26 @@ class LangChainAdapter(Adapter):
         self.check()
         return LangChainAgent(blueprint)
 
-    def wrap_agent(self, trained: Any, **options: Any) -> Any:
-        """Return a ``TrainedAgent`` as a compiled graph."""
-        return trained.to_langchain(**options)
+    def wrap_agent(self, trained: Trained, **options: Any) -> Any:
+        """Return a trained agent as a compiled graph."""
+        self.check()
+        from agentgym.integrations.langchain.export import export
+
+        return export(trained, **options)
+
+
+def _model_cells(graph: Any) -> "dict[str, CellType]":
+    """Return the closure of ``create_agent``'s model node; empty for other graphs.
+
+    No public contract: a test tells when LangChain changes it.
+    """
+    node = graph.nodes.get("model")
+    function = getattr(getattr(node, "bound", None), "func", None)
+    if function is None or function.__closure__ is None:
+        return {}
+    names = function.__code__.co_freevars
+    cells = dict(zip(names, function.__closure__, strict=True))
+    return cells if {"model", "system_message"} <= cells.keys() else {}
 
 
 def episode_tool(spec: ToolSpec) -> "BaseTool":
@@ -137,38 +197,15 @@ def episode_tool(spec: ToolSpec) -> "BaseTool":
     from langchain_core.tools import StructuredTool
 
     async def call(**arguments: Any) -> str:
-        return await current_episode().call_tool(spec.name, arguments)
+        return await current_episode().use_tool(spec.name, arguments)
+
+    def call_sync(**arguments: Any) -> str:
+        return current_episode().use_tool_sync(spec.name, arguments)
 
     return StructuredTool(
         name=spec.name,
         description=spec.description,
         args_schema=spec.args_model,
+        func=call_sync,
         coroutine=call,
     )
-
-
-def most_steps(graph: Any, turns: int) -> int:
-    """Return LangGraph's limit of steps for a graph whose model calls are counted.
-
-    It ends a graph that goes round without calling its model, and no other: in a turn
-    each node, the start and the end among them, has its step.
-    """
-    return (len(graph.nodes) + 2) * turns
-
-
-def require_graph(graph: Any, origin: str) -> None:
-    """Check that ``graph`` is a compiled LangGraph graph.
-
-    Raises:
-        MissingExtraError: LangGraph is not installed.
-        UnsupportedError: It is something else; says what.
-    """
-    try:
-        from langgraph.graph.state import CompiledStateGraph
-    except ImportError:
-        raise MissingExtraError("langchain", "The LangChain adapter") from None
-    if not isinstance(graph, CompiledStateGraph):
-        raise UnsupportedError(
-            f"{origin} gave a {type(graph).__name__}, not a compiled graph. Return "
-            "what langchain.agents.create_agent or StateGraph.compile returns."
-        )

@@ -1,40 +1,36 @@
 """A trained agent as a compiled LangGraph agent."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
+
+from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_openai import ChatOpenAI
+from langgraph.errors import GraphRecursionError
+from langgraph.graph.state import CompiledStateGraph
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
 from agentgym.core.task import Split
 from agentgym.core.tools import Tool
 from agentgym.errors import ScenarioError, ToolError, UsageError
-from agentgym.integrations.langchain.adapter import (
-    LangChainAdapter,
-    most_steps,
-    require_graph,
-)
+from agentgym.integrations.langchain.graphs import most_steps, require_graph
+from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.integrations.registry import load_factory
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
-
-if TYPE_CHECKING:
-    from langchain_core.tools import BaseTool
-    from langgraph.graph.state import CompiledStateGraph
 
 
 def export(
     trained: Trained,
     *,
-    tools: Sequence[Any] | None,
-    base_url: str | None,
-    api_key: str | None,
-) -> "CompiledStateGraph[Any, Any, Any, Any]":
+    tools: Sequence[Any] | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Build the agent; see ``TrainedAgent.to_langchain``."""
-    LangChainAdapter().check()
-    from langchain.agents import create_agent
-
-    from agentgym.integrations.langchain.turns import TurnLimit
-
     model = _model(trained, base_url, api_key)
     offered = _example_tools(trained) if tools is None else list(tools)
     spec = trained.spec
@@ -56,11 +52,7 @@ def export(
 
 def _model(trained: Trained, base_url: str | None, api_key: str | None) -> Any:
     if base_url is None:
-        from agentgym.integrations.langchain.model import PolicyChatModel
-
         return PolicyChatModel.of(trained)
-    from langchain_openai import ChatOpenAI
-
     return ChatOpenAI(
         model=trained.spec.scenario,
         base_url=base_url,
@@ -70,7 +62,7 @@ def _model(trained: Trained, base_url: str | None, api_key: str | None) -> Any:
     )
 
 
-def _example_tools(trained: Trained) -> "list[BaseTool]":
+def _example_tools(trained: Trained) -> list[BaseTool]:
     """Return the scenario's tools on one held-out task's fresh environment."""
     try:
         scenario = get_scenario(trained.scenario)
@@ -83,9 +75,8 @@ def _example_tools(trained: Trained) -> "list[BaseTool]":
     return [bound_tool(tool) for tool in scenario.create_environment(task).tools()]
 
 
-def bound_tool(tool: Tool) -> "BaseTool":
+def bound_tool(tool: Tool) -> BaseTool:
     """Return a bound tool as a LangChain tool, for sync and async agents."""
-    from langchain_core.tools import StructuredTool
 
     async def call(**arguments: Any) -> str:
         try:
@@ -103,3 +94,67 @@ def bound_tool(tool: Tool) -> "BaseTool":
         func=call_sync,
         coroutine=call,
     )
+
+
+class TurnLimit(BaseCallbackHandler):
+    """Ends each run of a graph that calls its model too often.
+
+    Args:
+        max_turns: Model calls of one run.
+    """
+
+    raise_error = True
+    run_inline = True
+
+    def __init__(self, max_turns: int) -> None:
+        self._max_turns = max_turns
+        self._calls: dict[UUID, list[UUID]] = {}
+
+    def on_chain_start(
+        self,
+        serialized: dict[str, Any],
+        inputs: dict[str, Any],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note whose calls those within a run are: the outermost run's."""
+        self._calls[run_id] = self._of(parent_run_id)
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[Any]],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Count a model call.
+
+        Raises:
+            GraphRecursionError: It is one too many.
+        """
+        calls = self._of(parent_run_id)
+        calls.append(run_id)
+        if len(calls) > self._max_turns:
+            raise GraphRecursionError(
+                f"The agent has called its model {self._max_turns} times without "
+                "coming to an end, and was trained with that limit (max_turns)."
+            )
+
+    def on_chain_end(
+        self, outputs: dict[str, Any], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Forget a run that has ended."""
+        self._calls.pop(run_id, None)
+
+    def on_chain_error(
+        self, error: BaseException, *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Forget a run that has failed."""
+        self._calls.pop(run_id, None)
+
+    def _of(self, parent: UUID | None) -> list[UUID]:
+        return [] if parent is None else self._calls.get(parent, [])

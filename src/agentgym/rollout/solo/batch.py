@@ -10,21 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.task import Task
-from agentgym.core.trajectory import Reason, Summary, Trajectory, summarize
+from agentgym.core.trajectory import (
+    Reason,
+    RolloutStatus,
+    Summary,
+    Trajectory,
+    summarize,
+)
 from agentgym.errors import UsageError
+from agentgym.integrations.episode import Episode
+from agentgym.integrations.run import Ending, ScenarioEnding, run_episode
 from agentgym.models.reference import Endpoint
-from agentgym.rollout.solo.agents.base import RolloutAgent
-from agentgym.rollout.solo.agents.registry import get_agent
+from agentgym.models.reply import Llm
+from agentgym.rollout.solo.agents import RolloutAgent, get_agent
 from agentgym.rollout.solo.config import RolloutConfig
-from agentgym.rollout.solo.llm.reply import Llm
 from agentgym.rollout.solo.llm.resolve import open_llm
-from agentgym.rollout.solo.scoring import RewardFunction
-from agentgym.rollout.solo.single import Setup, SingleRollout
-from agentgym.rollout.solo.tasks import TaskLike, as_tasks
+from agentgym.rollout.solo.rewards import FunctionEnding, RewardFunction
+from agentgym.rollout.solo.tasks import TaskLike, as_tasks, files_of
 from agentgym.rollout.solo.toolbox import Toolbox
 from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
 from agentgym.rollout.workers.loop_watch import LoopWatch
-from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.registry import get_scenario
 
 _MOST_STANDSTILL_S = 10.0
@@ -144,6 +150,55 @@ def _named_and_own(
     return named, [tool for tool in tools if not isinstance(tool, str)]
 
 
+@dataclass(frozen=True)
+class _Setup:
+    """What all rollouts of a batch share."""
+
+    batch: str
+    config: RolloutConfig
+    agent: RolloutAgent
+    llm: Llm
+    toolbox: Toolbox
+    scenario: Scenario | None
+    ending: Ending
+
+    def episode(self, task: Task, index: int) -> Episode:
+        """Return the episode of the task with this number."""
+        config, scenario = self.config, self.scenario
+        prompt = config.system_prompt
+        if prompt is None:
+            prompt = scenario.system_prompt() if scenario else self.agent.system_prompt
+        sampling = {
+            "max_tokens": config.max_tokens_per_step,
+            "temperature": config.temperature,
+        }
+        return Episode(
+            task,
+            rollout_id=f"{self.batch}-{index:05d}",
+            scenario="" if scenario is None else scenario.name,
+            max_turns=config.max_steps,
+            llm=self.llm,
+            options={key: n for key, n in sampling.items() if n is not None},
+            system_prompt=prompt,
+        )
+
+    def create_environment(self, task: Task) -> Environment:
+        """Return where a task is attempted."""
+        if self.scenario is not None:
+            return self.scenario.create_environment(task)
+        return self.toolbox.bench(files_of(task))
+
+    async def run(self, episode: Episode) -> Trajectory:
+        """Bring an episode to its end."""
+        return await run_episode(
+            episode,
+            self.agent.run,
+            create_environment=self.create_environment,
+            ending=self.ending,
+            timeout_s=self.config.timeout_s,
+        )
+
+
 @asynccontextmanager
 async def _opened(
     config: RolloutConfig,
@@ -151,7 +206,7 @@ async def _opened(
     own: list[Any],
     llm: Llm | Endpoint | str,
     reward: RewardFunction | Scenario | str | None,
-) -> AsyncIterator[Setup]:
+) -> AsyncIterator[_Setup]:
     """Open the model, the tools and the scenario; close what was opened here."""
     function, scenario, opened_here = _read_reward(reward)
     try:
@@ -165,18 +220,12 @@ async def _opened(
         if named is None:
             named = {} if own or scenario is not None else {t: {} for t in agent.tools}
         toolbox = Toolbox(named, own, unsafe_local_exec=config.unsafe_local_exec)
+        ending = ScenarioEnding(scenario) if scenario else FunctionEnding(function)
+        batch = uuid.uuid4().hex[:8]
         try:
             await asyncio.to_thread(toolbox.open)
             async with open_llm(llm) as model:
-                yield Setup(
-                    batch=uuid.uuid4().hex[:8],
-                    config=config,
-                    agent=agent,
-                    llm=model,
-                    toolbox=toolbox,
-                    scenario=scenario,
-                    reward=function,
-                )
+                yield _Setup(batch, config, agent, model, toolbox, scenario, ending)
         finally:
             await asyncio.to_thread(toolbox.close)
     finally:
@@ -208,11 +257,11 @@ def _read_reward(
 
 
 async def _run_all(
-    setup: Setup, tasks: Sequence[Task], ended: Callable[[Trajectory], None]
+    setup: _Setup, tasks: Sequence[Task], ended: Callable[[Trajectory], None]
 ) -> list[Trajectory]:
     """Run all tasks, ``concurrency`` at a time."""
     done: dict[int, Trajectory] = {}
-    running: dict[int, SingleRollout] = {}
+    running: dict[int, Episode] = {}
     waiting = iter(enumerate(tasks))
 
     def end(index: int, trajectory: Trajectory) -> None:
@@ -222,18 +271,17 @@ async def _run_all(
 
     async def work() -> None:
         for index, task in waiting:
-            running[index] = SingleRollout(setup, task, index)
-            end(index, await running[index].run())
+            running[index] = setup.episode(task, index)
+            end(index, await setup.run(running[index]))
 
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(setup.config.concurrency, len(tasks))):
                 group.create_task(work())
     except asyncio.CancelledError:
-        for index, rollout in list(running.items()):
-            end(index, rollout.dropped(_CANCELLED))
-        for index, task in waiting:
-            end(index, SingleRollout(setup, task, index).dropped(_CANCELLED))
+        left = {index: setup.episode(task, index) for index, task in waiting}
+        for index, episode in {**running, **left}.items():
+            end(index, episode.trajectory(RolloutStatus.DROPPED, _CANCELLED))
         raise
     except ExceptionGroup as group_error:  # saving failed, or on_done raised
         raise group_error.exceptions[0] from None

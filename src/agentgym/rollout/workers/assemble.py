@@ -76,7 +76,7 @@ def _same(
     ran: dict[str, Any] | None,
     written: dict[str, Any] | None,
 ) -> bool:
-    """Return whether arguments are the same to the tool; malformed ones never are."""
+    """Return whether arguments are the same to the tool; malformed ones are alike."""
     if ran is None or written is None:
-        return False
+        return ran is written
     return normalized(spec, ran) == normalized(spec, written)

@@ -3,16 +3,18 @@
 import logging
 import os
 import select
-import subprocess
-import sys
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import orjson
+
 from agentgym.errors import RolloutError
-from agentgym.rollout.workers.control import read_message
+from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.rollout.workers.forks import Child, ForkServer, fork_server
 from agentgym.rollout.workers.worker import WorkerSpec
 
 logger = logging.getLogger(__name__)
@@ -21,13 +23,7 @@ _START_LIMIT_S = 180.0
 _SILENCE_FACTOR = 2.0
 _MAX_BAD_STARTS = 3
 _END_GRACE_S = 5.0
-
-_QUIET = {
-    "LANGSMITH_TRACING": "false",
-    "OMP_NUM_THREADS": "1",
-    "PYTHONUNBUFFERED": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
+_MAIN = "agentgym.rollout.workers.worker:main"
 
 
 @dataclass(frozen=True)
@@ -45,77 +41,65 @@ class WorkerDeath:
     reason: str
 
 
-class _Process:
+class _Worker:
     """One worker process and what it last said."""
 
-    def __init__(self, spec: WorkerSpec, log: Path) -> None:
+    def __init__(self, spec: WorkerSpec) -> None:
         self.name = spec.worker
         self.ready = False
         self.error: str | None = None
         self.blamed: str | None = None
-        self.popen: subprocess.Popen[bytes] | None = None
+        self.child: Child | None = None
         self._spec = spec
-        self._log = log
 
-    def run(self, silence_s: float) -> str:
+    def run(self, server: ForkServer, log: Path, silence_s: float) -> str:
         """Start the process and listen to it until it ends; return why it ended."""
         try:
-            popen = self.popen = self._start()
-            assert popen.stdin is not None
-            popen.stdin.write(self._spec.model_dump_json().encode() + b"\n")
-            popen.stdin.flush()
-            return self._listen(popen, silence_s)
+            with log.open("ab") as errors:
+                self.child = server.fork(
+                    _MAIN, self._spec.model_dump_json(), errors=errors.fileno()
+                )
+            return self._listen(self.child, silence_s)
         except Exception as error:
             logger.exception("worker %s could not be run", self.name)
             self.ready = False
             self.end()
             return f"{type(error).__name__}: {error}"
 
-    def _start(self) -> "subprocess.Popen[bytes]":
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "agentgym.rollout.workers.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **_QUIET},
-            )
-
-    def _listen(self, popen: "subprocess.Popen[bytes]", silence_s: float) -> str:
+    def _listen(self, child: Child, silence_s: float) -> str:
         """Read what the worker says until it ends; return why it ended."""
-        assert popen.stdout is not None
-        stream = popen.stdout
         buffer = b""
-        while True:
-            limit = silence_s if self.ready else _START_LIMIT_S
-            readable, _, _ = select.select([stream], [], [], limit)
-            if not readable:
-                popen.kill()
-                popen.wait()
-                return f"silent for {limit:.0f} s"
-            data = os.read(stream.fileno(), 65536)
-            if not data:
-                return f"exit code {popen.wait()}"
-            *lines, buffer = (buffer + data).split(b"\n")
-            for line in lines:
-                self._hear(line)
+        try:
+            while True:
+                limit = silence_s if self.ready else _START_LIMIT_S
+                readable, _, _ = select.select([child.output], [], [], limit)
+                if not readable:
+                    child.signal(signal.SIGKILL)
+                    child.wait()
+                    return f"silent for {limit:.0f} s"
+                data = os.read(child.output, 65536)
+                if not data:
+                    return f"exit code {child.wait()}"
+                *lines, buffer = (buffer + data).split(b"\n")
+                for line in lines:
+                    self._hear(line)
+        finally:
+            child.close()
 
     def _hear(self, line: bytes) -> None:
-        said = read_message(line)
-        self.ready = self.ready or "ready" in said
-        self.error = said.get("error", self.error)
-        self.blamed = said.get("blocked", self.blamed)
+        try:
+            said = orjson.loads(line)
+        except ValueError:
+            return
+        if isinstance(said, dict):
+            self.ready = self.ready or "ready" in said
+            self.error = said.get("error", self.error)
+            self.blamed = said.get("blocked", self.blamed)
 
     def end(self) -> None:
         """Ask the process to end, then make it."""
-        if self.popen is None:
-            return
-        self.popen.terminate()
-        try:
-            self.popen.wait(_END_GRACE_S)
-        except subprocess.TimeoutExpired:
-            self.popen.kill()
-            self.popen.wait()
+        if self.child is not None:
+            self.child.end(_END_GRACE_S)
 
 
 class WorkerPool:
@@ -142,7 +126,14 @@ class WorkerPool:
         self._on_death = on_death
         self._closing = threading.Event()
         self._changed = threading.Condition()
-        self._processes: dict[int, _Process] = {}
+        self._workers: dict[int, _Worker] = {}
+        self._server = fork_server(
+            (
+                "agentgym.rollout.workers.worker",
+                "aiohttp",
+                *FRAMEWORKS.get(spec.framework).preload,
+            )
+        )
         self._bad_starts = 0
         self._last_end = ""
         self._threads = [
@@ -162,7 +153,7 @@ class WorkerPool:
         """Why workers cannot start, None while they can."""
         if self._bad_starts < _MAX_BAD_STARTS:
             return None
-        said = [p.error for p in list(self._processes.values()) if p.error]
+        said = [p.error for p in list(self._workers.values()) if p.error]
         if said:
             return said[0]
         return f"they end while starting: {self._last_end}; see {self._log}"
@@ -170,8 +161,8 @@ class WorkerPool:
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers."""
-        found = [process.popen for process in list(self._processes.values())]
-        return [popen.pid for popen in found if popen is not None]
+        found = [worker.child for worker in list(self._workers.values())]
+        return [child.pid for child in found if child is not None]
 
     def start(self) -> None:
         """Start the workers; they get ready in the background."""
@@ -193,13 +184,13 @@ class WorkerPool:
     def close(self) -> None:
         """End all workers."""
         self._closing.set()
-        for process in list(self._processes.values()):
+        for process in list(self._workers.values()):
             process.end()
         for thread in self._threads:
             thread.join(_END_GRACE_S)
 
     def _all_ready(self) -> bool:
-        found = list(self._processes.values())
+        found = list(self._workers.values())
         return len(found) == len(self._threads) and all(p.ready for p in found)
 
     def _keep(self, slot: int) -> None:
@@ -209,8 +200,9 @@ class WorkerPool:
             name = f"{self._spec.worker}-{slot}.{generation}"
             generation += 1
             spec = self._spec.model_copy(update={"worker": name})
-            process = self._processes[slot] = _Process(spec, self._log)
-            reason = process.run(_SILENCE_FACTOR * self._spec.timeout_s)
+            process = self._workers[slot] = _Worker(spec)
+            silence_s = _SILENCE_FACTOR * self._spec.timeout_s
+            reason = process.run(self._server, self._log, silence_s)
             if self._closing.is_set():
                 return
             self._last_end = reason

@@ -1,10 +1,9 @@
 """A worker process: runs many episodes at a time against the gateway.
 
-Started as ``python -m agentgym.rollout.workers.worker`` with a :class:`WorkerSpec`
-as JSON on standard input. It imports the framework and builds the agent once, claims
-rollouts from the gateway by waiting (no polling), and reports every episode's tool
-calls, reward and end. It tells the pool when it is ready, a beat each second, and
-whom to blame should an episode block the process.
+Forked with a :class:`WorkerSpec` as JSON. It builds the agent once, claims rollouts
+from the gateway by waiting (no polling), and reports every episode's tool calls, reward
+and end. It tells the pool when it is ready, a beat each second, and whom to blame
+should an episode block the process.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ import logging
 import os
 import signal
 import sys
-import time
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Any
@@ -21,20 +20,26 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 
 from agentgym.core.openai import ApiError
+from agentgym.core.plugins import require_type
 from agentgym.core.task import Task
 from agentgym.core.tools import whole_text
-from agentgym.core.trajectory import ModelCall, Reason, RolloutStatus, Trajectory
-from agentgym.errors import AgentGymError, RolloutError, ScenarioError
-from agentgym.integrations.base import Blueprint, EpisodeCut, RunnableAgent
+from agentgym.core.trajectory import (
+    NO_REASON,
+    ModelCall,
+    Reason,
+    RolloutStatus,
+    Step,
+    Trajectory,
+)
+from agentgym.errors import AgentGymError, RolloutError
+from agentgym.integrations.base import AgentLoop, Blueprint
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.integrations.run import ScenarioEnding, converse, run_episode
 from agentgym.rollout.workers.assemble import assemble_steps
-from agentgym.rollout.workers.control import ControlChannel
 from agentgym.rollout.workers.loop_watch import LoopWatch
-from agentgym.rollout.workers.time_limit import CutOffError, run_to_end
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.scoring import score
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +53,7 @@ _ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
 """The rollout that an asyncio task works for, also one that an agent started."""
 
 _CLAIM_WAIT_S = 20.0
-_MAX_REASON = 500
 _BEAT_S = 1.0
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 class WorkerSpec(BaseModel):
@@ -89,15 +92,13 @@ class Worker:
         agent: The agent, built once.
     """
 
-    def __init__(
-        self, spec: WorkerSpec, scenario: Scenario, agent: RunnableAgent
-    ) -> None:
+    def __init__(self, spec: WorkerSpec, scenario: Scenario, agent: AgentLoop) -> None:
         import aiohttp
 
         self._spec = spec
         self._scenario = scenario
         self._agent = agent
-        self._specs = {tool.name: tool for tool in scenario.tools()}
+        self._ending = _GatewayEnding(scenario, self._get)
         self._running: set[asyncio.Task[None]] = set()
         self._http = aiohttp.ClientSession(
             spec.gateway,
@@ -141,24 +142,30 @@ class Worker:
         return rollouts
 
     async def _run_rollout(self, rollout: dict[str, Any]) -> None:
-        attempt = rollout["status"]["last_attempt_id"]
-        path = f"/api/rollouts/{rollout['rollout_id']}/attempt/{attempt}"
-        _ROLLOUT.set(rollout["rollout_id"])
+        rollout_id, scenario = rollout["rollout_id"], self._scenario
+        _ROLLOUT.set(rollout_id)
+        episode = Episode(
+            Task.model_validate(rollout["input"]),
+            rollout_id=rollout_id,
+            attempt=rollout["status"]["last_attempt_id"],
+            mode="train" if rollout["is_train"] else "val",
+            scenario=scenario.name,
+            max_turns=scenario.max_turns,
+        )
+        ended = await run_episode(
+            episode,
+            lambda episode: converse(self._agent, episode),
+            create_environment=scenario.create_environment,
+            ending=self._ending,
+            timeout_s=self._spec.timeout_s,
+        )
+        path = _path(episode)
         try:
-            events = await run_to_end(
-                self._run_episode(rollout, attempt, path), self._spec.timeout_s
-            )
-            report: dict[str, Any] = {"state": "succeeded", "events": events}
-        except CutOffError as cut:
-            report = _failed(cut.reason)
-        except Exception as error:  # the agent's and the scenario's own code
-            logger.warning("rollout %s crashed", rollout["rollout_id"], exc_info=True)
-            report = _failed(Reason.of_error(error, _kind(error)))
-        try:
-            await self._finish(path, report)
+            await self._finish(path, _report(ended))
         except Exception as error:  # e.g. an event that is no JSON
             logger.warning("%s was refused its end", path, exc_info=True)
-            refused = Reason(kind="crash: its end was refused", detail=str(error))
+            detail = whole_text(str(error))
+            refused = Reason(kind="crash: its end was refused", detail=detail)
             await self._finish(path, _failed(refused))
 
     async def _finish(self, path: str, report: dict[str, Any]) -> None:
@@ -169,65 +176,6 @@ class Worker:
             if error.status not in _GIVEN_UP:
                 raise
             logger.info("%s was given up: %s", path, error)
-
-    async def _run_episode(
-        self, rollout: dict[str, Any], attempt: str, path: str
-    ) -> list[dict[str, Any]]:
-        """Run one episode and return its events: tool calls, then the reward."""
-        task = Task.model_validate(rollout["input"])
-        environment = self._scenario.create_environment(task)
-        try:
-            episode = Episode(
-                rollout_id=rollout["rollout_id"],
-                attempt=attempt,
-                mode="train" if rollout["is_train"] else "val",
-                tools={tool.spec.name: tool for tool in environment.tools()},
-                user_reply=environment.user_reply,
-            )
-            episode.enter()
-            started = time.perf_counter()
-            ended: Reason | None = None
-            try:
-                await self._agent.run(task.instruction)
-            except EpisodeCut as cut:
-                ended = cut.reason
-            calls = await self._get(f"{path}/calls")
-            if not calls:
-                raise RolloutError(
-                    "the agent ended without calling the model through the gateway; "
-                    "its model was not replaced"
-                )
-            trajectory = Trajectory(
-                rollout_id=episode.rollout_id,
-                scenario=self._scenario.name,
-                task_id=task.id,
-                family=task.family,
-                level=task.level,
-                steps=assemble_steps(
-                    [ModelCall.model_validate(call) for call in calls],
-                    episode.calls,
-                    self._specs,
-                ),
-                status=RolloutStatus.SUCCEEDED,
-                duration_s=time.perf_counter() - started,
-            )
-            reward = await asyncio.to_thread(
-                score, self._scenario, task, environment, trajectory
-            )
-            events = [
-                {"event_type": "tool_call", "data": call.model_dump(mode="json")}
-                for call in trajectory.get_tool_calls()
-            ]
-            scored = {
-                "value": reward.value,
-                "source": "scenario",
-                "reason": None if ended is None else ended.model_dump(),
-                "score": asdict(reward),
-                "duration_s": trajectory.duration_s,
-            }
-            return [*events, {"event_type": "reward", "data": scored}]
-        finally:
-            environment.close()
 
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
         async with self._http.post(path, json=body) as response:
@@ -245,10 +193,60 @@ async def _json(response: Any) -> Any:
     return orjson.loads(await response.read())
 
 
+class _GatewayEnding(ScenarioEnding):
+    """Joins what the gateway saw of an episode with what its tools saw."""
+
+    def __init__(
+        self, scenario: Scenario, get: Callable[[str], Awaitable[Any]]
+    ) -> None:
+        super().__init__(scenario)
+        self._specs = {tool.name: tool for tool in scenario.tools()}
+        self._get = get
+
+    async def steps(self, episode: Episode) -> list[Step]:
+        """Return model calls and the tool calls that they asked for.
+
+        Raises:
+            RolloutError: There are no model calls: nothing went through the gateway.
+        """
+        calls = await self._get(f"{_path(episode)}/calls")
+        if not calls:
+            raise RolloutError(
+                "the agent ended without calling the model through the gateway; "
+                "its model was not replaced"
+            )
+        made = [ModelCall.model_validate(call) for call in calls]
+        return assemble_steps(made, episode.tool_calls, self._specs)
+
+
+def _path(episode: Episode) -> str:
+    return f"/api/rollouts/{episode.rollout_id}/attempt/{episode.attempt}"
+
+
+def _report(ended: Trajectory) -> dict[str, Any]:
+    """Return what the gateway is told of an episode: its events, or why it failed."""
+    if ended.status is RolloutStatus.DROPPED:
+        return _failed(ended.reason or NO_REASON)
+    events = [
+        {"event_type": "tool_call", "data": call.model_dump(mode="json")}
+        for call in ended.get_tool_calls()
+    ]
+    scored = {
+        "value": ended.reward,
+        "source": "scenario",
+        "reason": ended.reason and ended.reason.model_dump(),
+        "score": asdict(ended.score),
+        "duration_s": ended.duration_s,
+    }
+    return {
+        "state": "succeeded",
+        "events": [*events, {"event_type": "reward", "data": scored}],
+    }
+
+
 def _failed(reason: Reason) -> dict[str, Any]:
     """Return the report of an attempt that failed."""
-    told = whole_text(reason.detail[:_MAX_REASON])
-    return {"state": "failed", "reason": {"kind": reason.kind, "detail": told}}
+    return {"state": "failed", "reason": reason.model_dump()}
 
 
 def rollout_of(task: "asyncio.Task[Any] | None") -> str | None:
@@ -256,20 +254,31 @@ def rollout_of(task: "asyncio.Task[Any] | None") -> str | None:
     return None if task is None else task.get_context().get(_ROLLOUT)
 
 
-def _kind(error: Exception) -> str:
-    return "scenario" if isinstance(error, ScenarioError) else "crash"
-
-
-def _limit_process(memory_mb: int) -> None:
-    """Die with the parent, and make a memory blow-up fail inside its episode."""
-    import ctypes
+def _limit_memory(most_mb: int) -> None:
+    """Make a memory blow-up fail inside its episode."""
     import resource
 
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    limit = memory_mb * 2**20
+    limit = most_mb * 2**20
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard == resource.RLIM_INFINITY or limit <= hard:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
+class ControlChannel:
+    """The worker's end of the pipe that was its standard output.
+
+    From then on standard output goes where standard error goes, so that nothing that
+    an agent, a tool or a reward prints can be taken for a message.
+    """
+
+    def __init__(self) -> None:
+        self._pipe = os.fdopen(os.dup(1), "wb")
+        os.dup2(2, 1)
+
+    def say(self, **message: Any) -> None:
+        """Send one message. Any thread."""
+        self._pipe.write(orjson.dumps(message) + b"\n")
+        self._pipe.flush()
 
 
 async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
@@ -285,7 +294,12 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
         connections=spec.concurrency,
         factory=spec.agent,
     )
-    agent = FRAMEWORKS.get(spec.framework).create_environment(blueprint)
+    adapter = FRAMEWORKS.get(spec.framework)
+    agent = require_type(
+        adapter.create_environment(blueprint),
+        AgentLoop,
+        f"create_environment() of the framework {spec.framework!r}",
+    )
     worker = Worker(spec, scenario, agent)
     loop = asyncio.get_running_loop()
     running = asyncio.current_task()
@@ -311,20 +325,20 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
         scenario.close()
 
 
-def main() -> int:
-    """Run a worker to its end; return the exit code."""
+def main(argument: str) -> int:
+    """Run a worker to its end; return the exit code.
+
+    Args:
+        argument: A :class:`WorkerSpec` as JSON.
+    """
     control = ControlChannel()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to handle
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    spec = WorkerSpec.model_validate_json(sys.stdin.readline())
-    _limit_process(spec.memory_mb)
+    logging.getLogger("agentgym.integrations").setLevel(logging.INFO)  # what crashed
+    spec = WorkerSpec.model_validate_json(argument)
+    _limit_memory(spec.memory_mb)
     try:
         asyncio.run(_serve(spec, control))
     except AgentGymError as error:
         control.say(error=str(error), kind=type(error).__name__)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

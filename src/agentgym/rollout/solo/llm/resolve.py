@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from agentgym.errors import UsageError
 from agentgym.models.reference import Endpoint, resolve_model
+from agentgym.models.reply import Llm
 from agentgym.rollout.solo.llm.endpoint import EndpointLlm
-from agentgym.rollout.solo.llm.reply import Llm
 
 
 @asynccontextmanager

@@ -1,12 +1,10 @@
 """One's own functions as tools: async ones as they are, sync ones in a thread."""
 
-import asyncio
-import contextvars
 import inspect
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from agentgym.core.background import call_in_thread
 from agentgym.core.tools import Tool, bound_tools, result_text, spec_of
 from agentgym.errors import ToolError, UsageError
 
@@ -32,39 +30,6 @@ def own_tools(source: Any) -> list[Tool]:
         f"{source!r} is no tool; give a name, a function, or an object with methods "
         "marked with @tool."
     )
-
-
-async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Run a sync function in a thread of its own and return its result.
-
-    A thread that never ends is left behind: it holds up no other one, and no exit.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if future.done():  # the rollout was given up meanwhile
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
-    def work() -> None:
-        result: Any = None
-        failure: BaseException | None = None
-        try:
-            result = context.run(function, *args, **named)
-        except (StopIteration, SystemExit) as error:  # no future may hold these
-            failure = RuntimeError(f"{type(error).__name__}: {error}")
-        except BaseException as error:  # noqa: BLE001 - raised again by the caller
-            failure = error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, result, failure)
-
-    threading.Thread(target=work, name="agentgym-tool", daemon=True).start()
-    return await future
 
 
 def _shown(function: Callable[..., Any]) -> Callable[..., Awaitable[str]]:

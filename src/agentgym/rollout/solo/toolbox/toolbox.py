@@ -16,6 +16,7 @@ from agentgym.rollout.solo.toolbox.file_editor import FileEditor
 from agentgym.rollout.solo.toolbox.functions import own_tools, unique
 from agentgym.rollout.solo.toolbox.search import Search
 from agentgym.rollout.solo.toolbox.workspace import AttemptWorkspace, SharedSandbox
+from agentgym.scenarios.base import Environment
 
 _BUILT_IN: Mapping[str, type[BuiltInTool[Any]]] = {
     kind.name: kind for kind in (Calculator, Bash, FileEditor, Search)
@@ -66,20 +67,17 @@ class Toolbox:
                 raise NotFoundError("tool", name, _BUILT_IN, hint)
         for source in own:
             self._own += own_tools(source)
-        unique(self.tools(self.workspace({})))
+        unique(self.bench({}).tools())
 
-    def workspace(self, files: Mapping[str, str]) -> AttemptWorkspace:
-        """Return a workspace whose commands run in this toolbox's sandbox."""
-        return AttemptWorkspace(files, self._sandbox)
-
-    def tools(self, workspace: AttemptWorkspace) -> list[Tool]:
-        """Return the tools of one rollout, bound to its workspace."""
+    def bench(self, files: Mapping[str, str]) -> "Workbench":
+        """Return the tools of one rollout, on a workspace with these files."""
+        workspace = AttemptWorkspace(files, self._sandbox)
         found = [
             one
             for kind, settings in self._built_in
             for one in bound_tools(kind(settings, workspace))
         ]
-        return [*found, *self._own]
+        return Workbench(workspace, [*found, *self._own])
 
     def open(self) -> None:
         """Open the sandbox if a tool needs it; this takes a moment.
@@ -93,6 +91,22 @@ class Toolbox:
     def close(self) -> None:
         """Close the sandbox."""
         self._sandbox.close()
+
+
+class Workbench(Environment):
+    """The environment of a rollout without a scenario: tools, and a workspace."""
+
+    def __init__(self, workspace: AttemptWorkspace, tools: list[Tool]) -> None:
+        self.workspace = workspace
+        self._tools = tools
+
+    def tools(self) -> list[Tool]:
+        """Return the tools."""
+        return self._tools
+
+    def changed_files(self) -> dict[str, str | None]:
+        """Return the files that differ from the start, None for one that is gone."""
+        return self.workspace.changed()
 
 
 def _read(kind: type[BuiltInTool[Any]], settings: Mapping[str, Any]) -> ToolSettings:

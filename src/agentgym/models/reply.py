@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from agentgym.core.openai import Completion
 from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import ReplyError
-from agentgym.rollout.store.calls import record_of_response
 
 Llm = Callable[..., Awaitable[Any]]
 """``async def llm(messages, **options)``, returning text or an OpenAI-style message.
@@ -84,17 +84,20 @@ def read_reply(value: Any, *, step: int = 0) -> Reply:
 
 
 def _read_completion(body: dict[str, Any], step: int) -> Reply:
-    record = record_of_response(body, request={})
-    message = record.choice.get("message")
+    completion = Completion(body)
+    message = completion.choice.get("message")
     if not isinstance(message, dict):
         raise ReplyError(f"the completion has no message: {_quoted(body)}")
+    ids = completion.response_ids
     recorded = {
-        "prompt_ids": record.prompt_ids,
-        "response_ids": record.response_ids,
-        "logprobs": (record.log_probs() or []) if record.response_ids else [],
-        **record.token_counts(),
+        "prompt_ids": completion.prompt_ids,
+        "response_ids": ids,
+        "logprobs": (completion.logprobs or []) if ids else [],
+        **completion.token_counts,
     }
-    return _read_message(message, step, recorded, record.choice.get("finish_reason"))
+    return _read_message(
+        message, step, recorded, completion.choice.get("finish_reason")
+    )
 
 
 def _read_message(

@@ -1,0 +1,217 @@
+"""Bringing one attempt at a task to its end: agent, user, limits, outcome, reward.
+
+Training workers, rollouts on their own, the agents without a model and the check of
+scenarios all run their episodes here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from agentgym.core.background import call_in_thread
+from agentgym.core.task import Task
+from agentgym.core.trajectory import Reason, RolloutStatus, Step, Trajectory
+from agentgym.errors import (
+    ModelCallError,
+    ProviderError,
+    ReplyError,
+    RewardError,
+    RolloutError,
+    ScenarioError,
+)
+from agentgym.integrations.base import AgentLoop, Conversation
+from agentgym.integrations.episode import Episode, EpisodeCut
+from agentgym.scenarios.base import Environment, Scenario
+from agentgym.scenarios.scoring import score
+
+logger = logging.getLogger(__name__)
+
+_GRACE_S = 1.0
+_KINDS: tuple[tuple[type[Exception], str], ...] = (
+    (ReplyError, "garbage reply"),
+    (ProviderError, "refused key"),
+    (ModelCallError, "model"),
+    (RewardError, "reward"),
+)
+
+Drive = Callable[["Episode"], Awaitable[str | None]]
+"""An agent's way through an episode; returns its answer."""
+
+
+class Ending:
+    """How finished episodes are read and scored; by default as they were recorded."""
+
+    async def steps(self, episode: Episode) -> list[Step]:
+        """Return the episode's steps, in order."""
+        return episode.steps
+
+    async def score(
+        self, episode: Episode, environment: Environment, trajectory: Trajectory
+    ) -> Trajectory:
+        """Return the trajectory with its score, before the environment is closed."""
+        return trajectory
+
+
+class ScenarioEnding(Ending):
+    """Scores as a scenario does, in another thread: hidden tests may take a while."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+
+    async def score(
+        self, episode: Episode, environment: Environment, trajectory: Trajectory
+    ) -> Trajectory:
+        """Return the trajectory with the scenario's reward."""
+        reward = await call_in_thread(
+            score, self._scenario, episode.task, environment, trajectory
+        )
+        return trajectory.scored(reward)
+
+
+async def run_episode(
+    episode: Episode,
+    drive: Drive,
+    *,
+    create_environment: Callable[[Task], Environment],
+    ending: Ending,
+    timeout_s: float | None = None,
+) -> Trajectory:
+    """Bring one attempt at a task to its end, whatever anybody's code does.
+
+    Args:
+        episode: What it is; holds what was recorded, also if the caller is cancelled.
+        drive: The agent, see :func:`converse`.
+        create_environment: Makes the task's environment, which is closed in any case.
+        ending: Reads the steps and scores.
+        timeout_s: Wall seconds after which it is ended.
+
+    Returns:
+        The trajectory: scored, also where the policy was cut; or dropped, with the
+        reason and what was recorded until then.
+
+    Raises:
+        asyncio.CancelledError: The caller is cancelled.
+    """
+
+    async def work() -> Trajectory:
+        environment = create_environment(episode.task)
+        try:
+            episode.enter(environment)
+            answer: Any = None
+            try:
+                answer = await drive(episode)
+            except EpisodeCut as cut:
+                episode.cut_short(cut.reason.kind, cut.reason.detail)
+            except Exception:
+                if episode.cut is None:
+                    raise
+            if not isinstance(answer, str | None):
+                raise ReplyError(
+                    f"the agent returned {type(answer).__name__}, not text"
+                )
+            episode.steps = await ending.steps(episode)
+            cut_off = episode.cut is not None
+            status = RolloutStatus.FAILED if cut_off else RolloutStatus.SUCCEEDED
+            ended = episode.trajectory(status, episode.cut, answer)
+            return await ending.score(episode, environment, ended)
+        finally:
+            environment.close()
+
+    try:
+        return await _run_to_end(work(), timeout_s)
+    except _CutOffError as cut:
+        return episode.trajectory(RolloutStatus.DROPPED, cut.reason)
+    except Exception as error:  # the agent's and the scenario's own code
+        logger.info("rollout %s crashed", episode.rollout_id, exc_info=True)
+        return episode.trajectory(RolloutStatus.DROPPED, reason_of(error))
+
+
+async def converse(loop: AgentLoop, episode: Episode) -> str:
+    """Let an agent talk with the user of an episode to the end; return its last answer.
+
+    Raises:
+        Exception: Whatever the agent raises.
+    """
+    conversation = loop.converse()
+    try:
+        return await talk(conversation, episode)
+    finally:
+        await conversation.close()
+
+
+async def talk(conversation: Conversation, episode: Episode) -> str:
+    """Take turns with the user of an episode to the end; return the last answer.
+
+    Raises:
+        Exception: Whatever the agent raises.
+    """
+    message: str | None = episode.task.instruction
+    answer = ""
+    while message is not None:
+        answer = await conversation.turn(message)
+        if episode.cut is not None:  # and the framework made up an answer
+            break
+        message = episode.user_reply(answer)
+    return answer
+
+
+def reason_of(error: Exception) -> Reason:
+    """Return why a rollout is dropped that an error ended."""
+    for expected, kind in _KINDS:
+        if isinstance(error, expected):
+            return Reason(kind=kind, detail=str(error))
+    return Reason.of_error(
+        error, "scenario" if isinstance(error, ScenarioError) else "crash"
+    )
+
+
+class _CutOffError(RolloutError):
+    """A rollout's work was cut off.
+
+    Attributes:
+        reason: What to record.
+    """
+
+    def __init__(self, kind: str, detail: str) -> None:
+        self.reason = Reason(kind=kind, detail=detail)
+        super().__init__(str(self.reason))
+
+
+async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
+    """Run ``work`` in a task of its own and return its result.
+
+    What does not end in time is cancelled; what does not heed that either is left
+    behind.
+
+    Raises:
+        _CutOffError: It did not end in time, or something cancelled it.
+        asyncio.CancelledError: The caller is cancelled, and the work with it.
+        Exception: What the work raised.
+    """
+    task = asyncio.create_task(_contained(work))
+    try:
+        in_time, _ = await asyncio.wait({task}, timeout=timeout_s)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=_GRACE_S)
+            task.add_done_callback(_look_at)
+    if not in_time:
+        raise _CutOffError("timeout", f"no end within {timeout_s:g} s")
+    if task.cancelled():
+        raise _CutOffError("cancelled", "the agent or its model was cancelled")
+    return task.result()
+
+
+async def _contained[T](work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return await work
+    except SystemExit as error:  # an asyncio task would end the whole program
+        raise RuntimeError(f"the agent called sys.exit({error.code!r})") from None
+
+
+def _look_at(task: "asyncio.Task[Any]") -> None:
+    """Take note of what became of work that was given up, so that nobody warns."""
+    if not task.cancelled():
+        task.exception()

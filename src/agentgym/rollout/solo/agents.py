@@ -1,0 +1,125 @@
+"""Agents for rollouts on their own: built-in ones by name, or one's own."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from typing import ClassVar
+
+from agentgym.errors import NotFoundError, UsageError
+from agentgym.integrations.episode import Episode
+from agentgym.integrations.native import NativeCalls, Prompt, ReAct, ToolLoop
+from agentgym.integrations.registry import load_factory
+from agentgym.integrations.run import talk
+
+
+class RolloutAgent(ABC):
+    """Attempts tasks, many at a time, each in its own asyncio task.
+
+    ::
+
+        class OneShot(RolloutAgent):
+            name = "one_shot"
+
+            async def run(self, episode):
+                reply = await episode.ask(episode.opening())
+                return reply.content
+
+    One instance serves all rollouts: keep what belongs to one in local variables.
+
+    Attributes:
+        name: What users type.
+        system_prompt: Unless the configuration or the scenario has one.
+        tools: Ready-made tools that it gets unless others are chosen.
+    """
+
+    name: ClassVar[str] = "agent"
+    system_prompt: ClassVar[str] = ""
+    tools: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    async def run(self, episode: Episode) -> str | None:
+        """Attempt one task and return the answer; empty or None for no answer.
+
+        Ask the model with ``episode.ask`` and use tools with ``episode.use_tool``, so
+        that both are recorded; where a user goes on talking, ask
+        ``episode.user_reply(answer)``. Do not block the event loop.
+
+        Raises:
+            Exception: Any; the rollout is dropped with it as the reason.
+        """
+
+
+class ToolAgent(RolloutAgent):
+    """Native tool calling, until an answer that ends the talk."""
+
+    name = "tool"
+    system_prompt = "Solve the user's task. Use the tools where they help, then answer."
+    prompt: ClassVar[Prompt] = NativeCalls()
+
+    async def run(self, episode: Episode) -> str | None:
+        """Run the loop."""
+        ask = partial(episode.ask, **self.prompt.options)
+        loop = ToolLoop(episode, ask, self.prompt, episode.system_prompt)
+        return await talk(loop, episode)
+
+
+class ReactAgent(ToolAgent):
+    """For models without tool calling: it reads actions from their text."""
+
+    name = "react"
+    system_prompt = (
+        "Solve the user's task step by step, with the tools where they help."
+    )
+    prompt = ReAct()
+
+
+class CodingAgent(ToolAgent):
+    """Works on ``task.initial_state["files"]``; commands run in the sandbox."""
+
+    name = "coding"
+    system_prompt = (
+        "You work on the files of a small project. Look before you change anything: "
+        "search, and view files. Make the smallest change that solves the task, run "
+        "the code or its tests with bash to check it, then say in one or two "
+        "sentences what you did. Paths are relative to the project's folder."
+    )
+    tools = ("bash", "file_editor", "search")
+
+
+_BUILT_IN: Mapping[str, type[RolloutAgent]] = {
+    kind.name: kind for kind in (ReactAgent, ToolAgent, CodingAgent)
+}
+
+
+def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
+    """Return an agent.
+
+    Args:
+        agent: A name, ``module:Class``, a class that is built without arguments, or
+            an instance.
+
+    Raises:
+        NotFoundError: No agent has this name.
+        UsageError: It cannot be imported or built, or is no :class:`RolloutAgent`.
+    """
+    found: object = agent
+    if isinstance(agent, str):
+        if ":" in agent:
+            found = load_factory(agent)
+        elif agent in _BUILT_IN:
+            found = _BUILT_IN[agent]
+        else:
+            hint = "One of your own is given as module:Class."
+            raise NotFoundError("agent for rollouts", agent, _BUILT_IN, hint)
+    if isinstance(found, type) and issubclass(found, RolloutAgent):
+        kind = found
+        try:
+            found = kind()
+        except TypeError as error:
+            raise UsageError(
+                f"The agent {kind.__name__} cannot be built without arguments: "
+                f"{error}. Give an instance."
+            ) from None
+    if not isinstance(found, RolloutAgent):
+        raise UsageError(f"{agent!r} is no RolloutAgent; subclass it.")
+    return found

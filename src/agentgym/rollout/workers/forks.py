@@ -1,0 +1,303 @@
+"""The fork server: it imports once, and forks children that are there at once.
+
+Importing an agent framework takes seconds, so one process does it, before it has any
+thread, and every worker is a fork of it. It imports nothing of the user's: a child
+does, in the folder and with the environment that its parent has by then.
+"""
+
+import functools
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from agentgym.errors import RolloutError
+
+_MOST_BYTES = 1 << 20
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
+_FAILED = 1
+
+
+class Child:
+    """A forked process.
+
+    Attributes:
+        pid: Its process id.
+        output: Read end of the pipe that is its standard output.
+    """
+
+    def __init__(self, pid: int, output: int, ended: "Future[int]") -> None:
+        self.pid = pid
+        self.output = output
+        self._ended = ended
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit code, negative for a signal.
+
+        Raises:
+            TimeoutError: It has not ended in time.
+        """
+        return self._ended.result(timeout)
+
+    def read(self, timeout: float) -> bytes:
+        """Return all that it writes until it ends.
+
+        Raises:
+            TimeoutError: It has not ended in time.
+        """
+        deadline = time.monotonic() + timeout
+        found = b""
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self.output], [], [], left)[0]:
+                raise TimeoutError
+            if not (data := os.read(self.output, 65536)):
+                return found
+            found += data
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if not self._ended.done():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def end(self, grace_s: float) -> None:
+        """Ask it to end, then make it."""
+        self.signal(signal.SIGTERM)
+        try:
+            self.wait(grace_s)
+        except TimeoutError:
+            self.signal(signal.SIGKILL)
+            self.wait()
+
+    def close(self) -> None:
+        """Give its output back."""
+        os.close(self.output)
+
+
+class ForkServer:
+    """A process that forks; started when first asked, and again should it die.
+
+    Args:
+        preload: Modules that it imports, before it forks anything.
+        environment: Variables it starts with, beside the parent's.
+    """
+
+    def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:
+        self._preload = preload
+        self._environment = environment
+        self._lock = threading.Lock()
+        self._server: _Connection | None = None
+
+    def fork(self, target: str, argument: str, *, errors: int) -> Child:
+        """Call ``target`` with ``argument`` in a child; it returns the exit code.
+
+        Args:
+            target: ``module:function``.
+            argument: Text.
+            errors: Descriptor that becomes the child's standard error.
+
+        Raises:
+            RolloutError: The server cannot be started, or cannot import.
+        """
+        with self._lock:
+            if self._server is None or self._server.is_dead:
+                self._server = _Connection(self._preload, self._environment)
+            return self._server.fork(target, argument, errors)
+
+
+@functools.cache
+def fork_server(preload: tuple[str, ...], hash_seed: str = "random") -> ForkServer:
+    """Return this process's server for ``preload``; it ends with this process.
+
+    Args:
+        preload: Modules.
+        hash_seed: The children's ``PYTHONHASHSEED``.
+    """
+    environment = {
+        "LANGSMITH_TRACING": "false",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONUNBUFFERED": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    return ForkServer(preload, environment)
+
+
+class _Connection:
+    """The parent's end of one server process."""
+
+    def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:
+        self.is_dead = False
+        self._failure = "it has ended"
+        self._quiet = environment
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket = ours
+        self._answers: list[Future[int]] = []
+        self._children: dict[int, Future[int]] = {}
+        self._lock = threading.Lock()
+        with theirs:
+            command = [sys.executable, "-m", __name__, str(theirs.fileno()), *preload]
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    env={**os.environ, **environment},
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            except OSError as error:
+                raise RolloutError(
+                    f"No process can be started: {type(error).__name__}: {error}."
+                ) from error
+        self._thread = threading.Thread(
+            target=self._listen, name="agentgym-forks", daemon=True
+        )
+        self._thread.start()
+
+    def fork(self, target: str, argument: str, errors: int) -> Child:
+        output, theirs = os.pipe()
+        request = {
+            "target": target,
+            "argument": argument,
+            "folder": os.getcwd(),
+            "environment": {**os.environ, **self._quiet},
+            "path": sys.path,
+        }
+        answer: Future[int] = Future()
+        try:
+            with self._lock:
+                if not self.is_dead:
+                    self._answers.append(answer)
+                    message = json.dumps(request).encode("utf-8", "surrogateescape")
+                    socket.send_fds(self._socket, [message], [theirs, errors])
+                else:
+                    answer.set_result(0)
+            pid = answer.result()
+        except OSError:
+            pid = 0
+        finally:
+            os.close(theirs)
+        if pid <= 0:
+            os.close(output)
+            raise RolloutError(f"No process can be forked: {self._failure}.")
+        return Child(pid, output, self._children[pid])
+
+    def _listen(self) -> None:
+        """Take what the server says: a child begun, or one ended."""
+        with suppress(OSError):
+            while message := self._socket.recv(_MOST_BYTES):
+                said = json.loads(message)
+                if "failed" in said:
+                    self._failure = said["failed"]
+                elif "began" in said:
+                    self._children[said["began"]] = Future()
+                    self._answers.pop(0).set_result(said["began"])
+                else:
+                    self._children[said["ended"]].set_result(said["code"])
+        with self._lock:
+            self.is_dead = True
+        self._process.wait()
+        for answer in self._answers:
+            answer.set_result(0)
+        for ended in self._children.values():
+            if not ended.done():  # it died with the server
+                ended.set_result(-signal.SIGKILL)
+
+
+def main(descriptor: str, *preload: str) -> None:
+    """Import, then fork for whoever holds the other end of a socket.
+
+    Args:
+        descriptor: Of the socket.
+        preload: Modules to import.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    server = socket.socket(fileno=int(descriptor))
+    try:
+        for module in preload:
+            importlib.import_module(module)
+        if threading.active_count() > 1:
+            raise RuntimeError(f"an import began threads: {threading.enumerate()}")
+    except BaseException as error:
+        _say(server, failed=f"{type(error).__name__}: {error}")
+        raise
+    gc.collect()
+    gc.freeze()  # so that children share these pages
+    wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken)
+    while True:
+        readable, _, _ = select.select([server.fileno(), wake], [], [])
+        if wake in readable:
+            os.read(wake, 4096)
+            _report_ended(server)
+        if server.fileno() in readable:
+            message, descriptors, _, _ = socket.recv_fds(server, _MOST_BYTES, 2)
+            if not message:
+                return  # the children die with this process
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for inherited in (server.fileno(), wake, woken):
+                    os.close(inherited)
+                _run(json.loads(message), *descriptors)
+            for passed in descriptors:
+                os.close(passed)
+            _say(server, began=pid)
+
+
+def _report_ended(server: socket.socket) -> None:
+    with suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            _say(server, ended=found[0], code=os.waitstatus_to_exitcode(found[1]))
+
+
+def _say(server: socket.socket, **message: Any) -> None:
+    with suppress(BrokenPipeError):  # the parent has gone, and the loop will see it
+        server.send(json.dumps(message).encode())
+
+
+def _run(request: dict[str, Any], output: int, errors: int) -> None:
+    """Be the child: never return."""
+    import ctypes
+
+    code = _FAILED
+    try:
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        os.dup2(output, 1)
+        os.dup2(errors, 2)
+        for passed in (output, errors):
+            os.close(passed)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.chdir(request["folder"])
+        sys.path[:] = request["path"]
+        module, _, name = request["target"].partition(":")
+        code = getattr(importlib.import_module(module), name)(request["argument"])
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else _FAILED
+    except BaseException:  # noqa: BLE001 - it ends here, whatever it is
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
