@@ -9,9 +9,12 @@ from langchain.agents.middleware import (
     after_model,
     before_model,
 )
+from langchain_core.messages import SystemMessage, ToolMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
 
 from agentgym import Environment, Reward, Scenario, Split, Task, tool
 from agentgym.core.tools import tool_specs
+from agentgym.integrations.transport import speaking_as
 
 TURNS = ["My name is Ada.", "In blue, please."]
 """What the user says after their first message, turn by turn."""
@@ -96,3 +99,33 @@ def make_hooked_agent(llm: Any, tools: list[Any]) -> Any:
     return create_agent(
         model=llm, tools=tools, system_prompt="You note.", middleware=hooks
     )
+
+
+def make_sync_agent(llm: Any, tools: list[Any]) -> Any:
+    """Return a graph as most people write it: nodes that are not async."""
+    offered = {tool.name: tool for tool in tools}
+    bound = llm.bind_tools(tools)
+
+    def ask(state: MessagesState) -> dict[str, Any]:
+        with speaking_as("clerk"):
+            prompt = SystemMessage("You note.")
+            return {"messages": [bound.invoke([prompt, *state["messages"]])]}
+
+    def act(state: MessagesState) -> dict[str, Any]:
+        return {
+            "messages": [
+                ToolMessage(offered[c["name"]].invoke(c["args"]), tool_call_id=c["id"])
+                for c in state["messages"][-1].tool_calls
+            ]
+        }
+
+    def more(state: MessagesState) -> str:
+        return "act" if state["messages"][-1].tool_calls else END
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_node("act", act)
+    graph.add_edge(START, "ask")
+    graph.add_conditional_edges("ask", more)
+    graph.add_edge("act", "ask")
+    return graph.compile()

@@ -22,11 +22,13 @@ from agentgym.train.batch import BatchBuilder
 from tests.rollout.chatty import TURNS
 
 OWN = "tests.rollout.chatty:make_agent"
+SYNC = "tests.rollout.chatty:make_sync_agent"
 HOOKED = "tests.rollout.chatty:make_hooked_agent"
 AGENTS = [
     {"framework": "native"},
     {"framework": "langchain"},
     {"framework": "langchain", "agent": OWN},
+    {"framework": "langchain", "agent": SYNC},
 ]
 TRAINABLE = {"tool_selection": True, "parameter_selection": True}
 END = "<|end|>"
@@ -113,6 +115,9 @@ def test_a_conversation_goes_on_until_the_user_is_done(
         "answer Which color?",
         "answer Done",
     ]
+
+    role = "clerk" if agent.get("agent") == SYNC else "agent"
+    assert {made.agent for made in trajectory.model_calls} == {role}
 
     # One sequence of exact tokens over all user turns, and no call left out.
     other = trajectory.model_copy(update={"rollout_id": "other", "reward": 0.0})

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from agentgym import Trainer, TrainingConfig
+from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.errors import ScenarioError, TrainingInterrupted
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Progress
+from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
@@ -66,8 +68,14 @@ class Decided(Scenario):
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a script answer: the tasks, not the policy, decide how a run goes."""
     monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
+
+    def create(config: TrainingConfig) -> ScriptedEngine:
+        return ScriptedEngine(lambda _: Reply("Done."))
+
+    monkeypatch.setattr(loop, "create_engine", create)
 
 
 class InterruptedAt(Progress):

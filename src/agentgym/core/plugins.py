@@ -90,8 +90,10 @@ def require_type[T](value: Any, expected: type[T], where: str) -> T:
         UsageError: It is something else.
     """
     if not isinstance(value, expected):
+        article = "an" if expected.__name__[0] in "AEIOU" else "a"
         raise UsageError(
-            f"{where} must return a {expected.__name__}, not {type(value).__name__}."
+            f"{where} must return {article} {expected.__name__}, not a "
+            f"{type(value).__name__}."
         )
     return value
 
