@@ -74,6 +74,7 @@ def ours(framework: str, steps: int, warm_up: int, tasks: int) -> Measured:
     from agentgym.core.config import TrainingConfig
     from agentgym.evaluate.progress import Progress, StepReport
     from agentgym.train.loop import TrainingLoop
+    from agentgym.train.plan import make_plan
     from agentgym.train.run_folder import RunFolder
 
     class Stopwatch(Progress):
@@ -106,7 +107,7 @@ def ours(framework: str, steps: int, warm_up: int, tasks: int) -> Measured:
         run = RunFolder.create(config)
         watch = Stopwatch()
         with run.lock():
-            TrainingLoop(config, run, watch).run()
+            TrainingLoop(make_plan(config), run, watch).run()
         rewards = [line["reward"] for line in run.metrics()[warm_up:]]
         calls = events_since(run.path / "rollouts.db", warm_up + 1)
     return Measured(

@@ -13,6 +13,7 @@ import pytest
 from agentgym import TrainingConfig
 from agentgym.errors import CheckpointError, NotFoundError, RunFolderError
 from agentgym.evaluate.metrics import Metrics
+from agentgym.train import run_folder
 from agentgym.train.run_folder import RunFolder, RunState, list_runs, metrics_line
 from tests.ui import made_up
 
@@ -69,7 +70,7 @@ def test_write_error_leaves_nothing_behind(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(Path, "write_text", refuse)
+    monkeypatch.setattr(run_folder, "write_json", refuse)
     with pytest.raises(RunFolderError, match="Read-only file system"):
         RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
     assert not (tmp_path / "x").exists()
@@ -106,7 +107,8 @@ def test_corrupt_record_is_refused(run: RunFolder) -> None:
 def test_lock_keeps_a_second_process_out_and_a_kill_frees_it(run: RunFolder) -> None:
     script = (
         "import sys, time; from pathlib import Path\n"
-        "from agentgym.train.run_folder import RunFolder\n"
+        "from agentgym.train import run_folder
+from agentgym.train.run_folder import RunFolder\n"
         f"with RunFolder(Path({str(run.path)!r})).lock():\n"
         "    print('locked', flush=True); time.sleep(60)\n"
     )

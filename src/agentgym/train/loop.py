@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Bucket
 from agentgym.core.task import Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
@@ -13,13 +12,12 @@ from agentgym.engines.base import Engine, UpdateMetrics
 from agentgym.engines.registry import create_engine
 from agentgym.errors import TrainingFailedError, TrainingInterrupted
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.progress import Progress, StepReport
+from agentgym.evaluate.progress import Plan, Progress, StepReport
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.measuring import Measuring
-from agentgym.train.plan import make_plan
 from agentgym.train.process import InterruptFlag, Lap, Pace, ResourceUse
 from agentgym.train.result import Artifacts, TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
@@ -35,15 +33,14 @@ class TrainingLoop:
     """One run. Everything that must survive a kill is in ``self.state``.
 
     Args:
-        config: Every setting, already checked.
+        plan: What was checked, and its settings.
         run: Its folder, locked by the caller.
         progress: Told what happens.
     """
 
-    def __init__(
-        self, config: TrainingConfig, run: RunFolder, progress: Progress
-    ) -> None:
-        self._config = config
+    def __init__(self, plan: Plan, run: RunFolder, progress: Progress) -> None:
+        self._plan = plan
+        self._config = config = plan.config
         self._run = run
         self._progress = progress
         self._scenario = get_scenario(config.scenario)
@@ -57,7 +54,7 @@ class TrainingLoop:
             TrainingInterrupted: Ctrl-C or SIGTERM; everything finished is saved.
             TrainingFailedError: Every rollout of a step was dropped.
         """
-        plan = make_plan(self._config)
+        plan = self._plan
         checkpoint = self._run.load_state()
         resumed = checkpoint[0].step if checkpoint else None
         self._progress.planned(

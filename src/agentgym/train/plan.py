@@ -1,7 +1,6 @@
 """Says what a run would do, and refuses what cannot work before anything starts."""
 
 import math
-from contextlib import suppress
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
@@ -11,7 +10,6 @@ from agentgym.evaluate.check.names import unknown_names
 from agentgym.evaluate.progress import Plan
 from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
-from agentgym.train.run_folder import RunFolder
 from agentgym.train.tracking import require_tracker
 
 # From docs/benchmarks.md: wall seconds on 2 cores with the nano policy.
@@ -60,22 +58,3 @@ def make_plan(config: TrainingConfig) -> Plan:
         steps=steps,
         estimated_seconds=_START_SECONDS + seconds,
     )
-
-
-def check_run_folder(config: TrainingConfig) -> None:
-    """Refuse a folder that a new run could not take, and leave nothing behind.
-
-    Raises:
-        RunFolderError: As :meth:`RunFolder.create`, which is tried and undone.
-    """
-    folder = config.output / (config.name or "")
-    absent = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        run = RunFolder.create(config)
-        (run.path / "run.json").unlink()
-        (run.path / "checkpoints").rmdir()
-        absent = [run.path, *absent] if config.name is None else absent
-    finally:
-        for path in absent:  # the innermost first
-            with suppress(OSError):  # another run has begun in it
-                path.rmdir()

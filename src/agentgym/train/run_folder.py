@@ -80,8 +80,8 @@ class RunFolder:
         self.path = path
 
     @classmethod
-    def create(cls, config: TrainingConfig) -> "RunFolder":
-        """Make a new folder for ``config``.
+    def check_new(cls, config: TrainingConfig) -> "RunFolder":
+        """Return the folder of a new run; nothing is made.
 
         Raises:
             RunFolderError: It exists with anything in it, cannot be written, or the
@@ -89,31 +89,46 @@ class RunFolder:
         """
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         default = f"{config.scenario_name}-{config.framework}-{stamp}"
-        run = cls(config.output / (config.name or default))
-        if (run.path / "run.json").exists():
+        path = place = config.output / (config.name or default)
+        if (path / "run.json").exists():
             raise RunFolderError(
-                f"{run.path} already holds a run. Continue it with "
-                f"`agentgym train --resume {run.path}` or choose another --name."
+                f"{path} already holds a run. Continue it with "
+                f"`agentgym train --resume {path}` or choose another --name."
             )
+        if path.is_dir() and any(path.iterdir()):
+            raise RunFolderError(
+                f"{path} holds other files. A run needs a folder of its own: "
+                "choose another --name or --output."
+            )
+        while not place.exists():
+            place = place.parent
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            raise _unwritable(path, f"{place} is no folder that can be written")
+        free = shutil.disk_usage(place).free
+        if free < _MINIMUM_FREE_BYTES:
+            raise RunFolderError(
+                f"Only {free / 2**20:.0f} MB are free where {path} is; a run needs "
+                f"{_MINIMUM_FREE_BYTES / 2**20:.0f} MB. Free some space or choose "
+                "another disk with --output."
+            )
+        return cls(path)
+
+    @classmethod
+    def create(cls, config: TrainingConfig) -> "RunFolder":
+        """Make a new folder for ``config``.
+
+        Raises:
+            RunFolderError: As :meth:`check_new`.
+        """
+        run = cls.check_new(config)
         existed = run.path.exists()
         try:
-            if existed and any(run.path.iterdir()):
-                raise RunFolderError(
-                    f"{run.path} holds other files. A run needs a folder of its own: "
-                    "choose another --name or --output."
-                )
-            (run.path / "checkpoints").mkdir(parents=True, exist_ok=True)
-            run.check_writable()
+            (run.path / "checkpoints").mkdir(parents=True)
             run.write_record(status="running", config=config.model_dump(mode="json"))
-        except (OSError, RunFolderError) as error:
+        except OSError as error:
             if not existed:
                 shutil.rmtree(run.path, ignore_errors=True)
-            if isinstance(error, RunFolderError):
-                raise
-            raise RunFolderError(
-                f"Cannot write the run folder {run.path}: {error.strerror}. "
-                "Choose another with --output."
-            ) from None
+            raise _unwritable(run.path, str(error.strerror)) from None
         return run
 
     @classmethod
@@ -150,23 +165,6 @@ class RunFolder:
             file.write(str(os.getpid()))
             file.flush()
             yield
-
-    def check_writable(self) -> None:
-        """Refuse a folder that cannot be written or a disk that is nearly full.
-
-        Raises:
-            RunFolderError: Says which, and what to do.
-        """
-        probe = self.path / ".probe"
-        probe.write_text("x")
-        probe.unlink()
-        free = shutil.disk_usage(self.path).free
-        if free < _MINIMUM_FREE_BYTES:
-            raise RunFolderError(
-                f"Only {free / 2**20:.0f} MB are free where {self.path} is; a run "
-                f"needs {_MINIMUM_FREE_BYTES / 2**20:.0f} MB. Free some space or "
-                "choose another disk with --output."
-            )
 
     def discard_unless_begun(self) -> None:
         """Remove the folder if no checkpoint was ever made in it."""
@@ -302,6 +300,12 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
         raise RunFolderError(
             f"{where}, holds no step: {error}. Remove that line to do without it."
         ) from None
+
+
+def _unwritable(path: Path, why: str) -> RunFolderError:
+    return RunFolderError(
+        f"Cannot write the run folder {path}: {why}. Choose another with --output."
+    )
 
 
 def list_runs(output: Path) -> list[RunFolder]:

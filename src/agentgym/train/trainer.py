@@ -12,7 +12,7 @@ from agentgym.evaluate.result import Evaluation
 from agentgym.models.reference import located_model
 from agentgym.scenarios.registry import absolute_reference
 from agentgym.train.loop import TrainingLoop
-from agentgym.train.plan import check_run_folder, make_plan
+from agentgym.train.plan import make_plan
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
@@ -49,7 +49,7 @@ class Trainer:
         """
         config = _located(self.config)
         plan = make_plan(config)
-        check_run_folder(config)
+        RunFolder.check_new(config)
         return plan
 
     def train(
@@ -91,14 +91,14 @@ class Trainer:
             config = run.config()
             if episodes is not None:
                 config = config.replaced(episodes=episodes)
-            make_plan(config)
+            plan = make_plan(config)
         else:
             config = _located(self.config.replaced(**given))
-            make_plan(config)
+            plan = make_plan(config)
             run = RunFolder.create(config)
         try:
             with run.lock():
-                return TrainingLoop(config, run, self._progress).run()
+                return TrainingLoop(plan, run, self._progress).run()
         except UsageError:
             if resume is None:
                 run.discard_unless_begun()
