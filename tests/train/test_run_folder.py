@@ -107,8 +107,7 @@ def test_corrupt_record_is_refused(run: RunFolder) -> None:
 def test_lock_keeps_a_second_process_out_and_a_kill_frees_it(run: RunFolder) -> None:
     script = (
         "import sys, time; from pathlib import Path\n"
-        "from agentgym.train import run_folder
-from agentgym.train.run_folder import RunFolder\n"
+        "from agentgym.train.run_folder import RunFolder\n"
         f"with RunFolder(Path({str(run.path)!r})).lock():\n"
         "    print('locked', flush=True); time.sleep(60)\n"
     )
