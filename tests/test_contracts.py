@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 from agentgym import TrainedAgent, Trainer, TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.engines.local.engine import LocalEngine
-from agentgym.errors import SandboxUnavailableError, UnsupportedError
+from agentgym.errors import SandboxUnavailableError, UsageError
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
@@ -237,7 +237,7 @@ def test_contract_6_unsupported_settings_are_refused_before_a_model_loads(
 
     monkeypatch.setattr(engine, "load_model", load)
     config = TrainingConfig.create(**{**_SMALL, **settings}, output=tmp_path)
-    with pytest.raises(UnsupportedError):
+    with pytest.raises(UsageError):
         Trainer(config).train("coding")
     assert not any(tmp_path.glob("*/run.json"))
 

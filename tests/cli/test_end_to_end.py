@@ -97,7 +97,8 @@ def test_train_interrupt_resume_and_use(tmp_path: Path, model: Path) -> None:
     assert (folder.path / "report.md").exists()
 
     ledger = json.loads((folder.path / "result.json").read_text())["ledger"]
-    assert sum(ledger["buckets"].values()) == ledger["calls"] > 0
+    left_out = [*ledger["masked"].values(), *ledger["dropped"].values()]
+    assert ledger["trained"] + sum(left_out) == ledger["calls"] > 0
     shown = run(tmp_path, "eval", "coding", "--agent", "coding", "--json")
     evaluation = json.loads(shown)
     assert evaluation["metrics"]["tasks"] == 2
