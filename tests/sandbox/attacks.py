@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from agentgym.sandbox import SandboxResult
-from agentgym.sandbox.rungs import RUNGS
+from agentgym.sandbox.guest.settings import RUNGS
 
 ISOLATING = [name for name in RUNGS if name != "unsafe"]
 Attack = Callable[..., SandboxResult]

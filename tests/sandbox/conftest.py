@@ -15,7 +15,7 @@ from agentgym.sandbox import (
     open_sandbox,
 )
 from agentgym.sandbox.ladder import probe
-from agentgym.sandbox.rungs import RUNGS
+from agentgym.sandbox.guest.settings import RUNGS
 from tests.sandbox.attacks import ISOLATING, Attack
 
 

@@ -14,7 +14,7 @@ from agentgym.sandbox import (
     open_sandbox,
 )
 from agentgym.sandbox.cache import ResultCache
-from agentgym.sandbox.commands import check_files, encode, find_tests
+from agentgym.sandbox.commands import Job, check_files, find_tests
 
 TESTS = """\
 from app import add
@@ -249,9 +249,9 @@ def test_finding_tests() -> None:
 
 def test_malformed_commands() -> None:
     with pytest.raises(SandboxError, match=r"no script 'b.py'"):
-        encode(PythonScript("b.py"), {"a.py": ""})
+        Job.create({"a.py": ""}, PythonScript("b.py"), timeout_s=1)
     with pytest.raises(SandboxError, match="at least a program"):
-        encode(Argv(()), {})
+        Job.create({}, Argv(()), timeout_s=1)
 
 
 def test_cache(best_sandbox: Sandbox) -> None:
@@ -273,11 +273,11 @@ def test_cache(best_sandbox: Sandbox) -> None:
 def test_cache_forgets_the_least_recently_used() -> None:
     cache = ResultCache(2)
     result = SandboxResult(status="exited", exit_code=0, rung="x", warm=True)
-    cache.put("a", result)
-    cache.put("b", result)
-    assert cache.get("a") is not None
-    cache.put("c", result)
-    assert cache.get("b") is None
-    assert cache.get("a") is not None
-    cache.put("d", SandboxResult(status="timed_out", rung="x", warm=True))
-    assert cache.get("d") is None
+    cache.put(b"a", result)
+    cache.put(b"b", result)
+    assert cache.get(b"a") is not None
+    cache.put(b"c", result)
+    assert cache.get(b"b") is None
+    assert cache.get(b"a") is not None
+    cache.put(b"d", SandboxResult(status="timed_out", rung="x", warm=True))
+    assert cache.get(b"d") is None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.sandbox import PythonScript, Sandbox
+from agentgym.sandbox.commands import Job
 from tests.sandbox import attacks
 from tests.sandbox.attacks import Attack
 
@@ -226,7 +227,9 @@ def test_running_executions_do_not_see_each_other(
         "print(open('own').read())"
     )
     files = {"attack.py": hide, "own": "mine"}
-    running = sandbox._submit(files, PythonScript("attack.py"), 60.0, False)
+    running = sandbox._submit(
+        Job.create(files, PythonScript("attack.py"), timeout_s=60)
+    )
     hidden = _wait_for_sleeper()
     scratch = [str(path) for path in Path("/tmp").glob("agentgym-sandbox-*/box/*")]
     seek = attacks.PRELUDE + (

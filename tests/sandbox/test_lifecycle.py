@@ -21,9 +21,10 @@ from agentgym.sandbox import (
     open_sandbox,
 )
 from agentgym.sandbox import ladder as ladder_module
+from agentgym.sandbox.commands import Job
 from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.ladder import choose_rung, probe
-from agentgym.sandbox.rungs import RUNGS
+from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.sandbox.runtime import readable_by_anyone, readable_runtime
 from tests.sandbox.attacks import ISOLATING
 
@@ -75,9 +76,11 @@ def test_everything_dies_with_the_host(rung: str) -> None:
         "from agentgym.sandbox import *\n"
         f"s = open_sandbox(SandboxConfig(rung={rung!r}))\n"
         "s.run_sync({'a.py': ''}, PythonScript('a.py'))\n"
-        "f = s._submit({'a.py': 'import time; time.sleep(60)'},"
-        " PythonScript('a.py'), 60, False)\n"
-        "import time; time.sleep(0.3); print('ready', flush=True); f.result()\n"
+        "import threading\n"
+        "a = {'a.py': 'import time; time.sleep(60)'}, PythonScript('a.py')\n"
+        "f = threading.Thread(target=s.run_sync, args=a, kwargs={'timeout_s': 60})\n"
+        "f.start()\n"
+        "import time; time.sleep(0.3); print('ready', flush=True); f.join()\n"
     )
     folders = set(Path("/tmp").glob("agentgym-sandbox-*"))
     host = subprocess.Popen(
@@ -98,12 +101,11 @@ def test_a_killed_zygote_is_replaced(best_sandbox: Sandbox) -> None:
     with open_sandbox(config) as sandbox:
         files = {"a.py": "import time; time.sleep(20)", "b.py": "print(2)"}
         assert sandbox.run_sync(files, PythonScript("b.py")).ok
-        guest = sandbox._idle.take()
-        assert guest is not None
-        sandbox._idle.give(guest)
-        running = sandbox._submit(files, PythonScript("a.py"), 20.0, False)
+        guest = sandbox._idle.pop()
+        sandbox._idle.append(guest)
+        running = sandbox._submit(Job.create(files, PythonScript("a.py"), timeout_s=20))
         time.sleep(0.2)
-        os.kill(guest.pid, signal.SIGKILL)
+        os.kill(guest.process.pid, signal.SIGKILL)
         result = running.result(timeout=10)
         assert result.status == "sandbox_error"
         assert "died" in result.error
@@ -120,12 +122,11 @@ def test_an_idle_zygote_that_died_costs_nothing(best_sandbox: Sandbox) -> None:
     with open_sandbox(config) as sandbox:
         files = {"a.py": "print(1)"}
         assert sandbox.run_sync(files, PythonScript("a.py")).ok
-        guest = sandbox._idle.take()
-        assert guest is not None
-        family = {guest.pid, *_descendants(guest.pid)}
-        os.kill(guest.pid, signal.SIGKILL)
+        guest = sandbox._idle.pop()
+        family = {guest.process.pid, *_descendants(guest.process.pid)}
+        os.kill(guest.process.pid, signal.SIGKILL)
         assert _gone(family, within_s=5)
-        sandbox._idle.give(guest)
+        sandbox._idle.append(guest)
         assert sandbox.run_sync(files, PythonScript("a.py")).stdout == "1\n"
         assert sandbox.restarts == 1
 

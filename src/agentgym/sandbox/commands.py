@@ -1,8 +1,11 @@
 """What to execute in a workspace: a script, its tests, or any command."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Self
 
 from agentgym.errors import SandboxError
 
@@ -64,29 +67,70 @@ def check_files(files: Mapping[str, str]) -> None:
             )
 
 
-def encode(command: Command, files: Mapping[str, str]) -> dict[str, object]:
-    """Return the command as the guest expects it.
+@dataclass(frozen=True)
+class Job:
+    """One execution to do.
 
-    Raises:
-        SandboxError: The command names a file that the workspace does not have.
+    Attributes:
+        payload: What the guest is given: JSON of the files and the command.
+        names: Of the files.
+        tests: Whether the command runs tests.
+        timeout_s: Wall-clock limit in seconds.
+        collect: Whether to read changed files back.
     """
+
+    payload: bytes
+    names: tuple[str, ...]
+    tests: bool
+    timeout_s: float
+    collect: bool
+
+    @classmethod
+    def create(
+        cls,
+        files: Mapping[str, str],
+        command: Command,
+        *,
+        timeout_s: float,
+        collect: bool = False,
+    ) -> Self:
+        """Check and encode files and a command.
+
+        Raises:
+            SandboxError: A file name or the command is malformed, or the command
+                names a file that the workspace does not have.
+        """
+        check_files(files)
+        content = {"files": dict(files), "command": _encode(command, files)}
+        payload = json.dumps(content, sort_keys=True).encode()
+        tests = isinstance(command, RunTests)
+        return cls(payload, tuple(files), tests, timeout_s, collect)
+
+    @property
+    def key(self) -> bytes:
+        """A hash: two jobs with the same one ask for the same."""
+        digest = hashlib.sha256(self.payload)
+        digest.update(f"{self.timeout_s} {self.collect}".encode())
+        return digest.digest()
+
+
+def _encode(command: Command, files: Mapping[str, str]) -> dict[str, object]:
+    """Return the command as the guest expects it."""
     match command:
-        case Argv():
-            if not command.argv:
+        case Argv(argv):
+            if not argv:
                 raise SandboxError("A command line needs at least a program.")
-            return {"kind": "argv", "argv": list(command.argv)}
-        case PythonScript():
-            if command.path not in files:
+            return {"kind": "argv", "argv": argv}
+        case PythonScript(path, args):
+            if path not in files:
                 raise SandboxError(
-                    f"The workspace has no script {command.path!r}; it has "
+                    f"The workspace has no script {path!r}; it has "
                     f"{sorted(files)[:20]}."
                 )
-            args = list(command.args)
-            return {"kind": "script", "path": command.path, "args": args}
+            return {"kind": "script", "path": path, "args": args}
         case RunTests():
             found = find_tests(command, files)
-            select = list(command.select)
-            return {"kind": "tests", "files": found, "select": select}
+            return {"kind": "tests", "files": found, "select": command.select}
 
 
 def find_tests(command: RunTests, files: Mapping[str, str]) -> list[str]:

@@ -1,54 +1,45 @@
 """The private, writable folders of one execution, made before it and gone after it."""
 
 import os
-from typing import Protocol
 
 from . import libc
 
 
-class Box(Protocol):
-    """Where one execution may write.
+class MountedBox:
+    """Fresh tmpfs mounts at fixed places inside the sandbox's own mount namespace.
 
     Attributes:
         workspace: Working directory, which receives the files.
         temporary: What ``TMPDIR`` names.
     """
 
-    workspace: str
-    temporary: str
-
-    def open(self) -> None:
-        """Make empty folders, owned by the user that the execution runs as."""
-
-    def close(self) -> None:
-        """Remove everything that was written."""
-
-
-class MountedBox:
-    """Fresh tmpfs mounts at fixed places inside the sandbox's own mount namespace."""
-
     workspace = "/workspace"
     temporary = "/tmp"
+    _TARGETS = (workspace, temporary, "/dev/shm")
 
     def __init__(self, *, owner: int, size_mb: int) -> None:
         self._options = (
             f"size={size_mb}m,nr_inodes=8192,mode=0700,uid={owner},gid={owner}"
         )
-        self._targets = (self.workspace, self.temporary, "/dev/shm")
 
     def open(self) -> None:
-        """Mount the folders."""
-        for target in self._targets:
+        """Mount empty folders, owned by the user that the execution runs as."""
+        for target in self._TARGETS:
             libc.mount_tmpfs(target, self._options)
 
     def close(self) -> None:
         """Unmount the folders, which frees their content."""
-        for target in self._targets:
+        for target in self._TARGETS:
             libc.unmount(target)
 
 
 class DirectoryBox:
-    """A directory on the host's disk, for rungs without a mount namespace."""
+    """A directory on the host's disk, for rungs without a mount namespace.
+
+    Attributes:
+        workspace: See :class:`MountedBox`.
+        temporary: See :class:`MountedBox`.
+    """
 
     def __init__(self, scratch: str, *, owner: int | None) -> None:
         self._root = os.path.join(scratch, "box")
@@ -72,6 +63,9 @@ class DirectoryBox:
             OSError: Something is left.
         """
         remove_tree(self._root)
+
+
+Box = MountedBox | DirectoryBox
 
 
 def remove_tree(root: str) -> None:

@@ -6,10 +6,10 @@ sockets across the border of the domain. It does not govern ``stat``, ``chmod`` 
 other changes of metadata.
 """
 
-import ctypes
 import os
 import struct
 from collections.abc import Iterable
+from ctypes import c_size_t, c_uint32
 
 from .libc import syscall
 
@@ -17,32 +17,18 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
-REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
-_READ = EXECUTE | READ_FILE | READ_DIR
-_FILE_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 
-def abi_version() -> int:
+def _abi_version() -> int:
     """Return the kernel's Landlock ABI, 0 where there is none."""
     try:
-        return syscall(
-            _CREATE_RULESET,
-            None,
-            ctypes.c_size_t(0),
-            ctypes.c_uint32(_VERSION_FLAG),
-        )
+        return syscall(_CREATE_RULESET, None, c_size_t(0), c_uint32(_VERSION_FLAG))
     except OSError:
         return 0
-
-
-def _handled_files(abi: int) -> int:
-    """Return all file rights that this ABI knows."""
-    rights = (1 << 13) - 1
-    rights |= REFER if abi >= 2 else 0
-    rights |= TRUNCATE if abi >= 3 else 0
-    rights |= IOCTL_DEV if abi >= 5 else 0
-    return rights
 
 
 def restrict(
@@ -55,34 +41,32 @@ def restrict(
     Args:
         readable: Trees that may be read and executed; absent ones are skipped.
         writable: Trees with every right.
-        devices: Files that may be read and written.
+        devices: Files that may be read and written; absent ones are skipped.
 
     Raises:
         OSError: The kernel has no Landlock, or refused a rule.
     """
-    abi = abi_version()
+    abi = _abi_version()
     if abi < 1:
         raise OSError("this kernel has no Landlock")
-    files = _handled_files(abi)
-    attributes = struct.pack("=Q", files)
-    if abi >= 4:
-        attributes += struct.pack("=Q", 0b11)
-    if abi >= 6:
-        attributes += struct.pack("=Q", 0b11)
+    files = _REFER - 1
+    for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
+        files |= right if abi >= since else 0
+    handled = [files]
+    for since in (4, 6):  # Network, then what crosses the border of the domain.
+        handled += [0b11] if abi >= since else []
+    attributes = struct.pack(f"={len(handled)}Q", *handled)
     ruleset = syscall(
-        _CREATE_RULESET,
-        attributes,
-        ctypes.c_size_t(len(attributes)),
-        ctypes.c_uint32(0),
+        _CREATE_RULESET, attributes, c_size_t(len(attributes)), c_uint32(0)
     )
     try:
         for path in readable:
             _allow(ruleset, path, _READ & files, required=False)
         for path in devices:
-            _allow(ruleset, path, (READ_FILE | WRITE_FILE) & files, required=False)
+            _allow(ruleset, path, (_READ_FILE | _WRITE_FILE) & files, required=False)
         for path in writable:
-            _allow(ruleset, path, files & ~IOCTL_DEV, required=True)
-        syscall(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0))
+            _allow(ruleset, path, files & ~_IOCTL_DEV, required=True)
+        syscall(_RESTRICT_SELF, ruleset, c_uint32(0))
     finally:
         os.close(ruleset)
 
@@ -99,6 +83,6 @@ def _allow(ruleset: int, path: str, rights: int, *, required: bool) -> None:
         if not os.path.isdir(path):
             rights &= _FILE_ONLY
         rule = struct.pack("=Qi", rights, parent)
-        syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, ctypes.c_uint32(0))
+        syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, c_uint32(0))
     finally:
         os.close(parent)

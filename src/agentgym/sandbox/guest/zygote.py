@@ -17,22 +17,26 @@ import site
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
-from . import box, child, confine, libc
+from . import box, child, libc
+from .confine import become
+from .settings import Settings
 
 _PRELOAD = """
 argparse collections collections.abc contextlib copy csv dataclasses datetime decimal
 enum fractions functools heapq itertools json math operator pathlib random re shutil
 statistics string tempfile textwrap typing
 """
-PRELOAD = tuple(_PRELOAD.split())
-DESCRIPTORS = 4
-_REAP_SECONDS = 10.0
+_DESCRIPTORS = 4
+_REAP_S = 10.0
 _MEMORY_CHECK_S = 0.1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_TIMED_OUT, _ENDED, _ABANDONED = "timed_out", "ended", "abandoned"
-_OVER_MEMORY = "over_memory"
+_OVER_MEMORY = "Its processes together used more memory than total_memory_mb allows."
+Ending = dict[str, Any]
+"""How an execution ended, in the words of the host's ``SandboxResult``."""
 
 
 class Zygote:
@@ -40,43 +44,34 @@ class Zygote:
 
     Args:
         control: Socket to the host.
-        config: What the host's ``launch`` module writes.
+        settings: What holds for all executions.
     """
 
-    def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
+    def __init__(self, control: socket.socket, settings: Settings) -> None:
         self._control = control
+        self._settings = settings
+        self._rung = settings.rung
+        self._identity = settings.identity
         self._running = 0
-        self._sweeping: str = config["sweep"]
-        if self._sweeping == "namespace" and os.getpid() != 1:
+        if self._rung.bubblewrap and os.getpid() != 1:
             raise RuntimeError("the zygote is not the init of its PID namespace")
-        self._identity: int | None = config["identity"]
-        self._confinement = confine.Confinement(
-            identity=self._identity,
-            drop_capabilities=config["drop_capabilities"],
-            landlock=config["landlock"],
-            seccomp=config["seccomp"],
-            strict=config["strict"],
-            readable=tuple(config["readable"]),
-        )
         self._box: box.Box
-        self._scratch: str | None = config["scratch"]
-        if self._scratch is None:
+        if settings.scratch is None:
             owner = os.getuid() if self._identity is None else self._identity
-            self._box = box.MountedBox(owner=owner, size_mb=config["tmpfs_mb"])
+            self._box = box.MountedBox(owner=owner, size_mb=settings.limits.file_mb)
         else:
-            self._box = box.DirectoryBox(self._scratch, owner=self._identity)
-        self._path = [*config["path"], *sys.path]
+            self._box = box.DirectoryBox(settings.scratch, owner=self._identity)
         self._wakeup, writer = os.pipe()
         for end in (self._wakeup, writer):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _ignore)
         signal.signal(signal.SIGTERM, _stop)
-        if sys.platform == "linux" and self._sweeping != "namespace":
+        if sys.platform == "linux" and not self._rung.bubblewrap:
             libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
             libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGTERM)
-        sys.path[:] = self._path
-        for module in config["preload"]:
+        sys.path[:0] = settings.path
+        for module in [*_PRELOAD.split(), *settings.preload]:
             importlib.import_module(module)
         site.setquit()
         site.sethelper()
@@ -94,17 +89,20 @@ class Zygote:
         """End a running execution and remove all folders of this zygote."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._sweep(self._running)
-        if self._scratch is not None:
-            box.remove_tree(self._scratch)
+        if self._settings.scratch is not None:
+            box.remove_tree(self._settings.scratch)
+
+    def _send(self, line: dict[str, Any]) -> None:
+        self._control.sendall(json.dumps(line).encode() + b"\n")
 
     def _receive(self) -> tuple[dict[str, Any], list[int]] | None:
         """Return the next job and its descriptors, None at the end."""
-        data, descriptors, _, _ = socket.recv_fds(self._control, 65536, DESCRIPTORS)
+        data, descriptors, _, _ = socket.recv_fds(self._control, 65536, _DESCRIPTORS)
         while data and not data.endswith(b"\n"):
             data += self._control.recv(65536)
         if not data:
             return None
-        if len(descriptors) != DESCRIPTORS:
+        if len(descriptors) != _DESCRIPTORS:
             raise RuntimeError(f"a job came with {len(descriptors)} descriptors")
         return json.loads(data), descriptors
 
@@ -112,46 +110,36 @@ class Zygote:
         """Run one job from its empty box to the sweep, and reply."""
         self._box.open()
         payload, out, err, report = descriptors
+        settings, timeout_s = self._settings, job["timeout_s"]
         started = time.monotonic()
         pid = self._running = os.fork()
         if pid == 0:
-            child.execute(
-                files=(payload, out, err, report),
-                box=self._box,
-                confinement=self._confinement,
-                limits=job["limits"],
-                path=self._path,
-            )
+            child.execute(settings, self._box, timeout_s, (payload, out, err, report))
         for descriptor in (out, err):
             os.close(descriptor)
         self._send({"started": True})
-        ending, status, cpu = self._wait(
-            pid, started + job["timeout_s"], job["total_memory_mb"] << 20
-        )
+        ending, cpu = self._wait(pid, started + timeout_s)
         cpu += self._sweep(pid)
         wall = time.monotonic() - started
-        if ending == _ABANDONED:
-            raise SystemExit
-        if job["collect_bytes"] and ending == _ENDED:
-            self._collect((payload, report), job)
+        stopped = ending["status"] == "timed_out" or ending["error"]
+        if job["collect"] and not stopped:
+            pid = os.fork()
+            if pid == 0:
+                child.collect(settings, self._box, timeout_s, (payload, report))
+            self._wait(pid, time.monotonic() + _REAP_S)
+            self._sweep(pid)
         for descriptor in (payload, report):
             os.close(descriptor)
         self._box.close()
         self._running = 0
-        self._send(
-            {
-                "status": status,
-                "timed_out": ending == _TIMED_OUT,
-                "over_memory": ending == _OVER_MEMORY,
-                "wall_s": wall,
-                "cpu_s": cpu,
-            }
-        )
+        self._send({**ending, "wall_s": wall, "cpu_s": cpu})
 
-    def _wait(
-        self, pid: int, deadline: float, most_memory: int
-    ) -> tuple[str, int | None, float]:
-        """Wait for a child; return how it ended, its wait status, CPU seconds."""
+    def _wait(self, pid: int, deadline: float) -> tuple[Ending, float]:
+        """Wait for a child; return how it ended, and CPU seconds.
+
+        Raises:
+            SystemExit: The host is gone.
+        """
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(self._control, select.POLLIN)
@@ -159,28 +147,30 @@ class Zygote:
         next_check = time.monotonic() + _MEMORY_CHECK_S
         while True:
             try:
-                found, status, usage = os.wait4(-1, os.WNOHANG)
+                found, status, seconds = _reap()
             except ChildProcessError:
-                return _ENDED, None, cpu
-            if found:
-                cpu += usage.ru_utime + usage.ru_stime
+                return _ended("sandbox_error"), cpu
+            cpu += seconds
             if found == pid:
-                return _ENDED, status, cpu
+                code = os.waitstatus_to_exitcode(status)
+                if code < 0:
+                    return _ended("killed", signal=-code), cpu
+                return _ended("exited", exit_code=code), cpu
             now = time.monotonic()
             if now >= deadline:
                 _kill(pid)
-                return _TIMED_OUT, None, cpu
+                return _ended("timed_out"), cpu
             if now >= next_check:
-                if self._memory() > most_memory:
-                    return _OVER_MEMORY, None, cpu
+                if self._memory() > self._settings.limits.total_memory_mb << 20:
+                    killed = _ended("killed", signal=signal.SIGKILL, error=_OVER_MEMORY)
+                    return killed, cpu
                 next_check = time.monotonic() + _MEMORY_CHECK_S
             if found:
                 continue
             wait = min(deadline, next_check) - now
             for descriptor, _ in poll.poll(wait * 1000 + 1):
                 if descriptor == self._control.fileno():
-                    _kill(pid)
-                    return _ABANDONED, None, cpu
+                    raise SystemExit
                 os.read(self._wakeup, 4096)
 
     def _memory(self) -> int:
@@ -189,18 +179,16 @@ class Zygote:
         What each shares with this zygote is not counted. A rung without
         subprocesses needs no sum: its one process has a limit.
         """
-        if self._sweeping == "children":
+        if not self._rung.counts_processes:
             return 0
         pages = 0
         inherited = _resident_pages("self")
         for name in os.listdir("/proc"):
             if not name.isdigit() or name == "1":
                 continue
-            try:
+            with suppress(OSError):
                 if self._identity in (None, os.stat(f"/proc/{name}").st_uid):
                     pages += max(0, _resident_pages(name) - inherited)
-            except OSError:
-                continue
         return pages * _PAGE
 
     def _sweep(self, pid: int) -> float:
@@ -210,27 +198,26 @@ class Zygote:
             TimeoutError: Something would not die; the host starts a new zygote.
         """
         cpu = 0.0
-        deadline = time.monotonic() + _REAP_SECONDS
+        deadline = time.monotonic() + _REAP_S
         self._kill_all(pid)
-        while True:
-            try:
-                found, _, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return cpu
-            if found:
-                cpu += usage.ru_utime + usage.ru_stime
-                continue
-            if time.monotonic() > deadline:
-                raise TimeoutError("a process of the execution survived SIGKILL")
-            time.sleep(0.0005)
-            self._kill_all(pid)
+        with suppress(ChildProcessError):
+            while True:
+                found, _, seconds = _reap()
+                cpu += seconds
+                if found:
+                    continue
+                if time.monotonic() > deadline:
+                    raise TimeoutError("a process of the execution survived SIGKILL")
+                time.sleep(0.0005)
+                self._kill_all(pid)
+        return cpu
 
     def _kill_all(self, pid: int) -> None:
         """Send SIGKILL to every process that executions of this zygote can own."""
-        if self._sweeping == "namespace":
+        if self._rung.bubblewrap:
             if os.getpid() == 1:  # Then -1 means this namespace and nothing else.
                 _kill(-1)
-        elif self._sweeping == "identity":
+        elif self._rung.own_identity:
             self._kill_identity()
         elif pid:
             _kill(-pid)
@@ -244,38 +231,32 @@ class Zygote:
         helper = os.fork()
         if helper == 0:
             try:
-                confine.become(self._identity)
+                become(self._identity)
                 _kill(-1)
             finally:
                 os._exit(0)
         os.waitpid(helper, 0)
 
-    def _collect(self, files: tuple[int, int], job: dict[str, Any]) -> None:
-        """Have a confined child report the changed files of the workspace."""
-        pid = os.fork()
-        if pid == 0:
-            child.collect(
-                files=files,
-                box=self._box,
-                confinement=self._confinement,
-                limits=job["limits"],
-                max_bytes=job["collect_bytes"],
-            )
-        self._wait(pid, time.monotonic() + _REAP_SECONDS, job["total_memory_mb"] << 20)
-        self._sweep(pid)
 
-    def _send(self, line: dict[str, Any]) -> None:
-        """Send one line to the host."""
-        self._control.sendall(json.dumps(line).encode() + b"\n")
+def _ended(
+    status: str,
+    exit_code: int | None = None,
+    signal: int | None = None,
+    error: str = "",
+) -> Ending:
+    return {"status": status, "exit_code": exit_code, "signal": signal, "error": error}
 
 
-def _children() -> list[int]:
-    """Return the direct children of this process, orphans it adopted included."""
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children") as source:
-            return [int(pid) for pid in source.read().split()]
-    except OSError:
-        return []
+def _reap() -> tuple[int, int, float]:
+    """Reap a child that ended; return its id, else 0, its wait status, CPU seconds."""
+    found, status, usage = os.wait4(-1, os.WNOHANG)
+    return found, status, usage.ru_utime + usage.ru_stime if found else 0.0
+
+
+def _children() -> Iterator[int]:
+    """Yield the direct children of this process, orphans it adopted included."""
+    with suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as source:
+        yield from map(int, source.read().split())
 
 
 def _resident_pages(name: str) -> int:
@@ -286,10 +267,8 @@ def _resident_pages(name: str) -> int:
 
 def _kill(pid: int) -> None:
     """Send SIGKILL; that nobody is there is fine."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def _ignore(number: int, frame: object) -> None:
@@ -301,16 +280,16 @@ def _stop(number: int, frame: object) -> None:
     raise SystemExit
 
 
-def main(descriptor: int, config: str) -> None:
+def main(descriptor: int, settings: str) -> None:
     """Serve on an inherited socket, then exit.
 
     Args:
         descriptor: Number of the control socket.
-        config: JSON of the configuration.
+        settings: What :meth:`Settings.encode` wrote.
     """
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
-    zygote = Zygote(control, json.loads(config))
+    zygote = Zygote(control, Settings.decode(settings))
     try:
         zygote.serve()
     except (ConnectionError, SystemExit):
