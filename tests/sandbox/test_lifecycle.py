@@ -25,7 +25,7 @@ from agentgym.sandbox.commands import Job
 from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.ladder import choose_rung, probe
 from agentgym.sandbox.guest.settings import RUNGS
-from agentgym.sandbox.runtime import readable_by_anyone, readable_runtime
+from agentgym.sandbox.runtime import readable_by_anyone, readable_python
 from tests.sandbox.attacks import ISOLATING
 
 SOURCE = Path(agentgym.__file__).parents[1]
@@ -228,14 +228,14 @@ def test_without_root(path: str, rung: str, open_folder: Path) -> None:
         pytest.skip(f"the rung {rung} does not work here")
     if not readable_by_anyone(SOURCE):
         pytest.skip("this checkout is not readable by other users")
-    runtime = readable_runtime()
+    python = readable_python()
     run = subprocess.run(
-        [str(runtime.executable), "-c", _AS_USER, str(open_folder)],
+        [str(python), "-c", _AS_USER, str(open_folder)],
         env={
             "PATH": path,
             "PYTHONPATH": str(SOURCE),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "LD_LIBRARY_PATH": str(runtime.prefix / "lib"),
+            "LD_LIBRARY_PATH": str(python.parents[1] / "lib"),
         },
         user=61300,
         group=61300,

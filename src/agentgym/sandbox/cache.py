@@ -9,12 +9,7 @@ from agentgym.sandbox.result import SandboxResult
 
 @dataclass
 class CacheStats:
-    """How often the cache was asked.
-
-    Attributes:
-        hits: Answered from memory.
-        misses: Had to be executed.
-    """
+    """How often a cache had the answer, and how often not."""
 
     hits: int = 0
     misses: int = 0

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Self
 
@@ -51,16 +52,15 @@ class Argv:
 Command = PythonScript | RunTests | Argv
 
 
-def check_files(files: Mapping[str, str]) -> None:
+def check_files(files: Iterable[str]) -> None:
     """Check that every name stays inside the workspace.
 
     Raises:
         SandboxError: A name is absolute, climbs, or is no plain path.
     """
     for name in files:
-        path = PurePosixPath(name)
-        plain = str(path) == name and name not in ("", ".") and "\0" not in name
-        if not plain or path.is_absolute() or ".." in path.parts:
+        plain = posixpath.normpath(name) == name and name != "." and "\0" not in name
+        if not plain or name.startswith(("/", "../")) or name == "..":
             raise SandboxError(
                 f"A workspace file cannot be named {name!r}: give a plain relative "
                 "path such as 'src/app.py'."
@@ -72,8 +72,8 @@ class Job:
     """One execution to do.
 
     Attributes:
-        payload: What the guest is given: JSON of the files and the command.
-        names: Of the files.
+        payload: JSON of the files and the command, for the guest alone.
+        names: The files' names.
         tests: Whether the command runs tests.
         timeout_s: Wall-clock limit in seconds.
         collect: Whether to read changed files back.
@@ -101,7 +101,18 @@ class Job:
                 names a file that the workspace does not have.
         """
         check_files(files)
-        content = {"files": dict(files), "command": _encode(command, files)}
+        match command:
+            case Argv(()):
+                raise SandboxError("A command line needs at least a program.")
+            case PythonScript(path) if path not in files:
+                raise SandboxError(
+                    f"The workspace has no script {path!r}; it has "
+                    f"{sorted(files)[:20]}."
+                )
+            case RunTests():
+                command = replace(command, paths=tuple(find_tests(command, files)))
+        kind = type(command).__name__
+        content = {"files": dict(files), "command": {"kind": kind, **vars(command)}}
         payload = json.dumps(content, sort_keys=True).encode()
         tests = isinstance(command, RunTests)
         return cls(payload, tuple(files), tests, timeout_s, collect)
@@ -114,42 +125,16 @@ class Job:
         return digest.digest()
 
 
-def _encode(command: Command, files: Mapping[str, str]) -> dict[str, object]:
-    """Return the command as the guest expects it."""
-    match command:
-        case Argv(argv):
-            if not argv:
-                raise SandboxError("A command line needs at least a program.")
-            return {"kind": "argv", "argv": argv}
-        case PythonScript(path, args):
-            if path not in files:
-                raise SandboxError(
-                    f"The workspace has no script {path!r}; it has "
-                    f"{sorted(files)[:20]}."
-                )
-            return {"kind": "script", "path": path, "args": args}
-        case RunTests():
-            found = find_tests(command, files)
-            return {"kind": "tests", "files": found, "select": command.select}
-
-
-def find_tests(command: RunTests, files: Mapping[str, str]) -> list[str]:
+def find_tests(command: RunTests, files: Iterable[str]) -> list[str]:
     """Return the test files that a command means, sorted."""
+    folders = {path.rstrip("/") for path in command.paths}
+    wanted = {identity.partition("::")[0] for identity in command.select}
     found = []
     for name in sorted(files):
-        base = PurePosixPath(name).name
-        is_test = base.endswith("_test.py") or (
-            base.startswith("test_") and base.endswith(".py")
-        )
-        if name in command.paths or (is_test and _below(name, command.paths)):
+        path = PurePosixPath(name)
+        is_test = path.match("test_*.py") or path.match("*_test.py")
+        below = not folders or not folders.isdisjoint(map(str, path.parents))
+        meant = name in command.paths or (is_test and below)
+        if meant and (not wanted or name in wanted):
             found.append(name)
-    if command.select:
-        wanted = {identity.partition("::")[0] for identity in command.select}
-        found = [name for name in found if name in wanted]
     return found
-
-
-def _below(name: str, folders: tuple[str, ...]) -> bool:
-    """Return whether a file is in one of the folders; true if there are none."""
-    parents = {str(parent) for parent in PurePosixPath(name).parents}
-    return not folders or any(folder.rstrip("/") in parents for folder in folders)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +18,10 @@ from agentgym.errors import SandboxError
 from agentgym.sandbox import launch
 from agentgym.sandbox.commands import Job
 from agentgym.sandbox.config import SandboxConfig
-from agentgym.sandbox.guest.settings import Rung
+from agentgym.sandbox.guest.settings import Rung, Settings
 from agentgym.sandbox.report import complete
 from agentgym.sandbox.result import SandboxResult
-from agentgym.sandbox.runtime import own_runtime, readable_by_anyone, readable_runtime
+from agentgym.sandbox.runtime import own_python, readable_by_anyone, readable_python
 
 _START_S = 30.0
 _GRACE_S = 15.0
@@ -35,9 +36,7 @@ class GuestDiedError(SandboxError):
         started: Whether the execution had begun, and so may be the cause.
     """
 
-    def __init__(self, message: str, *, started: bool) -> None:
-        self.started = started
-        super().__init__(message)
+    started = False
 
 
 @dataclass
@@ -78,8 +77,6 @@ class GuestProcess:
         SandboxError: It did not start; the message quotes its own.
     """
 
-    process: subprocess.Popen[bytes] | None = None
-
     def __init__(self, rung: Rung, config: SandboxConfig) -> None:
         self._rung = rung
         self._config = config
@@ -103,7 +100,7 @@ class GuestProcess:
             self._owned.enter_context(lock)
         start_as = None if rung.own_identity else identity
         sees_ours = identity is None or (rung.bubblewrap and rung.own_identity)
-        runtime = own_runtime() if sees_ours else readable_runtime()
+        python = own_python() if sees_ours else readable_python()
         guest, scratch = launch.GUEST, None
         hidden = start_as is not None and not readable_by_anyone(guest)
         if hidden or not rung.bubblewrap:
@@ -114,33 +111,33 @@ class GuestProcess:
                 os.chown(scratch, start_as, start_as)
             if hidden:
                 guest = shutil.copytree(guest, scratch / "guest")
-        self._log = self._owned.enter_context(tempfile.TemporaryFile())
-        self._owned.callback(self._end)
+        settings = Settings(
+            rung=rung,
+            limits=config.limits,
+            identity=identity if rung.own_identity else None,
+            scratch=str(scratch) if scratch and not rung.bubblewrap else None,
+            path=tuple(map(str, config.python_path)),
+            preload=config.preload,
+        )
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        self._owned.enter_context(self._log)
         self._control, theirs = socket.socketpair()
         self._owned.enter_context(self._control)
         with theirs:
-            command = launch.command_line(
-                rung,
-                config,
-                runtime,
-                guest=guest,
-                control=theirs.fileno(),
-                identity=identity,
-                scratch=scratch,
-            )
             self.process = subprocess.Popen(
-                command,
+                launch.command_line(settings, python, guest, theirs.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
                 pass_fds=(theirs.fileno(),),
-                env=launch.environment(config, runtime),
+                env=launch.environment(config, python),
                 cwd="/",
                 start_new_session=True,
                 user=start_as,
                 group=start_as,
                 extra_groups=None if start_as is None else [],
             )
+        self._owned.callback(self._end)
 
     def run(self, job: Job) -> SandboxResult:
         """Run one execution and wait for its end.
@@ -149,32 +146,35 @@ class GuestProcess:
             GuestDiedError: The zygote ended or stopped answering.
         """
         limits = self._config.limits
-        report_bytes = _REPORT_BYTES + 2 * limits.collect_bytes * job.collect
+        collected = 2 * limits.collect_bytes if job.collect else 0
+        most = (limits.output_bytes, limits.output_bytes, _REPORT_BYTES + collected)
         streams: list[_Stream] = []
-        theirs = [_payload_file(job.payload)]
-        try:
-            for keep in (limits.output_bytes, limits.output_bytes, report_bytes):
+        with ExitStack() as opened:
+            payload = opened.enter_context(tempfile.TemporaryFile(buffering=0))
+            payload.write(job.payload)
+            theirs = [payload.fileno()]
+            for keep in most:
                 reader, writer = os.pipe()
+                opened.callback(os.close, reader)
+                opened.callback(os.close, writer)
                 os.set_blocking(reader, False)
                 streams.append(_Stream(reader, keep))
                 theirs.append(writer)
+            line = json.dumps({"timeout_s": job.timeout_s, "collect": job.collect})
             try:
-                line = json.dumps({"timeout_s": job.timeout_s, "collect": job.collect})
                 socket.send_fds(self._control, [line.encode() + b"\n"], theirs)
             except OSError as error:
-                raise GuestDiedError(self._last_words(), started=False) from error
-            finally:
-                for descriptor in theirs:
-                    os.close(descriptor)
+                raise GuestDiedError(self._last_words()) from error
             deadline = time.monotonic() + job.timeout_s + _GRACE_S
             self._wait_for("started", deadline)
-            reply = self._wait_for("status", deadline, streams)
+            try:
+                reply = self._wait_for("status", deadline, streams)
+            except GuestDiedError as died:
+                died.started = True
+                raise
             for stream in streams:
                 while stream.open and stream.read():
                     pass
-        finally:
-            for stream in streams:
-                os.close(stream.descriptor)
         out, err, report = streams
         result = SandboxResult(
             **reply,
@@ -187,47 +187,45 @@ class GuestProcess:
         return complete(result, job, bytes(report.data))
 
     def _wait_for(
-        self, key: str, deadline: float, streams: list[_Stream] | None = None
+        self, key: str, deadline: float, streams: Iterable[_Stream] = ()
     ) -> dict[str, Any]:
         """Return the zygote's next line; with streams, read them meanwhile."""
-        started = streams is not None
-        by_descriptor = {stream.descriptor: stream for stream in streams or ()}
+        sources = {stream.descriptor: stream for stream in streams}
         poll = select.poll()
-        for source in (self._control.fileno(), *by_descriptor):
-            poll.register(source, select.POLLIN)
+        for descriptor in (self._control.fileno(), *sources):
+            poll.register(descriptor, select.POLLIN)
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise GuestDiedError("it stopped answering", started=started)
+                raise GuestDiedError("it stopped answering")
             for descriptor, _ in poll.poll(left * 1000 + 1):
-                stream = by_descriptor.get(descriptor)
-                if stream is None:
-                    self._receive(started=started)
-                elif not stream.read() and not stream.open:
-                    poll.unregister(descriptor)
+                if stream := sources.get(descriptor):
+                    stream.read()
+                    if not stream.open:
+                        poll.unregister(descriptor)
+                elif data := self._receive():
+                    self._buffer += data
+                else:
+                    raise GuestDiedError(self._last_words())
         first, _, self._buffer = self._buffer.partition(b"\n")
         line: dict[str, Any] = json.loads(first)
         if key not in line:
-            raise GuestDiedError(f"it answered {line} out of turn", started=started)
+            raise GuestDiedError(f"it answered {line} out of turn")
         return line
 
-    def _receive(self, *, started: bool) -> None:
-        """Read from the control socket."""
-        data = b""
-        with suppress(ConnectionError):
-            data = self._control.recv(65536)
-        if not data:
-            raise GuestDiedError(self._last_words(), started=started)
-        self._buffer += data
+    def _receive(self) -> bytes:
+        try:
+            return self._control.recv(65536)
+        except ConnectionError:
+            return b""
 
     def _last_words(self) -> str:
         """Return how the process ended and what it wrote on stderr."""
-        code: int | None = None
-        if self.process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                code = self.process.wait(timeout=2)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=2)
         self._log.seek(0)
         text = self._log.read()[-2000:].decode(errors="replace").strip()
+        code = self.process.returncode
         return f"it ended (exit code {code}): {text or 'without a word'}"
 
     def close(self) -> None:
@@ -235,19 +233,10 @@ class GuestProcess:
         self._owned.close()
 
     def _end(self) -> None:
-        """Wait for the process, whose socket is closed, and end it if it stays."""
-        if self.process is None:
-            return
+        """Close the socket, at which the process ends, or end it if it stays."""
+        self._control.close()
         try:
             self.process.wait(1.0 if self._rung.bubblewrap else _GRACE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-
-
-def _payload_file(payload: bytes) -> int:
-    """Return the descriptor of an anonymous file, to be read from its start."""
-    with tempfile.TemporaryFile(buffering=0) as target:
-        target.write(payload)
-        target.seek(0)
-        return os.dup(target.fileno())

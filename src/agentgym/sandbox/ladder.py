@@ -10,18 +10,12 @@ from contextlib import closing
 from agentgym.errors import SandboxError, SandboxUnavailableError
 from agentgym.sandbox.commands import Job, PythonScript
 from agentgym.sandbox.config import SandboxConfig
-from agentgym.sandbox.guest.settings import (
-    BUBBLEWRAP,
-    BUBBLEWRAP_USER,
-    LANDLOCK,
-    LANDLOCK_USER,
-    RUNGS,
-    UNSAFE,
-    Rung,
-)
+from agentgym.sandbox.guest.settings import RUNGS, Rung
 from agentgym.sandbox.guest_process import GuestProcess
 
 _LOG = logging.getLogger("agentgym.sandbox")
+_FOR_ROOT = ("bubblewrap", "bubblewrap-user", "landlock")
+_FOR_OTHERS = ("bubblewrap-user", "landlock-user")
 _PROBE_TIMEOUT_S = 10.0
 _PROBE = """\
 import os, socket
@@ -56,19 +50,18 @@ def choose_rung(config: SandboxConfig) -> Rung:
     """
     if config.rung is not None:
         return _named(config.rung, unsafe=config.unsafe_local_exec)
-    candidates: tuple[Rung, ...] = (BUBBLEWRAP_USER, LANDLOCK_USER)
-    if os.geteuid() == 0:
-        candidates = (BUBBLEWRAP, BUBBLEWRAP_USER, LANDLOCK)
+    root = os.geteuid() == 0
     tried = ""
-    for rung in candidates:
+    for name in _FOR_ROOT if root else _FOR_OTHERS:
+        rung = RUNGS[name]
         reason = probe(rung)
         if not reason:
             _LOG.info("sandbox rung %s: %s", rung.name, rung.summary)
             return rung
-        tried += f"  - {rung.name}: {reason}\n"
+        tried += f"  - {name}: {reason}\n"
     if config.unsafe_local_exec:
         _LOG.warning("sandbox rung unsafe: code runs with no isolation")
-        return UNSAFE
+        return RUNGS["unsafe"]
     raise SandboxUnavailableError(
         "No sandbox works on this machine, so code that a model wrote is not run.\n"
         f"Tried:\n{tried}"
@@ -79,20 +72,17 @@ def choose_rung(config: SandboxConfig) -> Rung:
 
 
 def _named(name: str, *, unsafe: bool) -> Rung:
-    """Return a rung by name, if it works here."""
     rung = RUNGS.get(name)
     if rung is None:
         raise SandboxError(
             f"No sandbox rung is named {name!r}. Available: {', '.join(RUNGS)}."
         )
-    if rung == UNSAFE:
-        if not unsafe:
-            raise SandboxUnavailableError(
-                "The rung 'unsafe' runs code with no isolation. Say so with "
-                "--unsafe-local-exec (SandboxConfig.unsafe_local_exec=True)."
-            )
-        return rung
-    if reason := probe(rung):
+    if not rung.isolates and not unsafe:
+        raise SandboxUnavailableError(
+            "The rung 'unsafe' runs code with no isolation. Say so with "
+            "--unsafe-local-exec (SandboxConfig.unsafe_local_exec=True)."
+        )
+    if rung.isolates and (reason := probe(rung)):
         raise SandboxUnavailableError(
             f"The sandbox rung {name!r} does not work here: {reason}"
         )

@@ -8,15 +8,12 @@ from pathlib import Path
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.config import SandboxConfig
-from agentgym.sandbox.guest.settings import DEVICES, Rung, Settings
-from agentgym.sandbox.runtime import Runtime
+from agentgym.sandbox.guest.settings import DEVICES, SYSTEM, SYSTEM_FILES, Settings
 
 GUEST = Path(__file__).with_name("guest")
 _GUEST_INSIDE = Path("/run/agentgym/guest")
 _FIRST_IDENTITY = 60600  # Unassigned by Debian and by systemd: 60578-61183.
 _IDENTITIES = 400
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
 _CAPABILITIES = ("SYS_ADMIN", "SETUID", "SETGID", "SETPCAP", "KILL")
 _BOOTSTRAP = """\
 import sys, types
@@ -50,63 +47,42 @@ def reserve_identity() -> tuple[int, socket.socket]:
     )
 
 
-def environment(config: SandboxConfig, runtime: Runtime) -> dict[str, str]:
+def environment(config: SandboxConfig, python: Path) -> dict[str, str]:
     """Return the whole environment of the zygote and of executions."""
-    path = f"{runtime.executable.parent}:/usr/local/bin:/usr/bin:/bin"
     env = {
-        "PATH": path,
+        "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
-    if any((runtime.prefix / "lib").glob("libpython*.so*")):
-        env["LD_LIBRARY_PATH"] = str(runtime.prefix / "lib")
+    libraries = python.parents[1] / "lib"
+    if any(libraries.glob("libpython*.so*")):
+        env["LD_LIBRARY_PATH"] = str(libraries)
     return {**env, **dict(config.env)}
 
 
 def command_line(
-    rung: Rung,
-    config: SandboxConfig,
-    runtime: Runtime,
-    *,
-    guest: Path,
-    control: int,
-    identity: int | None,
-    scratch: Path | None,
+    settings: Settings, python: Path, guest: Path, control: int
 ) -> list[str]:
     """Return the command that starts a zygote.
 
     Args:
-        rung: How to isolate.
-        config: What the user asked for.
-        runtime: The interpreter.
+        settings: What it is told.
+        python: The interpreter.
         guest: Where the guest's modules are on the host.
-        control: Descriptor of the zygote's end of the control socket.
-        identity: User id reserved for this zygote, if one is.
-        scratch: Folder for workspaces, where they cannot be mounted.
+        control: Descriptor of its end of the control socket.
     """
-    path = tuple(map(str, config.python_path))
-    settings = Settings(
-        rung=rung,
-        limits=config.limits,
-        identity=identity if rung.own_identity else None,
-        scratch=str(scratch) if scratch and not rung.bubblewrap else None,
-        readable=(*_SYSTEM, *_SYSTEM_FILES, str(runtime.prefix), *path),
-        path=path,
-        preload=config.preload,
-    )
     around: list[str] = []
-    if rung.bubblewrap:
-        trees = (runtime.prefix, *config.python_path)
-        around, guest = [*_bubblewrap(rung, trees, guest), "--"], _GUEST_INSIDE
-    python = [str(runtime.executable), "-S", "-s", "-P", "-B", "-c", _BOOTSTRAP]
-    return [*around, *python, str(guest), str(control), settings.encode()]
+    if settings.rung.bubblewrap:
+        around = [*_bubblewrap(settings, python, guest), "--"]
+        guest = _GUEST_INSIDE
+    interpreter = [str(python), "-S", "-s", "-P", "-B", "-c", _BOOTSTRAP]
+    return [*around, *interpreter, str(guest), str(control), settings.encode()]
 
 
-def _bubblewrap(rung: Rung, trees: tuple[Path, ...], guest: Path) -> list[str]:
-    """Return bubblewrap and its options, which show these trees and the guest."""
+def _bubblewrap(settings: Settings, python: Path, guest: Path) -> list[str]:
     options = [
         shutil.which("bwrap") or "bwrap",
         *("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
@@ -114,19 +90,19 @@ def _bubblewrap(rung: Rung, trees: tuple[Path, ...], guest: Path) -> list[str]:
         *("--as-pid-1", "--cap-drop", "ALL"),
     ]
     capabilities: tuple[str, ...] = _CAPABILITIES
-    if not rung.own_identity:
+    if settings.identity is None:
         capabilities = ("SYS_ADMIN",)
         options += ["--unshare-user", "--uid", "1000", "--gid", "1000"]
     for name in capabilities:
         options += ["--cap-add", f"CAP_{name}"]
-    for folder in _SYSTEM:
+    for folder in SYSTEM:
         if os.path.islink(folder):
             options += ["--symlink", os.readlink(folder), folder]
         elif os.path.isdir(folder):
             options += ["--ro-bind", folder, folder]
-    for file in _SYSTEM_FILES:
+    for file in SYSTEM_FILES:
         options += ["--ro-bind-try", file, file]
-    for tree in trees:
+    for tree in (python.parents[1], *map(Path, settings.path)):
         if not tree.is_relative_to("/usr"):
             options += _shown(tree, tree)
     options += ["--proc", "/proc", "--tmpfs", "/dev", "--dir", "/dev/shm"]

@@ -6,6 +6,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Self
 
 from agentgym.errors import SandboxError
@@ -122,18 +123,17 @@ class Sandbox:
         return result
 
     def _attempt(self, job: Job) -> SandboxResult:
-        """Run one job on one zygote."""
         guest = _take(self._idle) or GuestProcess(self.rung, self.config)
-        healthy = False
         try:
             result = guest.run(job)
-            healthy = True
-        finally:
-            if healthy and self.config.warm:
-                self._idle.append(guest)
-            else:
-                self.restarts += not healthy
-                guest.close()
+        except BaseException:
+            self.restarts += 1
+            guest.close()
+            raise
+        if self.config.warm:
+            self._idle.append(guest)
+        else:
+            guest.close()
         return result
 
     def close(self) -> None:
@@ -149,18 +149,11 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self.close)
-
 
 def _take(idle: deque[GuestProcess]) -> GuestProcess | None:
-    try:
+    with suppress(IndexError):
         return idle.pop()
-    except IndexError:
-        return None
+    return None
 
 
 def _shut(pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> None:

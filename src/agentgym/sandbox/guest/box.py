@@ -1,4 +1,8 @@
-"""The private, writable folders of one execution, made before it and gone after it."""
+"""The private, writable folders of one execution, made before it and gone after it.
+
+Both kinds of box have a ``workspace``, the working directory that receives the files,
+and a ``temporary``, which ``TMPDIR`` names.
+"""
 
 import os
 
@@ -6,21 +10,15 @@ from . import libc
 
 
 class MountedBox:
-    """Fresh tmpfs mounts at fixed places inside the sandbox's own mount namespace.
-
-    Attributes:
-        workspace: Working directory, which receives the files.
-        temporary: What ``TMPDIR`` names.
-    """
+    """Fresh tmpfs mounts at fixed places inside the sandbox's own mount namespace."""
 
     workspace = "/workspace"
     temporary = "/tmp"
     _TARGETS = (workspace, temporary, "/dev/shm")
 
     def __init__(self, *, owner: int, size_mb: int) -> None:
-        self._options = (
-            f"size={size_mb}m,nr_inodes=8192,mode=0700,uid={owner},gid={owner}"
-        )
+        limits = f"size={size_mb}m,nr_inodes=8192"
+        self._options = f"{limits},mode=0700,uid={owner},gid={owner}"
 
     def open(self) -> None:
         """Mount empty folders, owned by the user that the execution runs as."""
@@ -34,12 +32,7 @@ class MountedBox:
 
 
 class DirectoryBox:
-    """A directory on the host's disk, for rungs without a mount namespace.
-
-    Attributes:
-        workspace: See :class:`MountedBox`.
-        temporary: See :class:`MountedBox`.
-    """
+    """A directory on the host's disk, for rungs without a mount namespace."""
 
     def __init__(self, scratch: str, *, owner: int | None) -> None:
         self._root = os.path.join(scratch, "box")
@@ -49,19 +42,13 @@ class DirectoryBox:
 
     def open(self) -> None:
         """Make the directories."""
-        if os.path.lexists(self._root):
-            self.close()
         for path in (self._root, self.workspace, self.temporary):
             os.mkdir(path, 0o700)
             if self._owner is not None:
                 os.chown(path, self._owner, self._owner)
 
     def close(self) -> None:
-        """Remove the directories, whatever modes and depths they were given.
-
-        Raises:
-            OSError: Something is left.
-        """
+        """Remove the directories."""
         remove_tree(self._root)
 
 
@@ -73,6 +60,9 @@ def remove_tree(root: str) -> None:
 
     Each directory below is first moved to the top, so that no path grows long and
     only one directory is open at a time. Nothing may write there meanwhile.
+
+    Raises:
+        OSError: Something is left.
     """
     waiting = [root]
     moved = 0

@@ -2,7 +2,6 @@
 
 import atexit
 import importlib
-import io
 import itertools
 import json
 import os
@@ -13,7 +12,7 @@ import threading
 import types
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from . import testrun
 from .box import Box
@@ -28,15 +27,11 @@ _OURS = os.path.dirname(__file__)
 
 
 def execute(
-    settings: Settings, box: Box, timeout_s: float, files: tuple[int, int, int, int]
+    settings: Settings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
     """Run one execution in this process and exit.
 
-    Args:
-        settings: What it gives up first.
-        box: Where it may write.
-        timeout_s: Wall-clock limit.
-        files: Descriptors of the payload, stdout, stderr and the report.
+    The files are descriptors of the payload, stdout, stderr and the report.
     """
     given, out, err, report = files
     code = _SETUP_FAILED
@@ -61,17 +56,10 @@ def execute(
 
 
 def collect(
-    settings: Settings, box: Box, timeout_s: float, files: tuple[int, int]
+    settings: Settings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
-    """Report the text files that the execution changed, and exit.
-
-    Args:
-        settings: What to give up first.
-        box: Where the execution could write.
-        timeout_s: What it was allowed.
-        files: Descriptors of the payload and the report.
-    """
-    given, report = files
+    """Report the text files that an execution with these descriptors changed."""
+    given, _, _, report = files
     try:
         payload = _enter(settings, box, timeout_s, given, {report: _REPORT_FD})
         most = settings.limits.collect_bytes
@@ -83,11 +71,7 @@ def collect(
 def _enter(
     settings: Settings, box: Box, timeout_s: float, given: int, streams: dict[int, int]
 ) -> dict[str, Any]:
-    """Move the streams to their places, close all else, confine this process.
-
-    Returns:
-        The payload.
-    """
+    """Put the streams in place, confine this process, and return the payload."""
     with open(given, "rb") as source:
         source.seek(0)
         payload: dict[str, Any] = json.load(source)
@@ -151,29 +135,27 @@ def _read_regular(path: str, max_bytes: int) -> bytes | None:
         return source.read()
 
 
-def _text_stream(descriptor: int) -> io.TextIOWrapper:
+def _text_stream(descriptor: int) -> TextIO:
     """Return a line-buffered stream that writes whatever it is given."""
-    raw = io.FileIO(descriptor, "w", closefd=False)
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw),
-        encoding="utf-8",
-        errors="backslashreplace",
-        line_buffering=True,
-    )
+    errors = "backslashreplace"
+    return open(descriptor, "w", 1, "utf-8", errors, closefd=False)
 
 
 def _run(command: dict[str, Any]) -> int:
     """Run the command and return its exit code."""
-    if command["kind"] == "argv":
-        return _replace(command["argv"])
     workspace = os.getcwd()
-    if command["kind"] == "tests":
-        source = os.path.join(workspace, "src")
-        _put_first([workspace, *([source] if os.path.isdir(source) else [])])
-        return testrun.run(command["files"], command["select"], _report)
-    script: str = command["path"]
-    _put_first([os.path.normpath(os.path.join(workspace, os.path.dirname(script)))])
-    return _run_script(script, command["args"])
+    match command:
+        case {"kind": "Argv", "argv": argv}:
+            return _replace(argv)
+        case {"kind": "RunTests", "paths": paths, "select": select}:
+            source = os.path.join(workspace, "src")
+            _put_first([workspace, *([source] if os.path.isdir(source) else [])])
+            return testrun.run(paths, select, _report)
+        case {"kind": "PythonScript", "path": path, "args": args}:
+            folder = os.path.join(workspace, os.path.dirname(path))
+            _put_first([os.path.normpath(folder)])
+            return _run_script(path, args)
+    raise ValueError(f"the host sent no command but {command!r}")
 
 
 def _replace(argv: list[str]) -> int:

@@ -6,18 +6,17 @@ Each step either succeeds or raises; a child whose confinement raised runs nothi
 import os
 import resource
 import signal
+import sys
 
 from . import landlock, libc, seccomp
-from .settings import DEVICES, Settings
+from .settings import DEVICES, SYSTEM, SYSTEM_FILES, Settings
 
 
 def confine(settings: Settings, timeout_s: float, writable: tuple[str, ...]) -> None:
     """Set limits, change user, enter the Landlock domain, install the filter.
 
-    Args:
-        settings: What applies to all executions.
-        timeout_s: Wall-clock limit, which bounds the CPU time of each process.
-        writable: The trees of this execution alone.
+    The wall-clock limit bounds the CPU time of each process; ``writable`` are the
+    trees of this execution alone.
     """
     rung = settings.rung
     _set_limits(settings, timeout_s)
@@ -30,9 +29,8 @@ def confine(settings: Settings, timeout_s: float, writable: tuple[str, ...]) -> 
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     if rung.landlock:
-        landlock.restrict(
-            readable=settings.readable, writable=writable, devices=DEVICES
-        )
+        readable = (*SYSTEM, *SYSTEM_FILES, sys.prefix, *settings.path)
+        landlock.restrict(readable=readable, writable=writable, devices=DEVICES)
     if rung.isolates:
         seccomp.install(seccomp.build_filter(strict=rung.strict, pid=os.getpid()))
 

@@ -23,32 +23,21 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 
-def _abi_version() -> int:
-    """Return the kernel's Landlock ABI, 0 where there is none."""
-    try:
-        return syscall(_CREATE_RULESET, None, c_size_t(0), c_uint32(_VERSION_FLAG))
-    except OSError:
-        return 0
-
-
 def restrict(
     *, readable: Iterable[str], writable: Iterable[str], devices: Iterable[str]
 ) -> None:
-    """Confine the calling thread, for good, to the given paths.
+    """Confine the calling thread, after ``PR_SET_NO_NEW_PRIVS``, to these paths.
 
-    Set ``PR_SET_NO_NEW_PRIVS`` first.
-
-    Args:
-        readable: Trees that may be read and executed; absent ones are skipped.
-        writable: Trees with every right.
-        devices: Files that may be read and written; absent ones are skipped.
+    Readable trees may also be executed, devices also be written; of both, absent ones
+    are skipped. Writable trees give every right.
 
     Raises:
         OSError: The kernel has no Landlock, or refused a rule.
     """
-    abi = _abi_version()
-    if abi < 1:
-        raise OSError("this kernel has no Landlock")
+    try:
+        abi = syscall(_CREATE_RULESET, None, c_size_t(0), c_uint32(_VERSION_FLAG))
+    except OSError as error:
+        raise OSError("this kernel has no Landlock") from error
     files = _REFER - 1
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
         files |= right if abi >= since else 0
@@ -60,25 +49,20 @@ def restrict(
         _CREATE_RULESET, attributes, c_size_t(len(attributes)), c_uint32(0)
     )
     try:
-        for path in readable:
-            _allow(ruleset, path, _READ & files, required=False)
-        for path in devices:
-            _allow(ruleset, path, (_READ_FILE | _WRITE_FILE) & files, required=False)
+        for path in filter(os.path.exists, readable):
+            _allow(ruleset, path, _READ)
+        for path in filter(os.path.exists, devices):
+            _allow(ruleset, path, _READ_FILE | _WRITE_FILE)
         for path in writable:
-            _allow(ruleset, path, files & ~_IOCTL_DEV, required=True)
+            _allow(ruleset, path, files & ~_IOCTL_DEV)
         syscall(_RESTRICT_SELF, ruleset, c_uint32(0))
     finally:
         os.close(ruleset)
 
 
-def _allow(ruleset: int, path: str, rights: int, *, required: bool) -> None:
+def _allow(ruleset: int, path: str, rights: int) -> None:
     """Add one rule; a file gets only the rights that files have."""
-    try:
-        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
-        if required:
-            raise
-        return
+    parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not os.path.isdir(path):
             rights &= _FILE_ONLY

@@ -68,9 +68,7 @@ _CLONE_NAMESPACES, _CLONE_THREAD = 0x7E020000, 0x10000
 _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE_MASK = 1, 1, 0xF
 _PR_SET_PDEATHSIG = 1
 _SIGNALLING_FCNTL = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX
-_SECCOMP_CALL = (317, 277)
-_SECCOMP_SET_MODE_FILTER = 1
-_SECCOMP_FILTER_FLAG_TSYNC = 1
+_SECCOMP, _SET_MODE_FILTER, _FLAG_TSYNC = (317, 277), 1, 1
 
 
 def _op(code: int, k: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -102,7 +100,7 @@ def _when(number: int, *body: bytes) -> list[bytes]:
 
 
 def _each(table: str, column: int, *body: bytes) -> list[bytes]:
-    """Run ``body``, which must end in a verdict, for the system calls of a table."""
+    """Do the same for the system calls of a table."""
     return [op for number in _numbers(table, column) for op in _when(number, *body)]
 
 
@@ -112,7 +110,7 @@ def build_filter(*, strict: bool, pid: int = 0, machine: str = "") -> bytes:
     Args:
         strict: Whether the process keeps the caller's own user id.
         pid: The process that a strict filter lets signal itself.
-        machine: ``x86_64`` or ``aarch64``; this machine's by default.
+        machine: ``x86_64`` or ``aarch64``; this machine by default.
 
     Raises:
         OSError: There is no table for this architecture.
@@ -172,9 +170,7 @@ def _strict_rules(column: int, pid: int) -> list[bytes]:
 
 
 def install(program: bytes) -> None:
-    """Apply a filter to the calling process, for good.
-
-    Set ``PR_SET_NO_NEW_PRIVS`` first.
+    """Apply a filter to the calling process, after ``PR_SET_NO_NEW_PRIVS``, for good.
 
     Raises:
         OSError: The kernel refused the filter.
@@ -182,9 +178,4 @@ def install(program: bytes) -> None:
     buffer = ctypes.create_string_buffer(program, len(program))
     fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
     column, _ = _ARCHITECTURES[platform.machine()]
-    syscall(
-        _SECCOMP_CALL[column],
-        _SECCOMP_SET_MODE_FILTER,
-        _SECCOMP_FILTER_FLAG_TSYNC,
-        fprog,
-    )
+    syscall(_SECCOMP[column], _SET_MODE_FILTER, _FLAG_TSYNC, fprog)

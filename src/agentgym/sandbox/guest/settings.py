@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Self
 
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -33,14 +35,13 @@ class Limits:
     collect_bytes: int = 1024 * 1024
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Rung:
-    """One way of isolating executions.
+    """One way of isolating executions; the README says what each cannot do.
 
     Attributes:
         name: Stable name, recorded with every result.
         summary: The mechanisms, in words.
-        lost: Protections of the best rung that this one lacks.
         bubblewrap: Whether the zygote runs inside bubblewrap.
         landlock: Whether each execution enters a Landlock domain of its own.
         own_identity: Whether each execution changes to a user id of its own slot,
@@ -49,7 +50,6 @@ class Rung:
 
     name: str
     summary: str
-    lost: tuple[str, ...] = ()
     bubblewrap: bool = False
     landlock: bool = False
     own_identity: bool = False
@@ -70,50 +70,32 @@ class Rung:
         return self.own_identity or self.bubblewrap
 
 
-BUBBLEWRAP = Rung(
-    name="bubblewrap",
-    summary="bubblewrap namespaces, own user id, rlimits, seccomp",
-    bubblewrap=True,
-    own_identity=True,
-)
-BUBBLEWRAP_USER = Rung(
-    name="bubblewrap-user",
-    summary="bubblewrap with a user namespace, rlimits, seccomp",
-    lost=(
-        "executions run under the caller's user id, mapped in a user namespace",
-        "before Linux 5.14 the process limit counts all processes of the caller",
+_RUNGS = (
+    Rung(
+        "bubblewrap",
+        "bubblewrap namespaces, own user id, rlimits, seccomp",
+        bubblewrap=True,
+        own_identity=True,
     ),
-    bubblewrap=True,
-)
-LANDLOCK = Rung(
-    name="landlock",
-    summary="Landlock, own user id, rlimits, seccomp, sweep of the user id",
-    lost=(
-        "no namespaces: file names and sizes outside the workspace can be probed",
-        "the workspace is on the host's disk, limited per file but not in total",
+    Rung(
+        "bubblewrap-user",
+        "bubblewrap with a user namespace, rlimits, seccomp",
+        bubblewrap=True,
     ),
-    landlock=True,
-    own_identity=True,
-)
-LANDLOCK_USER = Rung(
-    name="landlock-user",
-    summary="Landlock, rlimits, strict seccomp, no subprocesses",
-    lost=(
-        *LANDLOCK.lost,
-        "executions run under the caller's user id and may start no process",
-        "changes of file metadata (chmod, utime) are ignored without an error",
+    Rung(
+        "landlock",
+        "Landlock, own user id, rlimits, seccomp, sweep of the user id",
+        landlock=True,
+        own_identity=True,
     ),
-    landlock=True,
+    Rung(
+        "landlock-user",
+        "Landlock, rlimits, strict seccomp, no subprocesses",
+        landlock=True,
+    ),
+    Rung("unsafe", "no isolation, rlimits only"),
 )
-UNSAFE = Rung(
-    name="unsafe",
-    summary="no isolation, rlimits only",
-    lost=("everything but resource limits and time limits",),
-)
-RUNGS = {
-    rung.name: rung
-    for rung in (BUBBLEWRAP, BUBBLEWRAP_USER, LANDLOCK, LANDLOCK_USER, UNSAFE)
-}
+RUNGS = {rung.name: rung for rung in _RUNGS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +107,7 @@ class Settings:
         limits: What each may use.
         identity: User and group id to change to, on a rung that changes it.
         scratch: Folder for workspaces, where they cannot be mounted.
-        readable: Trees that a Landlock domain may read.
-        path: Folders that executions may import from.
+        path: Folders that executions may read and import from.
         preload: Modules to import once, beyond those that are always there.
     """
 
@@ -134,7 +115,6 @@ class Settings:
     limits: Limits
     identity: int | None
     scratch: str | None
-    readable: tuple[str, ...]
     path: tuple[str, ...]
     preload: tuple[str, ...]
 

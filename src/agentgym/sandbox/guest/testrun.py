@@ -21,13 +21,7 @@ _LEFT, _RIGHT, _EXPLAIN = "@left", "@right", "@explain"
 
 
 def run(files: list[str], select: list[str], report: Report) -> int:
-    """Run the tests of some files.
-
-    Args:
-        files: Test files, relative to the working directory.
-        select: Test ids ``file::name`` to run; empty for all.
-        report: Receives a dictionary per event.
-    """
+    """Run the tests of some files, or those selected by ids ``file::name``."""
     passed = []
     for path in files:
         for event in _run_file(path, frozenset(select), report):
@@ -143,12 +137,5 @@ def _explain(source: str, message: object, *sides: object) -> str:
     return text if message is None else f"{message}\n{text}"
 
 
-_SHORT = reprlib.Repr(
-    maxlevel=4,
-    maxstring=200,
-    maxother=200,
-    maxlist=20,
-    maxtuple=20,
-    maxset=20,
-    maxdict=20,
-)
+_SHORT = reprlib.Repr(maxlevel=4, maxstring=200, maxother=200)
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 20

@@ -17,7 +17,6 @@ import site
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -35,17 +34,10 @@ _REAP_S = 10.0
 _MEMORY_CHECK_S = 0.1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _OVER_MEMORY = "Its processes together used more memory than total_memory_mb allows."
-Ending = dict[str, Any]
-"""How an execution ended, in the words of the host's ``SandboxResult``."""
 
 
 class Zygote:
-    """Serves jobs, one at a time, until the control socket closes.
-
-    Args:
-        control: Socket to the host.
-        settings: What holds for all executions.
-    """
+    """Serves the jobs that come through a socket, one at a time, until it closes."""
 
     def __init__(self, control: socket.socket, settings: Settings) -> None:
         self._control = control
@@ -53,8 +45,11 @@ class Zygote:
         self._rung = settings.rung
         self._identity = settings.identity
         self._running = 0
+        self._cpu_s = 0.0
         if self._rung.bubblewrap and os.getpid() != 1:
             raise RuntimeError("the zygote is not the init of its PID namespace")
+        if self._rung.own_identity and not self._identity:
+            raise RuntimeError("this rung sweeps by user id and has none")
         self._box: box.Box
         if settings.scratch is None:
             owner = os.getuid() if self._identity is None else self._identity
@@ -65,8 +60,8 @@ class Zygote:
         for end in (self._wakeup, writer):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _ignore)
-        signal.signal(signal.SIGTERM, _stop)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # It wakes the poll up.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         if sys.platform == "linux" and not self._rung.bubblewrap:
             libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
             libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -106,36 +101,33 @@ class Zygote:
             raise RuntimeError(f"a job came with {len(descriptors)} descriptors")
         return json.loads(data), descriptors
 
-    def _run(self, job: dict[str, Any], descriptors: list[int]) -> None:
+    def _run(self, job: dict[str, Any], files: list[int]) -> None:
         """Run one job from its empty box to the sweep, and reply."""
         self._box.open()
-        payload, out, err, report = descriptors
-        settings, timeout_s = self._settings, job["timeout_s"]
+        timeout_s = job["timeout_s"]
+        self._cpu_s = 0.0
         started = time.monotonic()
         pid = self._running = os.fork()
         if pid == 0:
-            child.execute(settings, self._box, timeout_s, (payload, out, err, report))
-        for descriptor in (out, err):
-            os.close(descriptor)
+            child.execute(self._settings, self._box, timeout_s, files)
         self._send({"started": True})
-        ending, cpu = self._wait(pid, started + timeout_s)
-        cpu += self._sweep(pid)
-        wall = time.monotonic() - started
-        stopped = ending["status"] == "timed_out" or ending["error"]
-        if job["collect"] and not stopped:
+        reply = self._wait(pid, started + timeout_s)
+        self._sweep(pid)
+        reply |= {"wall_s": time.monotonic() - started, "cpu_s": self._cpu_s}
+        if job["collect"] and reply["status"] != "timed_out" and "error" not in reply:
             pid = os.fork()
             if pid == 0:
-                child.collect(settings, self._box, timeout_s, (payload, report))
+                child.collect(self._settings, self._box, timeout_s, files)
             self._wait(pid, time.monotonic() + _REAP_S)
             self._sweep(pid)
-        for descriptor in (payload, report):
+        for descriptor in files:
             os.close(descriptor)
         self._box.close()
         self._running = 0
-        self._send({**ending, "wall_s": wall, "cpu_s": cpu})
+        self._send(reply)
 
-    def _wait(self, pid: int, deadline: float) -> tuple[Ending, float]:
-        """Wait for a child; return how it ended, and CPU seconds.
+    def _wait(self, pid: int, deadline: float) -> dict[str, Any]:
+        """Wait for a child; return how it ended, in the words of a ``SandboxResult``.
 
         Raises:
             SystemExit: The host is gone.
@@ -143,27 +135,24 @@ class Zygote:
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(self._control, select.POLLIN)
-        cpu = 0.0
         next_check = time.monotonic() + _MEMORY_CHECK_S
         while True:
             try:
-                found, status, seconds = _reap()
+                found, status = self._reap()
             except ChildProcessError:
-                return _ended("sandbox_error"), cpu
-            cpu += seconds
+                return {"status": "sandbox_error"}
             if found == pid:
                 code = os.waitstatus_to_exitcode(status)
                 if code < 0:
-                    return _ended("killed", signal=-code), cpu
-                return _ended("exited", exit_code=code), cpu
+                    return {"status": "killed", "signal": -code}
+                return {"status": "exited", "exit_code": code}
             now = time.monotonic()
             if now >= deadline:
                 _kill(pid)
-                return _ended("timed_out"), cpu
+                return {"status": "timed_out"}
             if now >= next_check:
                 if self._memory() > self._settings.limits.total_memory_mb << 20:
-                    killed = _ended("killed", signal=signal.SIGKILL, error=_OVER_MEMORY)
-                    return killed, cpu
+                    return {"status": "killed", "signal": 9, "error": _OVER_MEMORY}
                 next_check = time.monotonic() + _MEMORY_CHECK_S
             if found:
                 continue
@@ -172,6 +161,13 @@ class Zygote:
                 if descriptor == self._control.fileno():
                     raise SystemExit
                 os.read(self._wakeup, 4096)
+
+    def _reap(self) -> tuple[int, int]:
+        """Reap a child that ended; return its id, else 0, and its wait status."""
+        found, status, usage = os.wait4(-1, os.WNOHANG)
+        if found:
+            self._cpu_s += usage.ru_utime + usage.ru_stime
+        return found, status
 
     def _memory(self) -> int:
         """Return the resident bytes of all processes of the execution.
@@ -191,72 +187,44 @@ class Zygote:
                     pages += max(0, _resident_pages(name) - inherited)
         return pages * _PAGE
 
-    def _sweep(self, pid: int) -> float:
-        """Kill whatever the execution left, reap it, return its CPU seconds.
+    def _sweep(self, pid: int) -> None:
+        """Kill and reap whatever the execution left.
 
         Raises:
             TimeoutError: Something would not die; the host starts a new zygote.
         """
-        cpu = 0.0
         deadline = time.monotonic() + _REAP_S
         self._kill_all(pid)
         with suppress(ChildProcessError):
             while True:
-                found, _, seconds = _reap()
-                cpu += seconds
+                found, _ = self._reap()
                 if found:
                     continue
                 if time.monotonic() > deadline:
                     raise TimeoutError("a process of the execution survived SIGKILL")
                 time.sleep(0.0005)
                 self._kill_all(pid)
-        return cpu
 
     def _kill_all(self, pid: int) -> None:
         """Send SIGKILL to every process that executions of this zygote can own."""
         if self._rung.bubblewrap:
             if os.getpid() == 1:  # Then -1 means this namespace and nothing else.
                 _kill(-1)
-        elif self._rung.own_identity:
-            self._kill_identity()
+        elif self._identity is not None:  # From under that id.
+            helper = os.fork()
+            if helper == 0:
+                try:
+                    become(self._identity)
+                    _kill(-1)
+                finally:
+                    os._exit(0)
+            os.waitpid(helper, 0)
         elif pid:
             _kill(-pid)
-            for orphan in _children():
-                _kill(orphan)
-
-    def _kill_identity(self) -> None:
-        """Kill every process of the slot's own user id, from under that id."""
-        if self._identity is None or self._identity <= 0:
-            raise RuntimeError("this rung sweeps by user id and has none")
-        helper = os.fork()
-        if helper == 0:
-            try:
-                become(self._identity)
-                _kill(-1)
-            finally:
-                os._exit(0)
-        os.waitpid(helper, 0)
-
-
-def _ended(
-    status: str,
-    exit_code: int | None = None,
-    signal: int | None = None,
-    error: str = "",
-) -> Ending:
-    return {"status": status, "exit_code": exit_code, "signal": signal, "error": error}
-
-
-def _reap() -> tuple[int, int, float]:
-    """Reap a child that ended; return its id, else 0, its wait status, CPU seconds."""
-    found, status, usage = os.wait4(-1, os.WNOHANG)
-    return found, status, usage.ru_utime + usage.ru_stime if found else 0.0
-
-
-def _children() -> Iterator[int]:
-    """Yield the direct children of this process, orphans it adopted included."""
-    with suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as source:
-        yield from map(int, source.read().split())
+            children = f"/proc/self/task/{os.getpid()}/children"
+            with suppress(OSError), open(children) as orphans:
+                for orphan in orphans.read().split():
+                    _kill(int(orphan))
 
 
 def _resident_pages(name: str) -> int:
@@ -271,22 +239,8 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _ignore(number: int, frame: object) -> None:
-    """Let the signal only wake the poll up."""
-
-
-def _stop(number: int, frame: object) -> None:
-    """Leave through the normal way out."""
-    raise SystemExit
-
-
 def main(descriptor: int, settings: str) -> None:
-    """Serve on an inherited socket, then exit.
-
-    Args:
-        descriptor: Number of the control socket.
-        settings: What :meth:`Settings.encode` wrote.
-    """
+    """Serve on an inherited socket with these encoded settings, then exit."""
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
     zygote = Zygote(control, Settings.decode(settings))
