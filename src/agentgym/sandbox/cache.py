@@ -4,6 +4,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
+from agentgym.sandbox.commands import Job
 from agentgym.sandbox.result import SandboxResult
 
 
@@ -19,13 +20,7 @@ class ResultCache:
     """A bounded cache that forgets the least recently used result first.
 
     It keeps only results of executions that exited by themselves: what a clock or a
-    signal ended may end differently next time.
-
-    Args:
-        entries: The bound; 0 keeps nothing.
-
-    Attributes:
-        stats: How often it was asked.
+    signal ended may end differently next time. A bound of 0 keeps nothing.
     """
 
     def __init__(self, entries: int) -> None:
@@ -34,23 +29,25 @@ class ResultCache:
         self._results: OrderedDict[bytes, SandboxResult] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: bytes) -> SandboxResult | None:
+    def get(self, job: Job) -> SandboxResult | None:
         """Return the remembered result, marked as cached, or None."""
+        if not self._entries:
+            return None
         with self._lock:
-            result = self._results.get(key)
+            result = self._results.get(job.key)
             if result is None:
                 self.stats.misses += 1
                 return None
             self.stats.hits += 1
-            self._results.move_to_end(key)
+            self._results.move_to_end(job.key)
         return replace(result, cached=True)
 
-    def put(self, key: bytes, result: SandboxResult) -> None:
+    def put(self, job: Job, result: SandboxResult) -> None:
         """Remember a result, if its kind is kept."""
-        if result.status != "exited" or self._entries < 1:
+        if not self._entries or result.status != "exited":
             return
         with self._lock:
-            self._results[key] = result
-            self._results.move_to_end(key)
+            self._results[job.key] = result
+            self._results.move_to_end(job.key)
             if len(self._results) > self._entries:
                 self._results.popitem(last=False)

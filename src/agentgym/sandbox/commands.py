@@ -5,6 +5,7 @@ import json
 import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Self
 
@@ -13,12 +14,7 @@ from agentgym.errors import SandboxError
 
 @dataclass(frozen=True)
 class PythonScript:
-    """``python path args...`` in the workspace.
-
-    Attributes:
-        path: The script, relative to the workspace.
-        args: Its arguments.
-    """
+    """``python path args...`` in the workspace, to which the path is relative."""
 
     path: str
     args: tuple[str, ...] = ()
@@ -40,11 +36,7 @@ class RunTests:
 
 @dataclass(frozen=True)
 class Argv:
-    """Any command line, executed without a shell in the workspace.
-
-    Attributes:
-        argv: The program and its arguments. ``python`` is the sandbox's interpreter.
-    """
+    """Any command line; no shell. ``python`` is the sandbox's interpreter."""
 
     argv: tuple[str, ...]
 
@@ -117,7 +109,7 @@ class Job:
         tests = isinstance(command, RunTests)
         return cls(payload, tuple(files), tests, timeout_s, collect)
 
-    @property
+    @cached_property
     def key(self) -> bytes:
         """A hash: two jobs with the same one ask for the same."""
         digest = hashlib.sha256(self.payload)

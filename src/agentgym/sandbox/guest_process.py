@@ -66,10 +66,6 @@ class GuestProcess:
 
     The thread that makes it must outlive it: the kernel ends it with that thread.
 
-    Args:
-        rung: How to isolate.
-        config: What the user asked for.
-
     Attributes:
         process: The zygote, or the bubblewrap around it.
 
@@ -214,10 +210,9 @@ class GuestProcess:
         return line
 
     def _receive(self) -> bytes:
-        try:
+        with suppress(ConnectionError):
             return self._control.recv(65536)
-        except ConnectionError:
-            return b""
+        return b""
 
     def _last_words(self) -> str:
         """Return how the process ended and what it wrote on stderr."""

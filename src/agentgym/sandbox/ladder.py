@@ -19,21 +19,19 @@ _FOR_OTHERS = ("bubblewrap-user", "landlock-user")
 _PROBE_TIMEOUT_S = 10.0
 _PROBE = """\
 import os, socket
-def refused(call):
+leaks = []
+for name, call in {
+    "network": lambda: socket.socket(),
+    "write outside": lambda: open("/usr/agentgym-probe", "w"),
+    "write to the root": lambda: os.mkdir("/agentgym-probe"),
+    "environment of process 1": lambda: open("/proc/1/environ").read(),
+    "password hashes": lambda: open("/etc/shadow").read(),
+}.items():
     try:
         call()
+        leaks.append(name)
     except OSError:
-        return True
-    return False
-leaks = [
-    name for name, call in {
-        "network": lambda: socket.socket(),
-        "write outside": lambda: open("/usr/agentgym-probe", "w"),
-        "write to the root": lambda: os.mkdir("/agentgym-probe"),
-        "environment of process 1": lambda: open("/proc/1/environ").read(),
-        "password hashes": lambda: open("/etc/shadow").read(),
-    }.items() if not refused(call)
-]
+        pass
 open("written", "w").close()
 import wave  # Not preloaded: is the standard library readable?
 print(",".join(leaks) or "sealed")
@@ -50,9 +48,8 @@ def choose_rung(config: SandboxConfig) -> Rung:
     """
     if config.rung is not None:
         return _named(config.rung, unsafe=config.unsafe_local_exec)
-    root = os.geteuid() == 0
     tried = ""
-    for name in _FOR_ROOT if root else _FOR_OTHERS:
+    for name in _FOR_ROOT if os.geteuid() == 0 else _FOR_OTHERS:
         rung = RUNGS[name]
         reason = probe(rung)
         if not reason:
@@ -96,10 +93,7 @@ def available_rungs() -> tuple[Rung, ...]:
 
 @functools.cache
 def probe(rung: Rung) -> str:
-    """Run an execution that tries to break out; return what is wrong, else "".
-
-    It runs once per process and rung.
-    """
+    """Run an execution that tries to break out, once; return what is wrong, or ""."""
     if sys.platform != "linux":
         return "it needs Linux"
     if rung.own_identity and os.geteuid() != 0:

@@ -68,11 +68,7 @@ def command_line(
 ) -> list[str]:
     """Return the command that starts a zygote.
 
-    Args:
-        settings: What it is told.
-        python: The interpreter.
-        guest: Where the guest's modules are on the host.
-        control: Descriptor of its end of the control socket.
+    It is given the folder of its modules on the host and its end of the socket.
     """
     around: list[str] = []
     if settings.rung.bubblewrap:

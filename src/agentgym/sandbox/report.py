@@ -9,17 +9,9 @@ from agentgym.errors import SandboxError
 from agentgym.sandbox.commands import Job, check_files
 from agentgym.sandbox.result import SandboxResult, Status, TestOutcome
 
-Lines = list[dict[str, Any]]
-
 
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
-    """Return a result with what the execution itself reported.
-
-    Args:
-        result: What the zygote and the pipes said.
-        job: What was to be done.
-        report: Lines of JSON.
-    """
+    """Return what zygote and pipes said, with what the execution itself reported."""
     lines = list(_lines(report))
     ready = bool(lines) and "ready" in lines[0]
     if not ready and not result.error and not result.timed_out:
@@ -32,7 +24,6 @@ def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
 
 
 def _lines(data: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the well-formed lines of a report."""
     for line in data.split(b"\n"):
         try:
             value = json.loads(line)
@@ -42,7 +33,7 @@ def _lines(data: bytes) -> Iterator[dict[str, Any]]:
             yield value
 
 
-def _tests(lines: Lines, status: Status) -> tuple[TestOutcome, ...]:
+def _tests(lines: list[dict[str, Any]], status: Status) -> tuple[TestOutcome, ...]:
     """Return the outcome of each test, and an error for one that did not end."""
     found: dict[str, TestOutcome] = {}
     running: str | None = ""
@@ -54,7 +45,7 @@ def _tests(lines: Lines, status: Status) -> tuple[TestOutcome, ...]:
                 "test": str(name),
                 "outcome": "passed" | "failed" | "error" as outcome,
                 "message": str(message),
-                "seconds": float(seconds),
+                "seconds": float() | int() as seconds,
             }:
                 running = ""
                 found[name] = TestOutcome(
@@ -67,7 +58,7 @@ def _tests(lines: Lines, status: Status) -> tuple[TestOutcome, ...]:
     return tuple(found.values())
 
 
-def _changes(lines: Lines, job: Job) -> dict[str, str | None] | None:
+def _changes(lines: list[dict[str, Any]], job: Job) -> dict[str, str | None] | None:
     """Return the files that differ, None for those that are gone; None if unknown."""
     match lines[-1:]:
         case [{"left": {"files": dict(changed), "gone": list(gone)}}]:

@@ -6,11 +6,10 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from typing import Self
+from contextlib import AbstractContextManager, suppress
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.cache import CacheStats, ResultCache
+from agentgym.sandbox.cache import ResultCache
 from agentgym.sandbox.commands import Command, Job
 from agentgym.sandbox.config import SandboxConfig
 from agentgym.sandbox.guest.settings import Rung
@@ -21,7 +20,7 @@ from agentgym.sandbox.result import SandboxResult
 DEFAULT_TIMEOUT_S = 10.0
 
 
-class Sandbox:
+class Sandbox(AbstractContextManager["Sandbox"]):
     """Runs untrusted code, one private workspace per execution.
 
     Open it with :func:`open_sandbox`, as a context manager. It is safe to call from
@@ -30,6 +29,7 @@ class Sandbox:
     Attributes:
         config: How it was opened.
         rung: The rung that isolates it.
+        cache_stats: Hits and misses of the result cache.
         restarts: How many zygotes had to be replaced because they died.
     """
 
@@ -39,15 +39,12 @@ class Sandbox:
         self.restarts = 0
         self._owner = os.getpid()
         self._cache = ResultCache(config.cache_entries)
+        self.cache_stats = self._cache.stats
         self._idle: deque[GuestProcess] = deque()
         """Zygotes that wait for work; the most recently used is taken first."""
         self._pool = ThreadPoolExecutor(config.concurrency, "agentgym-sandbox")
-        self._finalizer = weakref.finalize(self, _shut, self._pool, self._idle)
-
-    @property
-    def cache_stats(self) -> CacheStats:
-        """Hits and misses of the result cache."""
-        return self._cache.stats
+        everything = self._owner, self._pool, self._idle
+        self._finalizer = weakref.finalize(self, _shut, *everything)
 
     async def run(
         self,
@@ -93,16 +90,15 @@ class Sandbox:
             raise SandboxError(
                 "This sandbox was opened in another process: open one after the fork."
             )
-        key = job.key if self.config.cache_entries else b""
-        if key and (known := self._cache.get(key)):
+        if known := self._cache.get(job):
             done: Future[SandboxResult] = Future()
             done.set_result(known)
             return done
         if not self._finalizer.alive:
             raise SandboxError("This sandbox is closed: open a new one.")
-        return self._pool.submit(self._work, job, key)
+        return self._pool.submit(self._work, job)
 
-    def _work(self, job: Job, key: bytes) -> SandboxResult:
+    def _work(self, job: Job) -> SandboxResult:
         """Run one job on a zygote, replacing a dead one."""
         try:
             try:
@@ -118,8 +114,7 @@ class Sandbox:
                 warm=self.config.warm,
                 error=f"The sandbox process died: {died}",
             )
-        if key:
-            self._cache.put(key, result)
+        self._cache.put(job, result)
         return result
 
     def _attempt(self, job: Job) -> SandboxResult:
@@ -138,13 +133,7 @@ class Sandbox:
 
     def close(self) -> None:
         """End running executions' zygotes once they are done, and free everything."""
-        if os.getpid() == self._owner:
-            self._finalizer()
-        else:
-            self._finalizer.detach()
-
-    def __enter__(self) -> Self:
-        return self
+        self._finalizer()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -156,11 +145,12 @@ def _take(idle: deque[GuestProcess]) -> GuestProcess | None:
     return None
 
 
-def _shut(pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> None:
+def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> None:
     """Wait for running executions, drop waiting ones, end the zygotes."""
-    pool.shutdown(wait=True, cancel_futures=True)
-    while guest := _take(idle):
-        guest.close()
+    if os.getpid() == owner:  # A fork has neither threads nor zygotes.
+        pool.shutdown(wait=True, cancel_futures=True)
+        while guest := _take(idle):
+            guest.close()
 
 
 def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:

@@ -69,11 +69,7 @@ class Workspace:
         self.files[path] = changed
 
     def check_length(self, path: str, text: str) -> None:
-        """Refuse a text that is too long for the file at ``path``.
-
-        Raises:
-            ToolError: Says how long it may be.
-        """
+        """Raise a ``ToolError`` if a text is too long for the file at ``path``."""
         if len(text) > self._max_characters:
             raise ToolError(
                 f"{path} may hold at most {self._max_characters} characters."

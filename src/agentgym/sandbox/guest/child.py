@@ -12,7 +12,7 @@ import threading
 import types
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from . import testrun
 from .box import Box
@@ -40,7 +40,8 @@ def execute(
         payload = _enter(settings, box, timeout_s, given, streams)
         _write_files(payload["files"])
         os.environ.update(HOME=box.workspace, TMPDIR=box.temporary, PWD=box.workspace)
-        sys.stdout, sys.stderr = _text_stream(1), _text_stream(2)
+        sys.stdout = open(1, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
         _report({"ready": True})
     except BaseException as error:  # noqa: BLE001 - whatever it is, run nothing
         _report({"setup_error": f"{type(error).__name__}: {error}"})
@@ -97,23 +98,17 @@ def _write_files(files: dict[str, str]) -> None:
 
 
 def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
-    """Compare what is below the working directory with what was given.
-
-    Returns:
-        ``files``: UTF-8 regular files that differ and their whole text, as many as
-        fit into ``max_bytes``; ``gone``: names given that are no longer there.
-    """
+    """Return the text ``files`` that differ, as many as fit, and what is ``gone``."""
     files: dict[str, str] = {}
     names = list(itertools.islice(_names(), _MOST_FILES + 1))
     for name in names[:_MOST_FILES]:
         was = given[name].encode() if name in given else None
         with suppress(OSError, UnicodeError):
             data = _read_regular(name, max(max_bytes, len(was or b"")))
-            if data is None or data == was or len(data) > max_bytes:
-                continue
-            name.encode()
-            files[name] = data.decode()
-            max_bytes -= len(data)
+            if data is not None and data != was and len(data) <= max_bytes:
+                name.encode()
+                files[name] = data.decode()
+                max_bytes -= len(data)
     gone = sorted(given.keys() - set(names)) if len(names) <= _MOST_FILES else []
     return {"files": files, "gone": gone}
 
@@ -135,14 +130,7 @@ def _read_regular(path: str, max_bytes: int) -> bytes | None:
         return source.read()
 
 
-def _text_stream(descriptor: int) -> TextIO:
-    """Return a line-buffered stream that writes whatever it is given."""
-    errors = "backslashreplace"
-    return open(descriptor, "w", 1, "utf-8", errors, closefd=False)
-
-
 def _run(command: dict[str, Any]) -> int:
-    """Run the command and return its exit code."""
     workspace = os.getcwd()
     match command:
         case {"kind": "Argv", "argv": argv}:
@@ -195,10 +183,8 @@ def _run_script(script: str, args: list[str]) -> int:
 def _exit_code(error: BaseException) -> int:
     """Return the exit code for what ended the program, and print it as Python does."""
     if isinstance(error, SystemExit):
-        if error.code is None:
-            return 0
-        if isinstance(error.code, int):
-            return error.code & 0xFF
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
         with suppress(BaseException):
             sys.stderr.write(f"{error.code}\n")
         return 1
@@ -226,8 +212,6 @@ def _finish() -> None:
 def _report(line: dict[str, Any]) -> None:
     """Send one line to the host; a program that closed the pipe loses its report."""
     data = json.dumps(line).encode() + b"\n"
-    try:
+    with suppress(OSError):
         while data:
             data = data[os.write(_REPORT_FD, data) :]
-    except OSError:
-        return

@@ -36,11 +36,7 @@ def confine(settings: Settings, timeout_s: float, writable: tuple[str, ...]) -> 
 
 
 def become(identity: int) -> None:
-    """Change to an unprivileged user and group for good.
-
-    Raises:
-        PermissionError: The change did not take effect.
-    """
+    """Change to an unprivileged user and group for good, or raise."""
     if identity <= 0:
         raise PermissionError(f"{identity} is no unprivileged user id")
     os.setgroups([])

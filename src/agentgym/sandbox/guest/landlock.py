@@ -28,8 +28,8 @@ def restrict(
 ) -> None:
     """Confine the calling thread, after ``PR_SET_NO_NEW_PRIVS``, to these paths.
 
-    Readable trees may also be executed, devices also be written; of both, absent ones
-    are skipped. Writable trees give every right.
+    Absent ones are skipped, but if they are writable. Readable ones may be executed,
+    devices be written.
 
     Raises:
         OSError: The kernel has no Landlock, or refused a rule.
@@ -38,16 +38,13 @@ def restrict(
         abi = syscall(_CREATE_RULESET, None, c_size_t(0), c_uint32(_VERSION_FLAG))
     except OSError as error:
         raise OSError("this kernel has no Landlock") from error
-    files = _REFER - 1
-    for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
-        files |= right if abi >= since else 0
-    handled = [files]
-    for since in (4, 6):  # Network, then what crosses the border of the domain.
-        handled += [0b11] if abi >= since else []
+    later = ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV))
+    files = _REFER - 1 + sum(right for since, right in later if abi >= since)
+    # Since 4 the network, since 6 what crosses the border of the domain.
+    handled = [files, *(0b11 for since in (4, 6) if abi >= since)]
     attributes = struct.pack(f"={len(handled)}Q", *handled)
-    ruleset = syscall(
-        _CREATE_RULESET, attributes, c_size_t(len(attributes)), c_uint32(0)
-    )
+    size = c_size_t(len(attributes))
+    ruleset = syscall(_CREATE_RULESET, attributes, size, c_uint32(0))
     try:
         for path in filter(os.path.exists, readable):
             _allow(ruleset, path, _READ)

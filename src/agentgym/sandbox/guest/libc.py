@@ -38,11 +38,7 @@ def unmount(target: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Empty the effective, permitted, inheritable and ambient capability sets.
-
-    Raises:
-        PermissionError: Some capability is still there afterwards.
-    """
+    """Empty the effective, permitted, inheritable and ambient sets, or raise."""
     prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     sets = (ctypes.c_uint32 * 6)()

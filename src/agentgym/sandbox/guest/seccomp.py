@@ -72,26 +72,18 @@ _SECCOMP, _SET_MODE_FILTER, _FLAG_TSYNC = (317, 277), 1, 1
 
 
 def _op(code: int, k: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """Assemble one instruction."""
     return struct.pack("=HBBI", code, if_true, if_false, k)
 
 
 _ALLOW = _op(_RETURN, 0x7FFF0000)
 _REFUSE = _op(_RETURN, _FAIL | errno.EPERM)
 _UNKNOWN = _op(_RETURN, _FAIL | errno.ENOSYS)
-_IGNORE = _op(_RETURN, _FAIL)
+_PRETEND = _op(_RETURN, _FAIL)
 
 
 def _argument(index: int) -> bytes:
     """Load the low half of an argument (both architectures are little-endian)."""
     return _op(_LOAD, 16 + 8 * index)
-
-
-def _numbers(table: str, column: int) -> list[int]:
-    """Return the call numbers of a table for one architecture."""
-    rows = (row.split() for row in table.replace("\n", " ").split(","))
-    found = (int(row[1 + column]) for row in rows)
-    return [number for number in found if number >= 0]
 
 
 def _when(number: int, *body: bytes) -> list[bytes]:
@@ -100,8 +92,9 @@ def _when(number: int, *body: bytes) -> list[bytes]:
 
 
 def _each(table: str, column: int, *body: bytes) -> list[bytes]:
-    """Do the same for the system calls of a table."""
-    return [op for number in _numbers(table, column) for op in _when(number, *body)]
+    """Do the same for the system calls of a table, on one architecture."""
+    numbers = [int(row.split()[1 + column]) for row in table.split(",")]
+    return [op for number in numbers if number >= 0 for op in _when(number, *body)]
 
 
 def build_filter(*, strict: bool, pid: int = 0, machine: str = "") -> bytes:
@@ -162,7 +155,7 @@ def _strict_rules(column: int, pid: int) -> list[bytes]:
     for command in _SIGNALLING_FCNTL:
         signalling += [_op(_EQUAL, command, 0, 1), _REFUSE]
     return [
-        *_each(_IGNORED_WHEN_STRICT, column, _IGNORE),
+        *_each(_IGNORED_WHEN_STRICT, column, _PRETEND),
         *_each(_DENIED_WHEN_STRICT, column, _REFUSE),
         *_each(_OWN_PROCESS_ONLY_WHEN_STRICT, column, *is_self, _REFUSE, _ALLOW),
         *_when(_FCNTL[column], *signalling, _ALLOW),

@@ -44,7 +44,7 @@ class Rung:
         summary: The mechanisms, in words.
         bubblewrap: Whether the zygote runs inside bubblewrap.
         landlock: Whether each execution enters a Landlock domain of its own.
-        own_identity: Whether each execution changes to a user id of its own slot,
+        own_identity: Whether executions change to a user id of their zygote's own,
             which only root can do.
     """
 
@@ -107,8 +107,8 @@ class Settings:
         limits: What each may use.
         identity: User and group id to change to, on a rung that changes it.
         scratch: Folder for workspaces, where they cannot be mounted.
-        path: Folders that executions may read and import from.
-        preload: Modules to import once, beyond those that are always there.
+        path: The configuration's ``python_path``.
+        preload: The configuration's.
     """
 
     rung: Rung

@@ -15,7 +15,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Report = Callable[[dict[str, Any]], None]
+Event = dict[str, Any]
+Report = Callable[[Event], None]
 _MESSAGE_CHARACTERS = 2000
 _LEFT, _RIGHT, _EXPLAIN = "@left", "@right", "@explain"
 
@@ -24,7 +25,7 @@ def run(files: list[str], select: list[str], report: Report) -> int:
     """Run the tests of some files, or those selected by ids ``file::name``."""
     passed = []
     for path in files:
-        for event in _run_file(path, frozenset(select), report):
+        for event in _run_file(path, select, report):
             report(event)
             passed.append(event["outcome"] == "passed")
     report({"running": None})
@@ -33,15 +34,14 @@ def run(files: list[str], select: list[str], report: Report) -> int:
     return 0 if all(passed) else 1
 
 
-def _run_file(
-    path: str, select: frozenset[str], report: Report
-) -> Iterator[dict[str, Any]]:
+def _run_file(path: str, select: list[str], report: Report) -> Iterator[Event]:
     """Yield the event of each test of a file, or one if it cannot be imported."""
     report({"running": path})
     try:
         module = _load(path, os.path.basename(path).removesuffix(".py"))
     except BaseException as error:  # noqa: BLE001 - the file's own, to be shown
-        yield _event(path, "error", _describe(error))
+        message = _describe(error)
+        yield {"test": path, "outcome": "error", "message": message, "seconds": 0.0}
         return
     report({"running": ""})
     for test, function in list(vars(module).items()):
@@ -54,8 +54,7 @@ def _run_file(
         yield _run_test(identity, function)
 
 
-def _run_test(identity: str, function: types.FunctionType) -> dict[str, Any]:
-    """Run one test and return its event."""
+def _run_test(identity: str, function: types.FunctionType) -> Event:
     outcome, message = "passed", ""
     started = time.perf_counter()
     try:
@@ -65,17 +64,11 @@ def _run_test(identity: str, function: types.FunctionType) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001 - the test's own, to be shown
         outcome = "failed" if isinstance(error, AssertionError) else "error"
         message = _describe(error)
-    return _event(identity, outcome, message, time.perf_counter() - started)
-
-
-def _event(
-    identity: str, outcome: str, message: str, seconds: float = 0.0
-) -> dict[str, Any]:
     return {
         "test": identity,
         "outcome": outcome,
         "message": message,
-        "seconds": round(seconds, 6),
+        "seconds": round(time.perf_counter() - started, 6),
     }
 
 
@@ -129,7 +122,6 @@ class _Explainer(ast.NodeTransformer):
 
 
 def _explain(source: str, message: object, *sides: object) -> str:
-    """Return the message of a failed assert."""
     text = f"assert {source}"
     if sides:
         left, right = (_SHORT.repr(side) for side in sides)

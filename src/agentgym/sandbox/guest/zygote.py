@@ -77,8 +77,13 @@ class Zygote:
         gc.collect()
         gc.freeze()
         self._send({"serving": True})
-        while job := self._receive():
-            self._run(*job)
+        while True:
+            data, files, _, _ = socket.recv_fds(self._control, 65536, _DESCRIPTORS)
+            if not data:
+                return
+            if len(files) != _DESCRIPTORS:
+                raise RuntimeError(f"a job came with {len(files)} descriptors")
+            self._run(json.loads(data), files)
 
     def shut(self) -> None:
         """End a running execution and remove all folders of this zygote."""
@@ -89,17 +94,6 @@ class Zygote:
 
     def _send(self, line: dict[str, Any]) -> None:
         self._control.sendall(json.dumps(line).encode() + b"\n")
-
-    def _receive(self) -> tuple[dict[str, Any], list[int]] | None:
-        """Return the next job and its descriptors, None at the end."""
-        data, descriptors, _, _ = socket.recv_fds(self._control, 65536, _DESCRIPTORS)
-        while data and not data.endswith(b"\n"):
-            data += self._control.recv(65536)
-        if not data:
-            return None
-        if len(descriptors) != _DESCRIPTORS:
-            raise RuntimeError(f"a job came with {len(descriptors)} descriptors")
-        return json.loads(data), descriptors
 
     def _run(self, job: dict[str, Any], files: list[int]) -> None:
         """Run one job from its empty box to the sweep, and reply."""
@@ -127,10 +121,9 @@ class Zygote:
         self._send(reply)
 
     def _wait(self, pid: int, deadline: float) -> dict[str, Any]:
-        """Wait for a child; return how it ended, in the words of a ``SandboxResult``.
+        """Return how a child ended, in the words of a ``SandboxResult``.
 
-        Raises:
-            SystemExit: The host is gone.
+        If the host is gone, exit.
         """
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
@@ -188,11 +181,7 @@ class Zygote:
         return pages * _PAGE
 
     def _sweep(self, pid: int) -> None:
-        """Kill and reap whatever the execution left.
-
-        Raises:
-            TimeoutError: Something would not die; the host starts a new zygote.
-        """
+        """Kill and reap whatever the execution left; raise if it would not die."""
         deadline = time.monotonic() + _REAP_S
         self._kill_all(pid)
         with suppress(ChildProcessError):
