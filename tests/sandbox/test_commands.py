@@ -219,7 +219,7 @@ def test_a_report_that_was_not_asked_for_is_not_believed(
 
 
 def test_too_large_a_workspace_is_an_error(best_sandbox: Sandbox) -> None:
-    files = {"a.py": "", "big": "x" * (65 << 20)}
+    files = {"a.py": "", "big": "x" * (best_sandbox.config.limits.file_mb + 1 << 20)}
     result = best_sandbox.run_sync(files, PythonScript("a.py"))
     assert result.status == "sandbox_error"
     assert "Setup failed" in result.error
@@ -271,13 +271,16 @@ def test_cache(best_sandbox: Sandbox) -> None:
 
 
 def test_cache_forgets_the_least_recently_used() -> None:
+    a, b, c, d = (
+        Job.create({"a.py": text}, PythonScript("a.py"), timeout_s=1) for text in "abcd"
+    )
     cache = ResultCache(2)
     result = SandboxResult(status="exited", exit_code=0, rung="x", warm=True)
-    cache.put(b"a", result)
-    cache.put(b"b", result)
-    assert cache.get(b"a") is not None
-    cache.put(b"c", result)
-    assert cache.get(b"b") is None
-    assert cache.get(b"a") is not None
-    cache.put(b"d", SandboxResult(status="timed_out", rung="x", warm=True))
-    assert cache.get(b"d") is None
+    cache.put(a, result)
+    cache.put(b, result)
+    assert cache.get(a) is not None
+    cache.put(c, result)
+    assert cache.get(b) is None
+    assert cache.get(a) is not None
+    cache.put(d, SandboxResult(status="timed_out", rung="x", warm=True))
+    assert cache.get(d) is None
