@@ -139,6 +139,17 @@ def test_a_traceback_shows_only_the_program(best_sandbox: Sandbox) -> None:
     assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
 
 
+@pytest.mark.parametrize(
+    "broken", ["sys.stdout", "sys.stderr", "threading.enumerate", "os._exit"]
+)
+def test_a_program_that_breaks_its_interpreter_still_ends(
+    best_sandbox: Sandbox, broken: str
+) -> None:
+    files = {"a.py": f"import os, sys, threading\n{broken} = None\nexit(3)\n"}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"))
+    assert (result.status, result.exit_code) == ("exited", 3), result
+
+
 def test_status_of_a_crash(best_sandbox: Sandbox) -> None:
     files = {"a.py": "import os; os.abort()"}
     result = best_sandbox.run_sync(files, PythonScript("a.py"))
@@ -249,9 +260,9 @@ def test_finding_tests() -> None:
 
 def test_malformed_commands() -> None:
     with pytest.raises(SandboxError, match=r"no script 'b.py'"):
-        Job.create({"a.py": ""}, PythonScript("b.py"), timeout_s=1)
+        Job({"a.py": ""}, PythonScript("b.py"), 1)
     with pytest.raises(SandboxError, match="at least a program"):
-        Job.create({}, Argv(()), timeout_s=1)
+        Job({}, Argv(()), 1)
 
 
 def test_cache(best_sandbox: Sandbox) -> None:
@@ -271,9 +282,7 @@ def test_cache(best_sandbox: Sandbox) -> None:
 
 
 def test_cache_forgets_the_least_recently_used() -> None:
-    a, b, c, d = (
-        Job.create({"a.py": text}, PythonScript("a.py"), timeout_s=1) for text in "abcd"
-    )
+    a, b, c, d = (Job({"a.py": text}, PythonScript("a.py"), 1) for text in "abcd")
     cache = ResultCache(2)
     result = SandboxResult(status="exited", exit_code=0, rung="x", warm=True)
     cache.put(a, result)

@@ -120,10 +120,12 @@ def test_use_after_a_fork_is_refused(best_sandbox: Sandbox) -> None:
         try:
             best_sandbox.run_sync({"a.py": ""}, PythonScript("a.py"))
         except SandboxError:
+            best_sandbox.close()
             os._exit(7)
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert best_sandbox.run_sync({"a.py": ""}, PythonScript("a.py")).ok
 
 
 def test_refusal_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,10 @@
 import hashlib
 import json
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import Self
 
 from agentgym.errors import SandboxError
 
@@ -64,50 +63,41 @@ class Job:
     """One execution to do.
 
     Attributes:
-        payload: JSON of the files and the command, for the guest alone.
-        names: The files' names.
-        tests: Whether the command runs tests.
+        files: The workspace: relative path to text.
+        command: What to run in it.
         timeout_s: Wall-clock limit in seconds.
         collect: Whether to read changed files back.
+
+    Raises:
+        SandboxError: A file name or the command is malformed, or the command names
+            a file that the workspace does not have.
     """
 
-    payload: bytes
-    names: tuple[str, ...]
-    tests: bool
+    files: dict[str, str]
+    command: Command
     timeout_s: float
-    collect: bool
+    collect: bool = False
 
-    @classmethod
-    def create(
-        cls,
-        files: Mapping[str, str],
-        command: Command,
-        *,
-        timeout_s: float,
-        collect: bool = False,
-    ) -> Self:
-        """Check and encode files and a command.
-
-        Raises:
-            SandboxError: A file name or the command is malformed, or the command
-                names a file that the workspace does not have.
-        """
-        check_files(files)
-        match command:
+    def __post_init__(self) -> None:
+        check_files(self.files)
+        match self.command:
             case Argv(()):
                 raise SandboxError("A command line needs at least a program.")
-            case PythonScript(path) if path not in files:
+            case PythonScript(path) if path not in self.files:
                 raise SandboxError(
                     f"The workspace has no script {path!r}; it has "
-                    f"{sorted(files)[:20]}."
+                    f"{sorted(self.files)[:20]}."
                 )
-            case RunTests():
-                command = replace(command, paths=tuple(find_tests(command, files)))
+
+    @cached_property
+    def payload(self) -> bytes:
+        """JSON of the files and the command, for the guest alone."""
+        command = self.command
+        if isinstance(command, RunTests):
+            command = replace(command, paths=tuple(find_tests(command, self.files)))
         kind = type(command).__name__
-        content = {"files": dict(files), "command": {"kind": kind, **vars(command)}}
-        payload = json.dumps(content, sort_keys=True).encode()
-        tests = isinstance(command, RunTests)
-        return cls(payload, tuple(files), tests, timeout_s, collect)
+        content = {"files": self.files, "command": {"kind": kind, **vars(command)}}
+        return json.dumps(content, sort_keys=True).encode()
 
     @cached_property
     def key(self) -> bytes:
@@ -123,10 +113,11 @@ def find_tests(command: RunTests, files: Iterable[str]) -> list[str]:
     wanted = {identity.partition("::")[0] for identity in command.select}
     found = []
     for name in sorted(files):
-        path = PurePosixPath(name)
-        is_test = path.match("test_*.py") or path.match("*_test.py")
-        below = not folders or not folders.isdisjoint(map(str, path.parents))
-        meant = name in command.paths or (is_test and below)
+        base = name.rpartition("/")[2]
+        named = base.startswith("test_") or base.endswith("_test.py")
+        parents = map(str, PurePosixPath(name).parents)
+        below = not folders or not folders.isdisjoint(parents)
+        meant = name in command.paths or (named and base.endswith(".py") and below)
         if meant and (not wanted or name in wanted):
             found.append(name)
     return found

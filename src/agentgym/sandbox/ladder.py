@@ -100,8 +100,7 @@ def probe(rung: Rung) -> str:
         return "it needs root"
     if rung.bubblewrap and shutil.which("bwrap") is None:
         return "the program `bwrap` is not installed (apt-get install bubblewrap)"
-    files = {"probe.py": _PROBE}
-    job = Job.create(files, PythonScript("probe.py"), timeout_s=_PROBE_TIMEOUT_S)
+    job = Job({"probe.py": _PROBE}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
     try:
         with closing(GuestProcess(rung, SandboxConfig())) as guest:
             result = guest.run(job)

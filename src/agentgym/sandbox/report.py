@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.commands import Job, check_files
+from agentgym.sandbox.commands import Job, RunTests, check_files
 from agentgym.sandbox.result import SandboxResult, Status, TestOutcome
 
 
@@ -18,7 +18,7 @@ def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
         why = lines[0].get("setup_error") if lines else "it ended during confinement"
         error = f"Setup failed: {why}"
         result = replace(result, status="sandbox_error", exit_code=None, error=error)
-    if job.tests and result.status != "sandbox_error":
+    if isinstance(job.command, RunTests) and result.status != "sandbox_error":
         result = replace(result, tests=_tests(lines, result.status))
     return replace(result, files=_changes(lines, job)) if job.collect else result
 
@@ -73,4 +73,4 @@ def _changes(lines: list[dict[str, Any]], job: Job) -> dict[str, str | None] | N
     except (SandboxError, UnicodeEncodeError):
         return None
     missing = frozenset(gone)
-    return {**changed, **{name: None for name in job.names if name in missing}}
+    return {**changed, **{name: None for name in job.files if name in missing}}

@@ -43,8 +43,9 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         self._idle: deque[GuestProcess] = deque()
         """Zygotes that wait for work; the most recently used is taken first."""
         self._pool = ThreadPoolExecutor(config.concurrency, "agentgym-sandbox")
-        everything = self._owner, self._pool, self._idle
-        self._finalizer = weakref.finalize(self, _shut, *everything)
+        self._finalizer = weakref.finalize(
+            self, _shut, self._owner, self._pool, self._idle
+        )
 
     async def run(
         self,
@@ -69,7 +70,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             SandboxError: A file name or the command is malformed, or the sandbox
                 could not be started.
         """
-        job = Job.create(files, command, timeout_s=timeout_s, collect=collect)
+        job = Job(dict(files), command, timeout_s, collect)
         return await asyncio.wrap_future(self._submit(job))
 
     def run_sync(
@@ -81,7 +82,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         collect: bool = False,
     ) -> SandboxResult:
         """Run a command in a fresh workspace and wait; see :meth:`run`."""
-        job = Job.create(files, command, timeout_s=timeout_s, collect=collect)
+        job = Job(dict(files), command, timeout_s, collect)
         return self._submit(job).result()
 
     def _submit(self, job: Job) -> Future[SandboxResult]:

@@ -12,7 +12,8 @@ import threading
 import types
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NoReturn
+from os import _exit  # The program may replace that of the module.
+from typing import Any, NoReturn, TextIO
 
 from . import testrun
 from .box import Box
@@ -40,12 +41,11 @@ def execute(
         payload = _enter(settings, box, timeout_s, given, streams)
         _write_files(payload["files"])
         os.environ.update(HOME=box.workspace, TMPDIR=box.temporary, PWD=box.workspace)
-        sys.stdout = open(1, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stdout, sys.stderr = _text_stream(1), _text_stream(2)
         _report({"ready": True})
     except BaseException as error:  # noqa: BLE001 - whatever it is, run nothing
         _report({"setup_error": f"{type(error).__name__}: {error}"})
-        os._exit(code)
+        _exit(code)
     try:
         code = _run(payload["command"])
     except BaseException as error:  # noqa: BLE001 - the program's own, to be shown
@@ -53,7 +53,7 @@ def execute(
     finally:
         with suppress(BaseException):
             _finish()
-        os._exit(code)
+        _exit(code)
 
 
 def collect(
@@ -66,7 +66,7 @@ def collect(
         most = settings.limits.collect_bytes
         _report({"left": _read_changes(payload["files"], most)})
     finally:
-        os._exit(0)
+        _exit(0)
 
 
 def _enter(
@@ -128,6 +128,11 @@ def _read_regular(path: str, max_bytes: int) -> bytes | None:
         return None
     with open(path, "rb") as source:
         return source.read()
+
+
+def _text_stream(descriptor: int) -> TextIO:
+    """Return a line-buffered stream that writes whatever it is given."""
+    return open(descriptor, "w", 1, "utf-8", "backslashreplace", closefd=False)
 
 
 def _run(command: dict[str, Any]) -> int:
