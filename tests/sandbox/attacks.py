@@ -1,13 +1,5 @@
 """Scripts that try to get out. Each prints REACHED for what it reached, or refused."""
 
-from collections.abc import Callable
-
-from agentgym.sandbox import SandboxResult
-from agentgym.sandbox.rungs import RUNGS
-
-ISOLATING = [name for name in RUNGS if name != "unsafe"]
-Attack = Callable[..., SandboxResult]
-
 PRELUDE = """\
 import ctypes, os, socket, sys, time
 def attempt(call):
@@ -187,7 +179,7 @@ import os, time
 try:
     for _ in range(12):
         if os.fork() == 0:
-            block = bytearray(os.urandom(1) * (100 << 20))
+            block = bytearray(os.urandom(1) * (40 << 20))
             time.sleep(30)
             os._exit(0)
 except OSError as error:
@@ -213,7 +205,7 @@ try:
         if os.fork() == 0:
             os.nice(19)
             held = []
-            for _ in range(40):
+            for _ in range(20):
                 held.append(bytearray(b"x") * (3 << 20))
                 time.sleep(0.02)
             os.write(told, b"x")
@@ -255,6 +247,32 @@ for number in range(256):
     found.append(number)
 print(found)
 """
+
+SLEEPER = """
+import signal, time
+told = []
+signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+while not told:
+    time.sleep(0.02)
+print(open("own").read())
+"""
+
+SEEK = (
+    PRELUDE
+    + """
+for box in sys.argv[1:]:
+    attempt(lambda: os.listdir(box))
+    attempt(lambda: open(box + "/own").read())
+    attempt(lambda: open(box + "/own", "a"))
+try:
+    pids = [pid for pid in os.listdir("/proc") if pid.isdigit()]
+except OSError:
+    pids = []
+for pid in pids:
+    if int(pid) != os.getpid():
+        attempt(lambda: os.listdir(f"/proc/{pid}/cwd"))
+"""
+)
 
 SEARCH_MEMORY = """
 import sys

@@ -1,7 +1,8 @@
-"""Sandboxes of every rung that works here, warm and cold."""
+"""Sandboxes: the best that works here; with ``-m sweep``, each rung warm and cold."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,51 +15,76 @@ from agentgym.sandbox import (
     SandboxResult,
     open_sandbox,
 )
-from agentgym.sandbox.ladder import probe
-from agentgym.sandbox.rungs import RUNGS
-from tests.sandbox.attacks import ISOLATING, Attack
+from agentgym.sandbox.guest.settings import RUNGS
+from agentgym.sandbox.ladder import available_rungs, probe
+
+ISOLATING = [rung.name for rung in RUNGS.values() if rung.isolates]
+Attack = Callable[..., SandboxResult]
 
 
-def _open(rung: str, *, warm: bool) -> Sandbox:
-    reason = probe(RUNGS[rung])
-    if reason:
+@contextmanager
+def opened(rung: str, *, warm: bool = True) -> Iterator[Sandbox]:
+    """Open a small sandbox on a rung, or skip the test."""
+    if reason := probe(RUNGS[rung]):
         pytest.skip(f"the rung {rung} does not work here: {reason}")
     config = SandboxConfig(
         rung=rung,
         warm=warm,
         cache_entries=0,
         concurrency=2,
-        limits=Limits(memory_mb=256, total_memory_mb=400),
+        limits=Limits(memory_mb=160, total_memory_mb=240, file_mb=16),
     )
-    return open_sandbox(config)
+    with open_sandbox(config) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="session")
+def best_rung() -> str:
+    for name in ISOLATING:
+        if not probe(RUNGS[name]):
+            return name
+    pytest.skip("no isolating rung works here")
+
+
+@pytest.fixture(scope="session")
+def best_sandbox(best_rung: str) -> Iterator[Sandbox]:
+    with opened(best_rung) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture(
     scope="session",
-    params=[(rung, mode) for rung in ISOLATING for mode in ("warm", "cold")],
-    ids=lambda param: "-".join(param),
+    params=[
+        "best",
+        *(
+            pytest.param(f"{rung} {mode}", marks=pytest.mark.sweep)
+            for rung in ISOLATING
+            for mode in ("warm", "cold")
+        ),
+    ],
 )
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    rung, mode = request.param
-    with _open(rung, warm=mode == "warm") as opened:
-        yield opened
+    """The best sandbox; in the sweep, each that there is."""
+    if request.param == "best":
+        yield request.getfixturevalue("best_sandbox")
+        return
+    rung, mode = request.param.split()
+    with opened(rung, warm=mode == "warm") as sandbox:
+        yield sandbox
 
 
-@pytest.fixture(scope="session", params=ISOLATING)
-def warm_sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    with _open(request.param, warm=True) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="session")
-def best_sandbox() -> Iterator[Sandbox]:
-    """The safest rung that works here; what the ordinary tests use."""
-    for rung in ISOLATING:
-        if not probe(RUNGS[rung]):
-            with _open(rung, warm=True) as opened:
-                yield opened
-                return
-    pytest.skip("no isolating rung works here")
+@pytest.fixture(
+    params=[
+        "best",
+        *(pytest.param(rung, marks=pytest.mark.sweep) for rung in ISOLATING),
+    ]
+)
+def rung(request: pytest.FixtureRequest, best_rung: str) -> str:
+    """The name of the best rung; in the sweep, each that works here."""
+    name = best_rung if request.param == "best" else request.param
+    if RUNGS[name] not in available_rungs():
+        pytest.skip(f"the rung {name} does not work here: {probe(RUNGS[name])}")
+    return str(name)
 
 
 @pytest.fixture(scope="session")

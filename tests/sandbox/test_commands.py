@@ -14,7 +14,7 @@ from agentgym.sandbox import (
     open_sandbox,
 )
 from agentgym.sandbox.cache import ResultCache
-from agentgym.sandbox.commands import check_files, encode, find_tests
+from agentgym.sandbox.commands import Job, check_files, find_tests
 
 TESTS = """\
 from app import add
@@ -139,6 +139,17 @@ def test_a_traceback_shows_only_the_program(best_sandbox: Sandbox) -> None:
     assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
 
 
+@pytest.mark.parametrize(
+    "broken", ["sys.stdout", "sys.stderr", "threading.enumerate", "os._exit"]
+)
+def test_a_program_that_breaks_its_interpreter_still_ends(
+    best_sandbox: Sandbox, broken: str
+) -> None:
+    files = {"a.py": f"import os, sys, threading\n{broken} = None\nexit(3)\n"}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"))
+    assert (result.status, result.exit_code) == ("exited", 3), result
+
+
 def test_status_of_a_crash(best_sandbox: Sandbox) -> None:
     files = {"a.py": "import os; os.abort()"}
     result = best_sandbox.run_sync(files, PythonScript("a.py"))
@@ -219,7 +230,7 @@ def test_a_report_that_was_not_asked_for_is_not_believed(
 
 
 def test_too_large_a_workspace_is_an_error(best_sandbox: Sandbox) -> None:
-    files = {"a.py": "", "big": "x" * (65 << 20)}
+    files = {"a.py": "", "big": "x" * (best_sandbox.config.limits.file_mb + 1 << 20)}
     result = best_sandbox.run_sync(files, PythonScript("a.py"))
     assert result.status == "sandbox_error"
     assert "Setup failed" in result.error
@@ -249,9 +260,9 @@ def test_finding_tests() -> None:
 
 def test_malformed_commands() -> None:
     with pytest.raises(SandboxError, match=r"no script 'b.py'"):
-        encode(PythonScript("b.py"), {"a.py": ""})
+        Job({"a.py": ""}, PythonScript("b.py"), 1)
     with pytest.raises(SandboxError, match="at least a program"):
-        encode(Argv(()), {})
+        Job({}, Argv(()), 1)
 
 
 def test_cache(best_sandbox: Sandbox) -> None:
@@ -271,13 +282,14 @@ def test_cache(best_sandbox: Sandbox) -> None:
 
 
 def test_cache_forgets_the_least_recently_used() -> None:
+    a, b, c, d = (Job({"a.py": text}, PythonScript("a.py"), 1) for text in "abcd")
     cache = ResultCache(2)
     result = SandboxResult(status="exited", exit_code=0, rung="x", warm=True)
-    cache.put("a", result)
-    cache.put("b", result)
-    assert cache.get("a") is not None
-    cache.put("c", result)
-    assert cache.get("b") is None
-    assert cache.get("a") is not None
-    cache.put("d", SandboxResult(status="timed_out", rung="x", warm=True))
-    assert cache.get("d") is None
+    cache.put(a, result)
+    cache.put(b, result)
+    assert cache.get(a) is not None
+    cache.put(c, result)
+    assert cache.get(b) is None
+    assert cache.get(a) is not None
+    cache.put(d, SandboxResult(status="timed_out", rung="x", warm=True))
+    assert cache.get(d) is None

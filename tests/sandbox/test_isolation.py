@@ -1,54 +1,22 @@
-"""Nothing gets out, on any rung, warm or cold."""
+"""Nothing gets out: each attack on the best rung here, in the sweep on every rung."""
 
-import contextlib
 import os
 import signal
-import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from agentgym.sandbox import PythonScript, Sandbox
-from tests.sandbox import attacks
-from tests.sandbox.attacks import Attack
+from tests.sandbox import attacks, processes
+from tests.sandbox.conftest import ISOLATING, Attack, opened
 
 
 def _all_refused(text: str, attempts: int) -> bool:
     """Whether each of so many attempts was made, and refused."""
     lines = text.splitlines()
     return len(lines) == attempts and all("refused" in line for line in lines)
-
-
-def _processes_with(marker: str) -> list[int]:
-    """Host processes with this text in their command line."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                text = (entry / "cmdline").read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            if marker in text.split("\0"):
-                found.append(int(entry.name))
-    return found
-
-
-def _wait_for_sleeper() -> int:
-    """The process, on this host, that waits for SIGUSR1 in a sandbox."""
-    caught = 1 << (signal.SIGUSR1 - 1)
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        for status in Path("/proc").glob("[0-9]*/status"):
-            with contextlib.suppress(OSError):
-                fields = dict(
-                    line.split(":\t", 1)
-                    for line in status.read_text().splitlines()
-                    if ":\t" in line
-                )
-                if int(fields["SigCgt"], 16) & caught and fields["Seccomp"] == "2":
-                    return int(status.parent.name)
-        time.sleep(0.02)
-    raise TimeoutError("the execution did not begin")
 
 
 def test_attacks_succeed_without_isolation(
@@ -62,6 +30,13 @@ def test_attacks_succeed_without_isolation(
     for script in (attacks.NETWORK, attacks.WRITE_HOST, attacks.READ_HOST):
         assert "REACHED" in attack(unsafe_sandbox, script, str(open_folder)).stdout
     assert (open_folder / "written").exists()
+
+
+@pytest.mark.parametrize("rung", ISOLATING)
+def test_every_rung_holds(rung: str, attack: Attack) -> None:
+    with opened(rung, warm=False) as sandbox:
+        result = attack(sandbox, attacks.NETWORK + attacks.SYSTEM_CALLS)
+    assert _all_refused(result.stdout, 7 + 19), result
 
 
 def test_network(sandbox: Sandbox, attack: Attack) -> None:
@@ -124,14 +99,12 @@ def test_endless_loop(sandbox: Sandbox, attack: Attack) -> None:
     result = attack(sandbox, "print('begun')\nwhile True: pass", timeout_s=0.3)
     assert result.timed_out
     assert result.stdout == "begun\n"
-    assert result.wall_s < 2
     assert attack(sandbox, "print(1)").stdout == "1\n"
 
 
 def test_fork_bomb(sandbox: Sandbox, attack: Attack) -> None:
-    result = attack(sandbox, attacks.FORK_BOMB, timeout_s=0.5)
+    result = attack(sandbox, attacks.FORK_BOMB, timeout_s=0.3)
     assert result.timed_out or "refused" in result.stdout, result
-    assert result.wall_s < 5
     assert attack(sandbox, "print(1)").stdout == "1\n"
 
 
@@ -169,10 +142,10 @@ def test_file_size(sandbox: Sandbox, attack: Attack) -> None:
 
 
 def test_daemon(sandbox: Sandbox, attack: Attack) -> None:
-    marker = f"600.{os.getpid()}{time.monotonic_ns() % 10**9}"
+    marker = f"600.{uuid.uuid4().int}"
     result = attack(sandbox, attacks.DAEMON, marker)
     assert ("refused" in result.stdout) == sandbox.rung.strict, result
-    assert _processes_with(marker) == []
+    assert processes.with_argument(marker) == []
 
 
 def test_output_flood(sandbox: Sandbox, attack: Attack) -> None:
@@ -218,48 +191,34 @@ def test_nothing_is_left_for_the_next_execution(
 def test_running_executions_do_not_see_each_other(
     sandbox: Sandbox, attack: Attack
 ) -> None:
-    hide = (
-        "import signal, time\n"
-        "told = []\n"
-        "signal.signal(signal.SIGUSR1, lambda *_: told.append(1))\n"
-        "while not told: time.sleep(0.02)\n"
-        "print(open('own').read())"
-    )
-    files = {"attack.py": hide, "own": "mine"}
-    running = sandbox._submit(files, PythonScript("attack.py"), 60.0, False)
-    hidden = _wait_for_sleeper()
-    scratch = [str(path) for path in Path("/tmp").glob("agentgym-sandbox-*/box/*")]
-    seek = attacks.PRELUDE + (
-        "for box in sys.argv[1:]:\n"
-        "    if box == os.getcwd() or box == os.environ['TMPDIR']: continue\n"
-        "    attempt(lambda: os.listdir(box))\n"
-        "    attempt(lambda: open(box + '/own').read())\n"
-        "    attempt(lambda: open(box + '/own', 'a'))\n"
-        "try: pids = [p for p in os.listdir('/proc') if p.isdigit()]\n"
-        "except OSError: pids = []\n"
-        "for pid in pids:\n"
-        "    if int(pid) != os.getpid():\n"
-        "        attempt(lambda: os.listdir(f'/proc/{pid}/cwd'))\n"
-    )
-    result = attack(sandbox, seek, *scratch)
+    files = {"attack.py": attacks.SLEEPER, "own": "mine"}
+    command = PythonScript("attack.py")
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(sandbox.run_sync, files, command, timeout_s=60)
+        (hidden,) = processes.wait_for_sleepers(below=os.getpid())
+        workspace = Path(f"/proc/{hidden}/cwd").readlink()
+        boxes = [workspace, workspace.with_name("tmp")]
+        result = attack(
+            sandbox, attacks.SEEK, *map(str, boxes if sandbox.rung.landlock else [])
+        )
+        os.kill(hidden, signal.SIGUSR1)
+        assert running.result().stdout == "mine\n"
     assert result.ok, result
     assert "REACHED" not in result.stdout
-    assert bool(scratch) == sandbox.rung.landlock
-    os.kill(hidden, signal.SIGUSR1)
-    assert running.result().stdout == "mine\n"
+    assert "refused" in result.stdout or not sandbox.rung.landlock
 
 
 def test_memory_of_the_zygote_holds_no_earlier_workspace(
-    warm_sandbox: Sandbox, attack: Attack
+    sandbox: Sandbox, attack: Attack
 ) -> None:
-    if warm_sandbox.rung.landlock:
+    if sandbox.rung.landlock:
         pytest.skip("this rung hides /proc, so the search below cannot be made")
     head, tail = "needle", "in-a-haystack"
     control = f"planted = {head + tail!r}\n" + attacks.SEARCH_MEMORY
-    assert "REACHED" in attack(warm_sandbox, control, head, tail).stdout
+    assert "REACHED" in attack(sandbox, control, head, tail).stdout
     files = {"attack.py": "print(1)", "x": (head + tail) * 1000}
-    warm_sandbox.run_sync(files, PythonScript("attack.py"))
-    result = attack(warm_sandbox, attacks.SEARCH_MEMORY, head, tail)
+    sandbox.run_sync(files, PythonScript("attack.py"))
+    result = attack(sandbox, attacks.SEARCH_MEMORY, head, tail)
     assert result.stdout == "refused 0\n", result
 
 

@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,139 +23,94 @@ from agentgym.sandbox import (
 )
 from agentgym.sandbox import ladder as ladder_module
 from agentgym.sandbox.guest.box import remove_tree
+from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.sandbox.ladder import choose_rung, probe
-from agentgym.sandbox.rungs import RUNGS
-from agentgym.sandbox.runtime import readable_by_anyone, readable_runtime
-from tests.sandbox.attacks import ISOLATING
+from agentgym.sandbox.runtime import readable_by_anyone, readable_python
+from tests.sandbox import attacks, processes
 
 SOURCE = Path(agentgym.__file__).parents[1]
+SLEEPER = {"a.py": attacks.SLEEPER, "own": "mine", "b.py": "print(2)"}
 
 
-def _descendants(pid: int) -> set[int]:
-    """All processes below one, from ``/proc``."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
-    found = {pid}
-    while True:
-        more = {child for child, parent in parents.items() if parent in found} - found
-        if not more:
-            return found - {pid}
-        found |= more
-
-
-def _gone(pids: set[int], within_s: float) -> bool:
-    """Whether all of these end in time (a zombie has ended)."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        left = [pid for pid in pids if Path(f"/proc/{pid}/exe").is_symlink()]
-        alive = []
-        for pid in left:
-            try:
-                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
-            except OSError:
-                continue
-            if state.split()[0] != "Z":
-                alive.append(pid)
-        if not alive:
-            return True
-        time.sleep(0.05)
-    return False
-
-
-@pytest.mark.parametrize("rung", ISOLATING)
-def test_everything_dies_with_the_host(rung: str) -> None:
-    if probe(RUNGS[rung]):
-        pytest.skip(f"the rung {rung} does not work here: {probe(RUNGS[rung])}")
+def test_everything_dies_with_the_host(rung: str, open_folder: Path) -> None:
     script = (
         "from agentgym.sandbox import *\n"
         f"s = open_sandbox(SandboxConfig(rung={rung!r}))\n"
-        "s.run_sync({'a.py': ''}, PythonScript('a.py'))\n"
-        "f = s._submit({'a.py': 'import time; time.sleep(60)'},"
-        " PythonScript('a.py'), 60, False)\n"
-        "import time; time.sleep(0.3); print('ready', flush=True); f.result()\n"
+        f"s.run_sync({SLEEPER!r}, PythonScript('b.py'))\n"
+        f"s.run_sync({SLEEPER!r}, PythonScript('a.py'), timeout_s=60)\n"
     )
-    folders = set(Path("/tmp").glob("agentgym-sandbox-*"))
     host = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script], env={**os.environ, "TMPDIR": str(open_folder)}
     )
-    assert host.stdout is not None
-    assert host.stdout.readline() == "ready\n"
-    processes = _descendants(host.pid)
-    assert len(processes) >= 2
+    processes.wait_for_sleepers(below=host.pid)
+    family = processes.descendants(host.pid)
+    assert len(family) >= 2
+    assert any(open_folder.iterdir()) == RUNGS[rung].landlock
     host.kill()
-    host.communicate()
-    assert _gone(processes, within_s=10)
-    assert set(Path("/tmp").glob("agentgym-sandbox-*")) <= folders
+    host.wait()
+    processes.wait_until_gone(family)
+    assert not any(open_folder.iterdir())
 
 
-def test_a_killed_zygote_is_replaced(best_sandbox: Sandbox) -> None:
-    config = SandboxConfig(rung=best_sandbox.rung.name, concurrency=1)
-    with open_sandbox(config) as sandbox:
-        files = {"a.py": "import time; time.sleep(20)", "b.py": "print(2)"}
-        assert sandbox.run_sync(files, PythonScript("b.py")).ok
-        guest = sandbox._idle.take()
-        assert guest is not None
-        sandbox._idle.give(guest)
-        running = sandbox._submit(files, PythonScript("a.py"), 20.0, False)
-        time.sleep(0.2)
-        os.kill(guest.pid, signal.SIGKILL)
-        result = running.result(timeout=10)
+def test_a_killed_zygote_is_replaced(best_rung: str) -> None:
+    before = processes.children(os.getpid())
+    with (
+        open_sandbox(SandboxConfig(rung=best_rung, concurrency=1)) as sandbox,
+        ThreadPoolExecutor() as pool,
+    ):
+        assert sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
+        (zygote,) = processes.children(os.getpid()) - before
+        command = PythonScript("a.py")
+        running = pool.submit(sandbox.run_sync, SLEEPER, command, timeout_s=60)
+        processes.wait_for_sleepers(below=zygote)
+        os.kill(zygote, signal.SIGKILL)
+        result = running.result()
         assert result.status == "sandbox_error"
         assert "died" in result.error
         assert sandbox.restarts == 1
-        after = sandbox.run_sync(files, PythonScript("b.py"), collect=True)
+        after = sandbox.run_sync(SLEEPER, PythonScript("b.py"), collect=True)
         assert after.stdout == "2\n"
         sandbox.close()
         with pytest.raises(SandboxError, match="closed"):
-            sandbox.run_sync(files, PythonScript("a.py"))
+            sandbox.run_sync(SLEEPER, PythonScript("a.py"))
 
 
-def test_an_idle_zygote_that_died_costs_nothing(best_sandbox: Sandbox) -> None:
-    config = SandboxConfig(rung=best_sandbox.rung.name, cache_entries=0)
-    with open_sandbox(config) as sandbox:
-        files = {"a.py": "print(1)"}
-        assert sandbox.run_sync(files, PythonScript("a.py")).ok
-        guest = sandbox._idle.take()
-        assert guest is not None
-        family = {guest.pid, *_descendants(guest.pid)}
-        os.kill(guest.pid, signal.SIGKILL)
-        assert _gone(family, within_s=5)
-        sandbox._idle.give(guest)
-        assert sandbox.run_sync(files, PythonScript("a.py")).stdout == "1\n"
+def test_an_idle_zygote_that_died_costs_nothing(best_rung: str) -> None:
+    before = processes.children(os.getpid())
+    with open_sandbox(SandboxConfig(rung=best_rung, cache_entries=0)) as sandbox:
+        assert sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
+        (zygote,) = processes.children(os.getpid()) - before
+        family = {zygote, *processes.descendants(zygote)}
+        os.kill(zygote, signal.SIGKILL)
+        processes.wait_until_gone(family)
+        assert sandbox.run_sync(SLEEPER, PythonScript("b.py")).stdout == "2\n"
         assert sandbox.restarts == 1
 
 
-def test_executions_run_at_the_same_time(best_sandbox: Sandbox) -> None:
-    script = "import time as t; print(t.monotonic()); t.sleep(1); print(t.monotonic())"
+async def test_executions_run_at_the_same_time(best_sandbox: Sandbox) -> None:
+    """Neither ends before the other has begun."""
+    command = PythonScript("a.py")
+    running = asyncio.gather(
+        *(best_sandbox.run(SLEEPER, command, timeout_s=60) for _ in "ab")
+    )
+    sleepers = await asyncio.to_thread(processes.wait_for_sleepers, os.getpid(), 2)
+    for pid in sleepers:
+        os.kill(pid, signal.SIGUSR1)
+    assert [result.stdout for result in await running] == ["mine\n", "mine\n"]
 
-    async def two() -> list[list[float]]:
-        runs = (best_sandbox.run({"a.py": script}, PythonScript("a.py")) for _ in "ab")
-        results = await asyncio.gather(*runs)
-        return [[float(word) for word in result.stdout.split()] for result in results]
 
-    asyncio.run(two())
-    (begun, ended), (other_begun, other_ended) = asyncio.run(two())
-    assert max(begun, other_begun) < min(ended, other_ended)
-
-
-def test_closing_removes_processes_and_folders(best_sandbox: Sandbox) -> None:
-    for rung in ISOLATING:
-        if probe(RUNGS[rung]):
-            continue
-        before = set(Path("/tmp").glob("agentgym-sandbox-*"))
-        processes = _descendants(os.getpid())
-        with open_sandbox(SandboxConfig(rung=rung)) as sandbox:
-            sandbox.run_sync({"a.py": ""}, PythonScript("a.py"))
-            started = _descendants(os.getpid()) - processes
-            assert started
-        assert _gone(started, within_s=5)
-        assert set(Path("/tmp").glob("agentgym-sandbox-*")) <= before
+def test_closing_removes_processes_and_folders(
+    rung: str, open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(open_folder))
+    before = processes.descendants(os.getpid())
+    with open_sandbox(SandboxConfig(rung=rung)) as sandbox:
+        assert sandbox.run_sync({"a.py": ""}, PythonScript("a.py")).ok
+        started = processes.descendants(os.getpid()) - before
+        assert started
+        assert any(open_folder.iterdir()) == RUNGS[rung].landlock
+    processes.wait_until_gone(started)
+    assert not any(open_folder.iterdir())
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -164,10 +120,12 @@ def test_use_after_a_fork_is_refused(best_sandbox: Sandbox) -> None:
         try:
             best_sandbox.run_sync({"a.py": ""}, PythonScript("a.py"))
         except SandboxError:
+            best_sandbox.close()
             os._exit(7)
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert best_sandbox.run_sync({"a.py": ""}, PythonScript("a.py")).ok
 
 
 def test_refusal_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,14 +185,14 @@ def test_without_root(path: str, rung: str, open_folder: Path) -> None:
         pytest.skip(f"the rung {rung} does not work here")
     if not readable_by_anyone(SOURCE):
         pytest.skip("this checkout is not readable by other users")
-    runtime = readable_runtime()
+    python = readable_python()
     run = subprocess.run(
-        [str(runtime.executable), "-c", _AS_USER, str(open_folder)],
+        [str(python), "-c", _AS_USER, str(open_folder)],
         env={
             "PATH": path,
             "PYTHONPATH": str(SOURCE),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "LD_LIBRARY_PATH": str(runtime.prefix / "lib"),
+            "LD_LIBRARY_PATH": str(python.parents[1] / "lib"),
         },
         user=61300,
         group=61300,

@@ -2,15 +2,16 @@
 
 - ``sandbox``: :func:`open_sandbox` and :class:`Sandbox`, a pool of warm zygotes.
 - ``config``, ``commands``, ``result``: what goes in and what comes out.
-- ``ladder``, ``rungs``: the ways of isolating, safest first, and the probe.
-- ``guest_process``, ``launch``, ``runtime``, ``slots``: starting a zygote and talking
-  to it.
+- ``ladder``: the ways of isolating, safest first, and the probe.
+- ``guest_process``, ``launch``, ``runtime``: starting a zygote and talking to it.
 - ``report``, ``cache``: decoding and remembering results.
-- ``guest``: the code that runs inside.
+- ``workspace``: the text files of one episode, for tools that read and edit them.
+- ``guest``: the code that runs inside, and what it and the host must agree on.
 """
 
 from agentgym.sandbox.commands import Argv, Command, PythonScript, RunTests
-from agentgym.sandbox.config import Limits, SandboxConfig
+from agentgym.sandbox.config import SandboxConfig
+from agentgym.sandbox.guest.settings import Limits
 from agentgym.sandbox.result import SandboxResult, TestOutcome
 from agentgym.sandbox.sandbox import Sandbox, open_sandbox
 

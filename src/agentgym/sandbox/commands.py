@@ -1,7 +1,11 @@
 """What to execute in a workspace: a script, its tests, or any command."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+import json
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from agentgym.errors import SandboxError
@@ -9,12 +13,7 @@ from agentgym.errors import SandboxError
 
 @dataclass(frozen=True)
 class PythonScript:
-    """``python path args...`` in the workspace.
-
-    Attributes:
-        path: The script, relative to the workspace.
-        args: Its arguments.
-    """
+    """``python path args...`` in the workspace, to which the path is relative."""
 
     path: str
     args: tuple[str, ...] = ()
@@ -36,11 +35,7 @@ class RunTests:
 
 @dataclass(frozen=True)
 class Argv:
-    """Any command line, executed without a shell in the workspace.
-
-    Attributes:
-        argv: The program and its arguments. ``python`` is the sandbox's interpreter.
-    """
+    """Any command line; no shell. ``python`` is the sandbox's interpreter."""
 
     argv: tuple[str, ...]
 
@@ -48,64 +43,81 @@ class Argv:
 Command = PythonScript | RunTests | Argv
 
 
-def check_files(files: Mapping[str, str]) -> None:
+def check_files(files: Iterable[str]) -> None:
     """Check that every name stays inside the workspace.
 
     Raises:
         SandboxError: A name is absolute, climbs, or is no plain path.
     """
     for name in files:
-        path = PurePosixPath(name)
-        plain = str(path) == name and name not in ("", ".") and "\0" not in name
-        if not plain or path.is_absolute() or ".." in path.parts:
+        plain = posixpath.normpath(name) == name and name != "." and "\0" not in name
+        if not plain or name.startswith(("/", "../")) or name == "..":
             raise SandboxError(
                 f"A workspace file cannot be named {name!r}: give a plain relative "
                 "path such as 'src/app.py'."
             )
 
 
-def encode(command: Command, files: Mapping[str, str]) -> dict[str, object]:
-    """Return the command as the guest expects it.
+@dataclass(frozen=True)
+class Job:
+    """One execution to do.
+
+    Attributes:
+        files: The workspace: relative path to text.
+        command: What to run in it.
+        timeout_s: Wall-clock limit in seconds.
+        collect: Whether to read changed files back.
 
     Raises:
-        SandboxError: The command names a file that the workspace does not have.
+        SandboxError: A file name or the command is malformed, or the command names
+            a file that the workspace does not have.
     """
-    match command:
-        case Argv():
-            if not command.argv:
+
+    files: dict[str, str]
+    command: Command
+    timeout_s: float
+    collect: bool = False
+
+    def __post_init__(self) -> None:
+        check_files(self.files)
+        match self.command:
+            case Argv(()):
                 raise SandboxError("A command line needs at least a program.")
-            return {"kind": "argv", "argv": list(command.argv)}
-        case PythonScript():
-            if command.path not in files:
+            case PythonScript(path) if path not in self.files:
                 raise SandboxError(
-                    f"The workspace has no script {command.path!r}; it has "
-                    f"{sorted(files)[:20]}."
+                    f"The workspace has no script {path!r}; it has "
+                    f"{sorted(self.files)[:20]}."
                 )
-            args = list(command.args)
-            return {"kind": "script", "path": command.path, "args": args}
-        case RunTests():
-            found = find_tests(command, files)
-            select = list(command.select)
-            return {"kind": "tests", "files": found, "select": select}
+
+    @cached_property
+    def payload(self) -> bytes:
+        """JSON of the files and the command, for the guest alone."""
+        command = self.command
+        if isinstance(command, RunTests):
+            command = replace(command, paths=tuple(find_tests(command, self.files)))
+        kind = type(command).__name__
+        content = {"files": self.files, "command": {"kind": kind, **vars(command)}}
+        return json.dumps(content, sort_keys=True).encode()
+
+    @cached_property
+    def key(self) -> bytes:
+        """A hash: two jobs with the same one ask for the same."""
+        digest = hashlib.sha256(self.payload)
+        digest.update(f"{self.timeout_s} {self.collect}".encode())
+        return digest.digest()
 
 
-def find_tests(command: RunTests, files: Mapping[str, str]) -> list[str]:
+def find_tests(command: RunTests, files: Iterable[str]) -> list[str]:
     """Return the test files that a command means, sorted."""
+    folders = {path.rstrip("/") for path in command.paths}
+    wanted = {identity.partition("::")[0] for identity in command.select}
     found = []
     for name in sorted(files):
-        base = PurePosixPath(name).name
-        is_test = base.endswith("_test.py") or (
-            base.startswith("test_") and base.endswith(".py")
-        )
-        if name in command.paths or (is_test and _below(name, command.paths)):
+        base = name.rpartition("/")[2]
+        named = base.startswith("test_") or base.endswith("_test.py")
+        parents = map(str, PurePosixPath(name).parents)
+        below = not folders or not folders.isdisjoint(parents)
+        meant = name in command.paths or (named and base.endswith(".py") and below)
+        if meant and (not wanted or name in wanted):
             found.append(name)
-    if command.select:
-        wanted = {identity.partition("::")[0] for identity in command.select}
-        found = [name for name in found if name in wanted]
     return found
-
-
-def _below(name: str, folders: tuple[str, ...]) -> bool:
-    """Return whether a file is in one of the folders; true if there are none."""
-    parents = {str(parent) for parent in PurePosixPath(name).parents}
-    return not folders or any(folder.rstrip("/") in parents for folder in folders)

@@ -1,64 +1,26 @@
 """A pool of zygotes behind one call: files and a command in, a result out."""
 
 import asyncio
-import json
 import os
-import threading
 import weakref
+from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractContextManager, suppress
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox import commands, report
-from agentgym.sandbox.cache import CacheStats, ResultCache
-from agentgym.sandbox.commands import Command, RunTests
+from agentgym.sandbox.cache import ResultCache
+from agentgym.sandbox.commands import Command, Job
 from agentgym.sandbox.config import SandboxConfig
+from agentgym.sandbox.guest.settings import Rung
 from agentgym.sandbox.guest_process import GuestDiedError, GuestProcess
 from agentgym.sandbox.ladder import choose_rung
 from agentgym.sandbox.result import SandboxResult
-from agentgym.sandbox.rungs import Rung
 
 DEFAULT_TIMEOUT_S = 10.0
 
 
-@dataclass(frozen=True)
-class _Job:
-    """One execution to do."""
-
-    files: Mapping[str, str]
-    command: Command
-    encoded: dict[str, object]
-    timeout_s: float
-    collect: bool
-
-
-class _Idle:
-    """The zygotes that wait for work; the most recently used is taken first."""
-
-    def __init__(self) -> None:
-        self._guests: list[GuestProcess] = []
-        self._lock = threading.Lock()
-
-    def take(self) -> GuestProcess | None:
-        """Return a waiting zygote, if there is one."""
-        with self._lock:
-            return self._guests.pop() if self._guests else None
-
-    def give(self, guest: GuestProcess) -> None:
-        """Put one back."""
-        with self._lock:
-            self._guests.append(guest)
-
-    def close(self) -> None:
-        """End all of them."""
-        while guest := self.take():
-            guest.close()
-
-
-class Sandbox:
+class Sandbox(AbstractContextManager["Sandbox"]):
     """Runs untrusted code, one private workspace per execution.
 
     Open it with :func:`open_sandbox`, as a context manager. It is safe to call from
@@ -67,27 +29,23 @@ class Sandbox:
     Attributes:
         config: How it was opened.
         rung: The rung that isolates it.
+        cache_stats: Hits and misses of the result cache.
+        restarts: How many zygotes had to be replaced because they died.
     """
 
     def __init__(self, config: SandboxConfig, rung: Rung) -> None:
         self.config = config
         self.rung = rung
+        self.restarts = 0
         self._owner = os.getpid()
         self._cache = ResultCache(config.cache_entries)
-        self._idle = _Idle()
-        self._restarts = 0
+        self.cache_stats = self._cache.stats
+        self._idle: deque[GuestProcess] = deque()
+        """Zygotes that wait for work; the most recently used is taken first."""
         self._pool = ThreadPoolExecutor(config.concurrency, "agentgym-sandbox")
-        self._finalizer = weakref.finalize(self, _shut, self._pool, self._idle)
-
-    @property
-    def cache_stats(self) -> CacheStats:
-        """Hits and misses of the result cache."""
-        return self._cache.stats()
-
-    @property
-    def restarts(self) -> int:
-        """How many zygotes had to be replaced because they died."""
-        return self._restarts
+        self._finalizer = weakref.finalize(
+            self, _shut, self._owner, self._pool, self._idle
+        )
 
     async def run(
         self,
@@ -112,9 +70,8 @@ class Sandbox:
             SandboxError: A file name or the command is malformed, or the sandbox
                 could not be started.
         """
-        return await asyncio.wrap_future(
-            self._submit(files, command, timeout_s, collect)
-        )
+        job = Job(dict(files), command, timeout_s, collect)
+        return await asyncio.wrap_future(self._submit(job))
 
     def run_sync(
         self,
@@ -125,37 +82,24 @@ class Sandbox:
         collect: bool = False,
     ) -> SandboxResult:
         """Run a command in a fresh workspace and wait; see :meth:`run`."""
-        return self._submit(files, command, timeout_s, collect).result()
+        job = Job(dict(files), command, timeout_s, collect)
+        return self._submit(job).result()
 
-    def _submit(
-        self,
-        files: Mapping[str, str],
-        command: Command,
-        timeout_s: float,
-        collect: bool,
-    ) -> Future[SandboxResult]:
+    def _submit(self, job: Job) -> Future[SandboxResult]:
         """Answer from the cache, or hand the job to a thread."""
         if os.getpid() != self._owner:
             raise SandboxError(
                 "This sandbox was opened in another process: open one after the fork."
             )
-        commands.check_files(files)
-        encoded = commands.encode(command, files)
-        job = _Job(dict(files), command, encoded, timeout_s, collect)
-        key = ""
-        if self.config.cache_entries:
-            limits = asdict(self.config.limits)
-            key = self._cache.key(files, encoded, limits, timeout_s, collect)
-            known = self._cache.get(key)
-            if known is not None:
-                done: Future[SandboxResult] = Future()
-                done.set_result(known)
-                return done
+        if known := self._cache.get(job):
+            done: Future[SandboxResult] = Future()
+            done.set_result(known)
+            return done
         if not self._finalizer.alive:
             raise SandboxError("This sandbox is closed: open a new one.")
-        return self._pool.submit(self._work, job, key)
+        return self._pool.submit(self._work, job)
 
-    def _work(self, job: _Job, key: str) -> SandboxResult:
+    def _work(self, job: Job) -> SandboxResult:
         """Run one job on a zygote, replacing a dead one."""
         try:
             try:
@@ -171,77 +115,43 @@ class Sandbox:
                 warm=self.config.warm,
                 error=f"The sandbox process died: {died}",
             )
-        if key:
-            self._cache.put(key, result)
+        self._cache.put(job, result)
         return result
 
-    def _attempt(self, job: _Job) -> SandboxResult:
-        """Run one job on one zygote."""
-        limits = self.config.limits
-        guest = self._idle.take() or GuestProcess(self.rung, self.config)
-        healthy = False
+    def _attempt(self, job: Job) -> SandboxResult:
+        guest = _take(self._idle) or GuestProcess(self.rung, self.config)
         try:
-            payload = {"files": job.files, "command": job.encoded, "env": guest.env}
-            raw = guest.execute(
-                json.dumps(payload).encode(),
-                limits=limits.as_rlimits(
-                    job.timeout_s, count_processes=self.rung.counts_processes
-                ),
-                timeout_s=job.timeout_s,
-                total_memory_mb=limits.total_memory_mb,
-                output_bytes=limits.output_bytes,
-                collect_bytes=limits.collect_bytes if job.collect else 0,
-            )
-            healthy = True
-        finally:
-            if healthy and self.config.warm:
-                self._idle.give(guest)
-            else:
-                self._restarts += not healthy
-                guest.close()
-        return report.decode(
-            raw,
-            files=job.files,
-            tests=isinstance(job.command, RunTests),
-            collect=job.collect,
-            rung=self.rung.name,
-            warm=self.config.warm,
-        )
+            result = guest.run(job)
+        except BaseException:
+            self.restarts += 1
+            guest.close()
+            raise
+        if self.config.warm:
+            self._idle.append(guest)
+        else:
+            guest.close()
+        return result
 
     def close(self) -> None:
         """End running executions' zygotes once they are done, and free everything."""
-        if os.getpid() == self._owner:
-            self._finalizer()
-        else:
-            self._finalizer.detach()
+        self._finalizer()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await asyncio.to_thread(self.close)
+def _take(idle: deque[GuestProcess]) -> GuestProcess | None:
+    with suppress(IndexError):
+        return idle.pop()
+    return None
 
 
-def _shut(pool: ThreadPoolExecutor, idle: _Idle) -> None:
+def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> None:
     """Wait for running executions, drop waiting ones, end the zygotes."""
-    pool.shutdown(wait=True, cancel_futures=True)
-    idle.close()
+    if os.getpid() == owner:  # A fork has neither threads nor zygotes.
+        pool.shutdown(wait=True, cancel_futures=True)
+        while guest := _take(idle):
+            guest.close()
 
 
 def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:

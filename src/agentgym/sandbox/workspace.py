@@ -5,9 +5,6 @@ from collections.abc import Mapping
 
 from agentgym.errors import ToolError
 
-MAX_FILE_CHARACTERS = 8_000
-TESTS = "tests"
-
 
 class Workspace:
     """A folder of text files.
@@ -18,10 +15,7 @@ class Workspace:
     """
 
     def __init__(
-        self,
-        files: Mapping[str, str],
-        *,
-        max_characters: int = MAX_FILE_CHARACTERS,
+        self, files: Mapping[str, str], *, max_characters: int = 8_000
     ) -> None:
         self.files = dict(files)
         self._max_characters = max_characters
@@ -48,13 +42,8 @@ class Workspace:
             return plain
         if self.below(plain):
             raise ToolError(f"{plain} is a folder; name a file.")
-        raise ToolError(f"there is no file {plain}. {self._hint(plain)}")
-
-    def _hint(self, missing: str) -> str:
-        """Return which files there are instead: in its folder, or in the project."""
-        folder = posixpath.dirname(missing) or "."
-        found = self.below(folder) or self.below(".")
-        return f"Files: {' '.join(found)}"
+        instead = self.below(posixpath.dirname(plain) or ".") or self.below(".")
+        raise ToolError(f"there is no file {plain}. Files: {' '.join(instead)}")
 
     def below(self, folder: str) -> list[str]:
         """Return the sorted paths of the files in a resolved folder."""
@@ -80,22 +69,8 @@ class Workspace:
         self.files[path] = changed
 
     def check_length(self, path: str, text: str) -> None:
-        """Refuse a text that is too long for the file at ``path``.
-
-        Raises:
-            ToolError: Says how long it may be.
-        """
+        """Raise a ``ToolError`` if a text is too long for the file at ``path``."""
         if len(text) > self._max_characters:
             raise ToolError(
                 f"{path} may hold at most {self._max_characters} characters."
             )
-
-
-def is_test_path(path: str) -> bool:
-    """Return whether a resolved path is the tests folder or below it."""
-    return path == TESTS or path.startswith(TESTS + "/")
-
-
-def tests_of(path: str) -> str:
-    """Return where the tests of a module are, by the project's convention."""
-    return f"{TESTS}/test_{path.rpartition('/')[2]}"

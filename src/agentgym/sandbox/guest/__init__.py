@@ -4,10 +4,11 @@ These modules import nothing but the standard library and each other, because in
 the sandbox neither this package nor its dependencies are visible. The host loads
 them by folder, under another package name.
 
+- ``settings``: what host and guest must agree on.
 - ``zygote``: the loop that forks one child per execution, watches it, sweeps up.
 - ``box``: the private folders of one execution.
 - ``child``: the forked side: confines itself, writes the files, runs the command.
-- ``confine``: identity drop, resource limits, Landlock and seccomp, in that order.
+- ``confine``: resource limits, identity drop, Landlock and seccomp, in that order.
 - ``landlock``, ``seccomp``, ``libc``: the system calls behind it.
-- ``testrun``, ``rewrite``: the built-in test runner.
+- ``testrun``: the built-in test runner.
 """

@@ -1,27 +1,12 @@
-"""The private, writable folders of one execution, made before it and gone after it."""
+"""The private, writable folders of one execution, made before it and gone after it.
+
+Both kinds of box have a ``workspace``, the working directory that receives the files,
+and a ``temporary``, which ``TMPDIR`` names.
+"""
 
 import os
-from typing import Protocol
 
 from . import libc
-
-
-class Box(Protocol):
-    """Where one execution may write.
-
-    Attributes:
-        workspace: Working directory, which receives the files.
-        temporary: What ``TMPDIR`` names.
-    """
-
-    workspace: str
-    temporary: str
-
-    def open(self) -> None:
-        """Make empty folders, owned by the user that the execution runs as."""
-
-    def close(self) -> None:
-        """Remove everything that was written."""
 
 
 class MountedBox:
@@ -29,21 +14,20 @@ class MountedBox:
 
     workspace = "/workspace"
     temporary = "/tmp"
+    _TARGETS = (workspace, temporary, "/dev/shm")
 
     def __init__(self, *, owner: int, size_mb: int) -> None:
-        self._options = (
-            f"size={size_mb}m,nr_inodes=8192,mode=0700,uid={owner},gid={owner}"
-        )
-        self._targets = (self.workspace, self.temporary, "/dev/shm")
+        limits = f"size={size_mb}m,nr_inodes=8192"
+        self._options = f"{limits},mode=0700,uid={owner},gid={owner}"
 
     def open(self) -> None:
-        """Mount the folders."""
-        for target in self._targets:
+        """Mount empty folders, owned by the user that the execution runs as."""
+        for target in self._TARGETS:
             libc.mount_tmpfs(target, self._options)
 
     def close(self) -> None:
         """Unmount the folders, which frees their content."""
-        for target in self._targets:
+        for target in self._TARGETS:
             libc.unmount(target)
 
 
@@ -58,20 +42,17 @@ class DirectoryBox:
 
     def open(self) -> None:
         """Make the directories."""
-        if os.path.lexists(self._root):
-            self.close()
         for path in (self._root, self.workspace, self.temporary):
             os.mkdir(path, 0o700)
             if self._owner is not None:
                 os.chown(path, self._owner, self._owner)
 
     def close(self) -> None:
-        """Remove the directories, whatever modes and depths they were given.
-
-        Raises:
-            OSError: Something is left.
-        """
+        """Remove the directories."""
         remove_tree(self._root)
+
+
+Box = MountedBox | DirectoryBox
 
 
 def remove_tree(root: str) -> None:
@@ -79,6 +60,9 @@ def remove_tree(root: str) -> None:
 
     Each directory below is first moved to the top, so that no path grows long and
     only one directory is open at a time. Nothing may write there meanwhile.
+
+    Raises:
+        OSError: Something is left.
     """
     waiting = [root]
     moved = 0

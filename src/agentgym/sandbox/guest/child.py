@@ -1,9 +1,7 @@
 """The forked side of one execution: confine, write the files, run, report, exit."""
 
 import atexit
-import contextlib
 import importlib
-import io
 import itertools
 import json
 import os
@@ -12,138 +10,105 @@ import stat
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from contextlib import suppress
+from os import _exit  # The program may replace that of the module.
+from typing import Any, NoReturn, TextIO
 
-from . import confine, testrun
+from . import testrun
 from .box import Box
+from .confine import confine
+from .settings import Settings
 
-REPORT_FD = 3
-SETUP_FAILED = 125
+_REPORT_FD = 3
+_SETUP_FAILED = 125
 _KEEP_IMPORTED = frozenset({"os", "sys", "site", "builtins", "io", "codecs", "abc"})
 _MOST_FILES = 1000
+_OURS = os.path.dirname(__file__)
 
 
 def execute(
-    *,
-    files: tuple[int, int, int, int],
-    box: Box,
-    confinement: confine.Confinement,
-    limits: dict[str, int],
-    path: list[str],
+    settings: Settings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
     """Run one execution in this process and exit.
 
-    Args:
-        files: Descriptors of the payload, stdout, stderr and the report.
-        box: Where the execution may write.
-        confinement: What it gives up first.
-        limits: Resource limits by name.
-        path: ``sys.path`` behind the workspace.
+    The files are descriptors of the payload, stdout, stderr and the report.
     """
-    code = SETUP_FAILED
+    given, out, err, report = files
+    code = _SETUP_FAILED
     try:
-        payload = _take_over(files)
-        confine.set_limits(limits)
-        confine.drop_identity(confinement)
-        os.chdir(box.workspace)
+        streams = {out: 1, err: 2, report: _REPORT_FD}
+        payload = _enter(settings, box, timeout_s, given, streams)
         _write_files(payload["files"])
-        confine.lock(confinement, (box.workspace, box.temporary))
-        _set_environment(payload, box)
+        os.environ.update(HOME=box.workspace, TMPDIR=box.temporary, PWD=box.workspace)
+        sys.stdout, sys.stderr = _text_stream(1), _text_stream(2)
         _report({"ready": True})
     except BaseException as error:  # noqa: BLE001 - whatever it is, run nothing
         _report({"setup_error": f"{type(error).__name__}: {error}"})
-        os._exit(code)
+        _exit(code)
     try:
-        code = _run(payload, path)
+        code = _run(payload["command"])
     except BaseException as error:  # noqa: BLE001 - the program's own, to be shown
         code = _exit_code(error)
     finally:
-        _finish(code)
+        with suppress(BaseException):
+            _finish()
+        _exit(code)
 
 
 def collect(
-    *,
-    files: tuple[int, int],
-    box: Box,
-    confinement: confine.Confinement,
-    limits: dict[str, int],
-    max_bytes: int,
+    settings: Settings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
-    """Report the text files that the execution changed, and exit.
-
-    Args:
-        files: Descriptors of the payload and the report.
-        box: Where the execution could write.
-        confinement: What to give up first.
-        limits: Resource limits by name.
-        max_bytes: How much text to report.
-    """
-    payload, report = files
+    """Report the text files that an execution with these descriptors changed."""
+    given, _, _, report = files
     try:
-        given = _read_payload(payload)["files"]
-        os.dup2(report, REPORT_FD, inheritable=False)
-        os.closerange(REPORT_FD + 1, 1 << 16)
-        confine.set_limits(limits)
-        confine.drop_identity(confinement)
-        os.chdir(box.workspace)
-        confine.lock(confinement, (box.workspace,))
-        _report({"left": _read_changes(given, max_bytes)})
+        payload = _enter(settings, box, timeout_s, given, {report: _REPORT_FD})
+        most = settings.limits.collect_bytes
+        _report({"left": _read_changes(payload["files"], most)})
     finally:
-        os._exit(0)
+        _exit(0)
 
 
-def _take_over(files: tuple[int, int, int, int]) -> dict[str, Any]:
-    """Read the payload, move the pipes to 1, 2 and 3, close everything else."""
-    payload_fd, out, err, report = files
-    payload = _read_payload(payload_fd)
+def _enter(
+    settings: Settings, box: Box, timeout_s: float, given: int, streams: dict[int, int]
+) -> dict[str, Any]:
+    """Put the streams in place, confine this process, and return the payload."""
+    with open(given, "rb") as source:
+        source.seek(0)
+        payload: dict[str, Any] = json.load(source)
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for source_fd, target in ((out, 1), (err, 2), (report, REPORT_FD)):
-        os.dup2(source_fd, target, inheritable=target != REPORT_FD)
-    os.closerange(REPORT_FD + 1, 1 << 16)
+    for descriptor, target in streams.items():
+        os.dup2(descriptor, target, inheritable=target != _REPORT_FD)
+    os.closerange(_REPORT_FD + 1, 1 << 16)
+    confine(settings, timeout_s, (box.workspace, box.temporary))
+    os.chdir(box.workspace)
     return payload
 
 
-def _read_payload(descriptor: int) -> dict[str, Any]:
-    """Read the payload from its start, and close it."""
-    with open(descriptor, "rb") as source:
-        source.seek(0)
-        payload: dict[str, Any] = json.loads(source.read())
-        return payload
-
-
 def _write_files(files: dict[str, str]) -> None:
-    """Write the files below the working directory."""
     for name, text in files.items():
-        folder = os.path.dirname(name)
-        if folder:
+        if folder := os.path.dirname(name):
             os.makedirs(folder, exist_ok=True)
         with open(name, "w", encoding="utf-8", newline="") as target:
             target.write(text)
 
 
 def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
-    """Compare what is below the working directory with what was given.
-
-    Returns:
-        ``files``: UTF-8 regular files that differ and their whole text, as many as
-        fit into ``max_bytes``; ``gone``: names given that are no longer there.
-    """
+    """Return the text ``files`` that differ, as many as fit, and what is ``gone``."""
     files: dict[str, str] = {}
     names = list(itertools.islice(_names(), _MOST_FILES + 1))
     for name in names[:_MOST_FILES]:
         was = given[name].encode() if name in given else None
-        with contextlib.suppress(OSError, UnicodeError):
+        with suppress(OSError, UnicodeError):
             data = _read_regular(name, max(max_bytes, len(was or b"")))
-            if data is None or data == was or len(data) > max_bytes:
-                continue
-            name.encode()
-            files[name] = data.decode()
-            max_bytes -= len(data)
+            if data is not None and data != was and len(data) <= max_bytes:
+                name.encode()
+                files[name] = data.decode()
+                max_bytes -= len(data)
     gone = sorted(given.keys() - set(names)) if len(names) <= _MOST_FILES else []
     return {"files": files, "gone": gone}
 
@@ -165,42 +130,25 @@ def _read_regular(path: str, max_bytes: int) -> bytes | None:
         return source.read()
 
 
-def _set_environment(payload: dict[str, Any], box: Box) -> None:
-    """Give the execution its own environment and interpreter state."""
-    os.environ.clear()
-    os.environ.update(payload["env"])
-    os.environ.update(HOME=box.workspace, TMPDIR=box.temporary, PWD=box.workspace)
-    sys.stdout = _text_stream(1)
-    sys.stderr = _text_stream(2)
-
-
-def _text_stream(descriptor: int) -> io.TextIOWrapper:
+def _text_stream(descriptor: int) -> TextIO:
     """Return a line-buffered stream that writes whatever it is given."""
-    raw = io.FileIO(descriptor, "w", closefd=False)
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw),
-        encoding="utf-8",
-        errors="backslashreplace",
-        line_buffering=True,
-    )
+    return open(descriptor, "w", 1, "utf-8", "backslashreplace", closefd=False)
 
 
-def _run(payload: dict[str, Any], path: list[str]) -> int:
-    """Run the command and return its exit code."""
-    command = payload["command"]
-    if command["kind"] == "argv":
-        return _replace(command["argv"])
+def _run(command: dict[str, Any]) -> int:
     workspace = os.getcwd()
-    if command["kind"] == "tests":
-        first = [workspace]
-        if os.path.isdir("src"):
-            first.append(os.path.join(workspace, "src"))
-        _put_first(first, path)
-        return testrun.run(command["files"], command["select"], _report)
-    script: str = command["path"]
-    folder = os.path.normpath(os.path.join(workspace, os.path.dirname(script)))
-    _put_first([folder], path)
-    return _run_script(script, command["args"])
+    match command:
+        case {"kind": "Argv", "argv": argv}:
+            return _replace(argv)
+        case {"kind": "RunTests", "paths": paths, "select": select}:
+            source = os.path.join(workspace, "src")
+            _put_first([workspace, *([source] if os.path.isdir(source) else [])])
+            return testrun.run(paths, select, _report)
+        case {"kind": "PythonScript", "path": path, "args": args}:
+            folder = os.path.join(workspace, os.path.dirname(path))
+            _put_first([os.path.normpath(folder)])
+            return _run_script(path, args)
+    raise ValueError(f"the host sent no command but {command!r}")
 
 
 def _replace(argv: list[str]) -> int:
@@ -213,9 +161,9 @@ def _replace(argv: list[str]) -> int:
         return 127 if isinstance(error, FileNotFoundError) else 126
 
 
-def _put_first(folders: list[str], path: list[str]) -> None:
-    """Set ``sys.path``, and forget preloaded modules that these folders shadow."""
-    sys.path[:] = [*folders, *path]
+def _put_first(folders: list[str]) -> None:
+    """Import from these folders, and forget preloaded modules that they shadow."""
+    sys.path[:0] = folders
     kept = _KEEP_IMPORTED.union(sys.builtin_module_names)
     for folder in folders:
         for name in os.listdir(folder):
@@ -240,49 +188,35 @@ def _run_script(script: str, args: list[str]) -> int:
 def _exit_code(error: BaseException) -> int:
     """Return the exit code for what ended the program, and print it as Python does."""
     if isinstance(error, SystemExit):
-        if error.code is None:
-            return 0
-        if isinstance(error.code, int):
-            return error.code & 0xFF
-        _quietly(lambda: sys.stderr.write(f"{error.code}\n"))
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
+        with suppress(BaseException):
+            sys.stderr.write(f"{error.code}\n")
         return 1
     frames = error.__traceback__
-    while frames is not None and _is_ours(frames.tb_frame.f_code.co_filename):
+    while frames and os.path.dirname(frames.tb_frame.f_code.co_filename) == _OURS:
         frames = frames.tb_next
-    shown = error.with_traceback(frames)
-    _quietly(lambda: sys.__excepthook__(type(error), shown, frames))
+    with suppress(BaseException):
+        sys.__excepthook__(type(error), error.with_traceback(frames), frames)
     return 1
 
 
-def _is_ours(filename: str) -> bool:
-    """Return whether a frame belongs to the guest's own modules."""
-    return os.path.dirname(filename) == os.path.dirname(__file__)
-
-
-def _finish(code: int) -> NoReturn:
-    """Run exit handlers, flush, and exit without the interpreter's long way out."""
+def _finish() -> None:
+    """Run exit handlers and flush, whatever the program broke."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
-            _quietly(thread.join)
-    _quietly(atexit._run_exitfuncs)
+            with suppress(BaseException):
+                thread.join()
+    with suppress(BaseException):
+        atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        _quietly(stream.flush)
-    os._exit(code)
-
-
-def _quietly(call: Callable[[], object]) -> None:
-    """Call, and let nothing that the program broke stop the exit."""
-    try:
-        call()
-    except BaseException:  # noqa: BLE001 - see above
-        return
+        with suppress(BaseException):
+            stream.flush()
 
 
 def _report(line: dict[str, Any]) -> None:
     """Send one line to the host; a program that closed the pipe loses its report."""
     data = json.dumps(line).encode() + b"\n"
-    try:
+    with suppress(OSError):
         while data:
-            data = data[os.write(REPORT_FD, data) :]
-    except OSError:
-        return
+            data = data[os.write(_REPORT_FD, data) :]

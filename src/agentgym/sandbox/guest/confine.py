@@ -6,51 +6,37 @@ Each step either succeeds or raises; a child whose confinement raised runs nothi
 import os
 import resource
 import signal
-from dataclasses import dataclass
+import sys
 
 from . import landlock, libc, seccomp
+from .settings import DEVICES, SYSTEM, SYSTEM_FILES, Settings
 
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
+def confine(settings: Settings, timeout_s: float, writable: tuple[str, ...]) -> None:
+    """Set limits, change user, enter the Landlock domain, install the filter.
 
-@dataclass(frozen=True, kw_only=True)
-class Confinement:
-    """What applies to every child of one zygote.
-
-    Attributes:
-        identity: User and group id to change to, or None to keep the present one.
-        drop_capabilities: Whether capabilities must be dropped by hand, because the
-            user id does not change.
-        landlock: Whether to enter a Landlock domain.
-        seccomp: Whether to install the system call filter.
-        strict: Whether the filter is the strict one; see ``seccomp``.
-        readable: Trees that a Landlock domain may read.
+    The wall-clock limit bounds the CPU time of each process; ``writable`` are the
+    trees of this execution alone.
     """
-
-    identity: int | None
-    drop_capabilities: bool
-    landlock: bool
-    seccomp: bool
-    strict: bool
-    readable: tuple[str, ...]
-
-
-def set_limits(limits: dict[str, int]) -> None:
-    """Set hard and soft resource limits, by the names of ``resource``."""
-    for name, value in limits.items():
-        kind: int = resource.__dict__[name]
-        _, hard = resource.getrlimit(kind)
-        if hard != resource.RLIM_INFINITY:
-            value = min(value, hard)
-        resource.setrlimit(kind, (value, value))
+    rung = settings.rung
+    _set_limits(settings, timeout_s)
+    if settings.identity is not None:
+        become(settings.identity)
+        libc.prctl(libc.PR_SET_DUMPABLE, 1)  # Else its own /proc/self is closed to it.
+    if settings.identity is not None or rung.bubblewrap:
+        libc.drop_capabilities()
+    if rung.isolates:
+        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    if rung.landlock:
+        readable = (*SYSTEM, *SYSTEM_FILES, sys.prefix, *settings.path)
+        landlock.restrict(readable=readable, writable=writable, devices=DEVICES)
+    if rung.isolates:
+        seccomp.install(seccomp.build_filter(strict=rung.strict, pid=os.getpid()))
 
 
 def become(identity: int) -> None:
-    """Change to an unprivileged user and group for good.
-
-    Raises:
-        PermissionError: The change did not take effect.
-    """
+    """Change to an unprivileged user and group for good, or raise."""
     if identity <= 0:
         raise PermissionError(f"{identity} is no unprivileged user id")
     os.setgroups([])
@@ -60,29 +46,20 @@ def become(identity: int) -> None:
         raise PermissionError(f"could not become user {identity}")
 
 
-def drop_identity(confinement: Confinement) -> None:
-    """Change user and drop capabilities, as far as this rung does."""
-    if confinement.identity is not None:
-        become(confinement.identity)
-        libc.prctl(libc.PR_SET_DUMPABLE, 1)  # Else its own /proc/self is closed to it.
-    if confinement.identity is not None or confinement.drop_capabilities:
-        libc.drop_capabilities()
-
-
-def lock(confinement: Confinement, writable: tuple[str, ...]) -> None:
-    """Enter the Landlock domain and install the system call filter.
-
-    Args:
-        confinement: What applies.
-        writable: The trees of this execution alone.
-    """
-    if confinement.seccomp or confinement.landlock:
-        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
-        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
-    if confinement.landlock:
-        landlock.restrict(
-            readable=confinement.readable, writable=writable, devices=DEVICES
-        )
-    if confinement.seccomp:
-        program = seccomp.build_filter(strict=confinement.strict, pid=os.getpid())
-        seccomp.install(program)
+def _set_limits(settings: Settings, timeout_s: float) -> None:
+    """Set the resource limits, soft and hard, no higher than they are."""
+    limits = settings.limits
+    values = {
+        resource.RLIMIT_AS: limits.memory_mb << 20,
+        resource.RLIMIT_FSIZE: limits.file_mb << 20,
+        resource.RLIMIT_NOFILE: limits.open_files,
+        resource.RLIMIT_CPU: int(timeout_s) + 2,
+        resource.RLIMIT_CORE: 0,
+    }
+    if settings.rung.counts_processes:
+        values[resource.RLIMIT_NPROC] = limits.processes
+    for kind, value in values.items():
+        _, hard = resource.getrlimit(kind)
+        if hard != resource.RLIM_INFINITY:
+            value = min(value, hard)
+        resource.setrlimit(kind, (value, value))

@@ -6,10 +6,10 @@ sockets across the border of the domain. It does not govern ``stat``, ``chmod`` 
 other changes of metadata.
 """
 
-import ctypes
 import os
 import struct
 from collections.abc import Iterable
+from ctypes import c_size_t, c_uint32
 
 from .libc import syscall
 
@@ -17,88 +17,53 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
-REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
-_READ = EXECUTE | READ_FILE | READ_DIR
-_FILE_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
-
-
-def abi_version() -> int:
-    """Return the kernel's Landlock ABI, 0 where there is none."""
-    try:
-        return syscall(
-            _CREATE_RULESET,
-            None,
-            ctypes.c_size_t(0),
-            ctypes.c_uint32(_VERSION_FLAG),
-        )
-    except OSError:
-        return 0
-
-
-def _handled_files(abi: int) -> int:
-    """Return all file rights that this ABI knows."""
-    rights = (1 << 13) - 1
-    rights |= REFER if abi >= 2 else 0
-    rights |= TRUNCATE if abi >= 3 else 0
-    rights |= IOCTL_DEV if abi >= 5 else 0
-    return rights
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 
 def restrict(
     *, readable: Iterable[str], writable: Iterable[str], devices: Iterable[str]
 ) -> None:
-    """Confine the calling thread, for good, to the given paths.
+    """Confine the calling thread, after ``PR_SET_NO_NEW_PRIVS``, to these paths.
 
-    Set ``PR_SET_NO_NEW_PRIVS`` first.
-
-    Args:
-        readable: Trees that may be read and executed; absent ones are skipped.
-        writable: Trees with every right.
-        devices: Files that may be read and written.
+    Absent ones are skipped, but if they are writable. Readable ones may be executed,
+    devices be written.
 
     Raises:
         OSError: The kernel has no Landlock, or refused a rule.
     """
-    abi = abi_version()
-    if abi < 1:
-        raise OSError("this kernel has no Landlock")
-    files = _handled_files(abi)
-    attributes = struct.pack("=Q", files)
-    if abi >= 4:
-        attributes += struct.pack("=Q", 0b11)
-    if abi >= 6:
-        attributes += struct.pack("=Q", 0b11)
-    ruleset = syscall(
-        _CREATE_RULESET,
-        attributes,
-        ctypes.c_size_t(len(attributes)),
-        ctypes.c_uint32(0),
-    )
     try:
-        for path in readable:
-            _allow(ruleset, path, _READ & files, required=False)
-        for path in devices:
-            _allow(ruleset, path, (READ_FILE | WRITE_FILE) & files, required=False)
+        abi = syscall(_CREATE_RULESET, None, c_size_t(0), c_uint32(_VERSION_FLAG))
+    except OSError as error:
+        raise OSError("this kernel has no Landlock") from error
+    later = ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV))
+    files = _REFER - 1 + sum(right for since, right in later if abi >= since)
+    # Since 4 the network, since 6 what crosses the border of the domain.
+    handled = [files, *(0b11 for since in (4, 6) if abi >= since)]
+    attributes = struct.pack(f"={len(handled)}Q", *handled)
+    size = c_size_t(len(attributes))
+    ruleset = syscall(_CREATE_RULESET, attributes, size, c_uint32(0))
+    try:
+        for path in filter(os.path.exists, readable):
+            _allow(ruleset, path, _READ)
+        for path in filter(os.path.exists, devices):
+            _allow(ruleset, path, _READ_FILE | _WRITE_FILE)
         for path in writable:
-            _allow(ruleset, path, files & ~IOCTL_DEV, required=True)
-        syscall(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0))
+            _allow(ruleset, path, files & ~_IOCTL_DEV)
+        syscall(_RESTRICT_SELF, ruleset, c_uint32(0))
     finally:
         os.close(ruleset)
 
 
-def _allow(ruleset: int, path: str, rights: int, *, required: bool) -> None:
+def _allow(ruleset: int, path: str, rights: int) -> None:
     """Add one rule; a file gets only the rights that files have."""
-    try:
-        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
-        if required:
-            raise
-        return
+    parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not os.path.isdir(path):
             rights &= _FILE_ONLY
         rule = struct.pack("=Qi", rights, parent)
-        syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, ctypes.c_uint32(0))
+        syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, c_uint32(0))
     finally:
         os.close(parent)

@@ -14,7 +14,6 @@ import ctypes
 import errno
 import platform
 import struct
-from collections.abc import Iterable
 
 from .libc import syscall
 
@@ -59,29 +58,27 @@ sched_setscheduler 144 119, sched_setparam 142 118, sched_setattr 314 274
 """
 _LAST_KNOWN_CALL = 467
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-_SOCKETPAIR, _CLONE, _CLONE3 = (53, 199), (56, 220), (435, 435)
+_SOCKETPAIR, _CLONE, _CLONE3 = (53, 199), (56, 220), 435
 _PRCTL, _FCNTL = (157, 167), (72, 25)
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
-_ALLOW = 0x7FFF0000
 _KILL_PROCESS = 0x80000000
+_FAIL = 0x00050000  # With this errno; 0 pretends success.
 _CLONE_NAMESPACES, _CLONE_THREAD = 0x7E020000, 0x10000
 _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE_MASK = 1, 1, 0xF
 _PR_SET_PDEATHSIG = 1
 _SIGNALLING_FCNTL = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX
-_SECCOMP_CALL = (317, 277)
-_SECCOMP_SET_MODE_FILTER = 1
-_SECCOMP_FILTER_FLAG_TSYNC = 1
-
-
-def _errno(value: int) -> int:
-    """Return the filter's verdict "fail with this errno"; 0 pretends success."""
-    return 0x00050000 | value
+_SECCOMP, _SET_MODE_FILTER, _FLAG_TSYNC = (317, 277), 1, 1
 
 
 def _op(code: int, k: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """Assemble one instruction."""
     return struct.pack("=HBBI", code, if_true, if_false, k)
+
+
+_ALLOW = _op(_RETURN, 0x7FFF0000)
+_REFUSE = _op(_RETURN, _FAIL | errno.EPERM)
+_UNKNOWN = _op(_RETURN, _FAIL | errno.ENOSYS)
+_PRETEND = _op(_RETURN, _FAIL)
 
 
 def _argument(index: int) -> bytes:
@@ -89,33 +86,15 @@ def _argument(index: int) -> bytes:
     return _op(_LOAD, 16 + 8 * index)
 
 
-def _numbers(table: str, column: int) -> list[int]:
-    """Return the call numbers of a table for one architecture."""
-    rows = (row.split() for row in table.replace("\n", " ").split(","))
-    found = (int(row[1 + column]) for row in rows)
-    return [number for number in found if number >= 0]
-
-
-def _when(number: int, body: list[bytes]) -> list[bytes]:
+def _when(number: int, *body: bytes) -> list[bytes]:
     """Run ``body``, which must end in a verdict, for one system call."""
     return [_op(_EQUAL, number, 0, len(body)), *body]
 
 
-def _verdict(numbers: Iterable[int], verdict: int) -> list[bytes]:
-    """Give one verdict to several system calls."""
-    return [op for number in numbers for op in _when(number, [_op(_RETURN, verdict)])]
-
-
-def _only_for_self(number: int, pid: int) -> list[bytes]:
-    """Allow a call whose first argument is 0 or this process, refuse it otherwise."""
-    body = [
-        _argument(0),
-        _op(_EQUAL, 0, 2, 0),
-        _op(_EQUAL, pid, 1, 0),
-        _op(_RETURN, _errno(errno.EPERM)),
-        _op(_RETURN, _ALLOW),
-    ]
-    return _when(number, body)
+def _each(table: str, column: int, *body: bytes) -> list[bytes]:
+    """Do the same for the system calls of a table, on one architecture."""
+    numbers = [int(row.split()[1 + column]) for row in table.split(",")]
+    return [op for number in numbers if number >= 0 for op in _when(number, *body)]
 
 
 def build_filter(*, strict: bool, pid: int = 0, machine: str = "") -> bytes:
@@ -124,7 +103,7 @@ def build_filter(*, strict: bool, pid: int = 0, machine: str = "") -> bytes:
     Args:
         strict: Whether the process keeps the caller's own user id.
         pid: The process that a strict filter lets signal itself.
-        machine: ``x86_64`` or ``aarch64``; this machine's by default.
+        machine: ``x86_64`` or ``aarch64``; this machine by default.
 
     Raises:
         OSError: There is no table for this architecture.
@@ -133,68 +112,58 @@ def build_filter(*, strict: bool, pid: int = 0, machine: str = "") -> bytes:
     if machine not in _ARCHITECTURES:
         raise OSError(f"no seccomp table for the architecture {machine!r}")
     column, audit = _ARCHITECTURES[machine]
-    refuse = _op(_RETURN, _errno(errno.EPERM))
-    allow = _op(_RETURN, _ALLOW)
     program = [
         _op(_LOAD, 4),
         _op(_EQUAL, audit, 1, 0),
         _op(_RETURN, _KILL_PROCESS),
         _op(_LOAD, 0),
         _op(_AT_LEAST, _LAST_KNOWN_CALL + 1, 0, 1),
-        _op(_RETURN, _errno(errno.ENOSYS)),
+        _UNKNOWN,
+        *_when(_CLONE3, _UNKNOWN),
     ]
-    program += _verdict([_CLONE3[column]], _errno(errno.ENOSYS))
     if strict:
         program += _strict_rules(column, pid)
-    threads_only = [_op(_ANY_BIT, _CLONE_THREAD, 0, 1), allow] if strict else [allow]
+    threads_only = [_op(_ANY_BIT, _CLONE_THREAD, 1, 0), _REFUSE] if strict else []
     program += _when(
         _CLONE[column],
-        [
-            _argument(0),
-            _op(_ANY_BIT, _CLONE_NAMESPACES, 0, 1),
-            refuse,
-            *threads_only,
-            refuse,
-        ],
+        _argument(0),
+        _op(_ANY_BIT, _CLONE_NAMESPACES, 0, 1),
+        _REFUSE,
+        *threads_only,
+        _ALLOW,
     )
     program += _when(
         _SOCKETPAIR[column],
-        [
-            _argument(0),
-            _op(_EQUAL, _AF_UNIX, 0, 4),
-            _argument(1),
-            _op(_AND, _SOCK_TYPE_MASK),
-            _op(_EQUAL, _SOCK_STREAM, 0, 1),
-            allow,
-            refuse,
-        ],
+        _argument(0),
+        _op(_EQUAL, _AF_UNIX, 0, 4),
+        _argument(1),
+        _op(_AND, _SOCK_TYPE_MASK),
+        _op(_EQUAL, _SOCK_STREAM, 0, 1),
+        _ALLOW,
+        _REFUSE,
     )
-    program += _when(
-        _PRCTL[column],
-        [_argument(0), _op(_EQUAL, _PR_SET_PDEATHSIG, 0, 1), refuse, allow],
-    )
-    program += _verdict(_numbers(_DENIED, column), _errno(errno.EPERM))
-    return b"".join([*program, allow])
+    deathsig = [_argument(0), _op(_EQUAL, _PR_SET_PDEATHSIG, 0, 1), _REFUSE, _ALLOW]
+    program += _when(_PRCTL[column], *deathsig)
+    program += _each(_DENIED, column, _REFUSE)
+    return b"".join([*program, _ALLOW])
 
 
 def _strict_rules(column: int, pid: int) -> list[bytes]:
     """Return the rules for a process that keeps the caller's own user id."""
-    refuse = _op(_RETURN, _errno(errno.EPERM))
-    allow = _op(_RETURN, _ALLOW)
-    rules = _verdict(_numbers(_IGNORED_WHEN_STRICT, column), _errno(0))
-    rules += _verdict(_numbers(_DENIED_WHEN_STRICT, column), _errno(errno.EPERM))
-    for number in _numbers(_OWN_PROCESS_ONLY_WHEN_STRICT, column):
-        rules += _only_for_self(number, pid)
-    body = [_argument(1)]
+    is_self = [_argument(0), _op(_EQUAL, 0, 2, 0), _op(_EQUAL, pid, 1, 0)]
+    signalling = [_argument(1)]
     for command in _SIGNALLING_FCNTL:
-        body += [_op(_EQUAL, command, 0, 1), refuse]
-    return rules + _when(_FCNTL[column], [*body, allow])
+        signalling += [_op(_EQUAL, command, 0, 1), _REFUSE]
+    return [
+        *_each(_IGNORED_WHEN_STRICT, column, _PRETEND),
+        *_each(_DENIED_WHEN_STRICT, column, _REFUSE),
+        *_each(_OWN_PROCESS_ONLY_WHEN_STRICT, column, *is_self, _REFUSE, _ALLOW),
+        *_when(_FCNTL[column], *signalling, _ALLOW),
+    ]
 
 
 def install(program: bytes) -> None:
-    """Apply a filter to the calling process, for good.
-
-    Set ``PR_SET_NO_NEW_PRIVS`` first.
+    """Apply a filter to the calling process, after ``PR_SET_NO_NEW_PRIVS``, for good.
 
     Raises:
         OSError: The kernel refused the filter.
@@ -202,9 +171,4 @@ def install(program: bytes) -> None:
     buffer = ctypes.create_string_buffer(program, len(program))
     fprog = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
     column, _ = _ARCHITECTURES[platform.machine()]
-    syscall(
-        _SECCOMP_CALL[column],
-        _SECCOMP_SET_MODE_FILTER,
-        _SECCOMP_FILTER_FLAG_TSYNC,
-        fprog,
-    )
+    syscall(_SECCOMP[column], _SET_MODE_FILTER, _FLAG_TSYNC, fprog)

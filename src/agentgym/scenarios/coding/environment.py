@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 from agentgym.core.tools import tool
 from agentgym.errors import ToolError
-from agentgym.sandbox.workspace import (
-    TESTS,
-    Workspace,
-    is_test_path,
-    tests_of,
-)
+from agentgym.sandbox.workspace import Workspace
 from agentgym.scenarios.base import Environment
 from agentgym.scenarios.books import Books, Call
 from agentgym.scenarios.coding import checks, execution
-from agentgym.scenarios.coding.execution import LazyRunner
+from agentgym.scenarios.coding.execution import (
+    TESTS,
+    LazyRunner,
+    is_test_path,
+    tests_of,
+)
 
 _MOST_MATCHES = 5
 _MOST_CHARACTERS = 1_200

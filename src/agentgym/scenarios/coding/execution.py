@@ -14,11 +14,21 @@ from agentgym.sandbox import (
     SandboxResult,
     open_sandbox,
 )
-from agentgym.sandbox.workspace import tests_of
 
+TESTS = "tests"
 TIMEOUT_S = 5.0
 _SHOWN = 120
 _PROBE = "_probe.py"
+
+
+def is_test_path(path: str) -> bool:
+    """Return whether a resolved path is the tests folder or below it."""
+    return path == TESTS or path.startswith(TESTS + "/")
+
+
+def tests_of(path: str) -> str:
+    """Return where the tests of a module are, by the project's convention."""
+    return f"{TESTS}/test_{path.rpartition('/')[2]}"
 
 
 class Runner(Protocol):

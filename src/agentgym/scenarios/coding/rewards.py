@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.sandbox.workspace import is_test_path
 from agentgym.scenarios.books import Call
 from agentgym.scenarios.coding import checks, execution
 from agentgym.scenarios.coding.environment import CodingEnvironment, search
-from agentgym.scenarios.coding.execution import LazyRunner
+from agentgym.scenarios.coding.execution import LazyRunner, is_test_path
 from agentgym.scenarios.coding.families.base import Step
 from agentgym.scenarios.plan_reward import (
     DAMAGE,

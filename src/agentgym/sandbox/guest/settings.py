@@ -1,0 +1,131 @@
+"""What host and guest must agree on: the rungs, the limits, a zygote's settings."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Self
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one execution may use. Time is given with each run.
+
+    Attributes:
+        memory_mb: Address space of each process.
+        total_memory_mb: Resident memory of all its processes together, looked at
+            ten times a second.
+        processes: Processes and threads at one time.
+        file_mb: Size of each written file, and of each of the private folders where
+            they are mounted.
+        open_files: Open descriptors of each process.
+        output_bytes: How much of stdout, and of stderr, is kept.
+        collect_bytes: How much text of changed files is kept, if they are collected;
+            a file that does not fit is left out.
+    """
+
+    memory_mb: int = 512
+    total_memory_mb: int = 1024
+    processes: int = 32
+    file_mb: int = 64
+    open_files: int = 256
+    output_bytes: int = 64 * 1024
+    collect_bytes: int = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One way of isolating executions; the README says what each cannot do.
+
+    Attributes:
+        name: Stable name, recorded with every result.
+        summary: The mechanisms, in words.
+        bubblewrap: Whether the zygote runs inside bubblewrap.
+        landlock: Whether each execution enters a Landlock domain of its own.
+        own_identity: Whether executions change to a user id of their zygote's own,
+            which only root can do.
+    """
+
+    name: str
+    summary: str
+    bubblewrap: bool = False
+    landlock: bool = False
+    own_identity: bool = False
+
+    @property
+    def isolates(self) -> bool:
+        """Whether anything but limits keeps an execution in; if so, seccomp does."""
+        return self.bubblewrap or self.landlock
+
+    @property
+    def strict(self) -> bool:
+        """Whether the execution shares the caller's own user id and processes."""
+        return self.landlock and not self.own_identity
+
+    @property
+    def counts_processes(self) -> bool:
+        """Whether the executing user id is the sandbox's own, to be limited."""
+        return self.own_identity or self.bubblewrap
+
+
+_RUNGS = (
+    Rung(
+        "bubblewrap",
+        "bubblewrap namespaces, own user id, rlimits, seccomp",
+        bubblewrap=True,
+        own_identity=True,
+    ),
+    Rung(
+        "bubblewrap-user",
+        "bubblewrap with a user namespace, rlimits, seccomp",
+        bubblewrap=True,
+    ),
+    Rung(
+        "landlock",
+        "Landlock, own user id, rlimits, seccomp, sweep of the user id",
+        landlock=True,
+        own_identity=True,
+    ),
+    Rung(
+        "landlock-user",
+        "Landlock, rlimits, strict seccomp, no subprocesses",
+        landlock=True,
+    ),
+    Rung("unsafe", "no isolation, rlimits only"),
+)
+RUNGS = {rung.name: rung for rung in _RUNGS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a zygote is started with; it holds for all of its executions.
+
+    Attributes:
+        rung: How they are isolated.
+        limits: What each may use.
+        identity: User and group id to change to, on a rung that changes it.
+        scratch: Folder for workspaces, where they cannot be mounted.
+        path: The configuration's ``python_path``.
+        preload: The configuration's.
+    """
+
+    rung: Rung
+    limits: Limits
+    identity: int | None
+    scratch: str | None
+    path: tuple[str, ...]
+    preload: tuple[str, ...]
+
+    def encode(self) -> str:
+        """Return them as JSON."""
+        return json.dumps({**asdict(self), "rung": self.rung.name})
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Return what :meth:`encode` wrote."""
+        fields = json.loads(text)
+        fields["rung"] = RUNGS[fields["rung"]]
+        fields["limits"] = Limits(**fields["limits"])
+        return cls(**fields)
