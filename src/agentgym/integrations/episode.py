@@ -77,6 +77,8 @@ class Episode:
         steps: Tool calls, and model calls that went through :meth:`ask`, in order.
         turns: Requests that the agent has made of the model, refused ones too.
         cut: Why the policy has brought it to its end; None while it has not.
+        overflowed: Whether the last request did not fit the model's context. The agent
+            may go on with a shorter one; if it fails at that, it was cut.
     """
 
     task: Task
@@ -91,6 +93,7 @@ class Episode:
     steps: list[Step] = field(default_factory=list)
     turns: int = 0
     cut: Reason | None = None
+    overflowed: bool = False
     tools: dict[str, Tool] = field(default_factory=dict)
     _environment: Environment | None = None
     _loop: asyncio.AbstractEventLoop | None = None
@@ -149,8 +152,8 @@ class Episode:
             options: Others of OpenAI's chat completions, e.g. ``stop``.
 
         Raises:
-            EpisodeCut: All turns were made, or the context is full. Let it pass: it
-                ends the episode.
+            EpisodeCut: All turns were made. Let it pass: it ends the episode.
+            ContextLengthError: The conversation is longer than the model's context.
             ReplyError: The answer is no message.
             ModelCallError: The model could not be asked.
             TypeError: A message holds what is no JSON.
@@ -165,13 +168,12 @@ class Episode:
         started = time.perf_counter()
         try:
             answer = await self.llm(copy.deepcopy(asked), **options)
-        except ContextLengthError as error:
-            self.cut_short("context_overflow", str(error))
-            raise EpisodeCut("context_overflow", str(error)) from error
-        except (AgentGymError, EpisodeCut):
+        except AgentGymError as error:
+            self.overflowed = isinstance(error, ContextLengthError)
             raise
         except Exception as error:  # the user's own function
             raise ModelCallError(f"{type(error).__name__}: {error}") from error
+        self.overflowed = False
         reply = read_reply(answer, step=self.turns)
         self.steps.append(
             ModelCall(

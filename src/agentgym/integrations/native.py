@@ -212,8 +212,7 @@ class NativeAgent(AgentLoop):
         async with self._session.post(url, json=body) as response:
             text = await response.text()
             if response.status >= 400:
-                if CONTEXT_LENGTH in text:
-                    episode.cut_short("context_overflow")
+                episode.overflowed = CONTEXT_LENGTH in text
                 raise RolloutError(f"The gateway answered {response.status}: {text}")
         return read_reply(json.loads(text), step=episode.turns)
 

@@ -103,7 +103,9 @@ async def run_episode(
                 answer = await drive(episode)
             except EpisodeCut as cut:
                 episode.cut_short(cut.reason.kind, cut.reason.detail)
-            except Exception:
+            except Exception as error:
+                if episode.overflowed:
+                    episode.cut_short("context_overflow", str(error))
                 if episode.cut is None:
                     raise
             if not isinstance(answer, str | None):

@@ -43,8 +43,9 @@ class EpisodeTransport(httpx.AsyncBaseTransport):
         episode = _episode_of(request)
         if episode is None or (refused := _refused(request, episode)) is None:
             response = await self._inner.handle_async_request(request)
-            if episode is not None and response.status_code == 400:
-                _look_at(await response.aread(), episode)
+            if episode is not None:
+                refusal = await response.aread() if response.status_code == 400 else b""
+                episode.overflowed = CONTEXT_LENGTH.encode() in refusal
             return response
         return refused
 
@@ -64,8 +65,9 @@ class SyncEpisodeTransport(httpx.BaseTransport):
         episode = _episode_of(request)
         if episode is None or (refused := _refused(request, episode)) is None:
             response = self._inner.handle_request(request)
-            if episode is not None and response.status_code == 400:
-                _look_at(response.read(), episode)
+            if episode is not None:
+                refusal = response.read() if response.status_code == 400 else b""
+                episode.overflowed = CONTEXT_LENGTH.encode() in refusal
             return response
         return refused
 
@@ -108,9 +110,3 @@ def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
     if (speaker := _SPEAKER.get()) is not None:
         request.headers["X-Agent-ID"] = speaker
     return None
-
-
-def _look_at(refusal: bytes, episode: Episode) -> None:
-    """Note that the policy has filled its context, if that is why it was refused."""
-    if CONTEXT_LENGTH.encode() in refusal:
-        episode.cut_short("context_overflow")
