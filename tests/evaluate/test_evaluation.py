@@ -11,11 +11,10 @@ from agentgym.cli.main import main
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
 from agentgym.errors import ProviderError, RolloutError
-from agentgym.evaluate.calls import CallClass
+from agentgym.evaluate.calls import NO_CALL, NOTHING, CallClass
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.evaluation import evaluate
-from agentgym.evaluate.metrics import METRICS
-from agentgym.evaluate.prices import Prices
+from agentgym.evaluate.metrics import METRICS, Prices
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.scenarios.coding.scenario import CodingScenario
@@ -100,9 +99,12 @@ def test_every_kind_of_error_is_told_apart(framework: str) -> None:
     assert total == sum(t.sums["tool_reliability"][1] for t in found.metrics.by_task)
     assert reliable[0] < reliable[1]
     assert found.confusion is not None
-    assert found.confusion.calls == total
+    rows = found.confusion.counts
+    missed = sum(row.get(NO_CALL, 0) for row in rows.values())
+    assert sum(sum(row.values()) for row in rows.values()) == total + missed
     plans = sum(len(task.goal["plan"]) for task in TASKS)
-    assert found.confusion.needed == found.samples * plans
+    needed = sum(sum(row.values()) for tool, row in rows.items() if tool != NOTHING)
+    assert needed == found.samples * plans
     by_attempt: Counter[CallClass] = Counter()
     for attempt in found.attempts:
         by_attempt.update(attempt.calls)

@@ -12,9 +12,9 @@ from agentgym.evaluate.intervals import (
     estimate_difference,
     estimate_ratio,
     pass_power_k,
+    sign_flip_p,
     wilson,
 )
-from agentgym.evaluate.significance import sign_flip_p
 
 
 @pytest.mark.parametrize(

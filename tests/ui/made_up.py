@@ -6,8 +6,7 @@ from pathlib import Path
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
-from agentgym.evaluate.calls import CallClass
-from agentgym.evaluate.confusion import ConfusionMatrix
+from agentgym.evaluate.calls import CallClass, ConfusionMatrix
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, StepReport

@@ -100,8 +100,8 @@ def evaluate(
     from agentgym.core.config import TrainingConfig
     from agentgym.core.task import Split
     from agentgym.errors import UsageError
-    from agentgym.evaluate.gate import Gate, misses
-    from agentgym.evaluate.prices import Prices
+    from agentgym.evaluate.compare import Gate, misses
+    from agentgym.evaluate.metrics import Prices
 
     if split is not None and split not in set(Split):
         raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")

@@ -1,14 +1,19 @@
-"""Comparing two measurements of the same tasks, task by task."""
+"""Comparing: two measurements of the same tasks, and one with what is asked of it."""
 
-from pydantic import BaseModel, ConfigDict
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Self
+
+from pydantic import BaseModel
 
 from agentgym.errors import UsageError
-from agentgym.evaluate.intervals import Estimate, estimate_difference
+from agentgym.evaluate.intervals import Estimate, estimate_difference, sign_flip_p
 from agentgym.evaluate.metrics import METRICS, SHARES, MetricName, Metrics
-from agentgym.evaluate.significance import sign_flip_p
 
 
-class Comparison(BaseModel):
+class Comparison(BaseModel, frozen=True, extra="forbid"):
     """How the second of two measurements differs from the first.
 
     Attributes:
@@ -19,8 +24,6 @@ class Comparison(BaseModel):
         p_value: Of pass^1, two-sided, by :func:`sign_flip_p`: how likely a
             difference at least as large is if both are equally good.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tasks: int
     k: int
@@ -70,3 +73,63 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
             [new.success_rate - old.success_rate for old, new in pairs]
         ),
     )
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A share that must be reached.
+
+    Attributes:
+        metric: Its name.
+        least: 0..1.
+        by_low: Whether the lower end of its interval must reach it.
+    """
+
+    metric: MetricName
+    least: float
+    by_low: bool = False
+
+    @classmethod
+    def parse(cls, text: str, *, by_low: bool = False) -> Self:
+        """Read ``0.95``, which means tool reliability, or ``pass_1=0.9``.
+
+        Raises:
+            UsageError: No such share, or no number in 0..1.
+        """
+        name, equals, number = text.rpartition("=")
+        metric = name.strip() if equals else "tool_reliability"
+        if metric not in SHARES:
+            close = get_close_matches(metric, SHARES, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UsageError(
+                f"No share is named {metric!r}.{hint} Known: {', '.join(SHARES)}."
+            )
+        try:
+            least = float(number)
+        except ValueError:
+            least = math.nan
+        if not 0 <= least <= 1:
+            raise UsageError(f"{text!r}: write a share from 0 to 1, e.g. {metric}=0.9.")
+        return cls(metric, least, by_low)
+
+    def miss(self, metrics: Metrics) -> str | None:
+        """Return what is missing in words; None if the gate is passed.
+
+        What was not measured passes no gate.
+        """
+        found = metrics[self.metric]
+        name = self.metric.replace("_", " ").capitalize()
+        if found.n == 0:
+            return f"{name} was not measured, so it is not {100 * self.least:g} %."
+        reached = found.low if self.by_low else found.value
+        if reached >= self.least:
+            return None
+        what = (
+            "The lower end of the interval of " + name.lower() if self.by_low else name
+        )
+        return f"{what}, {100 * reached:.1f} %, is below {100 * self.least:g} %."
+
+
+def misses(gates: Sequence[Gate], metrics: Metrics) -> list[str]:
+    """Return what is missing at each gate that is not passed."""
+    return [missing for gate in gates if (missing := gate.miss(metrics)) is not None]

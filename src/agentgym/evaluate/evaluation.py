@@ -1,5 +1,6 @@
 """Measuring a policy on tasks that it does not train on."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -7,17 +8,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.needs import NeededCall
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.registry import create_engine
 from agentgym.errors import ConfigError, Interrupted, RolloutError
-from agentgym.evaluate.check.names import CRITERIA, REPORTED_ONLY
-from agentgym.evaluate.judging import judge
-from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.prices import FREE, Prices
+from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
+from agentgym.evaluate.metrics import CRITERIA, FREE, REPORTED_ONLY, Metrics, Prices
 from agentgym.evaluate.progress import Progress
-from agentgym.evaluate.result import Evaluation, add_up
+from agentgym.evaluate.result import AttemptResult, Evaluation
 from agentgym.evaluate.trivial import CallEverything, DoNothing, run_trivial
 from agentgym.models.reference import Endpoint, is_remote, resolve_model
 from agentgym.rollout.runner import RolloutRequest
@@ -175,6 +175,7 @@ def evaluate(
             )
     trajectories = found[split.value]
     attempts, confusion = judge(scenario, tasks, trajectories)
+    calls = sum((Counter(attempt.calls) for attempt in attempts), Counter[CallClass]())
     return Evaluation(
         subject=subject,
         scenario=scenario.name,
@@ -187,7 +188,7 @@ def evaluate(
         settings=config.model_dump(mode="json"),
         metrics=Metrics.of(trajectories, k=config.eval_samples, prices=prices),
         baselines=measure_baselines(scenario, tasks, config) if baselines else {},
-        calls=add_up(attempts),
+        calls={kind: calls[kind] for kind in CallClass if calls[kind]},
         confusion=confusion,
         attempts=attempts,
     )
@@ -238,3 +239,43 @@ def _for_provider(config: TrainingConfig) -> TrainingConfig:
         concurrency=_PROVIDER_CONCURRENCY if many else None,
         workers=config.workers or 1,
     )
+
+
+def judge(
+    scenario: Scenario, tasks: Sequence[Task], trajectories: Sequence[Trajectory]
+) -> tuple[list[AttemptResult], ConfusionMatrix | None]:
+    """Put every tool call into its class, and count which stood for which.
+
+    Args:
+        scenario: Knows the tools, and maybe which calls tasks need.
+        tasks: Those attempted.
+        trajectories: The attempts, in any order.
+
+    Returns:
+        One result per attempt, and the confusion matrix of the scored ones; None
+        if the scenario does not say what tasks need.
+    """
+    specs = {spec.name: spec for spec in scenario.tools()}
+    needs = {task.id: scenario.needed_calls(task) for task in tasks}
+    attempts: list[AttemptResult] = []
+    episodes: list[tuple[Sequence[NeededCall], Sequence[JudgedCall]]] = []
+    for trajectory in trajectories:
+        needed = needs[trajectory.task_id]
+        judged: list[JudgedCall] = []
+        if trajectory.status is not RolloutStatus.DROPPED:
+            judged = judge_calls(trajectory, needed, specs)
+            if needed is not None:
+                episodes.append((needed, judged))
+        attempts.append(
+            AttemptResult(
+                rollout_id=trajectory.rollout_id,
+                task_id=trajectory.task_id,
+                status=trajectory.status,
+                reason=trajectory.reason,
+                reward=trajectory.reward,
+                calls=dict(Counter(call.kind for call in judged)),
+            )
+        )
+    if not episodes:
+        return attempts, None
+    return attempts, ConfusionMatrix.of(list(specs), episodes)

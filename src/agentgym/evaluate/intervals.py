@@ -1,10 +1,11 @@
-"""Estimates: a value over tasks with its 95 % interval."""
+"""Estimates: a value over tasks with its 95 % interval; and a paired test."""
 
-from collections.abc import Sequence
-from math import comb, nan, sqrt
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import comb, lcm, nan, sqrt
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +17,7 @@ _RESAMPLES = 2000
 _Z95 = 1.959964
 
 
-class Estimate(BaseModel):
+class Estimate(BaseModel, frozen=True, extra="forbid"):
     """A mean with its 95 % interval, and as a number the mean alone.
 
     ``estimate >= 0.95``, ``f"{estimate:.1%}"`` and ``float(estimate)`` speak of
@@ -28,8 +29,6 @@ class Estimate(BaseModel):
         high: Upper end.
         n: Tasks that the mean is over; 0: not measured.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     value: float
     low: float
@@ -79,27 +78,13 @@ def estimate_ratio(pairs: Sequence[Pair], *, share: bool = True) -> Estimate:
         pairs: Numerator and denominator per task.
         share: Whether the ratio is a share, 0..1, as opposed to a mean.
     """
-    import numpy as np
-
-    array = np.asarray(pairs, dtype=float).reshape(-1, 2)
-    used = array[array[:, 1] > 0]
-    n = len(used)
-    if n == 0:
-        return UNMEASURED
-    value = _ratio(used)
-    ratios = used[:, 0] / used[:, 1]
-    if np.all(ratios == ratios[0]):
-        low, high = wilson(value, n) if share else (value, value)
-        return Estimate(value=value, low=low, high=high, n=n)
-    sums = used[_draws(n)].sum(axis=1)
-    low, high = np.quantile(sums[:, 0] / sums[:, 1], [0.025, 0.975])
-    return Estimate(value=value, low=float(low), high=float(high), n=n)
+    return _estimate([pairs], wilson if share else None)
 
 
 def estimate_difference(
     before: Sequence[Pair], after: Sequence[Pair], *, share: bool = True
 ) -> Estimate:
-    """Estimate how much a ratio changed between two measurements of the same tasks.
+    """Estimate ``after - before`` of a ratio that was measured twice on the same tasks.
 
     The interval is the paired percentile bootstrap: tasks are drawn with both their
     measurements (Efron and Tibshirani 1993, chapter 8), so what makes a task hard
@@ -113,30 +98,42 @@ def estimate_difference(
         after: The same tasks in the same order; tasks without a denominator on
             either side are left out.
         share: Whether the ratio is a share, 0..1, as opposed to a mean.
+    """
+    return _estimate([after, before], _same_change if share else None)
 
-    Returns:
-        ``after - before``.
+
+def _estimate(
+    sides: Sequence[Sequence[Pair]],
+    unanimous: Callable[[float, int], tuple[float, float]] | None,
+) -> Estimate:
+    """Estimate the ratio of the first side, less that of the second if there is one.
+
+    ``unanimous`` gives the interval of a value that is the same in all ``n`` tasks.
     """
     import numpy as np
 
-    old = np.asarray(before, dtype=float).reshape(-1, 2)
-    new = np.asarray(after, dtype=float).reshape(-1, 2)
-    used = (old[:, 1] > 0) & (new[:, 1] > 0)
-    old, new = old[used], new[used]
-    n = len(old)
+    array = np.asarray(sides, dtype=float).reshape(len(sides), -1, 2)
+    array = array[:, np.all(array[:, :, 1] > 0, axis=0)]
+    n = array.shape[1]
     if n == 0:
         return UNMEASURED
-    value = _ratio(new) - _ratio(old)
-    changes = new[:, 0] / new[:, 1] - old[:, 0] / old[:, 1]
+    value = float(_change(array.sum(axis=1)))
+    changes = _change(array)
     if np.allclose(changes, changes[0], rtol=0.0, atol=1e-12):
-        part = wilson(0.0, n)[1] if share else 0.0
-        low, high = value - (value + 1) * part, value + (1 - value) * part
+        low, high = unanimous(value, n) if unanimous else (value, value)
         return Estimate(value=value, low=low, high=high, n=n)
-    draws = _draws(n)
-    before_sums, after_sums = old[draws].sum(axis=1), new[draws].sum(axis=1)
-    drawn = after_sums[:, 0] / after_sums[:, 1] - before_sums[:, 0] / before_sums[:, 1]
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Estimate(value=value, low=float(low), high=float(high), n=n)
+    # The tasks of each resample are the same each time.
+    draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
+    drawn = _change(np.stack([side[draws].sum(axis=1) for side in array]))
+    low, high = map(float, np.quantile(drawn, [0.025, 0.975]))
+    return Estimate(value=value, low=low, high=high, n=n)
+
+
+def _change(sides: "NDArray[Any]") -> "NDArray[Any]":
+    """Return the ratios of the first of ``(sides, ..., 2)``, less those of the next."""
+    ratios = sides[..., 0] / sides[..., 1]
+    change: NDArray[Any] = ratios[0] - ratios[1:].sum(axis=0)
+    return change
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:
@@ -147,12 +144,35 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def _ratio(pairs: "NDArray[Any]") -> float:
-    return float(pairs[:, 0].sum() / pairs[:, 1].sum())
+def _same_change(value: float, n: int) -> tuple[float, float]:
+    part = wilson(0.0, n)[1]
+    return value - (value + 1) * part, value + (1 - value) * part
 
 
-def _draws(n: int) -> "NDArray[Any]":
-    """Return the tasks of each resample; the same each time."""
+def sign_flip_p(differences: Sequence[Fraction]) -> float:
+    """Return the exact two-sided p-value of a paired sign-flip test.
+
+    If two agents do equally well, the sign of each task's difference is a coin's
+    (Fisher 1935, section 21; Good 2005, *Permutation, Parametric and Bootstrap Tests
+    of Hypotheses*, chapter 3). The p-value is the share of all 2^n assignments of
+    signs whose sum is at least as far from 0 as the one seen. The distribution of
+    the sum is computed, not sampled. With one attempt per task the differences are
+    -1, 0 and 1, and this is McNemar's exact test (1947).
+
+    Args:
+        differences: Success rate after minus before, per task, as exact fractions.
+
+    Returns:
+        In (0, 1]; 1 if nothing differs.
+    """
     import numpy as np
 
-    return np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
+    scale = lcm(*(d.denominator for d in differences))
+    sizes = [abs(int(d * scale)) for d in differences if d]
+    seen = abs(int(sum(differences, Fraction(0)) * scale))
+    chances = np.ones(1)  # of each sum, from the lowest to the highest
+    for size in sizes:
+        none = np.zeros(2 * size)
+        chances = (np.append(none, chances) + np.append(chances, none)) / 2
+    sums = np.arange(len(chances)) - sum(sizes)
+    return min(1.0, float(chances[np.abs(sums) >= seen].sum()))

@@ -1,11 +1,11 @@
 """Metrics of an evaluation, each with its 95 % interval over tasks."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import RolloutStatus, Trajectory
@@ -16,7 +16,6 @@ from agentgym.evaluate.intervals import (
     estimate_ratio,
     pass_power_k,
 )
-from agentgym.evaluate.prices import FREE, Prices
 
 MetricName = Literal[
     "right_tool",
@@ -34,9 +33,30 @@ MetricName = Literal[
 METRICS: tuple[MetricName, ...] = get_args(MetricName)
 SHARES: tuple[MetricName, ...] = METRICS[:5]
 """Those that are shares, 0..1; the others are means per rollout."""
+CRITERIA: dict[str, MetricName] = {"success_rate": "pass_1", **{s: s for s in SHARES}}
+"""The metric of each name that a scenario's success criteria may use."""
+REPORTED_ONLY = {"cost_reduction"}
+"""Criteria that training does not wait for."""
 
 
-class TaskResult(BaseModel):
+class Prices(BaseModel, frozen=True, extra="forbid"):
+    """What a model's tokens cost, in US dollars per million.
+
+    Attributes:
+        prompt: Of tokens that the model reads.
+        response: Of tokens that it samples.
+    """
+
+    prompt: float = Field(ge=0, allow_inf_nan=False)
+    response: float = Field(ge=0, allow_inf_nan=False)
+
+
+FREE = Prices(prompt=0.0, response=0.0)
+"""Of a model on this machine."""
+_NOTHING: Pair = (0.0, 0.0)
+
+
+class TaskResult(BaseModel, frozen=True, extra="forbid"):
     """What became of all attempts at one task.
 
     Attributes:
@@ -45,8 +65,6 @@ class TaskResult(BaseModel):
         dropped: Rollouts that could not be scored; they count nowhere else.
         sums: Numerator and denominator per metric, but for pass^k.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task_id: str
     family: str = ""
@@ -61,16 +79,11 @@ class TaskResult(BaseModel):
         """Add up the attempts at one task."""
         scored = [t for t in trajectories if t.status is not RolloutStatus.DROPPED]
         first = trajectories[0]
-        counts = {
-            name: [pair for t in scored if (pair := count(t)) is not None]
-            for name, count in _COUNTS.items()
-        }
-        if prices is not None:
-            counts["cost"] = [
-                (prices.of(*tokens), 1.0)
-                for t in scored
-                if (tokens := _tokens(t)) is not None
-            ]
+        sums: dict[str, Pair] = {}
+        for trajectory in scored:
+            for name, (value, out_of) in _counts(trajectory, prices).items():
+                before = sums.get(name, _NOTHING)
+                sums[name] = before[0] + value, before[1] + out_of
         return cls(
             task_id=first.task_id,
             family=first.family,
@@ -78,10 +91,7 @@ class TaskResult(BaseModel):
             attempts=len(scored),
             successes=sum(bool(t.success) for t in scored),
             dropped=len(trajectories) - len(scored),
-            sums={
-                name: (sum(a for a, _ in pairs), sum(b for _, b in pairs))
-                for name, pairs in counts.items()
-            },
+            sums=sums,
         )
 
     @property
@@ -95,14 +105,14 @@ class TaskResult(BaseModel):
 
     def pair(self, metric: MetricName, k: int) -> Pair:
         """Return numerator and denominator of a metric; ``(0, 0)`` if unmeasured."""
-        if metric == "pass_k":
-            if self.attempts < k:
-                return 0.0, 0.0
-            return pass_power_k(self.successes, self.attempts, k), 1.0
-        return self.sums.get(metric, (0.0, 0.0))
+        if metric != "pass_k":
+            return self.sums.get(metric, _NOTHING)
+        if self.attempts < k:
+            return _NOTHING
+        return pass_power_k(self.successes, self.attempts, k), 1.0
 
 
-class Metrics(BaseModel):
+class Metrics(BaseModel, frozen=True, extra="forbid"):
     """What an agent did on a set of tasks; shares are in 0..1.
 
     Attributes:
@@ -125,8 +135,6 @@ class Metrics(BaseModel):
         by_task: What the estimates are made of; empty in results of old versions.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     tasks: int
     rollouts: int
     dropped: int
@@ -144,11 +152,6 @@ class Metrics(BaseModel):
     seconds: Estimate = UNMEASURED
     by_task: tuple[TaskResult, ...] = ()
 
-    @property
-    def success_rate(self) -> float:
-        """Alias of pass^1, the name used in success criteria."""
-        return self.pass_1.value
-
     def __getitem__(self, metric: MetricName) -> Estimate:
         """Return a metric by its name."""
         found: Estimate = dict(self)[metric]
@@ -162,21 +165,17 @@ class Metrics(BaseModel):
         k: int = 4,
         prices: Prices | None = FREE,
     ) -> Self:
-        """Compute the metrics of scored trajectories, grouped by task.
+        """Compute the metrics of trajectories, by :meth:`of_tasks`.
 
         Args:
             trajectories: Any number per task; those not scored count as dropped.
-            k: Of pass^k; lowered to the fewest attempts that a task has.
+            k: Of pass^k.
             prices: Of the model's tokens; None if they are not known.
-
-        Raises:
-            ValueError: No trajectory is scored.
         """
         grouped: dict[str, list[Trajectory]] = defaultdict(list)
         for trajectory in trajectories:
             grouped[trajectory.task_id].append(trajectory)
-        every = [TaskResult.of(attempts, prices) for attempts in grouped.values()]
-        return cls.of_tasks(every, k=k)
+        return cls.of_tasks([TaskResult.of(t, prices) for t in grouped.values()], k=k)
 
     @classmethod
     def of_tasks(cls, every: Sequence[TaskResult], *, k: int = 4) -> Self:
@@ -218,36 +217,25 @@ class Metrics(BaseModel):
         return self.of_tasks(self.by_task, k=k)
 
 
-def _reliable_calls(trajectory: Trajectory) -> Pair:
+def _counts(trajectory: Trajectory, prices: Prices | None) -> dict[MetricName, Pair]:
+    """Return what a rollout adds to each metric, as far as that is known."""
     calls = trajectory.get_tool_calls()
-    return sum(call.outcome is ToolOutcome.OK for call in calls), len(calls)
-
-
-def _share(value: float | None) -> Pair | None:
-    return None if value is None else (value, 1.0)
-
-
-def _tokens(trajectory: Trajectory) -> tuple[int, int] | None:
-    """Return prompt and sampled tokens; None if some calls were not counted."""
     stats = trajectory.stats()
-    if stats.uncounted_calls:
-        return None
-    return stats.prompt_tokens, stats.response_tokens
-
-
-def _token_pair(trajectory: Trajectory, which: int) -> Pair | None:
-    tokens = _tokens(trajectory)
-    return None if tokens is None else (tokens[which], 1.0)
-
-
-_COUNTS: dict[MetricName, Callable[[Trajectory], Pair | None]] = {
-    "right_tool": lambda t: _share(t.right_tool),
-    "right_arguments": lambda t: _share(t.right_arguments),
-    "pass_1": lambda t: (float(bool(t.success)), 1.0),
-    "tool_reliability": _reliable_calls,
-    "reward": lambda t: _share(t.reward),
-    "model_calls": lambda t: (len(t.model_calls), 1.0),
-    "prompt_tokens": lambda t: _token_pair(t, 0),
-    "tokens": lambda t: _token_pair(t, 1),
-    "seconds": lambda t: (t.duration_s, 1.0),
-}
+    means: dict[MetricName, float | None] = {
+        "right_tool": trajectory.right_tool,
+        "right_arguments": trajectory.right_arguments,
+        "pass_1": bool(trajectory.success),
+        "reward": trajectory.reward,
+        "model_calls": len(trajectory.model_calls),
+        "seconds": trajectory.duration_s,
+    }
+    if not stats.uncounted_calls:
+        read, sampled = stats.prompt_tokens, stats.response_tokens
+        means |= {"prompt_tokens": read, "tokens": sampled}
+        if prices is not None:
+            means["cost"] = (prices.prompt * read + prices.response * sampled) / 1e6
+    reliable = sum(call.outcome is ToolOutcome.OK for call in calls)
+    return {
+        "tool_reliability": (reliable, len(calls)),
+        **{name: (mean, 1.0) for name, mean in means.items() if mean is not None},
+    }

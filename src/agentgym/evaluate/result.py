@@ -1,26 +1,22 @@
 """Evaluation: everything that measuring an agent gave, and how it was made."""
 
-from collections import Counter
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from agentgym.core.files import write_atomically
 from agentgym.core.trajectory import Reason
 from agentgym.errors import UsageError
-from agentgym.evaluate.calls import CallClass
-from agentgym.evaluate.confusion import ConfusionMatrix
-from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.prices import Prices
+from agentgym.evaluate.calls import CallClass, ConfusionMatrix
+from agentgym.evaluate.metrics import Metrics, Prices
 from agentgym.version import __version__
 
 EVALUATION_VERSION = 1
 
 
-class AttemptResult(BaseModel):
+class AttemptResult(BaseModel, frozen=True, extra="forbid"):
     """What became of one rollout.
 
     Attributes:
@@ -31,8 +27,6 @@ class AttemptResult(BaseModel):
         calls: Its tool calls by class; empty for a dropped one.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     rollout_id: str
     task_id: str
     status: str
@@ -41,7 +35,7 @@ class AttemptResult(BaseModel):
     calls: dict[CallClass, int] = Field(default_factory=dict)
 
 
-class Evaluation(BaseModel):
+class Evaluation(BaseModel, frozen=True, extra="forbid"):
     """What an agent did on a set of tasks, complete and comparable.
 
     Attributes:
@@ -63,11 +57,11 @@ class Evaluation(BaseModel):
         attempts: Every rollout.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     version: int = Field(default=EVALUATION_VERSION, ge=1, le=EVALUATION_VERSION)
     agentgym: str = __version__
-    created: str = Field(default_factory=lambda: _now())
+    created: str = Field(
+        default_factory=lambda: datetime.now().astimezone().isoformat("T", "seconds")
+    )
     subject: str
     scenario: str
     split: str
@@ -106,21 +100,9 @@ class Evaluation(BaseModel):
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-        except (ValidationError, ValueError) as error:
+        except ValueError as error:
             reason = str(error).splitlines()[0]
             raise UsageError(
                 f"{path} is no saved evaluation ({reason}). `agentgym eval SCENARIO "
                 "--save FILE` writes one."
             ) from None
-
-
-def _now() -> str:
-    return datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def add_up(attempts: Sequence[AttemptResult]) -> dict[CallClass, int]:
-    """Return the calls of all attempts by class, in the order of the classes."""
-    total: Counter[CallClass] = Counter()
-    for attempt in attempts:
-        total.update(attempt.calls)
-    return {kind: total[kind] for kind in CallClass if total[kind]}

@@ -107,7 +107,7 @@ def open_tracker(config: TrainingConfig, run: Path) -> Iterator[Tracker]:
 def _scalars(report: StepReport, validation: Metrics | None) -> dict[str, float]:
     numbers = {f"train/{k}": float(v) for k, v in dataclasses.asdict(report).items()}
     if validation is not None:
-        numbers["validation/success_rate"] = validation.success_rate
+        numbers["validation/success_rate"] = validation.pass_1.value
         numbers["validation/tool_reliability"] = validation.tool_reliability.value
         numbers["validation/right_tool"] = validation.right_tool.value
         numbers["validation/right_arguments"] = validation.right_arguments.value

@@ -6,7 +6,7 @@ from typing import Any
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
 from agentgym.errors import UsageError
-from agentgym.evaluate.prices import Prices
+from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.models.reference import located_model

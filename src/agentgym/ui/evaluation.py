@@ -4,8 +4,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agentgym.evaluate.calls import INVENTED, NO_CALL, NOTHING, ConfusionMatrix
 from agentgym.evaluate.compare import Comparison
-from agentgym.evaluate.confusion import INVENTED, NO_CALL, NOTHING, ConfusionMatrix
 from agentgym.evaluate.result import Evaluation
 from agentgym.ui.comparison import all_rows, values
 from agentgym.ui.tables import comparison_table, indent, over

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from agentgym.evaluate.calls import ConfusionMatrix
 from agentgym.evaluate.compare import Comparison
-from agentgym.evaluate.confusion import ConfusionMatrix
 from agentgym.evaluate.result import Evaluation
 from agentgym.ui.comparison import all_rows, values
 from agentgym.ui.evaluation import confusion_columns, confusion_rows, verdict

@@ -1,26 +1,42 @@
-"""Tripwires on what a scenario says, pays and offers. Each yields what is wrong."""
+"""Tripwires on what a scenario says, pays and offers.
+
+Each yields what is wrong; or a :class:`Remark` to say of what is not.
+"""
 
 import json
 import math
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from importlib.util import find_spec
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+from agentgym.core.components import Component
 from agentgym.core.task import Split, Task
-from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import ScenarioError
-from agentgym.evaluate.check.examination import ORACLE, Examination
-from agentgym.evaluate.check.names import unknown_names
+from agentgym.evaluate.check.examination import ORACLE, Episode, Examination
+from agentgym.evaluate.metrics import CRITERIA, REPORTED_ONLY
+from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import locate_pack, pack_name
 from agentgym.scenarios.scoring import reward_problem
 from agentgym.scenarios.task_lists import task_list
 
-NEAR_ZERO = 0.05
+_NEAR_ZERO = 0.05
+_MOST_TOKENS = 160
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DIFFICULTIES = ("beginner", "intermediate", "advanced")
 _TYPED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
+_COMPONENTS = {*map(str, Component), "tool_execution"}
+"""Tools' results, ``tool_execution``, are never the policy's own text."""
+
+
+class Remark(NamedTuple):
+    """What is said of a scenario instead of what always holds, if nothing is wrong."""
+
+    status: Literal["pass", "warn", "skip"]
+    why: str
 
 
 def card(examined: Examination) -> Iterator[str]:
@@ -43,6 +59,22 @@ def card(examined: Examination) -> Iterator[str]:
         yield f"the folder is {pack_name(path)!r} but `name` is {scenario.name!r}"
 
 
+def unknown_names(scenario: Scenario) -> Iterator[str]:
+    """Yield what is wrong with names that would only be looked up while training."""
+    for where, used, known in (
+        ("success_criteria", scenario.success_criteria(), {*CRITERIA, *REPORTED_ONLY}),
+        (
+            "define_trainable_components",
+            scenario.define_trainable_components(),
+            _COMPONENTS,
+        ),
+    ):
+        for name in [name for name in used if name not in known]:
+            close = get_close_matches(name, known, n=1)
+            hint = f", did you mean {close[0]!r}?" if close else ";"
+            yield f"{where}() has {name!r}{hint} Known: {', '.join(sorted(known))}"
+
+
 def tools(examined: Examination) -> Iterator[str]:
     """Look at names, descriptions and types of the tools, as models are told them."""
     specs = examined.scenario.tools()
@@ -60,7 +92,7 @@ def tools(examined: Examination) -> Iterator[str]:
             if not _TYPED & set(schema):
                 yield f"argument {argument!r} of {spec.name!r} has no type"
         told = spec.to_openai()
-        if _round_trip(told) != told:
+        if json.loads(json.dumps(told)) != told:
             yield f"the schema of {spec.name!r} does not survive JSON"
     task = examined.to_play[0]
     environment = examined.scenario.create_environment(task)
@@ -84,52 +116,41 @@ def episodes(examined: Examination) -> Iterator[str]:
 
 def rewards(examined: Examination) -> Iterator[str]:
     """Look for rewards that are no numbers, out of range, or at odds with success."""
-    low, high = examined.scenario.reward_range
-    middle = (low + high) / 2
     for episode in examined.episodes:
-        where = f"{episode.agent} on task {episode.task.id}"
-        if episode.trajectory is None:
-            continue
-        if episode.error:
-            yield f"{where}: calculate_reward raised {episode.error}"
-            return
-        problem = reward_problem(episode.scored, (low, high))
-        if problem:
-            yield f"{where}: calculate_reward returned {problem}"
-            return
-        reward: Reward = episode.scored
-        if reward.success and reward.value <= middle:
-            yield (
-                f"{where} is a success with a reward of {reward.value:g}, not above "
-                f"the middle of its range"
-            )
-            return
-        total = sum(reward.parts.values())
-        if reward.parts and not math.isclose(total, reward.value, abs_tol=1e-6):
-            yield f"{where}: the parts add up to {total:g}, not {reward.value:g}"
+        wrong = _reward_fault(episode, examined.scenario.reward_range)
+        if wrong:
+            yield f"{episode.agent} on task {episode.task.id}{wrong}"
             return
     yield from _broadcast(examined)
 
 
+def _reward_fault(episode: Episode, reward_range: tuple[float, float]) -> str:
+    reward, middle = episode.scored, sum(reward_range) / 2
+    if episode.trajectory is None:
+        return ""
+    if episode.error:
+        return f": calculate_reward raised {episode.error}"
+    if problem := reward_problem(reward, reward_range):
+        return f": calculate_reward returned {problem}"
+    if reward.success and reward.value <= middle:
+        value = f"is a success with a reward of {reward.value:g}"
+        return f" {value}, not above the middle of its range"
+    total = sum(reward.parts.values())
+    if reward.parts and not math.isclose(total, reward.value, abs_tol=1e-6):
+        return f": the parts add up to {total:g}, not {reward.value:g}"
+    return ""
+
+
 def _broadcast(examined: Examination) -> Iterator[str]:
     """Look at what the model calls of the longest episode are given."""
-    longest: Trajectory | None = None
-    for episode in examined.episodes:
-        if episode.trajectory is None or episode.reward is None:
-            continue
-        if longest and len(longest.model_calls) >= len(episode.trajectory.model_calls):
-            continue
-        reward = episode.reward
-        scored = {
-            "reward": reward.value,
-            "reward_parts": dict(reward.parts),
-            "success": reward.success,
-            "right_tool": reward.right_tool,
-            "right_arguments": reward.right_arguments,
-        }
-        longest = episode.trajectory.model_copy(update=scored)
-    if longest is None:
+    scored = [
+        episode.trajectory.scored(episode.reward)
+        for episode in examined.episodes
+        if episode.trajectory is not None and episode.reward is not None
+    ]
+    if not scored:
         return
+    longest = max(scored, key=lambda trajectory: len(trajectory.model_calls))
     calls = len(longest.model_calls)
     try:
         given = list(examined.scenario.broadcast_rewards(longest))
@@ -152,7 +173,7 @@ def call_everything(examined: Examination) -> Iterator[str]:
 
 
 def _paid(examined: Examination, agent: str, *, both_ways: bool) -> Iterator[str]:
-    most = NEAR_ZERO * max(map(abs, examined.scenario.reward_range))
+    most = _NEAR_ZERO * max(map(abs, examined.scenario.reward_range))
     for family, found in examined.of(agent).items():
         mean = statistics.mean(reward.value for reward in found)
         if mean > most or (both_ways and mean < -most):
@@ -162,17 +183,20 @@ def _paid(examined: Examination, agent: str, *, both_ways: bool) -> Iterator[str
             )
 
 
-def oracle(examined: Examination) -> Iterator[str]:
+def oracle(examined: Examination) -> Iterator[str | Remark]:
     """The scenario's own solutions must succeed."""
     played = [e for e in examined.episodes if e.agent == ORACLE]
     failed = [e for e in played if e.error or (e.reward and not e.reward.success)]
     for episode in failed[:1]:
         score = episode.error or repr(episode.reward)
         yield f"{len(failed)} of {len(played)} fail; task {episode.task.id}: {score}"
+    if not examined.of(ORACLE):
+        yield Remark("skip", "no needed_calls(task) that could be scored")
 
 
-def tasks(examined: Examination) -> Iterator[str]:
-    """Every split must give a list with tasks."""
+def tasks(examined: Examination) -> Iterator[str | Remark]:
+    """Every split must give a list with tasks, as many as are asked for if it can."""
+    few = []
     for split in Split:
         try:
             made = examined.scenario.tasks(split, examined.seed, examined.asked)
@@ -184,10 +208,16 @@ def tasks(examined: Examination) -> Iterator[str]:
         else:
             if not isinstance(made, list):
                 yield f"tasks({split.value}) returned a {type(made).__name__}, no list"
+            elif len(made) < examined.asked:
+                few.append(f"{split.value} has {len(made)}")
+    if few:
+        asked = f"of {examined.asked} tasks that were asked for: they will come again"
+        yield Remark("warn", f"{', '.join(few)} {asked}")
 
 
 def splits(examined: Examination) -> Iterator[str]:
     """No task, request or declared word of one split may occur in another."""
+    vocabulary = examined.scenario.vocabulary
     for split, tasks in examined.tasks.items():
         wrong = [task.split for task in tasks if task.split is not split]
         if wrong:
@@ -196,14 +226,12 @@ def splits(examined: Examination) -> Iterator[str]:
             yield f"two tasks of {split.value} have the same id"
     for one, other in combinations(Split, 2):
         pair = f"{one.value} and {other.value}"
-        ids = _ids(examined.tasks[one]) & _ids(examined.tasks[other])
-        if ids:
+        first, second = examined.tasks[one], examined.tasks[other]
+        if ids := {task.id for task in first} & {task.id for task in second}:
             yield f"{pair} share the task id {min(ids)!r}"
-        said = _said(examined.tasks[one]) & _said(examined.tasks[other])
-        if said:
+        if said := _said(first) & _said(second):
             yield f"{pair} share {len(said)} instructions, e.g. {min(said)!r}"
-        own = examined.scenario.vocabulary(one) & examined.scenario.vocabulary(other)
-        if own:
+        if own := vocabulary(one) & vocabulary(other):
             yield f"{pair} both declare {min(own)!r}"
     for split in Split:
         yield from _leaked(examined, split)
@@ -216,18 +244,40 @@ def _leaked(examined: Examination, split: Split) -> Iterator[str]:
     wanted = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)", re.I)
     for other, tasks in examined.tasks.items():
         hits = (wanted.search(task.instruction) for task in tasks if other is not split)
-        hit = next((hit for hit in hits if hit), None)
-        if hit:
+        if hit := next(filter(None, hits), None):
             yield f"{hit[0]!r} belongs to {split.value} but occurs in {other.value}"
 
 
-def _ids(tasks: list[Task]) -> set[str]:
-    return {task.id for task in tasks}
-
-
-def _said(tasks: list[Task]) -> set[str]:
+def _said(tasks: Iterable[Task]) -> set[str]:
     return {" ".join(task.instruction.lower().split()) for task in tasks}
 
 
-def _round_trip(value: Any) -> Any:
-    return json.loads(json.dumps(value))
+def prompts(examined: Examination) -> Iterator[Remark]:
+    """First prompts should leave room in the context of the shipped policy."""
+    if find_spec("transformers") is None:
+        yield Remark("skip", "needs the extra 'local' to count tokens")
+        return
+    from transformers import AutoConfig, AutoTokenizer
+
+    from agentgym.models.nano import nano_path
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(nano_path())
+    context = int(AutoConfig.from_pretrained(nano_path()).max_position_embeddings)
+    told = [spec.to_openai() for spec in examined.scenario.tools()]
+    system = {"role": "system", "content": examined.scenario.system_prompt()}
+    longest = max(
+        len(
+            tokenizer.apply_chat_template(
+                [system, {"role": "user", "content": task.instruction}],
+                tools=told,
+                add_generation_prompt=True,
+                return_dict=False,
+            )
+        )
+        for task in examined.to_play
+    )
+    why = f"the longest first prompt has {longest} tokens; nano's context is {context}"
+    if longest + _MOST_TOKENS <= context:
+        yield Remark("pass", why)
+    else:
+        yield Remark("warn", f"{why}: choose a larger model")
