@@ -203,8 +203,7 @@ def test_confusion_adds_up() -> None:
     by_row = Counter(need.tool for need in needed)
     for tool in SPECS:
         assert sum(matrix.counts[tool].values()) == by_row[tool]
-    missed = sum(row.get(NO_CALL, 0) for row in matrix.counts.values())
-    assert (
-        sum(sum(r.values()) for r in matrix.counts.values()) == 2 * len(made) + missed
-    )
+    rows = matrix.counts.values()
+    missed = sum(row.get(NO_CALL, 0) for row in rows)
+    assert sum(sum(row.values()) for row in rows) == 2 * len(made) + missed
     assert missed == len(needed) - sum(j.needed is not None for j in judged)
