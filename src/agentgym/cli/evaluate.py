@@ -100,7 +100,7 @@ def evaluate(
     from agentgym.core.config import TrainingConfig
     from agentgym.core.task import Split
     from agentgym.errors import UsageError
-    from agentgym.evaluate.compare import Gate, misses
+    from agentgym.evaluate.compare import Gate
     from agentgym.evaluate.metrics import Prices
 
     if split is not None and split not in set(Split):
@@ -139,7 +139,7 @@ def evaluate(
         found = _measure(settings, {"agent": agent, **given}, markdown, save, as_json)
     else:
         found = _compare(compare, settings, given, markdown, as_json)
-    missing = misses(gates, found.metrics)
+    missing = [line for gate in gates if (line := gate.miss(found.metrics))]
     for line in missing:
         typer.echo(line, err=True)
     if missing:

@@ -13,8 +13,6 @@ from typing import Literal
 from agentgym.core.files import agents_home, home_problem
 from agentgym.errors import SandboxUnavailableError
 
-_GIB = 2**30
-_MINIMUM_FREE = 1 * _GIB
 _EXTRAS = {
     "local": ("torch", "transformers", "peft", "safetensors"),
     "langchain": ("langchain", "langgraph", "langchain_openai"),
@@ -22,6 +20,7 @@ _EXTRAS = {
     "crewai": ("crewai",),
     "wandb": ("wandb",),
 }
+State = Literal["ok", "missing", "broken"]
 _CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
@@ -36,7 +35,7 @@ class Check:
     """
 
     name: str
-    state: Literal["ok", "missing", "broken"]
+    state: State
     detail: str
 
 
@@ -55,13 +54,12 @@ def check_machine() -> list[Check]:
 
 def _cpu() -> Check:
     try:
-        flags = set(Path("/proc/cpuinfo").read_text().split())
+        flags = Path("/proc/cpuinfo").read_text().split()
     except OSError:
-        flags = set()
-    found = [flag for flag in _CPU_FLAGS if flag in flags]
+        flags = []
+    found = ", ".join(flag for flag in _CPU_FLAGS if flag in flags)
     cores = len(os.sched_getaffinity(0))
-    detail = f"{cores} cores; {', '.join(found) or 'no AVX2, so slower'}"
-    return Check("cpu", "ok", detail)
+    return Check("cpu", "ok", f"{cores} cores; {found or 'no AVX2, so slower'}")
 
 
 def _gpu() -> Check:
@@ -73,19 +71,16 @@ def _gpu() -> Check:
 
 def _extra(name: str, modules: tuple[str, ...]) -> Check:
     absent = [module for module in modules if find_spec(module) is None]
-    if not absent:
-        return Check(f"extra {name}", "ok", _version(modules[0]))
-    state: Literal["missing", "broken"] = "broken" if name == "local" else "missing"
-    advice = f'without {", ".join(absent)}; pip install "agentgym[{name}]"'
-    return Check(f"extra {name}", state, advice)
-
-
-def _version(module: str) -> str:
-    distribution = module.replace("_", "-")
+    if absent:
+        advice = f'without {", ".join(absent)}; pip install "agentgym[{name}]"'
+        state: State = "broken" if name == "local" else "missing"
+        return Check(f"extra {name}", state, advice)
+    distribution = modules[0].replace("_", "-")
     try:
-        return f"{distribution} {version(distribution)}"
+        found = f"{distribution} {version(distribution)}"
     except PackageNotFoundError:
-        return distribution
+        found = distribution
+    return Check(f"extra {name}", "ok", found)
 
 
 def _sandbox() -> Check:
@@ -100,14 +95,13 @@ def _sandbox() -> Check:
 
 def _home() -> Check:
     problem = home_problem()
-    if problem is None:
-        return Check("AGENTGYM_HOME", "ok", str(agents_home().parent))
-    return Check("AGENTGYM_HOME", "broken", problem)
+    found = problem or str(agents_home().parent)
+    return Check("AGENTGYM_HOME", "broken" if problem else "ok", found)
 
 
 def _disk(folder: Path) -> Check:
-    free = shutil.disk_usage(folder).free
-    detail = f"{free / _GIB:.1f} GB free in {folder}"
-    if free < _MINIMUM_FREE:
-        return Check("disk", "broken", f"{detail}; runs need at least 1 GB")
-    return Check("disk", "ok", detail)
+    free = shutil.disk_usage(folder).free / 2**30
+    found = f"{free:.1f} GB free in {folder}"
+    if free < 1:
+        return Check("disk", "broken", f"{found}; runs need at least 1 GB")
+    return Check("disk", "ok", found)

@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, ValidationError
 
@@ -60,15 +59,13 @@ class CallClass(StrEnum):
     UNJUDGED = "unjudged"
 
 
-@dataclass(frozen=True)
-class JudgedCall:
+class JudgedCall(NamedTuple):
     """A tool call and what it was.
 
     Attributes:
         call: As it was recorded.
         kind: Its class.
-        needed: The needed call that it answers to, by its place in the plan; None if
-            it answers to none.
+        needed: Place in the plan of the needed call that it answers to, if any.
     """
 
     call: ToolCall
@@ -96,19 +93,22 @@ def judge_calls(
     places = align(needed or (), calls, specs, succeeded=succeeded)
     judged: list[JudgedCall] = []
     for index, (call, place) in enumerate(zip(calls, places, strict=True)):
-        spec = specs.get(call.name)
         need = None if needed is None or place is None else needed[place]
-        kind = _invalid(call, spec)
-        if kind is None and need is not None:
-            kind = _answering(call, need, spec, succeeded)
-        if kind is None:
-            kind = _idle(call, calls[:index], spec, needed is not None, need)
+        kind = _class_of(call, calls[:index], specs.get(call.name), need, succeeded)
+        if kind is CallClass.UNNEEDED and needed is None:
+            kind = CallClass.UNJUDGED
         judged.append(JudgedCall(call, kind, place))
     return judged
 
 
-def _invalid(call: ToolCall, spec: ToolSpec | None) -> CallClass | None:
-    """Return the class of a call that was wrong before it ran, or broke a rule."""
+def _class_of(
+    call: ToolCall,
+    earlier: Sequence[ToolCall],
+    spec: ToolSpec | None,
+    need: NeededCall | None,
+    succeeded: bool,
+) -> CallClass:
+    """Return the first class that fits; ``need`` is what the call answers to."""
     if call.outcome is ToolOutcome.RULE_BROKEN:
         return CallClass.RULE_BROKEN
     if call.outcome is ToolOutcome.UNKNOWN_TOOL or spec is None:
@@ -116,16 +116,24 @@ def _invalid(call: ToolCall, spec: ToolSpec | None) -> CallClass | None:
     if call.outcome is ToolOutcome.MALFORMED or call.arguments is None:
         return CallClass.MALFORMED
     if call.outcome is ToolOutcome.INVALID_ARGUMENTS:
-        return argument_fault(spec, call.arguments)
-    return None
+        return _argument_fault(spec, call.arguments)
+    if need is not None:
+        if need.accepts(call, spec, succeeded):
+            return CallClass.RIGHT
+        ran = call.model_copy(update={"outcome": ToolOutcome.OK})
+        if call.name == need.tool and not need.accepts(ran, spec, succeeded):
+            return CallClass.WRONG_VALUE
+    if call.outcome is ToolOutcome.RAISED:
+        return CallClass.RAISED
+    if any(_tells_the_same(call, other, spec) for other in earlier):
+        return CallClass.REPEATED
+    return CallClass.UNNEEDED if need is None else CallClass.WRONG_TOOL
 
 
-def argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
+def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
     """Return what is wrong with arguments that were refused, by the tool's schema.
 
-    Returns:
-        ``MISSING``, ``EXTRA``, ``WRONG_TYPE`` or ``WRONG_VALUE``. The last also if
-        the schema finds nothing, so that the refusal was the framework's own.
+    If the schema finds nothing, the refusal was the framework's own, of a value.
     """
     try:
         spec.validate(arguments)
@@ -137,51 +145,14 @@ def argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
         return CallClass.MISSING
     if "extra_forbidden" in faults:
         return CallClass.EXTRA
-    if any(_is_about_type(fault) for fault in faults):
+    # pydantic names faults of a type int_type, int_parsing, int_from_float and the
+    # like, those of a value literal_error, greater_than and so on.
+    if any(f.endswith(("_type", "_parsing")) or "_from_" in f for f in faults):
         return CallClass.WRONG_TYPE
     return CallClass.WRONG_VALUE
 
 
-def _is_about_type(fault: str) -> bool:
-    """Say whether one of pydantic's error types is about a type, not a value.
-
-    They are named ``int_type``, ``int_parsing``, ``int_from_float`` and the like;
-    those about values are named ``literal_error``, ``greater_than`` and so on.
-    """
-    return fault.endswith(("_type", "_parsing")) or "_from_" in fault
-
-
-def _answering(
-    call: ToolCall, need: NeededCall, spec: ToolSpec | None, succeeded: bool
-) -> CallClass | None:
-    """Return the class of a valid call that answers to a needed one of its tool."""
-    if need.accepts(call, spec, succeeded):
-        return CallClass.RIGHT
-    if call.name == need.tool and not need.accepts(
-        call.model_copy(update={"outcome": ToolOutcome.OK}), spec, succeeded
-    ):
-        return CallClass.WRONG_VALUE
-    return None
-
-
-def _idle(
-    call: ToolCall,
-    before: Sequence[ToolCall],
-    spec: ToolSpec | None,
-    is_known: bool,
-    need: NeededCall | None,
-) -> CallClass:
-    """Return the class of a valid call that made no needed call right or wrong."""
-    if call.outcome is ToolOutcome.RAISED:
-        return CallClass.RAISED
-    if any(_tells_the_same(call, other, spec) for other in before):
-        return CallClass.REPEATED
-    if not is_known:
-        return CallClass.UNJUDGED
-    return CallClass.UNNEEDED if need is None else CallClass.WRONG_TOOL
-
-
-def _tells_the_same(call: ToolCall, other: ToolCall, spec: ToolSpec | None) -> bool:
+def _tells_the_same(call: ToolCall, other: ToolCall, spec: ToolSpec) -> bool:
     return (
         other.name == call.name
         and other.outcome is ToolOutcome.OK
@@ -194,9 +165,8 @@ def _tells_the_same(call: ToolCall, other: ToolCall, spec: ToolSpec | None) -> b
 class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
     """How often a tool was called where another, or the same, was needed.
 
-    Calls are put beside needed calls by :func:`agentgym.core.needs.align`. A row adds
-    up to the needed calls of its tool, that of ``(nothing)`` to the calls that no
-    need stands behind; all cells but those of ``(no call)`` add up to the calls made.
+    A row adds up to the needed calls of its tool, that of ``(nothing)`` to the calls
+    that no need stands behind; all cells but ``(no call)`` add up to the calls made.
 
     Attributes:
         tools: The tools that were offered, in their order.

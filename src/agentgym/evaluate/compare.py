@@ -1,7 +1,6 @@
 """Comparing: two measurements of the same tasks, and one with what is asked of it."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Self
@@ -118,18 +117,12 @@ class Gate:
         What was not measured passes no gate.
         """
         found = metrics[self.metric]
-        name = self.metric.replace("_", " ").capitalize()
+        name = self.metric.replace("_", " ")
+        least = f"{100 * self.least:g} %"
         if found.n == 0:
-            return f"{name} was not measured, so it is not {100 * self.least:g} %."
+            return f"{name.capitalize()} was not measured, so it is not {least}."
         reached = found.low if self.by_low else found.value
         if reached >= self.least:
             return None
-        what = (
-            "The lower end of the interval of " + name.lower() if self.by_low else name
-        )
-        return f"{what}, {100 * reached:.1f} %, is below {100 * self.least:g} %."
-
-
-def misses(gates: Sequence[Gate], metrics: Metrics) -> list[str]:
-    """Return what is missing at each gate that is not passed."""
-    return [missing for gate in gates if (missing := gate.miss(metrics)) is not None]
+        what = f"The lower end of the interval of {name}" if self.by_low else name
+        return f"{what.capitalize()}, {100 * reached:.1f} %, is below {least}."

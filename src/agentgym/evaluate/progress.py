@@ -13,8 +13,7 @@ class Plan:
     """What is about to happen.
 
     Attributes:
-        config: Every setting.
-        run: The run folder.
+        config: Every setting; ``run`` is its folder.
         model: The policy in words, e.g. ``"nano (1.1M parameters, full weights)"``.
         device: ``cpu`` or the GPU's name.
         sandbox: How model-written code is contained.
@@ -40,23 +39,15 @@ class StepReport:
     """One finished training step.
 
     Attributes:
-        step: Updates done.
-        episodes: Training rollouts so far, ``budget`` the most there will be.
-        reward: Mean over the step's scored rollouts.
-        success_rate: Share of them that succeeded.
+        step: Updates done, with ``episodes`` of the ``budget`` of training rollouts.
+        reward: Mean over the step's scored rollouts; ``success_rate`` likewise.
         tool_reliability: Share of their tool calls that were reliable.
-        loss: Policy loss per trained token.
-        entropy: Of trained tokens, nats.
-        kl: Between sampling and updated policy, nats.
+        loss: Policy loss per trained token; ``entropy`` and ``kl`` are in nats.
         grad_norm: Before clipping.
-        clip_fraction: Share of trained tokens clipped.
-        trained_tokens: Tokens that the loss covered.
+        clip_fraction: Share of the ``trained_tokens`` that were clipped.
         skipped_groups: Groups without reward variance, of ``groups``.
         dropped: Rollouts of the step that were left out.
-        sampled_tokens: Tokens sampled in the step.
-        rollout_seconds: Wall time of the rollouts.
-        update_seconds: Wall time of the update.
-        tokens_per_second: Sampled tokens over the step's wall time.
+        sampled_tokens: In all its rollouts; ``tokens_per_second`` over its wall time.
         seconds_left: Until the budget is spent, at the pace so far.
     """
 

@@ -40,8 +40,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         version: Of this format; a newer one is refused.
-        agentgym: Version of the package that measured.
-        created: ISO 8601.
+        agentgym: Version of the package that measured; ``created`` is ISO 8601.
         subject: Who was measured, as the user named it.
         scenario: On what; ``split``, ``seed`` and ``samples`` say which tasks and
             how often each.
