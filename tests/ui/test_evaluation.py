@@ -4,14 +4,14 @@ import pytest
 
 from agentgym.evaluate.compare import compare
 from agentgym.ui.evaluation import comparison_of_two, evaluation_view
-from agentgym.ui.evaluation_report import render_comparison, render_evaluation
+from agentgym.ui.report import render_comparison, render_evaluation
 from tests.ui import made_up
 from tests.ui.test_tables import shown
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_an_evaluation_fits(width: int) -> None:
-    text = shown(evaluation_view(made_up.evaluation(0.5), width), width)
+    text = shown(evaluation_view(made_up.evaluation(0.5)), width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     for part in ("50 %", "do-nothing", "unneeded", "(no call)", "lint"):
@@ -22,7 +22,7 @@ def test_an_evaluation_fits(width: int) -> None:
 def test_a_comparison_fits(width: int) -> None:
     before, after = made_up.evaluation(0.4), made_up.evaluation(0.9)
     found = compare(before.metrics, after.metrics)
-    text = shown(comparison_of_two(before, after, found, width), width)
+    text = shown(comparison_of_two(before, after, found), width)
     assert "…" not in text
     row = next(line for line in text.splitlines() if "pass^1 " in line)
     assert "+48" in row

@@ -24,7 +24,7 @@ def shown(view: RenderableType, width: int = 100) -> str:
 
 @pytest.mark.parametrize("width", [60, 72, 120])
 def test_result_fits_any_width(width: int) -> None:
-    text = shown(result_view(made_up.result(), width), width)
+    text = shown(result_view(made_up.result()), width)
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
     assert "…" not in text

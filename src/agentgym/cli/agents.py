@@ -5,22 +5,19 @@ from typing import Annotated
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.output import AsJson, print_json, print_result, progress_console
+from agentgym.cli.options import AsJson
+from agentgym.cli.output import print_json, print_result, progress_console
+
+app = typer.Typer(name="agents", help="Trained agents.", no_args_is_help=True)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group to ``app``."""
-    group = typer.Typer(help="Trained agents.", no_args_is_help=True)
-    group.command("list")(list_agents)
-    group.command("show")(show)
-    app.add_typer(group, name="agents")
-
-
+@app.command("list")
 def list_agents(as_json: AsJson = False) -> None:
     """List the agents saved in AGENTGYM_HOME."""
     print_result(listing.agents(as_json=as_json))
 
 
+@app.command()
 def show(
     name: Annotated[str, typer.Argument(help="A saved name, or a folder.")],
     as_json: AsJson = False,
@@ -33,8 +30,7 @@ def show(
     agent = TrainedAgent.load(name)
     if as_json:
         print_json(json.loads((agent.path / AGENT_FILE).read_text(encoding="utf-8")))
-        return
-    from agentgym.ui.cards import agent_view
+    else:
+        from agentgym.ui.cards import agent_view
 
-    console = progress_console(False)
-    console.print(agent_view(agent, console.width))
+        progress_console().print(agent_view(agent))

@@ -6,24 +6,15 @@ import sys
 import traceback
 import warnings
 from contextlib import nullcontext
-from importlib import import_module
 
 import typer
 
+from agentgym.cli import agents, doctor, evaluate, rollout, runs, scenarios, train
 from agentgym.cli.output import discard_output, only_results
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed
 from agentgym.version import __version__
 
 _INTERRUPTED = 130
-_COMMANDS = {
-    "train": "agentgym.cli.train",
-    "eval": "agentgym.cli.evaluate",
-    "rollout": "agentgym.cli.rollout",
-    "scenarios": "agentgym.cli.scenarios",
-    "runs": "agentgym.cli.runs",
-    "agents": "agentgym.cli.agents",
-    "doctor": "agentgym.cli.doctor",
-}
 
 
 def build() -> typer.Typer:
@@ -39,8 +30,12 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for module in _COMMANDS.values():
-        import_module(module).register(app)
+    app.command()(train.train)
+    app.command("eval")(evaluate.evaluate)
+    app.command()(rollout.rollout)
+    app.command()(doctor.doctor)
+    for group in (scenarios.app, runs.app, agents.app):
+        app.add_typer(group)
     return app
 
 

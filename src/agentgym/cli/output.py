@@ -1,26 +1,14 @@
-"""Options that commands share, and where output goes: results to standard output."""
+"""Where output goes: results to standard output, the rest where people read it."""
 
-import json
-import math
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-UnsafeLocalExec = Annotated[
-    bool,
-    typer.Option(
-        "--unsafe-local-exec", help="Run model-written code without a sandbox."
-    ),
-]
 
 _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
 """The descriptor that results are written to."""
@@ -46,7 +34,7 @@ def only_results() -> Iterator[None]:
         os.close(stdout)
 
 
-def progress_console(as_json: bool) -> "Console":
+def progress_console(as_json: bool = False) -> "Console":
     """Return the console that people read; with ``--json`` it is standard error.
 
     It raises :class:`~agentgym.errors.OutputClosed` once nobody reads it any more.
@@ -71,8 +59,10 @@ def discard_output() -> None:
 
 def print_json(value: Any) -> None:
     """Print ``value`` as JSON; numbers that JSON has not, as NaN, become null."""
-    body = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
-    print_result(body + "\n")
+    import orjson
+
+    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    print_result(orjson.dumps(value, option=options).decode())
 
 
 def print_result(text: str) -> None:
@@ -80,13 +70,3 @@ def print_result(text: str) -> None:
     sys.stdout.flush()
     with open(_RESULTS.get(), "w", encoding="utf-8", closefd=False) as file:
         file.write(text)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

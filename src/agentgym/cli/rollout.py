@@ -5,12 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.output import (
+from agentgym.cli.options import (
     AsJson,
+    File,
+    Number,
+    Text,
     UnsafeLocalExec,
-    print_json,
-    progress_console,
+    Whole,
+    given_settings,
+    opt,
 )
+from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
     from agentgym.core.task import Task
@@ -18,57 +23,40 @@ if TYPE_CHECKING:
     from agentgym.rollout.solo.config import RolloutConfig
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("rollout")(rollout)
-
-
 def rollout(
+    context: typer.Context,
     tasks: Annotated[
-        str | None,
-        typer.Argument(help="A JSON Lines file of tasks, or a scenario."),
+        Text, typer.Argument(help="A JSON Lines file of tasks, or a scenario.")
     ] = None,
     model: Annotated[
-        str | None,
-        typer.Option(help="openai:NAME, anthropic:NAME, …, or http://host/v1#NAME."),
+        Text, opt("openai:NAME, anthropic:NAME, …, or http://host/v1#NAME.")
     ] = None,
-    agent: Annotated[
-        str | None, typer.Option(help="tool, react, coding, or module:Class.")
-    ] = None,
-    tools: Annotated[
-        str | None,
-        typer.Option(
-            help="calculator, bash, file_editor, search, or module:function; commas "
-            "between them."
+    agent: Annotated[Text, opt("tool, react, coding, or module:Class.")] = None,
+    tool_names: Annotated[
+        Text,
+        opt(
+            "calculator, bash, file_editor, search, or module:function; commas "
+            "between them.",
+            "--tools",
         ),
     ] = None,
-    reward: Annotated[
-        str | None, typer.Option(help="module:function (task, trajectory) -> float.")
+    reward: Annotated[Text, opt("module:function (task, trajectory) -> float.")] = None,
+    concurrency: Annotated[Whole, opt("Rollouts in flight.")] = None,
+    max_steps: Annotated[Whole, opt("Model calls of a rollout.")] = None,
+    max_tokens_per_step: Annotated[
+        Whole, opt("Tokens of one response.", "--max-tokens")
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Rollouts in flight.")] = None,
-    max_steps: Annotated[
-        int | None, typer.Option(help="Model calls of a rollout.")
+    temperature: Annotated[Number, opt("Of sampling.")] = None,
+    timeout_s: Annotated[
+        Number, opt("Seconds after which a rollout is dropped.", "--timeout")
     ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(help="Tokens of one response.")
-    ] = None,
-    temperature: Annotated[float | None, typer.Option(help="Of sampling.")] = None,
-    timeout: Annotated[
-        float | None, typer.Option(help="Seconds after which a rollout is dropped.")
-    ] = None,
-    save: Annotated[
-        Path | None, typer.Option(help="JSON Lines file to append trajectories to.")
-    ] = None,
-    count: Annotated[int, typer.Option(help="Tasks of a scenario.", min=1)] = 20,
-    split: Annotated[str, typer.Option(help="Of a scenario's tasks.")] = "test",
-    seed: Annotated[int, typer.Option(help="Of a scenario's tasks.")] = 0,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML file of settings, tools' too.")
-    ] = None,
+    save: Annotated[File, opt("JSON Lines file to append trajectories to.")] = None,
+    count: Annotated[int, opt("Tasks of a scenario.", min=1)] = 20,
+    split: Annotated[str, opt("Of a scenario's tasks.")] = "test",
+    seed: Annotated[int, opt("Of a scenario's tasks.")] = 0,
+    config: Annotated[File, opt("YAML file of settings, tools' too.")] = None,
     unsafe_local_exec: UnsafeLocalExec = False,
-    show: Annotated[
-        Path | None, typer.Option(help="Only show trajectories that were saved.")
-    ] = None,
+    show: Annotated[File, opt("Only show trajectories that were saved.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let an agent attempt tasks with any model; nothing is trained."""
@@ -85,32 +73,21 @@ def rollout(
         raise UsageError(
             f"Give {missing}: agentgym rollout TASKS.jsonl --model openai:NAME"
         )
-    settings: dict[str, Any] = {
-        "agent": agent,
-        "concurrency": concurrency,
-        "max_steps": max_steps,
-        "max_tokens_per_step": max_tokens,
-        "temperature": temperature,
-        "timeout_s": timeout,
-        "save": save,
-        "unsafe_local_exec": unsafe_local_exec or None,
-    }
-    chosen = (
-        RolloutConfig.create(**{k: v for k, v in settings.items() if v is not None})
-        if config is None
-        else RolloutConfig.from_yaml(config, **settings)
-    )
-    if tools is not None:
-        chosen = chosen.replaced(tools=_with_settings(tools, chosen.tools))
+    given = given_settings(context, RolloutConfig)
+    chosen = RolloutConfig.create(**given)
+    if config is not None:
+        chosen = RolloutConfig.from_yaml(config, **given)
+    if tool_names is not None:
+        names = [name for each in tool_names.split(",") if (name := each.strip())]
+        known = chosen.tools or {}
+        chosen = chosen.replaced(tools={name: known.get(name, {}) for name in names})
     found, scored_by = _tasks(tasks, reward, split, seed, count)
     try:
         batch = _run(found, model, chosen, scored_by, as_json)
     except KeyboardInterrupt:
-        kept = (
-            "Nothing was saved; --save FILE keeps what has ended."
-            if chosen.save is None
-            else f"What had ended is in {chosen.save}."
-        )
+        kept = "Nothing was saved; --save FILE keeps what has ended."
+        if chosen.save is not None:
+            kept = f"What had ended is in {chosen.save}."
         raise Interrupted(f"Interrupted. {kept}") from None
     _report(batch, as_json)
     if batch.summary.succeeded == 0:
@@ -144,12 +121,6 @@ def _tasks(
         scenario.close()
 
 
-def _with_settings(names: str, settings: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the named tools with their settings of the configuration, if any."""
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
-    return {name: (settings or {}).get(name, {}) for name in chosen}
-
-
 def _run(
     tasks: "list[Task]",
     model: str,
@@ -181,7 +152,7 @@ def _report(batch: "RolloutBatch", as_json: bool) -> None:
     if as_json:
         print_json({**batch.summary.model_dump(mode="json"), "saved": saved})
         return
-    console = progress_console(False)
+    console = progress_console()
     console.print(summary_view(batch.summary))
     if saved is not None:
         console.print(f"Saved in {saved}; agentgym rollout --show {saved}")
@@ -206,8 +177,8 @@ def _show(path: Path, as_json: bool) -> None:
     else:
         from agentgym.ui.rollouts import continuity_view, summary_view
 
-        console = progress_console(False)
-        console.print(summary_view(summary), continuity_view(found), sep="\n")
+        views = summary_view(summary), continuity_view(found)
+        progress_console().print(*views, sep="\n")
     for line in broken:
         typer.echo(f"{path}: {line}", err=True)
     if broken and not trajectories:

@@ -1,33 +1,27 @@
 """``agentgym scenarios``: what can be trained on."""
 
-import dataclasses
 from typing import Annotated
 
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.output import AsJson, print_json, print_result, progress_console
+from agentgym.cli.options import AsJson, opt
+from agentgym.cli.output import print_json, print_result, progress_console
+
+app = typer.Typer(
+    name="scenarios", help="What can be trained on.", no_args_is_help=True
+)
+Reference = Annotated[str, typer.Argument(help="Of the scenario, or a path.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group to ``app``."""
-    group = typer.Typer(help="What can be trained on.", no_args_is_help=True)
-    group.command("list")(list_scenarios)
-    group.command("show")(show)
-    group.command("check")(check)
-    group.command("new")(new)
-    app.add_typer(group, name="scenarios")
-
-
+@app.command("list")
 def list_scenarios(as_json: AsJson = False) -> None:
     """List the scenarios."""
     print_result(listing.scenarios(as_json=as_json))
 
 
-def show(
-    name: Annotated[str, typer.Argument(help="Of the scenario, or a path.")],
-    as_json: AsJson = False,
-) -> None:
+@app.command()
+def show(name: Reference, as_json: AsJson = False) -> None:
     """Show a scenario: its tools, rules, goal and an example of its tasks."""
     from agentgym.scenarios.registry import get_scenario
 
@@ -38,17 +32,16 @@ def show(
         else:
             from agentgym.ui.cards import scenario_view
 
-            progress_console(False).print(scenario_view(scenario))
+            progress_console().print(scenario_view(scenario))
     finally:
         scenario.close()
 
 
+@app.command()
 def check(
-    name: Annotated[str, typer.Argument(help="Of the scenario, or a path.")],
-    tasks: Annotated[
-        int, typer.Option(help="Training tasks that each agent plays.", min=1)
-    ] = 60,
-    seed: Annotated[int, typer.Option(help="Of the tasks.", min=0)] = 0,
+    name: Reference,
+    tasks: Annotated[int, opt("Training tasks that each agent plays.", min=1)] = 60,
+    seed: Annotated[int, opt("Of the tasks.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Run the tripwires: what a scenario must not do before it is trained on.
@@ -60,16 +53,16 @@ def check(
     findings = check_scenario(name, tasks=tasks, seed=seed)
     failed = any(finding.status == "fail" for finding in findings)
     if as_json:
-        rows = [dataclasses.asdict(finding) for finding in findings]
-        print_json({"scenario": name, "passed": not failed, "tripwires": rows})
+        print_json({"scenario": name, "passed": not failed, "tripwires": findings})
     else:
-        from agentgym.ui.cards import findings_view
+        from agentgym.ui.health import tripwires_view
 
-        progress_console(False).print(findings_view(findings))
+        progress_console().print(tripwires_view(findings))
     if failed:
         raise typer.Exit(1)
 
 
+@app.command()
 def new(
     name: Annotated[str, typer.Argument(help="Small letters, digits and _.")],
 ) -> None:

@@ -1,75 +1,49 @@
 """``agentgym train``: train an agent on a scenario."""
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.output import (
+from agentgym.cli.options import (
     AsJson,
+    File,
+    Text,
     UnsafeLocalExec,
-    print_json,
-    progress_console,
+    Whole,
+    given_settings,
+    opt,
 )
+from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from agentgym.core.config import TrainingConfig
-    from agentgym.train.result import TrainingResult
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command()(train)
 
 
 def train(
+    context: typer.Context,
     scenario: Annotated[
-        str | None,
-        typer.Argument(help="What to train on; see `agentgym scenarios list`."),
+        Text, typer.Argument(help="What to train on; see `agentgym scenarios list`.")
     ] = None,
-    framework: Annotated[
-        str | None, typer.Option(help="Whose agent: langchain or native.")
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(help="module:name of your make_agent(llm, tools)."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="nano, a folder, or a Hugging Face id.")
-    ] = None,
-    engine: Annotated[str | None, typer.Option(help="local or verl.")] = None,
-    gpu: Annotated[
-        str | None, typer.Option(help="auto, local, runpod, lambda or none.")
-    ] = None,
-    episodes: Annotated[
-        int | None, typer.Option(help="Most training rollouts.")
-    ] = None,
-    algorithm: Annotated[str | None, typer.Option(help="rloo or grpo.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Of tasks, sampling and initialisation.")
-    ] = None,
+    framework: Annotated[Text, opt("Whose agent: langchain or native.")] = None,
+    agent: Annotated[Text, opt("module:name of your make_agent(llm, tools).")] = None,
+    model: Annotated[Text, opt("nano, a folder, or a Hugging Face id.")] = None,
+    engine: Annotated[Text, opt("local or verl.")] = None,
+    gpu: Annotated[Text, opt("auto, local, runpod, lambda or none.")] = None,
+    episodes: Annotated[Whole, opt("Most training rollouts.")] = None,
+    algorithm: Annotated[Text, opt("rloo or grpo.")] = None,
+    seed: Annotated[Whole, opt("Of tasks, sampling and initialisation.")] = None,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Same seed, same weights; slower.")
+        bool, opt("Same seed, same weights; slower.", "--deterministic")
     ] = False,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML file of settings; options win over it.")
-    ] = None,
-    resume: Annotated[
-        str | None, typer.Option(help="Continue this run: its folder or its name.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Of the run and its agent.")] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Folder of runs; ./runs by default.")
-    ] = None,
-    tracker: Annotated[
-        str | None, typer.Option(help="tensorboard, wandb or none.")
-    ] = None,
+    config: Annotated[File, opt("YAML file of settings; options win over it.")] = None,
+    resume: Annotated[Text, opt("Continue this run: its folder or its name.")] = None,
+    name: Annotated[Text, opt("Of the run and its agent.")] = None,
+    output: Annotated[File, opt("Folder of runs; ./runs by default.")] = None,
+    tracker: Annotated[Text, opt("tensorboard, wandb or none.")] = None,
     unsafe_local_exec: UnsafeLocalExec = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, train nothing.")
+        bool, opt("Check everything, train nothing.", "--dry-run")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -78,42 +52,37 @@ def train(
     Shows the plan, a baseline on held-out tasks, live progress, and the same tasks
     after training. Ctrl-C ends the run cleanly; --resume continues it.
     """
-    from agentgym.errors import UsageError
+    from agentgym.core.config import TrainingConfig
 
-    given = {
-        "scenario": scenario,
-        "framework": framework,
-        "agent": agent,
-        "model": model,
-        "engine": engine,
-        "gpu": gpu,
-        "episodes": episodes,
-        "algorithm": algorithm,
-        "seed": seed,
-        "deterministic": deterministic or None,
-        "name": name,
-        "output": output,
-        "tracker": tracker,
-        "unsafe_local_exec": unsafe_local_exec or None,
-    }
-    console = progress_console(as_json)
+    given = given_settings(context, TrainingConfig)
     if resume is not None:
-        if config is not None or dry_run:
-            raise UsageError(
-                "--resume continues a run with its own settings; leave --config and "
-                "--dry-run out."
-            )
-        result = _resume(resume, given, console)
+        settings = _resumed(given, clean=config is None and not dry_run)
     else:
         settings = _settings(config, given)
-        if dry_run:
-            _show_plan(settings, console, as_json)
-            return
-        result = _train(settings, console)
-    _show_result(result, console, as_json)
+    if dry_run:
+        _show_plan(settings, as_json)
+    else:
+        _train(settings, resume, episodes, as_json)
 
 
-def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
+def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
+    """Return where to look for a run to continue: only that and its budget are given.
+
+    ``clean`` says that there is neither a file nor a dry run.
+    """
+    from agentgym.core.config import TrainingConfig
+    from agentgym.errors import UsageError
+
+    own = "--resume continues a run with its own settings; leave"
+    if not clean:
+        raise UsageError(f"{own} --config and --dry-run out.")
+    refused = ", ".join(key for key in given if key not in ("output", "episodes"))
+    if refused:
+        raise UsageError(f"{own} out: {refused}. Only --episodes may change.")
+    return TrainingConfig.create(output=given.get("output"))
+
+
+def _settings(config: File, given: dict[str, Any]) -> "TrainingConfig":
     """Return the settings of a new run; options win over the file."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import variable_of
@@ -122,7 +91,7 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
 
     if config is not None:
         return TrainingConfig.from_yaml(config, **given)
-    if given["scenario"] is None and variable_of("scenario") not in os.environ:
+    if "scenario" not in given and variable_of("scenario") not in os.environ:
         raise UsageError(
             "Which scenario? Name one, as in `agentgym train coding`, or give "
             f"--config or --resume. Available: {', '.join(scenario_names())}."
@@ -130,35 +99,7 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
     return TrainingConfig.create(**given)
 
 
-def _train(settings: "TrainingConfig", console: "Console") -> "TrainingResult":
-    from agentgym.train.trainer import Trainer
-    from agentgym.ui.live import TerminalProgress
-
-    with TerminalProgress(console) as progress:
-        return Trainer(settings, progress=progress).train()
-
-
-def _resume(run: str, given: dict[str, Any], console: "Console") -> "TrainingResult":
-    """Continue ``run``; only its place and its budget can be given."""
-    from agentgym.core.config import TrainingConfig
-    from agentgym.errors import UsageError
-    from agentgym.train.trainer import Trainer
-    from agentgym.ui.live import TerminalProgress
-
-    output, episodes = given.pop("output"), given.pop("episodes")
-    refused = [key for key, value in given.items() if value is not None]
-    if refused:
-        raise UsageError(
-            "--resume continues a run with its own settings; leave out: "
-            f"{', '.join(refused)}. Only --episodes may change."
-        )
-    settings = TrainingConfig.create(output=output)
-    with TerminalProgress(console) as progress:
-        trainer = Trainer(settings, progress=progress)
-        return trainer.train(resume=run, episodes=episodes)
-
-
-def _show_plan(settings: "TrainingConfig", console: "Console", as_json: bool) -> None:
+def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
     from dataclasses import asdict
 
     from agentgym.train.trainer import Trainer
@@ -169,17 +110,26 @@ def _show_plan(settings: "TrainingConfig", console: "Console", as_json: bool) ->
         config = settings.model_dump(mode="json")
         print_json({**asdict(plan), "config": config, "run": str(plan.run)})
     else:
+        console = progress_console()
         console.print(plan_view(plan))
         console.print("Nothing was started: this was a dry run.", style="dim")
 
 
-def _show_result(result: "TrainingResult", console: "Console", as_json: bool) -> None:
-    """Print the result and write it as ``report.md`` into the run folder."""
+def _train(
+    settings: "TrainingConfig", resume: Text, episodes: Whole, as_json: bool
+) -> None:
+    """Train, show the result, and write it as ``report.md`` into the run folder."""
     from agentgym.core.files import write_atomically
+    from agentgym.train.trainer import Trainer
+    from agentgym.ui.live import TerminalProgress
     from agentgym.ui.report import render_report
     from agentgym.ui.tables import result_view
 
+    console = progress_console(as_json)
+    with TerminalProgress(console) as progress:
+        trainer = Trainer(settings, progress=progress)
+        result = trainer.train(resume=resume, episodes=episodes)
     write_atomically(result.artifacts.run / "report.md", render_report(result))
-    console.print(result_view(result, console.width))
+    console.print(result_view(result))
     if as_json:
         print_json(result.model_dump(mode="json"))

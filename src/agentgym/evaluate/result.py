@@ -82,10 +82,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
         Raises:
             UsageError: The file cannot be written.
         """
-        try:
-            write_atomically(path, self.model_dump_json(indent=2) + "\n")
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}.") from None
+        write_text(path, self.model_dump_json(indent=2) + "\n")
         return path
 
     @classmethod
@@ -105,3 +102,15 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
                 f"{path} is no saved evaluation ({reason}). `agentgym eval SCENARIO "
                 "--save FILE` writes one."
             ) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, atomically.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from None

@@ -1,6 +1,8 @@
-"""Before and after, row by row: shared by the terminal's table and the report."""
+"""Before and after, row by row: shared by the terminal's tables and the reports."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Literal
 
 from agentgym.evaluate.compare import are_paired, compare
 from agentgym.evaluate.intervals import UNMEASURED, Estimate
@@ -37,34 +39,36 @@ class Row:
 
 @dataclass(frozen=True)
 class _Measure:
+    """How a metric is shown: of costs less is better; what is spent, if measured."""
+
     label: str
     name: MetricName
-    kind: str  # "share", "score" (higher is better) or "cost" (lower is better)
+    kind: Literal["share", "score", "cost"]
+    spent: bool = False
     scale: float = 1.0
 
-    def of(self, metrics: Metrics) -> Estimate:
-        return _scaled(metrics[self.name], self.scale)
+    def text(self, metrics: Metrics) -> str:
+        if self.kind == "share":
+            return share_span(metrics[self.name])
+        return number_span(metrics[self.name], self.scale)
 
 
-def _measures(k: int) -> list[_Measure]:
-    """Return what is compared; pass^k only where it is another than pass^1."""
-    return [
-        _Measure("right tool", "right_tool", "share"),
-        _Measure("right arguments", "right_arguments", "share"),
-        _Measure("pass^1", "pass_1", "share"),
-        *([_Measure(f"pass^{k}", "pass_k", "share")] if k > 1 else []),
-        _Measure("tool reliability", "tool_reliability", "share"),
-        _Measure("reward", "reward", "score"),
-        _Measure("model calls", "model_calls", "cost"),
-        _Measure("tokens per task", "tokens", "cost"),
-    ]
-
-
-_SPENT = [
-    _Measure("prompt tokens", "prompt_tokens", "cost"),
-    _Measure("$ per 1,000", "cost", "cost", 1000.0),
-    _Measure("seconds", "seconds", "cost"),
-]
+_MEASURES = (
+    _Measure("right tool", "right_tool", "share"),
+    _Measure("right arguments", "right_arguments", "share"),
+    _Measure("pass^1", "pass_1", "share"),
+    _Measure("pass^{k}", "pass_k", "share"),
+    _Measure("tool reliability", "tool_reliability", "share"),
+    _Measure("reward", "reward", "score"),
+    _Measure("model calls", "model_calls", "cost"),
+    _Measure("tokens per task", "tokens", "cost"),
+    _Measure("prompt tokens", "prompt_tokens", "cost", spent=True),
+    _Measure("$ per 1,000", "cost", "cost", spent=True, scale=1000.0),
+    _Measure("seconds", "seconds", "cost", spent=True),
+)
+USUAL = tuple(measure.name for measure in _MEASURES if not measure.spent)
+BRIEF: tuple[MetricName, ...] = ("pass_1", "pass_k", "tool_reliability")
+"""What is compared of further held-out sets."""
 
 
 def values(metrics: Metrics, *others: Metrics) -> list[tuple[str, ...]]:
@@ -74,85 +78,64 @@ def values(metrics: Metrics, *others: Metrics) -> list[tuple[str, ...]]:
     """
     shown = (metrics, *others)
     return [
-        (m.label, *(_text(m, each) for each in shown))
-        for m in (*_measures(metrics.k), *_SPENT)
-        if any(m.of(each).n for each in shown)
+        (m.label.format(k=metrics.k), *(m.text(each) for each in shown))
+        for m in _MEASURES
+        if any(each[m.name].n for each in shown) and _tells(m, metrics.k)
     ]
 
 
-def rows(before: Metrics, after: Metrics) -> list[Row]:
-    """Return the comparison of two measurements, paired if the tasks are the same."""
-    return _rows(_measures(min(before.k, after.k)), before, after)
+def rows(
+    before: Metrics, after: Metrics, names: Collection[MetricName] = USUAL
+) -> list[Row]:
+    """Return the comparison of two measurements, paired if the tasks are the same.
 
-
-def all_rows(before: Metrics, after: Metrics) -> list[Row]:
-    """Return the comparison with everything that was spent."""
-    spent = [m for m in _SPENT if m.of(before).n or m.of(after).n]
-    return _rows([*_measures(min(before.k, after.k)), *spent], before, after)
-
-
-def breakdown_rows(before: Metrics, after: Metrics) -> list[Row]:
-    """Return only what is compared of further held-out sets."""
+    Args:
+        before: The first.
+        after: The second.
+        names: What is compared; of what was spent only if a side has measured it.
+    """
     k = min(before.k, after.k)
-    shown = ("pass^1", f"pass^{k}", "tool reliability")
-    return _rows([m for m in _measures(k) if m.label in shown], before, after)
-
-
-def _rows(measures: list[_Measure], before: Metrics, after: Metrics) -> list[Row]:
-    before, after = before.at_most(after.k), after.at_most(before.k)
+    before, after = before.at_most(k), after.at_most(k)
     found = compare(before, after).differences if are_paired(before, after) else {}
     return [
-        _row(m, before, after, _scaled(found.get(m.name, UNMEASURED), m.scale))
-        for m in measures
+        _row(m, before, after, found.get(m.name, UNMEASURED), k)
+        for m in _MEASURES
+        if m.name in names and _tells(m, k)
+        if not m.spent or before[m.name].n or after[m.name].n
     ]
+
+
+def _tells(measure: _Measure, k: int) -> bool:
+    """Say whether a metric is another than those before it."""
+    return measure.name != "pass_k" or k > 1
 
 
 def _row(
-    measure: _Measure, before: Metrics, after: Metrics, difference: Estimate
+    measure: _Measure, before: Metrics, after: Metrics, difference: Estimate, k: int
 ) -> Row:
-    old, new = measure.of(before), measure.of(after)
-    sign = -1 if measure.kind == "cost" else 1
+    old, new = before[measure.name], after[measure.name]
+    clear = (new.low > old.high) - (new.high < old.low)
     if difference.n:
-        clear = sign * ((difference.low > 0) - (difference.high < 0))
-    else:
-        clear = sign * ((new.low > old.high) - (new.high < old.low))
+        clear = (difference.low > 0) - (difference.high < 0)
+    gain, interval = _gain(measure.kind, old.value, new.value, difference)
     return Row(
-        measure.label,
-        _text(measure, before),
-        _text(measure, after),
-        _gain(measure.kind, old.value, new.value) if old.n and new.n else "",
-        clear,
-        _interval(measure.kind, difference, old.value) if difference.n else "",
+        measure.label.format(k=k),
+        measure.text(before),
+        measure.text(after),
+        gain if old.n and new.n else "",
+        -clear if measure.kind == "cost" else clear,
+        interval if difference.n else "",
     )
 
 
-def _text(measure: _Measure, metrics: Metrics) -> str:
-    span = share_span if measure.kind == "share" else number_span
-    return span(measure.of(metrics))
-
-
-def _gain(kind: str, old: float, new: float) -> str:
-    if kind == "share":
-        return f"{100 * (new - old):+.0f} points"
+def _gain(kind: str, old: float, new: float, difference: Estimate) -> tuple[str, str]:
+    """Return the gain and its interval in the units of a kind of metric."""
+    low, high = difference.low, difference.high
     if kind == "score":
-        return ("+" if new >= old else "") + number(new - old)
-    return f"{100 * (new / old - 1):+.0f} %" if old else ""
-
-
-def _interval(kind: str, difference: Estimate, old: float) -> str:
-    """Return a difference's interval in the units of :func:`_gain`."""
-    if kind == "score":
-        return f"[{number(difference.low)}, {number(difference.high)}]"
+        sign = "+" if new >= old else ""
+        return f"{sign}{number(new - old)}", f"[{number(low)}, {number(high)}]"
     if kind == "cost" and not old:
-        return ""
-    unit = 100.0 if kind == "share" else 100.0 / old
-    return f"[{unit * difference.low:+.0f}, {unit * difference.high:+.0f}]"
-
-
-def _scaled(estimate: Estimate, factor: float) -> Estimate:
-    return Estimate(
-        value=factor * estimate.value,
-        low=factor * estimate.low,
-        high=factor * estimate.high,
-        n=estimate.n,
-    )
+        return "", ""
+    unit, name = (100.0, "points") if kind == "share" else (100.0 / old, "%")
+    gain = f"{unit * (new - old):+.0f} {name}"
+    return gain, f"[{unit * low:+.0f}, {unit * high:+.0f}]"

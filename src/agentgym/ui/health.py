@@ -1,4 +1,4 @@
-"""What the doctor says, of a machine or of a run."""
+"""What checks found: of a machine, of a run, of a scenario."""
 
 from collections.abc import Sequence
 
@@ -9,16 +9,16 @@ from rich.text import Text
 from agentgym.doctor.evidence import Evidence
 from agentgym.doctor.machine import Check
 from agentgym.doctor.run import Finding
+from agentgym.evaluate.check import Finding as Tripped
 from agentgym.ui.tables import grid, ledger_view
 from agentgym.ui.words import plural
 
 _STYLES = {
-    "ok": "green",
-    "missing": "yellow",
-    "broken": "bold red",
-    "critical": "bold red",
-    "warning": "yellow",
+    **dict.fromkeys(("ok", "pass"), "green"),
+    **dict.fromkeys(("missing", "warning", "warn"), "yellow"),
+    **dict.fromkeys(("broken", "critical", "fail"), "bold red"),
     "info": "cyan",
+    "skip": "dim",
 }
 
 
@@ -27,9 +27,15 @@ def checks_view(checks: Sequence[Check]) -> RenderableType:
     table = grid()
     table.add_column(style="dim", overflow="fold")
     for check in checks:
-        state = Text(check.state, _STYLES[check.state])
-        table.add_row(check.name, state, check.detail)
+        table.add_row(check.name, _styled(check.state), check.detail)
     return table
+
+
+def tripwires_view(findings: Sequence[Tripped]) -> RenderableType:
+    """Show what each tripwire found in a scenario."""
+    return grid(
+        *((_styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
+    )
 
 
 def findings_view(
@@ -51,3 +57,7 @@ def findings_view(
         detail = Text(f"{finding.evidence}\n{finding.advice}")
         parts += [title, Padding(detail, (0, 0, 1, 2))]
     return Group(*parts)
+
+
+def _styled(word: str) -> Text:
+    return Text(word, _STYLES[word])

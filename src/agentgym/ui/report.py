@@ -1,7 +1,13 @@
-"""A finished run as Markdown, for people who were not there."""
+"""Markdown, for people who were not there: of a run, an evaluation, a comparison."""
 
+from collections.abc import Iterable, Sequence
+
+from agentgym.evaluate.compare import Comparison
+from agentgym.evaluate.metrics import METRICS
+from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult
-from agentgym.ui.comparison import Row, breakdown_rows, rows
+from agentgym.ui.comparison import BRIEF, Row, rows, values
+from agentgym.ui.evaluation import confusion_cells, verdict
 from agentgym.ui.words import duration, plural
 
 _USE = """```python
@@ -14,44 +20,106 @@ agent = TrainedAgent.load("{name}").to_langchain()
 
 def render_report(result: TrainingResult) -> str:
     """Return the Markdown report of a run."""
-    config = result.config
-    metrics, ledger = result.metrics, result.ledger
+    config, metrics, ledger = result.config, result.metrics, result.ledger
     spent = (
         f"{plural(result.steps, 'step')} and {plural(result.episodes, 'episode')}; "
         f"ended: {result.stopped}. {duration(result.wall_seconds)} of wall time, "
         f"{duration(result.cpu_seconds)} of CPU time, at most "
         f"{result.peak_memory_mb:,.0f} MB of memory.\n"
     )
-    size = (
-        f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')} after "
-        "training; 95 % intervals over tasks in brackets.\n"
-    )
-    title = f"# {result.scenario}, trained through {config.get('framework', '?')}\n"
-    heading = "## Before and after, on held-out tasks\n"
-    parts = [title, spent, heading, size, _table(rows(result.baseline, metrics))]
+    size = f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')}"
+    parts = [
+        f"# {result.scenario}, trained through {config.get('framework', '?')}\n",
+        spent,
+        "## Before and after, on held-out tasks\n",
+        f"{size} after training; 95 % intervals over tasks in brackets.\n",
+        _gains(rows(result.baseline, metrics)),
+    ]
     for name, (before, after) in result.breakdown.items():
         heading = f"### {name[:1].upper()}{name[1:]}: {plural(after.tasks, 'task')}\n"
-        parts += [heading, _table(breakdown_rows(before, after))]
-    buckets = [("trained", ledger.trained)]
+        parts += [heading, _gains(rows(before, after, BRIEF))]
+    buckets = [("trained", f"{ledger.trained:,}")]
     for verb, found in (("masked", ledger.masked), ("dropped", ledger.dropped)):
-        buckets += [(f"{verb}: {why}", count) for why, count in found.most_common()]
+        buckets += [(f"{verb}: {why}", f"{n:,}") for why, n in found.most_common()]
     parts += [
         "## Where every model call went\n",
-        "| bucket | calls |\n|---|---:|",
-        *(f"| {bucket} | {count:,} |" for bucket, count in buckets),
-        f"| **all** | **{ledger.calls:,}** |\n",
+        _table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
         "## Use it\n",
         _USE.format(name=result.artifacts.saved_as),
         "## Settings\n",
-        "| setting | value |\n|---|---|",
-        *(f"| {key} | `{value}` |" for key, value in config.items()),
+        _table(
+            ["setting", "value"], [(k, f"`{v}`") for k, v in config.items()], left=2
+        ),
     ]
-    return "\n".join(parts) + "\n"
+    return "\n".join(parts)
 
 
-def _table(compared: list[Row]) -> str:
-    lines = ["| | before | after | gain |", "|---|---|---|---:|"]
-    lines += [
-        f"| {r.label} | {r.before} | {r.after} | {r.full_gain} |" for r in compared
+def render_evaluation(found: Evaluation) -> str:
+    """Return the Markdown report of an evaluation."""
+    shown = values(found.metrics, *found.baselines.values())
+    parts = [
+        f"# {found.subject} on {found.scenario}\n",
+        f"{_size(found)} 95 % intervals over tasks in brackets.\n",
+        _table(["", found.subject, *found.baselines], shown),
     ]
-    return "\n".join(lines) + "\n"
+    if found.calls:
+        total = sum(found.calls.values())
+        calls = [(kind.value, n, f"{n / total:.1%}") for kind, n in found.calls.items()]
+        lines = [
+            (name, f"{n:,}", part) for name, n, part in [*calls, ("all", total, "")]
+        ]
+        parts += ["## Tool calls, each in one class\n"]
+        parts += [_table(["class", "calls", "share"], lines)]
+    if found.confusion is not None:
+        counts = found.confusion.counts
+        needed, called = confusion_cells(found.confusion)
+        cells = [(row, *(str(counts[row].get(c, 0)) for c in called)) for row in needed]
+        parts += ["## Tool needed (rows), tool called (columns)\n"]
+        parts += [_table(["needed", *called], cells)]
+    return "\n".join([*parts, _made(found)])
+
+
+def render_comparison(before: Evaluation, after: Evaluation, found: Comparison) -> str:
+    """Return the Markdown report of a comparison."""
+    compared = rows(before.metrics, after.metrics, METRICS)
+    names = (f"A: {before.subject}", f"B: {after.subject}", "B - A")
+    size = (
+        f"{plural(found.tasks, 'task')} on both sides; {_size(before)} 95 % intervals "
+        "over tasks in brackets, those of differences paired by task.\n"
+    )
+    title = f"# {before.subject} and {after.subject} on {before.scenario}\n"
+    said = f"{verdict(found)}\n"
+    table = _gains(compared, names, left=1)
+    return "\n".join([title, size, table, said, _made(before), _made(after)])
+
+
+def _size(found: Evaluation) -> str:
+    metrics = found.metrics
+    dropped = f", {metrics.dropped} dropped" if metrics.dropped else ""
+    return (
+        f"{plural(metrics.tasks, 'task')} of the {found.split} split, seed "
+        f"{found.seed}, {plural(metrics.rollouts, 'rollout')}{dropped}."
+    )
+
+
+def _made(found: Evaluation) -> str:
+    where = f", answered by {found.endpoint}" if found.endpoint else ""
+    return (
+        f"{found.subject}: measured {found.created} with agentgym {found.agentgym}, "
+        f"through {found.framework}{where}.\n"
+    )
+
+
+def _gains(
+    compared: Iterable[Row],
+    names: Sequence[str] = ("before", "after", "gain"),
+    left: int = 3,
+) -> str:
+    cells = [(r.label, r.before, r.after, r.full_gain) for r in compared]
+    return _table(["", *names], cells, left)
+
+
+def _table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1) -> str:
+    """Return a table whose columns are aligned to the right but for the first."""
+    rule = ["---" if column < left else "---:" for column in range(len(head))]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *lines))

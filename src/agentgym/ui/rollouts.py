@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from agentgym.core.trajectory import Summary
-from agentgym.ui.tables import grid
+from agentgym.ui.tables import grid, indent
 from agentgym.ui.words import duration, number, plural
 
 _LOSSES = 20
@@ -21,18 +20,18 @@ def summary_view(summary: Summary) -> RenderableType:
         f"{summary.dropped:,} dropped",
         ("" if summary.adds_up else "  (does not add up!)", "bold red"),
     )
-    facts = grid()
-    for reason, count in summary.reasons.items():
-        facts.add_row(reason, f"{count:,}")
-    facts.add_row("model calls", f"{summary.steps:,}")
     errors = plural(summary.tool_errors, "error")
-    facts.add_row("tool calls", f"{summary.tool_calls:,}, {errors}")
-    facts.add_row("tokens", _tokens(summary))
+    facts = grid(
+        *((reason, f"{count:,}") for reason, count in summary.reasons.items()),
+        ("model calls", f"{summary.steps:,}"),
+        ("tool calls", f"{summary.tool_calls:,}, {errors}"),
+        ("tokens", _tokens(summary)),
+    )
     if summary.mean_reward is not None:
         scored = plural(summary.scored, "rollout")
         facts.add_row("mean reward", f"{number(summary.mean_reward)} over {scored}")
     facts.add_row("time", f"{duration(summary.mean_duration_s)} a rollout")
-    return Group(title, Padding(facts, (0, 0, 0, 2), expand=False))
+    return Group(title, indent(facts))
 
 
 def continuity_view(losses: Mapping[str, Sequence[str]]) -> RenderableType:

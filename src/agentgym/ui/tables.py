@@ -1,8 +1,9 @@
 """What the terminal shows of a plan, a measurement and a result."""
 
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -11,7 +12,7 @@ from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan
 from agentgym.train.result import TrainingResult
-from agentgym.ui.comparison import Row, breakdown_rows, rows, values
+from agentgym.ui.comparison import BRIEF, Row, rows, values
 from agentgym.ui.words import duration, plural, rough_duration
 
 _NARROW = 72
@@ -21,23 +22,53 @@ _LABELS = len("tool reliability")
 _SPANS = len("0.04 [-0.01, 0.09]")
 
 
+@dataclass(frozen=True)
+class ByWidth:
+    """Something that is drawn as the columns it has allow."""
+
+    draw: Callable[[int], RenderableType]
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
+        yield self.draw(options.max_width)
+
+
+def grid(*lines: tuple[RenderableType, ...]) -> Table:
+    """Return a table of labels and what belongs to them."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def headed(gap: int) -> Table:
+    """Return a table with dim heads and ``gap`` columns between its own."""
+    return Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
+
+
+def indent(view: RenderableType) -> Padding:
+    """Return ``view`` moved in a little."""
+    return Padding(view, (0, 0, 0, 2), expand=False)
+
+
 def plan_view(plan: Plan) -> RenderableType:
     """Show what is about to happen, and roughly how long it takes."""
     config = plan.config
-    facts = grid()
-    facts.add_row("policy", f"{plan.model} on {plan.device}")
-    facts.add_row(
-        "agent", f"{config.agent or config.scenario_name} ({config.framework})"
-    )
-    ending = ", fewer once the goal holds" if config.early_stop else ""
-    facts.add_row(
-        "budget",
-        f"{plural(config.episodes, 'episode')} in {plural(plan.steps, 'step')}{ending}",
-    )
-    facts.add_row(
-        "rollouts",
-        f"{plural(plan.workers, 'worker')}, {config.concurrency} episodes in flight "
-        f"each; sandbox: {plan.sandbox}",
+    budget = f"{plural(config.episodes, 'episode')} in {plural(plan.steps, 'step')}"
+    time = rough_duration(plan.estimated_seconds)
+    if config.early_stop:
+        budget += ", fewer once the goal holds"
+        time += " if the whole budget is spent"
+    workers = f"{plural(plan.workers, 'worker')}, {config.concurrency} episodes in "
+    workers += f"flight each; sandbox: {plan.sandbox}"
+    facts = grid(
+        ("policy", f"{plan.model} on {plan.device}"),
+        ("agent", f"{config.agent or config.scenario_name} ({config.framework})"),
+        ("budget", budget),
+        ("rollouts", workers),
     )
     if config.task_choice == "adaptive":
         facts.add_row(
@@ -46,8 +77,7 @@ def plan_view(plan: Plan) -> RenderableType:
             "the policy learns, go by validation",
         )
     facts.add_row("run", str(plan.run))
-    whole = " if the whole budget is spent" if config.early_stop else ""
-    facts.add_row("time", rough_duration(plan.estimated_seconds) + whole)
+    facts.add_row("time", time)
     verb = "Training"
     if plan.resumed_step is not None:
         verb = f"Continuing after step {plan.resumed_step}:"
@@ -57,37 +87,57 @@ def plan_view(plan: Plan) -> RenderableType:
 
 def metrics_view(title: str, metrics: Metrics) -> RenderableType:
     """Show one measurement with its intervals."""
-    table = grid()
-    for row in values(metrics):
-        table.add_row(*row)
-    return Group(Text(title, "bold"), Text(over(metrics), "dim"), indent(table))
+    table = indent(grid(*values(metrics)))
+    return Group(Text(title, "bold"), Text(over(metrics), "dim"), table)
 
 
-def result_view(result: TrainingResult, width: int) -> RenderableType:
-    """Show before and after, the ledger, and how to use the trained agent.
-
-    Args:
-        result: Of a finished run.
-        width: Columns of the terminal.
-    """
-    parts: list[RenderableType] = [
-        Text(""),
-        Text("Before and after, on held-out tasks", "bold"),
-        comparison_view(result.baseline, result.metrics, width),
-    ]
-    for name, (before, after) in result.breakdown.items():
+def result_view(result: TrainingResult) -> RenderableType:
+    """Show before and after, the ledger, and how to use the trained agent."""
+    parts: list[RenderableType] = []
+    main = {"Before and after, on held-out tasks": (result.baseline, result.metrics)}
+    for name, (before, after) in {**main, **result.breakdown}.items():
+        shown = rows(before, after) if name in main else rows(before, after, BRIEF)
         title = Text(f"{name[:1].upper()}{name[1:]}", "bold")
-        table = comparison_table(breakdown_rows(before, after), width)
-        parts += [Text(""), title, Text(over(after), "dim"), table]
-    parts += [Text(""), ledger_view(result.ledger), Text(_spent(result), "dim")]
-    parts += [Text(""), _usage(result.artifacts.saved_as, result.artifacts.run)]
-    return Group(*parts)
+        dim = Text(over(after), "dim")
+        parts += [Text(""), title, dim, comparison_table(shown)]
+    spent = (
+        f"{plural(result.steps, 'step')}, {plural(result.episodes, 'episode')}; "
+        f"{duration(result.wall_seconds)} of wall time, "
+        f"{duration(result.cpu_seconds)} of CPU time, "
+        f"{result.peak_memory_mb / 1024:.1f} GB of memory at most. "
+        f"Ended: {result.stopped}."
+    )
+    name = result.artifacts.saved_as
+    code = (
+        "  from agentgym import TrainedAgent\n"
+        f'  agent = TrainedAgent.load("{name}").to_langchain()\n'
+    )
+    rest = f"Everything else is in {result.artifacts.run}, report.md first."
+    return Group(
+        *parts,
+        Text(""),
+        ledger_view(result.ledger),
+        Text(spent, "dim"),
+        Text(""),
+        Text.assemble(("Saved as ", "bold"), (name, "bold cyan"), ". Use it:\n"),
+        Text(code, "green", overflow="fold"),
+        Text(rest, "dim"),
+    )
 
 
-def comparison_view(before: Metrics, after: Metrics, width: int) -> RenderableType:
+def comparison_view(before: Metrics, after: Metrics) -> RenderableType:
     """Show two measurements on the same tasks side by side."""
-    table = comparison_table(rows(before, after), width)
+    table = comparison_table(rows(before, after))
     return Group(Text(over(after), "dim"), table)
+
+
+def over(metrics: Metrics) -> str:
+    """Say what figures are over: tasks and rollouts."""
+    dropped = f", {metrics.dropped} dropped" if metrics.dropped else ""
+    return (
+        f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')}"
+        f"{dropped}; 95 % intervals in brackets"
+    )
 
 
 def ledger_view(ledger: Ledger) -> Text:
@@ -111,70 +161,24 @@ def ledger_view(ledger: Ledger) -> Text:
     return text
 
 
-def _usage(saved_as: str, run: Path) -> RenderableType:
-    code = (
-        "  from agentgym import TrainedAgent\n"
-        f'  agent = TrainedAgent.load("{saved_as}").to_langchain()\n'
-    )
-    saved = Text.assemble(("Saved as ", "bold"), (saved_as, "bold cyan"), ". Use it:\n")
-    report = Text(f"Everything else is in {run}, report.md first.", "dim")
-    return Group(saved, Text(code, "green", overflow="fold"), report)
-
-
-def _spent(result: TrainingResult) -> str:
-    return (
-        f"{plural(result.steps, 'step')}, {plural(result.episodes, 'episode')}; "
-        f"{duration(result.wall_seconds)} of wall time, "
-        f"{duration(result.cpu_seconds)} of CPU time, "
-        f"{result.peak_memory_mb / 1024:.1f} GB of memory at most. "
-        f"Ended: {result.stopped}."
-    )
-
-
-def over(metrics: Metrics) -> str:
-    """Say what figures are over: tasks and rollouts."""
-    dropped = f", {metrics.dropped} dropped" if metrics.dropped else ""
-    return (
-        f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')}"
-        f"{dropped}; 95 % intervals in brackets"
-    )
-
-
 def comparison_table(
-    compared: list[Row],
-    width: int,
-    names: tuple[str, str, str] = ("before", "after", "gain"),
+    compared: list[Row], names: tuple[str, str, str] = ("before", "after", "gain")
 ) -> RenderableType:
     """Show rows side by side, under the names of the three columns."""
-    narrow = width < _NARROW
-    tight = width < _TIGHT
-    table = Table(
-        box=None,
-        padding=(0, 1 if tight else 3, 0, 0),
-        pad_edge=False,
-        header_style="dim",
-    )
-    table.add_column("", no_wrap=True, min_width=_LABELS)
-    before, after, gain_name = names
-    table.add_column(before, min_width=0 if tight else _SPANS)
-    table.add_column(after, min_width=0 if tight else _SPANS)
-    table.add_column(gain_name, justify="right", no_wrap=True)
-    for row in compared:
-        style = {1: "green", 0: "", -1: "red"}[row.clear]
-        gain = row.gain if narrow else row.full_gain
-        gain = gain.replace(" points", "") if tight else gain
-        table.add_row(row.label, row.before, Text(row.after, "bold"), Text(gain, style))
-    return table if narrow else indent(table)
 
+    def draw(width: int) -> RenderableType:
+        tight = width < _TIGHT
+        table = headed(1 if tight else 3)
+        table.add_column("", no_wrap=True, min_width=_LABELS)
+        for name in names[:2]:
+            table.add_column(name, min_width=0 if tight else _SPANS)
+        table.add_column(names[2], justify="right", no_wrap=True)
+        for row in compared:
+            style = {1: "green", 0: "", -1: "red"}[row.clear]
+            gain = row.gain if width < _NARROW else row.full_gain
+            gain = gain.replace(" points", "") if tight else gain
+            bold = Text(row.after, "bold")
+            table.add_row(row.label, row.before, bold, Text(gain, style))
+        return table if width < _NARROW else indent(table)
 
-def grid() -> Table:
-    """Return an empty table of labels and what belongs to them."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
-
-
-def indent(view: RenderableType) -> Padding:
-    """Return ``view`` moved in a little."""
-    return Padding(view, (0, 0, 0, 2), expand=False)
+    return ByWidth(draw)

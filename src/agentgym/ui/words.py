@@ -24,13 +24,12 @@ def share_span(estimate: Estimate) -> str:
     return f"{percent(estimate.value)} [{low}, {high}]"
 
 
-def number_span(estimate: Estimate) -> str:
+def number_span(estimate: Estimate, scale: float = 1.0) -> str:
     """Return a number with its interval, with as many digits as its size needs."""
     if estimate.n == 0:
         return "not measured"
-    digits = _digits(estimate.value)
-    ends = (estimate.value, estimate.low, estimate.high)
-    value, low, high = (f"{end:,.{digits}f}" for end in ends)
+    ends = [scale * end for end in (estimate.value, estimate.low, estimate.high)]
+    value, low, high = (f"{end:,.{_digits(ends[0])}f}" for end in ends)
     return f"{value} [{low}, {high}]"
 
 
@@ -57,12 +56,9 @@ def rough_duration(seconds: float) -> str:
     """Return a duration as roughly as an estimate is known."""
     if seconds < 90:
         return "about a minute" if seconds > 40 else "less than a minute"
-    minutes = seconds / 60
-    return (
-        f"about {minutes:.0f} minutes"
-        if minutes < 90
-        else f"about {minutes / 60:.0f} hours"
-    )
+    if seconds < 90 * 60:
+        return f"about {seconds / 60:.0f} minutes"
+    return f"about {seconds / 3600:.0f} hours"
 
 
 def plural(count: int, noun: str) -> str:

@@ -1,0 +1,37 @@
+"""The options that commands share, and how options become settings."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from agentgym.core.settings import Settings
+
+Text = str | None
+Whole = int | None
+Number = float | None
+File = Path | None
+
+
+def opt(text: str, *names: str, **more: Any) -> Any:
+    """Return an option that ``text`` explains; it is named like its parameter."""
+    return typer.Option(*names, help=text, **more)
+
+
+AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json")]
+Runs = Annotated[Path, opt("Folder of runs.", "--output")]
+UnsafeLocalExec = Annotated[
+    bool, opt("Run model-written code without a sandbox.", "--unsafe-local-exec")
+]
+
+
+def given_settings(
+    context: typer.Context, settings: type["Settings"]
+) -> dict[str, Any]:
+    """Return what was given of settings: options are named like the setting they set.
+
+    A flag that is not given leaves its setting alone, like any other option.
+    """
+    given = {name: context.params.get(name) for name in settings.model_fields}
+    return {k: v for k, v in given.items() if v is not None and v is not False}
