@@ -6,13 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from agentgym.cli.listing import run_status
-from agentgym.cli.options import AsJson, Runs, Text
+from agentgym.cli.options import AsJson, Runs
 from agentgym.cli.output import print_json, progress_console
 
 
 def doctor(
     run: Annotated[
-        Text, typer.Argument(help="A run's folder or name; none: this machine.")
+        str | None, typer.Argument(help="A run's folder or name; none: this machine.")
     ] = None,
     output: Runs = Path("runs"),
     as_json: AsJson = False,
@@ -37,8 +37,7 @@ def doctor(
         evidence = read_evidence(folder)
         status = run_status(folder.path, folder.record())
         findings = diagnose(evidence)
-        ledger = evidence.ledger.model_dump(mode="json")
-        body = {"status": status, "ledger": ledger, "findings": findings}
+        body = {"status": status, "ledger": evidence.ledger, "findings": findings}
         view = findings_view(evidence, findings, status)
         broken = any(finding.severity == "critical" for finding in findings)
     if as_json:

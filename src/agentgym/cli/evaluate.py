@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.options import (
-    AsJson,
-    File,
-    Number,
-    Text,
-    UnsafeLocalExec,
-    Whole,
-    given_settings,
-    opt,
-)
+from agentgym.cli.options import AsJson, UnsafeLocalExec, given_settings, opt
 from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
@@ -26,17 +17,15 @@ if TYPE_CHECKING:
     from agentgym.evaluate.result import Evaluation
     from agentgym.train.trained_agent import TrainedAgent
 
-Words = list[str] | None
-
 
 def evaluate(
     context: typer.Context,
     scenario: Annotated[str, typer.Argument(help="What to measure on.")],
     trained: Annotated[
-        Text, opt("A trained agent: its name or its folder.", "--agent")
+        str | None, opt("A trained agent: its name or its folder.", "--agent")
     ] = None,
     model: Annotated[
-        Text,
+        str | None,
         opt(
             "A model instead: nano, a folder, an id, PROVIDER:MODEL (e.g. "
             "openai:gpt-4.1-mini), or an address, http://host:8000/v1#MODEL."
@@ -49,19 +38,25 @@ def evaluate(
             metavar="A B",
         ),
     ] = None,
-    framework: Annotated[Text, opt("Whose agent loop: langchain or native.")] = None,
-    gpu: Annotated[Text, opt("auto, local or none.")] = None,
+    framework: Annotated[
+        str | None, opt("Whose agent loop: langchain or native.")
+    ] = None,
+    gpu: Annotated[str | None, opt("auto, local or none.")] = None,
     split: Annotated[
-        Text, opt("test, validation or out_of_vocabulary.", show_default="test")
+        str | None, opt("test, validation or out_of_vocabulary.", show_default="test")
     ] = None,
-    tasks: Annotated[Whole, opt("How many tasks.")] = None,
-    samples: Annotated[Whole, opt("Attempts per task, the k of pass^k.")] = None,
-    seed: Annotated[Whole, opt("Of tasks and sampling.")] = None,
+    tasks: Annotated[int | None, opt("How many tasks.")] = None,
+    samples: Annotated[int | None, opt("Attempts per task, the k of pass^k.")] = None,
+    seed: Annotated[int | None, opt("Of tasks and sampling.")] = None,
     concurrency: Annotated[
-        Whole, opt("Episodes in flight per worker; 8 for a provider's model.")
+        int | None, opt("Episodes in flight per worker; 8 for a provider's model.")
     ] = None,
-    price_in: Annotated[Number, opt("$ per million prompt tokens.", min=0.0)] = None,
-    price_out: Annotated[Number, opt("$ per million sampled tokens.", min=0.0)] = None,
+    price_in: Annotated[
+        float | None, opt("$ per million prompt tokens.", min=0.0)
+    ] = None,
+    price_out: Annotated[
+        float | None, opt("$ per million sampled tokens.", min=0.0)
+    ] = None,
     baselines: Annotated[
         bool,
         opt(
@@ -71,17 +66,19 @@ def evaluate(
     ] = True,
     unsafe_local_exec: UnsafeLocalExec = False,
     fail_under: Annotated[
-        Words,
+        list[str] | None,
         opt(
             "Exit with 1 if tool reliability (0.95) or another share (pass_1=0.9) is "
             "lower. With --compare, of B. Can be given again."
         ),
     ] = None,
     fail_under_low: Annotated[
-        Words, opt("The same for the lower end of the interval.")
+        list[str] | None, opt("The same for the lower end of the interval.")
     ] = None,
-    save: Annotated[File, opt("Write the evaluation to a file for --compare.")] = None,
-    markdown: Annotated[File, opt("Write a Markdown report.")] = None,
+    save: Annotated[
+        Path | None, opt("Write the evaluation to a file for --compare.")
+    ] = None,
+    markdown: Annotated[Path | None, opt("Write a Markdown report.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure an agent on held-out tasks, or compare two; no training."""
@@ -105,9 +102,8 @@ def evaluate(
     prices = None
     if price_in is not None and price_out is not None:
         prices = Prices(prompt=price_in, response=price_out)
-    for path in (save, markdown):
-        if path is not None:
-            _require_place(path)
+    for path in filter(None, (save, markdown)):
+        _require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
     settings = TrainingConfig.create(**given_settings(context, TrainingConfig))
@@ -138,23 +134,18 @@ def evaluate(
 def _told(
     found: "Evaluation", after: "Evaluation | None" = None
 ) -> "tuple[RenderableType, str, Any]":
-    """Return what was measured, or compared: shown, as Markdown, and as JSON values."""
+    """Return what was measured, or compared: shown, as Markdown, and for JSON."""
     from agentgym.evaluate.compare import compare
     from agentgym.ui.evaluation import comparison_of_two, evaluation_view
     from agentgym.ui.report import render_comparison, render_evaluation
 
-    body = found.model_dump(mode="json")
     if after is None:
-        return evaluation_view(found), render_evaluation(found), body
+        return evaluation_view(found), render_evaluation(found), found
     compared = compare(found.metrics, after.metrics)
     return (
         comparison_of_two(found, after, compared),
         render_comparison(found, after, compared),
-        {
-            "before": body,
-            "after": after.model_dump(mode="json"),
-            "comparison": compared.model_dump(mode="json"),
-        },
+        {"before": found, "after": after, "comparison": compared},
     )
 
 
@@ -164,11 +155,7 @@ def _both(
     given: dict[str, Any],
     progress: "Progress",
 ) -> "list[Evaluation]":
-    """Measure of two what is not yet measured, like what is.
-
-    Raises:
-        UsageError: One was measured on another scenario.
-    """
+    """Measure of two what is not yet measured, like what is."""
     from agentgym.errors import UsageError
     from agentgym.evaluate.result import Evaluation
     from agentgym.train.trainer import Trainer
@@ -198,11 +185,7 @@ def _both(
 
 
 def _subject(name: str) -> "Evaluation | TrainedAgent | str":
-    """Say what ``name`` means: a saved evaluation, an agent, or else a model.
-
-    Raises:
-        UsageError: A file that is no evaluation.
-    """
+    """Say what ``name`` means: a saved evaluation, an agent, or else a model."""
     from agentgym.errors import NotFoundError
     from agentgym.evaluate.result import Evaluation
     from agentgym.models.reference import is_remote
@@ -222,11 +205,7 @@ def _subject(name: str) -> "Evaluation | TrainedAgent | str":
 
 
 def _require_place(path: Path) -> None:
-    """Check that a file can be written, before anything is measured.
-
-    Raises:
-        UsageError: It cannot; says why.
-    """
+    """Check that a file can be written, before anything is measured."""
     from agentgym.errors import UsageError
 
     if path.is_dir():

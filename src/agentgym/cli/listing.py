@@ -5,10 +5,8 @@ Each function returns the text to print: aligned columns, or JSON.
 
 import os
 from math import isfinite
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 Row = dict[str, Any]
 UNREADABLE = "unreadable"
@@ -27,53 +25,50 @@ def scenarios(*, as_json: bool = False) -> str:
         }
         for card in scenario_cards()
     ]
-    return _render(rows, as_json, empty="No scenarios are installed.")
+    return _render(rows, as_json, "No scenarios are installed.")
 
 
-def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
+def runs(output: Path = Path("runs"), *, as_json: bool = False) -> str:
     """Return the runs below ``output``, oldest first."""
-    from pathlib import Path
+    from agentgym.scenarios.packs import pack_name
 
-    rows = [_run_row(path) for path in sorted(Path(output).glob("*/run.json"))]
-    return _render(
-        rows,
-        as_json,
-        empty=f"No runs in {output}. Start one with: agentgym train coding",
-    )
+    rows: list[Row] = []
+    for path in sorted(output.glob("*/run.json")):
+        data, result = _read(path), _read(path.with_name("result.json"))
+        if not isinstance(data.get("config"), dict):
+            data = {}  # it has no status to be trusted
+        row = {
+            "name": path.parent.name,
+            "status": run_status(path.parent, data),
+            "scenario": pack_name(_text(data, "config", "scenario")),
+            "framework": _text(data, "config", "framework"),
+            "updated": _text(data, "updated"),
+        }
+        rows.append({**row, **_changes(result)})
+    empty = f"No runs in {output}. Start one with: agentgym train coding"
+    return _render(rows, as_json, empty)
 
 
 def agents(*, as_json: bool = False) -> str:
     """Return the agents saved in ``AGENTGYM_HOME``."""
     from agentgym.core.files import agents_home
 
+    rows: list[Row] = []
     home = agents_home()
-    rows = [_agent_row(path) for path in sorted(home.glob("*/agent.json"))]
-    return _render(
-        rows,
-        as_json,
-        empty=f"No agents in {home}. Train one with: agentgym train coding",
-    )
+    for path in sorted(home.glob("*/agent.json")):
+        data = _read(path)
+        row = {
+            "name": path.parent.name,
+            "scenario": _text(data, "spec", "scenario") or UNREADABLE,
+            "base": _text(data, "provenance", "base_model"),
+            "created": _text(data, "provenance", "created"),
+        }
+        rows.append({**row, **_changes(data)})
+    empty = f"No agents in {home}. Train one with: agentgym train coding"
+    return _render(rows, as_json, empty)
 
 
-def _run_row(record: "Path") -> Row:
-    from agentgym.scenarios.packs import pack_name
-
-    data = _read(record)
-    if not isinstance(data.get("config"), dict):
-        data = {}  # it has no status to be trusted
-    result = _read(record.with_name("result.json"))
-    return {
-        "name": record.parent.name,
-        "status": run_status(record.parent, data),
-        "scenario": pack_name(_text(data, "config", "scenario")),
-        "framework": _text(data, "config", "framework"),
-        "updated": _text(data, "updated"),
-        "success": _change(result, "pass_1"),
-        "tool_reliability": _change(result, "tool_reliability"),
-    }
-
-
-def run_status(run: "Path", record: Row) -> str:
+def run_status(run: Path, record: Row) -> str:
     """Return a run's status; one that says running without a process was killed."""
     status = str(record.get("status", UNREADABLE))
     if status != "running":
@@ -85,29 +80,15 @@ def run_status(run: "Path", record: Row) -> str:
     return status
 
 
-def _agent_row(card: "Path") -> Row:
-    data = _read(card)
-    return {
-        "name": card.parent.name,
-        "scenario": _text(data, "spec", "scenario") or UNREADABLE,
-        "base": _text(data, "provenance", "base_model"),
-        "created": _text(data, "provenance", "created"),
-        "success": _change(data, "pass_1"),
-        "tool_reliability": _change(data, "tool_reliability"),
-    }
-
-
-def _change(data: Row, metric: str) -> dict[str, float] | None:
-    """Return a metric's values before and after training, None if not measured."""
-    before = _at(data, "baseline", metric, "value")
-    after = _at(data, "metrics", metric, "value")
-    if _is_number(before) and _is_number(after):
-        return {"before": before, "after": after}
-    return None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and isfinite(value)
+def _changes(data: Row) -> Row:
+    """Return shares before and after training, None for what was not measured."""
+    changes: Row = {}
+    for name, metric in (("success", "pass_1"), ("tool_reliability",) * 2):
+        before = _at(data, "baseline", metric, "value")
+        after = _at(data, "metrics", metric, "value")
+        known = all(isinstance(x, int | float) and isfinite(x) for x in (before, after))
+        changes[name] = {"before": before, "after": after} if known else None
+    return changes
 
 
 def _text(data: Row, *keys: str) -> str:
@@ -123,7 +104,7 @@ def _at(data: Any, *keys: str) -> Any:
     return data
 
 
-def _read(path: "Path") -> Row:
+def _read(path: Path) -> Row:
     """Return the object in a file; without any, or with anything else, an empty one."""
     import json
 
@@ -142,18 +123,18 @@ def _render(rows: list[Row], as_json: bool, empty: str) -> str:
         return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
     if not rows:
         return empty + "\n"
-    columns = list(rows[0])
-    table = [[column.replace("_", " ").upper() for column in columns]]
-    table += [[_cell(row[column]) for column in columns] for row in rows]
-    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        for cells in table
-    )
-    return "".join(line.rstrip() + "\n" for line in lines)
+    lines = [[column.replace("_", " ").upper() for column in rows[0]]]
+    lines += [[_cell(value) for value in row.values()] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    columns = "  ".join(f"{{:{width}}}" for width in widths)
+    return "".join(columns.format(*cells).rstrip() + "\n" for cells in lines)
 
 
 def _cell(value: str | dict[str, float] | None) -> str:
     if isinstance(value, dict):
         return f"{100 * value['before']:.0f} % -> {100 * value['after']:.0f} %"
     return value or ""
+
+
+LISTS = {"scenarios": scenarios, "runs": runs, "agents": agents}
+"""What can be listed, by the name of its commands."""

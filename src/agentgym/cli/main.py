@@ -7,22 +7,11 @@ typer commands call.
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
-from agentgym.cli import listing
 from agentgym.errors import ConfigError
 from agentgym.version import __version__
-
-_QUICK: dict[tuple[str, ...], Callable[[], str]] = {
-    ("--version",): lambda: f"agentgym {__version__}\n",
-    ("scenarios", "list"): lambda: listing.scenarios(),
-    ("scenarios", "list", "--json"): lambda: listing.scenarios(as_json=True),
-    ("runs", "list"): lambda: listing.runs(),
-    ("runs", "list", "--json"): lambda: listing.runs(as_json=True),
-    ("agents", "list"): lambda: listing.agents(),
-    ("agents", "list", "--json"): lambda: listing.agents(as_json=True),
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,10 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _quick_answer(words: list[str]) -> str | None:
     """Return the answer to what is asked for most, None if that is for typer."""
-    answer = _QUICK.get(tuple(words))
-    if answer is not None:
+    if words == ["--version"]:
+        return f"agentgym {__version__}\n"
+    if words[1:] in (["list"], ["list", "--json"]):
+        from agentgym.cli.listing import LISTS
+
         with suppress(Exception):  # typer's command meets it too, and it is explained
-            return answer()
+            return LISTS[words[0]](as_json="--json" in words)
     return None
 
 

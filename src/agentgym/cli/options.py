@@ -8,11 +8,6 @@ import typer
 if TYPE_CHECKING:
     from agentgym.core.settings import Settings
 
-Text = str | None
-Whole = int | None
-Number = float | None
-File = Path | None
-
 
 def opt(text: str, *names: str, **more: Any) -> Any:
     """Return an option that ``text`` explains; it is named like its parameter."""

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,11 +59,15 @@ def discard_output() -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print ``value`` as JSON; numbers that JSON has not, as NaN, become null."""
+    """Print ``value`` as JSON, models in it too; NaN, which JSON has not, is null."""
     import orjson
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    print_result(orjson.dumps(value, option=options).decode())
+    print_result(orjson.dumps(value, _plain, options).decode())
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value.model_dump(mode="json")
 
 
 def print_result(text: str) -> None:

@@ -5,16 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.options import (
-    AsJson,
-    File,
-    Number,
-    Text,
-    UnsafeLocalExec,
-    Whole,
-    given_settings,
-    opt,
-)
+from agentgym.cli.options import AsJson, UnsafeLocalExec, given_settings, opt
 from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
@@ -26,37 +17,41 @@ if TYPE_CHECKING:
 def rollout(
     context: typer.Context,
     tasks: Annotated[
-        Text, typer.Argument(help="A JSON Lines file of tasks, or a scenario.")
+        str | None, typer.Argument(help="A JSON Lines file of tasks, or a scenario.")
     ] = None,
     model: Annotated[
-        Text, opt("openai:NAME, anthropic:NAME, …, or http://host/v1#NAME.")
+        str | None, opt("openai:NAME, anthropic:NAME, …, or http://host/v1#NAME.")
     ] = None,
-    agent: Annotated[Text, opt("tool, react, coding, or module:Class.")] = None,
+    agent: Annotated[str | None, opt("tool, react, coding, or module:Class.")] = None,
     tool_names: Annotated[
-        Text,
+        str | None,
         opt(
             "calculator, bash, file_editor, search, or module:function; commas "
             "between them.",
             "--tools",
         ),
     ] = None,
-    reward: Annotated[Text, opt("module:function (task, trajectory) -> float.")] = None,
-    concurrency: Annotated[Whole, opt("Rollouts in flight.")] = None,
-    max_steps: Annotated[Whole, opt("Model calls of a rollout.")] = None,
+    reward: Annotated[
+        str | None, opt("module:function (task, trajectory) -> float.")
+    ] = None,
+    concurrency: Annotated[int | None, opt("Rollouts in flight.")] = None,
+    max_steps: Annotated[int | None, opt("Model calls of a rollout.")] = None,
     max_tokens_per_step: Annotated[
-        Whole, opt("Tokens of one response.", "--max-tokens")
+        int | None, opt("Tokens of one response.", "--max-tokens")
     ] = None,
-    temperature: Annotated[Number, opt("Of sampling.")] = None,
+    temperature: Annotated[float | None, opt("Of sampling.")] = None,
     timeout_s: Annotated[
-        Number, opt("Seconds after which a rollout is dropped.", "--timeout")
+        float | None, opt("Seconds after which a rollout is dropped.", "--timeout")
     ] = None,
-    save: Annotated[File, opt("JSON Lines file to append trajectories to.")] = None,
+    save: Annotated[
+        Path | None, opt("JSON Lines file to append trajectories to.")
+    ] = None,
     count: Annotated[int, opt("Tasks of a scenario.", min=1)] = 20,
     split: Annotated[str, opt("Of a scenario's tasks.")] = "test",
     seed: Annotated[int, opt("Of a scenario's tasks.")] = 0,
-    config: Annotated[File, opt("YAML file of settings, tools' too.")] = None,
+    config: Annotated[Path | None, opt("YAML file of settings, tools' too.")] = None,
     unsafe_local_exec: UnsafeLocalExec = False,
-    show: Annotated[File, opt("Only show trajectories that were saved.")] = None,
+    show: Annotated[Path | None, opt("Only show trajectories that were saved.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let an agent attempt tasks with any model; nothing is trained."""
@@ -122,11 +117,7 @@ def _tasks(
 
 
 def _run(
-    tasks: "list[Task]",
-    model: str,
-    config: "RolloutConfig",
-    reward: Any,
-    as_json: bool,
+    tasks: "list[Task]", model: str, config: "RolloutConfig", reward: Any, as_json: bool
 ) -> "RolloutBatch":
     from rich.progress import Progress
 
@@ -148,14 +139,13 @@ def _run(
 def _report(batch: "RolloutBatch", as_json: bool) -> None:
     from agentgym.ui.rollouts import summary_view
 
-    saved = None if batch.saved is None else str(batch.saved)
     if as_json:
-        print_json({**batch.summary.model_dump(mode="json"), "saved": saved})
+        print_json({**batch.summary.model_dump(mode="json"), "saved": batch.saved})
         return
     console = progress_console()
     console.print(summary_view(batch.summary))
-    if saved is not None:
-        console.print(f"Saved in {saved}; agentgym rollout --show {saved}")
+    if batch.saved is not None:
+        console.print(f"Saved in {batch.saved}; agentgym rollout --show {batch.saved}")
 
 
 def _show(path: Path, as_json: bool) -> None:

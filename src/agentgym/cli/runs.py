@@ -32,8 +32,7 @@ def show(
     record, result = folder.record(), TrainingResult.load(folder.path)
     record["status"] = listing.run_status(folder.path, record)
     if as_json:
-        found = None if result is None else result.model_dump(mode="json")
-        print_json({**record, "steps": folder.metrics(), "result": found})
+        print_json({**record, "steps": folder.metrics(), "result": result})
     else:
         from agentgym.ui.cards import run_view
 

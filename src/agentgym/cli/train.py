@@ -1,19 +1,12 @@
 """``agentgym train``: train an agent on a scenario."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.options import (
-    AsJson,
-    File,
-    Text,
-    UnsafeLocalExec,
-    Whole,
-    given_settings,
-    opt,
-)
+from agentgym.cli.options import AsJson, UnsafeLocalExec, given_settings, opt
 from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
@@ -23,24 +16,31 @@ if TYPE_CHECKING:
 def train(
     context: typer.Context,
     scenario: Annotated[
-        Text, typer.Argument(help="What to train on; see `agentgym scenarios list`.")
+        str | None,
+        typer.Argument(help="What to train on; see `agentgym scenarios list`."),
     ] = None,
-    framework: Annotated[Text, opt("Whose agent: langchain or native.")] = None,
-    agent: Annotated[Text, opt("module:name of your make_agent(llm, tools).")] = None,
-    model: Annotated[Text, opt("nano, a folder, or a Hugging Face id.")] = None,
-    engine: Annotated[Text, opt("local or verl.")] = None,
-    gpu: Annotated[Text, opt("auto, local, runpod, lambda or none.")] = None,
-    episodes: Annotated[Whole, opt("Most training rollouts.")] = None,
-    algorithm: Annotated[Text, opt("rloo or grpo.")] = None,
-    seed: Annotated[Whole, opt("Of tasks, sampling and initialisation.")] = None,
+    framework: Annotated[str | None, opt("Whose agent: langchain or native.")] = None,
+    agent: Annotated[
+        str | None, opt("module:name of your make_agent(llm, tools).")
+    ] = None,
+    model: Annotated[str | None, opt("nano, a folder, or a Hugging Face id.")] = None,
+    engine: Annotated[str | None, opt("local or verl.")] = None,
+    gpu: Annotated[str | None, opt("auto, local, runpod, lambda or none.")] = None,
+    episodes: Annotated[int | None, opt("Most training rollouts.")] = None,
+    algorithm: Annotated[str | None, opt("rloo or grpo.")] = None,
+    seed: Annotated[int | None, opt("Of tasks, sampling and initialisation.")] = None,
     deterministic: Annotated[
         bool, opt("Same seed, same weights; slower.", "--deterministic")
     ] = False,
-    config: Annotated[File, opt("YAML file of settings; options win over it.")] = None,
-    resume: Annotated[Text, opt("Continue this run: its folder or its name.")] = None,
-    name: Annotated[Text, opt("Of the run and its agent.")] = None,
-    output: Annotated[File, opt("Folder of runs; ./runs by default.")] = None,
-    tracker: Annotated[Text, opt("tensorboard, wandb or none.")] = None,
+    config: Annotated[
+        Path | None, opt("YAML file of settings; options win over it.")
+    ] = None,
+    resume: Annotated[
+        str | None, opt("Continue this run: its folder or its name.")
+    ] = None,
+    name: Annotated[str | None, opt("Of the run and its agent.")] = None,
+    output: Annotated[Path | None, opt("Folder of runs; ./runs by default.")] = None,
+    tracker: Annotated[str | None, opt("tensorboard, wandb or none.")] = None,
     unsafe_local_exec: UnsafeLocalExec = False,
     dry_run: Annotated[
         bool, opt("Check everything, train nothing.", "--dry-run")
@@ -82,7 +82,7 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
     return TrainingConfig.create(output=given.get("output"))
 
 
-def _settings(config: File, given: dict[str, Any]) -> "TrainingConfig":
+def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
     """Return the settings of a new run; options win over the file."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import variable_of
@@ -100,15 +100,12 @@ def _settings(config: File, given: dict[str, Any]) -> "TrainingConfig":
 
 
 def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
-    from dataclasses import asdict
-
     from agentgym.train.trainer import Trainer
     from agentgym.ui.tables import plan_view
 
     plan = Trainer(settings).plan()
     if as_json:
-        config = settings.model_dump(mode="json")
-        print_json({**asdict(plan), "config": config, "run": str(plan.run)})
+        print_json(plan)
     else:
         console = progress_console()
         console.print(plan_view(plan))
@@ -116,7 +113,7 @@ def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
 
 
 def _train(
-    settings: "TrainingConfig", resume: Text, episodes: Whole, as_json: bool
+    settings: "TrainingConfig", resume: str | None, episodes: int | None, as_json: bool
 ) -> None:
     """Train, show the result, and write it as ``report.md`` into the run folder."""
     from agentgym.core.files import write_atomically
@@ -132,4 +129,4 @@ def _train(
     write_atomically(result.artifacts.run / "report.md", render_report(result))
     console.print(result_view(result))
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        print_json(result)
