@@ -11,7 +11,7 @@ from agentgym.core.ledger import Ledger
 from agentgym.core.trajectory import NO_REASON
 from agentgym.errors import CheckpointError
 from agentgym.evaluate.metrics import Metrics
-from agentgym.train.run_folder import RunFolder
+from agentgym.train.run_folder import RunFolder, RunState
 
 _RECENT = 10  # steps that "lately" means
 _FAILURES = """
@@ -67,32 +67,27 @@ def read_evidence(run: RunFolder) -> Evidence:
         RunFolderError: Its ``run.json`` is missing or corrupt.
     """
     record = run.record()
-    evidence = {
-        "status": str(record.get("status", "unknown")),
-        "error": str(record.get("error", "")),
-        "config": record.get("config", {}),
-        "steps": run.metrics(),
-        "failures": _failures(run.path / "rollouts.db"),
-    }
+    state, problem = RunState(), ""
     try:
-        loaded = run.load_state()
+        if loaded := run.load_state():
+            state = loaded[0]
     except CheckpointError as error:
-        return Evidence(**evidence, checkpoint_error=str(error))
-    if loaded is None:
-        return Evidence(**evidence)
-    state = loaded[0]
+        problem = str(error)
     return Evidence(
-        **evidence,
+        status=str(record.get("status", "unknown")),
+        error=str(record.get("error", "")),
+        config=record.get("config", {}),
+        steps=run.metrics(),
         ledger=state.ledger,
         baseline=next(iter(state.baseline.values()), None),
         validation=state.validation,
+        checkpoint_error=problem,
+        failures=_failures(run.path / "rollouts.db"),
     )
 
 
 def _failures(database: Path) -> Counter[str]:
     """Count the reasons of failed training rollouts; empty if they cannot be read."""
-    if not database.exists():
-        return Counter()
     try:
         with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as file:
             rows = file.execute(_FAILURES).fetchall()

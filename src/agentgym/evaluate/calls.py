@@ -11,52 +11,32 @@ from agentgym.core.needs import NeededCall, align
 from agentgym.core.tools import ToolOutcome, ToolSpec, normalized
 from agentgym.core.trajectory import ToolCall, Trajectory
 
-NOTHING = "(nothing)"
-"""Row of the calls that answer to no needed call."""
-
-NO_CALL = "(no call)"
-"""Column of the needed calls that no call answers to."""
-
-INVENTED = "(invented)"
-"""Column of the calls of tools that do not exist."""
+NOTHING = "(nothing)"  # row of the calls that answer to no needed call
+NO_CALL = "(no call)"  # column of the needed calls that no call answers to
+INVENTED = "(invented)"  # column of the calls of tools that do not exist
 
 
 class CallClass(StrEnum):
     """What a tool call was. The first class that fits, from the top, is the call's.
 
-    Attributes:
-        INVENTED_TOOL: It names no tool that was offered.
-        MALFORMED: Its arguments are no JSON object.
-        MISSING: An argument that the schema requires is not there.
-        EXTRA: None is missing, and there is one that the schema does not know.
-        WRONG_TYPE: A value is not of the type that the schema asks for, also after
-            the conversions of pydantic's lax mode (``"2"`` is an integer).
-        RULE_BROKEN: A rule of the scenario forbids it.
-        RIGHT: It ran, and is a call that the task needs.
-        WRONG_VALUE: A value is of the right type and wrong: outside what the schema
-            allows, or not the one needed. The call answers to a needed call of the
-            same tool, and ran or was refused by the tool.
-        RAISED: The tool refused it, or the agent ended before it ran.
-        REPEATED: It ran, and an earlier call of the tool with the same arguments had
-            had the same result.
-        WRONG_TOOL: It ran, and stands in the place of a needed call of another tool.
-        UNNEEDED: It ran, and answers to no needed call.
-        UNJUDGED: It ran, in a task whose needed calls are not known.
+    A value is of another type than the schema asks for only if pydantic's lax mode
+    does not convert it (``"2"`` is an integer). What ran or was refused by the tool
+    has the wrong value if it answers to a needed call of the same tool.
     """
 
-    INVENTED_TOOL = "invented_tool"
-    MALFORMED = "malformed"
-    MISSING = "missing"
-    EXTRA = "extra"
-    WRONG_TYPE = "wrong_type"
-    RULE_BROKEN = "rule_broken"
-    RIGHT = "right"
-    WRONG_VALUE = "wrong_value"
-    RAISED = "raised"
-    REPEATED = "repeated"
-    WRONG_TOOL = "wrong_tool"
-    UNNEEDED = "unneeded"
-    UNJUDGED = "unjudged"
+    INVENTED_TOOL = "invented_tool"  # names no tool that was offered
+    MALFORMED = "malformed"  # its arguments are no JSON object
+    MISSING = "missing"  # an argument that the schema requires is not there
+    EXTRA = "extra"  # none is missing, and there is one that the schema knows not
+    WRONG_TYPE = "wrong_type"  # a value is not of the type that the schema asks for
+    RULE_BROKEN = "rule_broken"  # a rule of the scenario forbids it
+    RIGHT = "right"  # ran, and is a call that the task needs
+    WRONG_VALUE = "wrong_value"  # is outside what the schema allows, or not the needed
+    RAISED = "raised"  # the tool refused it, or the agent ended before it ran
+    REPEATED = "repeated"  # ran, like an earlier one with the same result
+    WRONG_TOOL = "wrong_tool"  # ran in the place of a needed call of another tool
+    UNNEEDED = "unneeded"  # ran, and answers to no needed call
+    UNJUDGED = "unjudged"  # ran, in a task whose needed calls are not known
 
 
 class JudgedCall(NamedTuple):
@@ -192,12 +172,9 @@ class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
                 row = NOTHING if call.needed is None else needed[call.needed].tool
                 is_invented = call.kind is CallClass.INVENTED_TOOL
                 cells[row, INVENTED if is_invented else call.call.name] += 1
+        columns = (*tools, NO_CALL, INVENTED)
         counts = {
-            row: {
-                column: count
-                for column in (*tools, NO_CALL, INVENTED)
-                if (count := cells[row, column])
-            }
+            row: {c: cells[row, c] for c in columns if cells[row, c]}
             for row in (*tools, NOTHING)
         }
         return cls(tools=list(tools), counts=counts)

@@ -1,7 +1,6 @@
 """TerminalProgress: a run as it goes, live on a terminal, in plain lines elsewhere."""
 
 from time import monotonic
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -31,12 +30,11 @@ class TerminalProgress(Progress):
         self._console = console
         self._waiting = True
         self._phase: str | None = None
-        self._total = 0
-        self._done = 0
+        self._total = self._done = 0
         self._report: StepReport | None = None
         self._reported_at = 0.0
+        self._written: StepReport | None = None
         self._written_at = float("-inf")
-        self._unwritten = False
         self._rewards: list[float] = []
         self._live = Live(
             get_renderable=self.state,
@@ -52,12 +50,7 @@ class TerminalProgress(Progress):
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._console.is_terminal:
             self._live.stop()
 
@@ -87,9 +80,7 @@ class TerminalProgress(Progress):
         self._phase = None
         self._report, self._reported_at = report, monotonic()
         self._rewards.append(report.reward)
-        self._unwritten = True
-        due = monotonic() - self._written_at >= _PLAIN_SECONDS
-        if due and not self._console.is_terminal:
+        if monotonic() - self._written_at >= _PLAIN_SECONDS:
             self._write_step()
 
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
@@ -106,24 +97,29 @@ class TerminalProgress(Progress):
 
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Print why training ended."""
-        if not self._console.is_terminal and self._unwritten:
-            self._write_step()
+        self._write_step()
         report, self._report, self._phase = self._report, None, None
         if report is not None:
-            where = (
-                f" after {plural(report.step, 'step')} and "
-                f"{plural(report.episodes, 'episode')}"
-            )
-            self._print(Text(f"Training ended{where}: {reason}.", "bold"))
+            steps, episodes = plural(report.step, "step"), report.episodes
+            where = f"after {steps} and {plural(episodes, 'episode')}"
+            self._print(Text(f"Training ended {where}: {reason}.", "bold"))
 
     def _print(self, line: str | Text) -> None:
         """Print a line, unbroken where nobody sees the width."""
         self._console.print(line, soft_wrap=not self._console.is_terminal)
 
     def _write_step(self) -> None:
-        if self._report is not None:
-            self._print(_plain(self._report))
-        self._written_at, self._unwritten = monotonic(), False
+        """Write the newest step as a line, where it is not drawn."""
+        report = self._report
+        if self._console.is_terminal or report is None or report is self._written:
+            return
+        self._print(
+            f"step {report.step}  {report.episodes:,}/{report.budget:,} episodes  "
+            f"{'  '.join(map(' '.join, _shares(report)))}  "
+            f"{report.tokens_per_second:,.0f} tokens/s  "
+            f"at most {duration(report.seconds_left)} left"
+        )
+        self._written, self._written_at = report, monotonic()
 
     def state(self) -> RenderableType:
         """Draw what changes: the training so far and the current phase."""
@@ -132,8 +128,12 @@ class TerminalProgress(Progress):
         if self._waiting:
             parts.append(Text("loading the policy ...", "dim"))
         if self._report is not None:
-            left = self._report.seconds_left - (monotonic() - self._reported_at)
-            parts += _training(self._report, left, self._rewards, width)
+            report = self._report
+            left = report.seconds_left - (monotonic() - self._reported_at)
+            count = f"{report.episodes:,}/{report.budget:,} episodes"
+            share = report.episodes / report.budget
+            parts.append(_bar(f"step {report.step}", share, count, width))
+            parts.append(_figures(report, left, self._rewards, width))
         if self._phase is not None:
             count = f"{self._done:,}/{self._total:,} rollouts"
             share = self._done / max(1, self._total)
@@ -141,22 +141,27 @@ class TerminalProgress(Progress):
         return Group(*parts)
 
 
-def _training(
-    report: StepReport, left: float, rewards: list[float], width: int
-) -> list[RenderableType]:
-    figures = [
-        ("reward", f"{number(report.reward)} {sparkline(rewards, max(6, width // 8))}"),
+def _shares(report: StepReport) -> list[tuple[str, str]]:
+    return [
+        ("reward", number(report.reward)),
         ("success", percent(report.success_rate)),
         ("tool reliability", percent(report.tool_reliability)),
+    ]
+
+
+def _figures(
+    report: StepReport, left: float, rewards: list[float], width: int
+) -> RenderableType:
+    (name, reward), *shares = _shares(report)
+    text = Text(overflow="fold")
+    for label, value in [
+        (name, f"{reward} {sparkline(rewards, max(6, width // 8))}"),
+        *shares,
         ("tokens/s", f"{report.tokens_per_second:,.0f}"),
         ("left", duration(left)),
-    ]
-    text = Text(overflow="fold")
-    for label, value in figures:
+    ]:
         text.append(f"{label} ", "dim").append(value, "bold").append("  ")
-    count = f"{report.episodes:,}/{report.budget:,} episodes"
-    done = report.episodes / report.budget
-    return [_bar(f"step {report.step}", done, count, width), text]
+    return text
 
 
 def _bar(name: str, share: float, count: str, width: int) -> RenderableType:
@@ -165,13 +170,3 @@ def _bar(name: str, share: float, count: str, width: int) -> RenderableType:
     bar = ProgressBar(total=1.0, completed=share, width=max(8, width // 3))
     grid.add_row(name, bar, Text(count, no_wrap=True))
     return grid
-
-
-def _plain(report: StepReport) -> str:
-    return (
-        f"step {report.step}  {report.episodes:,}/{report.budget:,} episodes  "
-        f"reward {number(report.reward)}  success {percent(report.success_rate)}  "
-        f"tool reliability {percent(report.tool_reliability)}  "
-        f"{report.tokens_per_second:,.0f} tokens/s  "
-        f"at most {duration(report.seconds_left)} left"
-    )

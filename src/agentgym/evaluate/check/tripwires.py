@@ -61,13 +61,11 @@ def card(examined: Examination) -> Iterator[str]:
 
 def unknown_names(scenario: Scenario) -> Iterator[str]:
     """Yield what is wrong with names that would only be looked up while training."""
+    criteria = scenario.success_criteria()
+    components = scenario.define_trainable_components()
     for where, used, known in (
-        ("success_criteria", scenario.success_criteria(), {*CRITERIA, *REPORTED_ONLY}),
-        (
-            "define_trainable_components",
-            scenario.define_trainable_components(),
-            _COMPONENTS,
-        ),
+        ("success_criteria", criteria, {*CRITERIA, *REPORTED_ONLY}),
+        ("define_trainable_components", components, _COMPONENTS),
     ):
         for name in [name for name in used if name not in known]:
             close = get_close_matches(name, known, n=1)
