@@ -25,29 +25,17 @@ WHERE state = 'failed' AND is_train
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a run left behind, as far as it can be read.
+    """What a run left behind, as far as it can be read."""
 
-    Attributes:
-        status: Of ``run.json``: ``running``, ``interrupted``, ``failed``, ``done``.
-        error: Why it failed.
-        config: Its settings.
-        steps: The lines of ``metrics.jsonl``.
-        ledger: Of its newest checkpoint; so are the fields below.
-        baseline: The untrained policy on held-out tasks.
-        validation: The newest validation.
-        checkpoint_error: Why the newest checkpoint cannot be read.
-        failures: Why training rollouts were dropped, by kind of reason.
-    """
-
-    status: str
-    error: str = ""
+    status: str  # of run.json: running, interrupted, failed or done
+    error: str = ""  # why it failed
     config: dict[str, Any] = field(default_factory=dict)
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)  # of metrics.jsonl
     ledger: Ledger = field(default_factory=Ledger)
     baseline: Metrics | None = None
     validation: Metrics | None = None
-    checkpoint_error: str = ""
-    failures: Counter[str] = field(default_factory=Counter)
+    checkpoint_error: str = ""  # why the newest checkpoint cannot be read
+    failures: Counter[str] = field(default_factory=Counter)  # of training, by kind
 
     @property
     def recent(self) -> list[dict[str, Any]]:

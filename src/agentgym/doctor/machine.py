@@ -21,18 +21,13 @@ _EXTRAS = {
     "wandb": ("wandb",),
 }
 State = Literal["ok", "missing", "broken"]
+"""What is missing is optional; where something is broken, training cannot work."""
 _CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
-
-    Attributes:
-        name: What was looked at.
-        state: ``ok``, ``missing`` (optional) or ``broken`` (training cannot work).
-        detail: What was found, and what to do.
-    """
+    """One thing that was looked at, and what to do."""
 
     name: str
     state: State

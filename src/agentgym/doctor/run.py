@@ -12,20 +12,14 @@ from agentgym.core.ledger import NO_VARIANCE, NOT_FINITE
 from agentgym.doctor.evidence import Evidence
 
 Severity = Literal["critical", "warning", "info"]
+"""What is critical stops learning, a warning slows it, and an info explains."""
 
 _FEW_STEPS = 10
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that stands in the way of learning.
-
-    Attributes:
-        severity: ``critical`` stops learning, ``warning`` slows it, ``info`` explains.
-        title: What is wrong, in a few words.
-        evidence: The numbers that say so.
-        advice: What to do.
-    """
+    """One thing that stands in the way of learning, with the numbers that say so."""
 
     severity: Severity
     title: str

@@ -40,17 +40,11 @@ class CallClass(StrEnum):
 
 
 class JudgedCall(NamedTuple):
-    """A tool call and what it was.
-
-    Attributes:
-        call: As it was recorded.
-        kind: Its class.
-        needed: Place in the plan of the needed call that it answers to, if any.
-    """
+    """A tool call and what it was."""
 
     call: ToolCall
     kind: CallClass
-    needed: int | None
+    needed: int | None  # place in the plan of the call that it answers to, if any
 
 
 def judge_calls(

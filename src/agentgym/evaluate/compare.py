@@ -76,13 +76,7 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
 
 @dataclass(frozen=True)
 class Gate:
-    """A share that must be reached.
-
-    Attributes:
-        metric: Its name.
-        least: 0..1.
-        by_low: Whether the lower end of its interval must reach it.
-    """
+    """A share that must be reached: by its value, or the low end of its interval."""
 
     metric: MetricName
     least: float

@@ -35,17 +35,10 @@ SHARES: tuple[MetricName, ...] = METRICS[:5]
 """Those that are shares, 0..1; the others are means per rollout."""
 CRITERIA: dict[str, MetricName] = {"success_rate": "pass_1", **{s: s for s in SHARES}}
 """The metric of each name that a scenario's success criteria may use."""
-REPORTED_ONLY = {"cost_reduction"}
-"""Criteria that training does not wait for."""
 
 
 class Prices(BaseModel, frozen=True, extra="forbid"):
-    """What a model's tokens cost, in US dollars per million.
-
-    Attributes:
-        prompt: Of tokens that the model reads.
-        response: Of tokens that it samples.
-    """
+    """What a model's tokens cost, in US dollars per million."""
 
     prompt: float = Field(ge=0, allow_inf_nan=False)
     response: float = Field(ge=0, allow_inf_nan=False)
@@ -57,22 +50,15 @@ _NOTHING: Pair = (0.0, 0.0)
 
 
 class TaskResult(BaseModel, frozen=True, extra="forbid"):
-    """What became of all attempts at one task.
-
-    Attributes:
-        task_id: The task; ``family`` and ``level`` say what kind it is.
-        attempts: Scored rollouts, of which ``successes`` succeeded.
-        dropped: Rollouts that could not be scored; they count nowhere else.
-        sums: Numerator and denominator per metric, but for pass^k.
-    """
+    """What became of all attempts at one task."""
 
     task_id: str
     family: str = ""
     level: int = 1
-    attempts: int
+    attempts: int  # that were scored
     successes: int
-    dropped: int = 0
-    sums: dict[str, Pair] = Field(default_factory=dict)
+    dropped: int = 0  # rollouts that could not be scored; they count nowhere else
+    sums: dict[str, Pair] = Field(default_factory=dict)  # per metric, but for pass^k
 
     @classmethod
     def of(cls, trajectories: Sequence[Trajectory], prices: Prices | None) -> Self:

@@ -17,21 +17,13 @@ EVALUATION_VERSION = 1
 
 
 class AttemptResult(BaseModel, frozen=True, extra="forbid"):
-    """What became of one rollout.
+    """What became of one rollout."""
 
-    Attributes:
-        rollout_id: Its random stream follows from it and the seed.
-        task_id: The task.
-        status: ``succeeded``, ``failed`` or ``dropped``, and ``reason`` why.
-        reward: None for a dropped one.
-        calls: Its tool calls by class; empty for a dropped one.
-    """
-
-    rollout_id: str
+    rollout_id: str  # its random stream follows from it and the seed
     task_id: str
-    status: str
+    status: str  # succeeded, failed or dropped, and why
     reason: Reason | None
-    reward: float | None
+    reward: float | None  # None for a dropped one, which has no calls either
     calls: dict[CallClass, int] = Field(default_factory=dict)
 
 

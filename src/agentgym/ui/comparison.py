@@ -12,24 +12,14 @@ from agentgym.ui.words import number, number_span, share_span
 
 @dataclass(frozen=True)
 class Row:
-    """One metric before and after training.
-
-    Attributes:
-        label: What is measured.
-        before: Value and interval; likewise ``after``.
-        gain: The difference, in points for shares, in per cent for costs.
-        clear: 1 if better and -1 if worse beyond chance, else 0: by the paired
-            interval of the difference where tasks are the same, else beyond both
-            intervals.
-        interval: Of the gain, in brackets; empty if it is not known.
-    """
+    """One metric before and after training, in words."""
 
     label: str
-    before: str
+    before: str  # value and interval
     after: str
-    gain: str
-    clear: int
-    interval: str = ""
+    gain: str  # in points for shares, in per cent for costs
+    clear: int  # 1 if better, -1 if worse beyond chance, else 0; paired if it can be
+    interval: str = ""  # of the gain, in brackets; empty if it is not known
 
     @property
     def full_gain(self) -> str:

@@ -13,15 +13,10 @@ _MOST_SHOWN = 4
 
 
 class Tripwire(NamedTuple):
-    """A way in which scenarios go wrong.
+    """A way in which scenarios go wrong."""
 
-    Attributes:
-        look: Yields what is wrong.
-        holds: What is so if nothing is.
-    """
-
-    look: Callable[[Examination], Iterator[str | Remark]]
-    holds: str = ""
+    look: Callable[[Examination], Iterator[str | Remark]]  # yields what is wrong
+    holds: str = ""  # what is so if nothing is
 
 
 TRIPWIRES = {

@@ -17,7 +17,7 @@ from agentgym.core.components import Component
 from agentgym.core.task import Split, Task
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check.examination import ORACLE, Episode, Examination
-from agentgym.evaluate.metrics import CRITERIA, REPORTED_ONLY
+from agentgym.evaluate.metrics import CRITERIA
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import locate_pack, pack_name
 from agentgym.scenarios.scoring import reward_problem
@@ -28,8 +28,8 @@ _MOST_TOKENS = 160
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DIFFICULTIES = ("beginner", "intermediate", "advanced")
 _TYPED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
-_COMPONENTS = {*map(str, Component), "tool_execution"}
-"""Tools' results, ``tool_execution``, are never the policy's own text."""
+_REPORTED_ONLY = {"cost_reduction"}  # a criterion that training does not wait for
+_COMPONENTS = {*map(str, Component), "tool_execution"}  # the latter is never its text
 
 
 class Remark(NamedTuple):
@@ -64,7 +64,7 @@ def unknown_names(scenario: Scenario) -> Iterator[str]:
     criteria = scenario.success_criteria()
     components = scenario.define_trainable_components()
     for where, used, known in (
-        ("success_criteria", criteria, {*CRITERIA, *REPORTED_ONLY}),
+        ("success_criteria", criteria, {*CRITERIA, *_REPORTED_ONLY}),
         ("define_trainable_components", components, _COMPONENTS),
     ):
         for name in [name for name in used if name not in known]:
