@@ -137,7 +137,7 @@ def _run(
 
 
 def _report(batch: "RolloutBatch", as_json: bool) -> None:
-    from agentgym.ui.rollouts import summary_view
+    from agentgym.ui.cards import summary_view
 
     if as_json:
         print_json({**batch.summary.model_dump(mode="json"), "saved": batch.saved})
@@ -165,7 +165,7 @@ def _show(path: Path, as_json: bool) -> None:
         body = summary.model_dump(mode="json")
         print_json({**body, "context_losses": found, "broken": list(map(str, broken))})
     else:
-        from agentgym.ui.rollouts import continuity_view, summary_view
+        from agentgym.ui.cards import continuity_view, summary_view
 
         views = summary_view(summary), continuity_view(found)
         progress_console().print(*views, sep="\n")

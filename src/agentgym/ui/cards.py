@@ -1,5 +1,6 @@
-"""What ``show`` prints: a scenario, a run, an agent."""
+"""What is shown as a whole: a scenario, a run, an agent, rollouts."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -7,14 +8,16 @@ from rich.padding import Padding
 from rich.text import Text
 
 from agentgym.core.task import Split
+from agentgym.core.trajectory import Summary
 from agentgym.scenarios.base import Scenario
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.ui.tables import comparison_view, grid, headed, indent, result_view
-from agentgym.ui.words import number, percent, plural
+from agentgym.ui.words import duration, number, percent, plural
 
 _EXAMPLES = 5
+_LOSSES = 20
 _SHARES = {
     "right tool": "right_tool",
     "right arguments": "right_arguments",
@@ -111,3 +114,45 @@ def agent_view(agent: TrainedAgent) -> RenderableType:
 def _below(view: RenderableType) -> Padding:
     """Return ``view`` moved in, with an empty line after it."""
     return Padding(view, (0, 0, 1, 2))
+
+
+def summary_view(summary: Summary) -> RenderableType:
+    """Show where all rollouts went, why, and what they took."""
+    title = Text.assemble(
+        (f"{plural(summary.rollouts, 'rollout')}: ", "bold"),
+        f"{summary.succeeded:,} succeeded, {summary.failed:,} failed, "
+        f"{summary.dropped:,} dropped",
+        ("" if summary.adds_up else "  (does not add up!)", "bold red"),
+    )
+    errors = plural(summary.tool_errors, "error")
+    facts = grid(
+        *((reason, f"{count:,}") for reason, count in summary.reasons.items()),
+        ("model calls", f"{summary.steps:,}"),
+        ("tool calls", f"{summary.tool_calls:,}, {errors}"),
+        ("tokens", _tokens(summary)),
+    )
+    if summary.mean_reward is not None:
+        scored = plural(summary.scored, "rollout")
+        facts.add_row("mean reward", f"{number(summary.mean_reward)} over {scored}")
+    facts.add_row("time", f"{duration(summary.mean_duration_s)} a rollout")
+    return Group(title, indent(facts))
+
+
+def continuity_view(losses: Mapping[str, Sequence[str]]) -> RenderableType:
+    """Show where conversations lost context, by rollout."""
+    if not losses:
+        return Text("No conversation lost context.", "green")
+    lines = [f"  {name} {loss}" for name, found in losses.items() for loss in found]
+    title = f"Context was lost in {plural(len(losses), 'rollout')}:"
+    more = len(lines) - _LOSSES
+    shown = lines[:_LOSSES] + ([f"  ({more:,} more; see --json)"] if more > 0 else [])
+    return Text("\n".join([title, *shown]), "yellow")
+
+
+def _tokens(summary: Summary) -> str:
+    if summary.steps == summary.uncounted_calls:
+        return "not counted by the model"
+    text = f"{summary.prompt_tokens:,} in prompts, {summary.response_tokens:,} sampled"
+    if summary.uncounted_calls:
+        text += f"; {plural(summary.uncounted_calls, 'call')} not counted"
+    return text
