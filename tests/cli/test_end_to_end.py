@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from agentgym.train.run_folder import RunFolder
+from agentgym.train.trained_agent import TrainedAgent
+from tests.cli.conftest import Command
 from tests.engines.conftest import make_model, make_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -73,7 +75,9 @@ def test_reader_that_leaves_ends_the_run_quietly(tmp_path: Path, model: Path) ->
     assert folder.checkpoints()
 
 
-def test_train_interrupt_resume_and_use(tmp_path: Path, model: Path) -> None:
+def test_train_interrupt_resume_and_use(
+    tmp_path: Path, model: Path, agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = f"train coding --framework langchain --model {model} --name x --gpu none"
     first = start(tmp_path, *words.split(), "--episodes", "2000")
     folder = RunFolder(tmp_path / "runs" / "x")
@@ -99,14 +103,12 @@ def test_train_interrupt_resume_and_use(tmp_path: Path, model: Path) -> None:
     ledger = json.loads((folder.path / "result.json").read_text())["ledger"]
     left_out = [*ledger["masked"].values(), *ledger["dropped"].values()]
     assert ledger["trained"] + sum(left_out) == ledger["calls"] > 0
-    shown = run(tmp_path, "eval", "coding", "--agent", "coding", "--json")
-    evaluation = json.loads(shown)
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(f"AGENTGYM_{name}", value)
+    shown = agentgym("eval", "coding", "--agent", "coding", "--json")
+    evaluation = json.loads(shown.out)
     assert evaluation["metrics"]["tasks"] == 2
     assert set(evaluation["baselines"]) == {"do-nothing", "call-everything"}
-    code = (
-        "from agentgym import TrainedAgent\n"
-        "agent = TrainedAgent.load('coding').to_langchain()\n"
-        "answer = agent.invoke({'messages': [('user', 'Which files are there?')]})\n"
-        "assert answer['messages'][1].type == 'ai'\n"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    agent = TrainedAgent.load("coding").to_langchain()
+    answer = agent.invoke({"messages": [("user", "Which files are there?")]})
+    assert answer["messages"][1].type == "ai"
