@@ -4,6 +4,8 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -36,32 +38,38 @@ class Check:
 
 def check_machine() -> list[Check]:
     """Look at everything that training needs; loads no model and no torch."""
-    return [
-        Check("python", "ok", f"{platform.python_version()} ({sys.executable})"),
-        _cpu(),
-        _gpu(),
-        *(_extra(name, modules) for name, modules in _EXTRAS.items()),
-        _sandbox(),
-        _home(),
-        _disk(Path.cwd()),
-    ]
+    return list(_looked_at())
 
 
-def _cpu() -> Check:
-    try:
+def _looked_at() -> Iterator[Check]:
+    from agentgym.sandbox.config import SandboxConfig
+    from agentgym.sandbox.ladder import choose_rung
+
+    yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
+    flags: list[str] = []
+    with suppress(OSError):
         flags = Path("/proc/cpuinfo").read_text().split()
-    except OSError:
-        flags = []
     found = ", ".join(flag for flag in _CPU_FLAGS if flag in flags)
     cores = len(os.sched_getaffinity(0))
-    return Check("cpu", "ok", f"{cores} cores; {found or 'no AVX2, so slower'}")
-
-
-def _gpu() -> Check:
-    path = shutil.which("nvidia-smi")
-    if path is None:
-        return Check("gpu", "missing", "no NVIDIA driver; the CPU is used")
-    return Check("gpu", "ok", f"NVIDIA driver found ({path})")
+    yield Check("cpu", "ok", f"{cores} cores; {found or 'no AVX2, so slower'}")
+    if driver := shutil.which("nvidia-smi"):
+        yield Check("gpu", "ok", f"NVIDIA driver found ({driver})")
+    else:
+        yield Check("gpu", "missing", "no NVIDIA driver; the CPU is used")
+    yield from (_extra(name, modules) for name, modules in _EXTRAS.items())
+    try:
+        yield Check("sandbox", "ok", choose_rung(SandboxConfig()).summary)
+    except SandboxUnavailableError as error:
+        yield Check("sandbox", "broken", str(error))
+    problem = home_problem()
+    home = problem or str(agents_home().parent)
+    yield Check("AGENTGYM_HOME", "broken" if problem else "ok", home)
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    disk = f"{free:.1f} GB free in {Path.cwd()}"
+    if free < 1:
+        yield Check("disk", "broken", f"{disk}; runs need at least 1 GB")
+    else:
+        yield Check("disk", "ok", disk)
 
 
 def _extra(name: str, modules: tuple[str, ...]) -> Check:
@@ -71,32 +79,6 @@ def _extra(name: str, modules: tuple[str, ...]) -> Check:
         state: State = "broken" if name == "local" else "missing"
         return Check(f"extra {name}", state, advice)
     distribution = modules[0].replace("_", "-")
-    try:
-        found = f"{distribution} {version(distribution)}"
-    except PackageNotFoundError:
-        found = distribution
-    return Check(f"extra {name}", "ok", found)
-
-
-def _sandbox() -> Check:
-    from agentgym.sandbox.config import SandboxConfig
-    from agentgym.sandbox.ladder import choose_rung
-
-    try:
-        return Check("sandbox", "ok", choose_rung(SandboxConfig()).summary)
-    except SandboxUnavailableError as error:
-        return Check("sandbox", "broken", str(error))
-
-
-def _home() -> Check:
-    problem = home_problem()
-    found = problem or str(agents_home().parent)
-    return Check("AGENTGYM_HOME", "broken" if problem else "ok", found)
-
-
-def _disk(folder: Path) -> Check:
-    free = shutil.disk_usage(folder).free / 2**30
-    found = f"{free:.1f} GB free in {folder}"
-    if free < 1:
-        return Check("disk", "broken", f"{found}; runs need at least 1 GB")
-    return Check("disk", "ok", found)
+    with suppress(PackageNotFoundError):
+        distribution += f" {version(distribution)}"
+    return Check(f"extra {name}", "ok", distribution)

@@ -1,7 +1,6 @@
 """Runs the tripwires on a scenario."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check import repeats, tripwires
@@ -10,29 +9,22 @@ from agentgym.evaluate.check.tripwires import Remark
 from agentgym.scenarios.registry import get_scenario
 
 _MOST_SHOWN = 4
-
-
-class Tripwire(NamedTuple):
-    """A way in which scenarios go wrong."""
-
-    look: Callable[[Examination], Iterator[str | Remark]]  # yields what is wrong
-    holds: str = ""  # what is so if nothing is
-
-
-TRIPWIRES = {
-    "card": Tripwire(tripwires.card, "attributes and limits make sense"),
-    "tools": Tripwire(tripwires.tools, "named, described and typed"),
-    "tasks": Tripwire(tripwires.tasks, "every split has as many as are asked for"),
-    "episodes": Tripwire(tripwires.episodes, "no tool crashed on any arguments"),
-    "rewards": Tripwire(tripwires.rewards, "in range; success is paid best"),
-    "do-nothing": Tripwire(tripwires.do_nothing, "earns nothing"),
-    "call-everything": Tripwire(tripwires.call_everything, "earns nothing"),
-    "oracle": Tripwire(tripwires.oracle, "the scenario's needed calls succeed"),
-    "splits": Tripwire(tripwires.splits, "share no task, request or declared word"),
-    "determinism": Tripwire(repeats.determinism, "a seed means the same everywhere"),
-    "isolation": Tripwire(repeats.isolation, "episodes share nothing"),
-    "prompts": Tripwire(tripwires.prompts),
+Look = Callable[[Examination], Iterator[str | Remark]]
+TRIPWIRES: dict[str, tuple[Look, str]] = {
+    "card": (tripwires.card, "attributes and limits make sense"),
+    "tools": (tripwires.tools, "named, described and typed"),
+    "tasks": (tripwires.tasks, "every split has as many as are asked for"),
+    "episodes": (tripwires.episodes, "no tool crashed on any arguments"),
+    "rewards": (tripwires.rewards, "in range; success is paid best"),
+    "do-nothing": (tripwires.do_nothing, "earns nothing"),
+    "call-everything": (tripwires.call_everything, "earns nothing"),
+    "oracle": (tripwires.oracle, "the scenario's needed calls succeed"),
+    "splits": (tripwires.splits, "share no task, request or declared word"),
+    "determinism": (repeats.determinism, "a seed means the same everywhere"),
+    "isolation": (repeats.isolation, "episodes share nothing"),
+    "prompts": (tripwires.prompts, ""),
 }
+"""Ways in which scenarios go wrong: what yields what is wrong; what is so if not."""
 
 
 def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Finding]:
