@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from agentgym.core.components import Component
 from agentgym.core.task import Split, Task
 from agentgym.errors import ScenarioError
-from agentgym.evaluate.check.examination import ORACLE, Episode, Examination
+from agentgym.evaluate.check.examination import ORACLE, Examination, Played
 from agentgym.evaluate.metrics import CRITERIA
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import locate_pack, pack_name
@@ -122,7 +122,7 @@ def rewards(examined: Examination) -> Iterator[str]:
     yield from _broadcast(examined)
 
 
-def _reward_fault(episode: Episode, reward_range: tuple[float, float]) -> str:
+def _reward_fault(episode: Played, reward_range: tuple[float, float]) -> str:
     reward, middle = episode.scored, sum(reward_range) / 2
     if episode.trajectory is None:
         return ""
