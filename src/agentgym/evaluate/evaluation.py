@@ -1,9 +1,9 @@
 """Measuring a policy on tasks that it does not train on."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,23 +29,15 @@ _PROVIDER_TIMEOUT_S = 600.0
 _PROVIDER_CONCURRENCY = 8
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """A set of tasks to measure under a name."""
-
-    name: str
-    tasks: Sequence[Task]
-
-
 def attempt(
     session: RolloutSession,
-    measurements: Sequence[Measurement],
+    sets: Mapping[str, Sequence[Task]],
     samples: int,
     on_rollout: Callable[[Trajectory], None],
     *,
     step: int = 0,
 ) -> dict[str, list[Trajectory]]:
-    """Attempt every task ``samples`` times and return trajectories by name.
+    """Attempt every task of some sets ``samples`` times; trajectories by set.
 
     All sets run together, so that a small one does not leave the workers idle.
 
@@ -53,54 +45,42 @@ def attempt(
         ProviderError: The model's server refuses to answer for good.
         RolloutError: Not one rollout of a set could be scored; says why.
     """
-    attempts = [
-        (m.name, task, f"{m.name.replace(' ', '_')}-t{index:04d}", sample)
-        for m in measurements
-        for index, task in enumerate(m.tasks)
+    asked = [
+        RolloutRequest(
+            f"{group}-{sample:02d}", task, train=False, group=group, step=step
+        )
+        for name, tasks in sets.items()
+        for index, task in enumerate(tasks)
+        for group in [f"{name.replace(' ', '_')}-t{index:04d}"]
         for sample in range(samples)
     ]
-    requests = [
-        RolloutRequest(
-            rollout_id=f"{group}-{sample:02d}",
-            task=task,
-            train=False,
-            group=group,
-            step=step,
-        )
-        for _, task, group, sample in attempts
-    ]
     try:
-        trajectories = session.run(requests, on_rollout)
+        made = session.run(asked, on_rollout)
     except Interrupted:  # it will be made anew, under the same ids
-        session.delete(request.rollout_id for request in requests)
+        session.delete(request.rollout_id for request in asked)
         raise
-    session.forget(trajectories)
-    by_name: dict[str, list[Trajectory]] = {m.name: [] for m in measurements}
-    for (name, *_), trajectory in zip(attempts, trajectories, strict=True):
-        by_name[name].append(trajectory)
-    for name, found in by_name.items():
+    session.forget(made)
+    rest = iter(made)
+    by_set = {n: list(islice(rest, samples * len(sets[n]))) for n in sets}
+    for name, found in by_set.items():
         if all(t.status is RolloutStatus.DROPPED for t in found):
             raise RolloutError(
                 f"None of the {len(found)} rollouts of {name!r} could be scored: "
                 f"{found[0].reason}."
             )
-    return by_name
+    return by_set
 
 
 def measure(
     session: RolloutSession,
-    measurements: Sequence[Measurement],
+    sets: Mapping[str, Sequence[Task]],
     samples: int,
     on_rollout: Callable[[Trajectory], None],
     *,
     step: int = 0,
 ) -> dict[str, Metrics]:
-    """Attempt every task ``samples`` times and return metrics by name.
-
-    Raises:
-        RolloutError: Not one rollout of a set could be scored; says why.
-    """
-    found = attempt(session, measurements, samples, on_rollout, step=step)
+    """Do the same as :func:`attempt`, and return the metrics of each set."""
+    found = attempt(session, sets, samples, on_rollout, step=step)
     return {name: Metrics.of(made, k=samples) for name, made in found.items()}
 
 
@@ -158,7 +138,7 @@ def evaluate(
         progress.phase("evaluation", len(tasks) * config.eval_samples)
         found = attempt(
             session,
-            [Measurement(split.value, tasks)],
+            {split.value: tasks},
             config.eval_samples,
             lambda _: progress.rollout_done(),
         )

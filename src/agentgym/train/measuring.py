@@ -1,12 +1,12 @@
 """Measuring the policy while a run goes on: held-out and validation tasks, the goal."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.task import Split
+from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.base import Engine
-from agentgym.evaluate.evaluation import Measurement, criteria_hold, measure
+from agentgym.evaluate.evaluation import criteria_hold, measure
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Progress
 from agentgym.rollout.session import RolloutSession
@@ -93,7 +93,7 @@ class Measuring:
         config = self._config
         sets = held_out_sets(self._scenario, config.seed, config.test_tasks)
         self._progress.phase(phase, config.eval_samples * sum(map(len, sets.values())))
-        made = [Measurement(f"{phase} {name}", tasks) for name, tasks in sets.items()]
+        made = {f"{phase} {name}": tasks for name, tasks in sets.items()}
         done = self._measure(made, samples=config.eval_samples, step=step)
         return {name: done[f"{phase} {name}"] for name in sets}
 
@@ -113,10 +113,10 @@ class Measuring:
         tasks = made[first:] or made
         name = f"{prefix}{step:05d}"
         self._progress.phase("validation", len(tasks))
-        return self._measure([Measurement(name, tasks)], samples=1, step=step)[name]
+        return self._measure({name: tasks}, samples=1, step=step)[name]
 
     def _measure(
-        self, sets: Sequence[Measurement], *, samples: int, step: int
+        self, sets: Mapping[str, Sequence[Task]], *, samples: int, step: int
     ) -> dict[str, Metrics]:
         with self._engine.sampling():
             return measure(self._session, sets, samples, self._on_rollout, step=step)
