@@ -62,7 +62,7 @@ def print_json(value: Any) -> None:
     """Print ``value`` as JSON, models in it too; NaN, which JSON has not, is null."""
     import orjson
 
-    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
     print_result(orjson.dumps(value, _plain, options).decode())
 
 
