@@ -5,8 +5,10 @@ Each function returns the text to print: aligned columns, or JSON.
 
 import os
 from math import isfinite
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Row = dict[str, Any]
 UNREADABLE = "unreadable"
@@ -28,47 +30,53 @@ def scenarios(*, as_json: bool = False) -> str:
     return _render(rows, as_json, "No scenarios are installed.")
 
 
-def runs(output: Path = Path("runs"), *, as_json: bool = False) -> str:
+def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
     """Return the runs below ``output``, oldest first."""
-    from agentgym.scenarios.packs import pack_name
+    from pathlib import Path
 
-    rows: list[Row] = []
-    for path in sorted(output.glob("*/run.json")):
-        data, result = _read(path), _read(path.with_name("result.json"))
-        if not isinstance(data.get("config"), dict):
-            data = {}  # it has no status to be trusted
-        row = {
-            "name": path.parent.name,
-            "status": run_status(path.parent, data),
-            "scenario": pack_name(_text(data, "config", "scenario")),
-            "framework": _text(data, "config", "framework"),
-            "updated": _text(data, "updated"),
-        }
-        rows.append({**row, **_changes(result)})
+    rows = [_run_row(path) for path in sorted(Path(output).glob("*/run.json"))]
     empty = f"No runs in {output}. Start one with: agentgym train coding"
     return _render(rows, as_json, empty)
+
+
+def _run_row(path: "Path") -> Row:
+    from agentgym.scenarios.packs import pack_name
+
+    data, result = _read(path), _read(path.with_name("result.json"))
+    if not isinstance(data.get("config"), dict):
+        data = {}  # it has no status to be trusted
+    return {
+        "name": path.parent.name,
+        "status": run_status(path.parent, data),
+        "scenario": pack_name(_text(data, "config", "scenario")),
+        "framework": _text(data, "config", "framework"),
+        "updated": _text(data, "updated"),
+        **_changes(result),
+    }
 
 
 def agents(*, as_json: bool = False) -> str:
     """Return the agents saved in ``AGENTGYM_HOME``."""
     from agentgym.core.files import agents_home
 
-    rows: list[Row] = []
     home = agents_home()
-    for path in sorted(home.glob("*/agent.json")):
-        data = _read(path)
-        row = {
-            "name": path.parent.name,
-            "scenario": _text(data, "spec", "scenario") or UNREADABLE,
-            "base": _text(data, "provenance", "base_model"),
-            "created": _text(data, "provenance", "created"),
-        }
-        rows.append({**row, **_changes(data)})
+    rows = [_agent_row(path) for path in sorted(home.glob("*/agent.json"))]
     empty = f"No agents in {home}. Train one with: agentgym train coding"
     return _render(rows, as_json, empty)
 
 
-def run_status(run: Path, record: Row) -> str:
+def _agent_row(path: "Path") -> Row:
+    data = _read(path)
+    return {
+        "name": path.parent.name,
+        "scenario": _text(data, "spec", "scenario") or UNREADABLE,
+        "base": _text(data, "provenance", "base_model"),
+        "created": _text(data, "provenance", "created"),
+        **_changes(data),
+    }
+
+
+def run_status(run: "Path", record: Row) -> str:
     """Return a run's status; one that says running without a process was killed."""
     status = str(record.get("status", UNREADABLE))
     if status != "running":
@@ -104,7 +112,7 @@ def _at(data: Any, *keys: str) -> Any:
     return data
 
 
-def _read(path: Path) -> Row:
+def _read(path: "Path") -> Row:
     """Return the object in a file; without any, or with anything else, an empty one."""
     import json
 
