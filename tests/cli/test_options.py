@@ -1,0 +1,38 @@
+"""Options that are settings: those that are named like one, and no others."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentgym.cli.evaluate import evaluate
+from agentgym.cli.rollout import rollout
+from agentgym.cli.train import train
+from agentgym.core.config import TrainingConfig
+from agentgym.core.settings import Settings
+from agentgym.rollout.solo.config import RolloutConfig
+
+POLICY = {"scenario", "framework", "model", "gpu", "seed", "unsafe_local_exec"}
+TRAINED = {"agent", "engine", "episodes", "algorithm", "deterministic", "tracker"}
+ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeout_s"}
+
+
+@pytest.mark.parametrize(
+    ("command", "settings", "expected"),
+    [
+        (train, TrainingConfig, POLICY | TRAINED | {"name", "output"}),
+        (evaluate, TrainingConfig, POLICY | {"concurrency"}),
+        (
+            rollout,
+            RolloutConfig,
+            ROLLED_OUT | {"save", "concurrency", "unsafe_local_exec"},
+        ),
+    ],
+    ids=["train", "eval", "rollout"],
+)
+def test_options_named_like_a_setting_set_it(
+    command: Callable[..., Any], settings: type[Settings], expected: set[str]
+) -> None:
+    found = set(inspect.signature(command).parameters) & set(settings.model_fields)
+    assert found == expected
