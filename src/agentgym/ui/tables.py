@@ -1,6 +1,6 @@
 """What the terminal shows of a plan, a measurement and a result."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.core.ledger import Ledger
-from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.evaluate.progress import Plan
 from agentgym.train.result import TrainingResult
-from agentgym.ui.comparison import BRIEF, Row, rows, values
+from agentgym.ui.comparison import BRIEF, USUAL, Row, rows, values
 from agentgym.ui.words import duration, plural, rough_duration
 
 _NARROW = 72
@@ -93,13 +93,14 @@ def metrics_view(title: str, metrics: Metrics) -> RenderableType:
 
 def result_view(result: TrainingResult) -> RenderableType:
     """Show before and after, the ledger, and how to use the trained agent."""
-    parts: list[RenderableType] = []
-    main = {"Before and after, on held-out tasks": (result.baseline, result.metrics)}
-    for name, (before, after) in {**main, **result.breakdown}.items():
-        shown = rows(before, after) if name in main else rows(before, after, BRIEF)
+    parts: list[RenderableType] = [
+        Text(""),
+        Text("Before and after, on held-out tasks", "bold"),
+        comparison_view(result.baseline, result.metrics),
+    ]
+    for name, (before, after) in result.breakdown.items():
         title = Text(f"{name[:1].upper()}{name[1:]}", "bold")
-        dim = Text(over(after), "dim")
-        parts += [Text(""), title, dim, comparison_table(shown)]
+        parts += [Text(""), title, comparison_view(before, after, BRIEF)]
     spent = (
         f"{plural(result.steps, 'step')}, {plural(result.episodes, 'episode')}; "
         f"{duration(result.wall_seconds)} of wall time, "
@@ -125,9 +126,11 @@ def result_view(result: TrainingResult) -> RenderableType:
     )
 
 
-def comparison_view(before: Metrics, after: Metrics) -> RenderableType:
+def comparison_view(
+    before: Metrics, after: Metrics, names: Collection[MetricName] = USUAL
+) -> RenderableType:
     """Show two measurements on the same tasks side by side."""
-    table = comparison_table(rows(before, after))
+    table = comparison_table(rows(before, after, names))
     return Group(Text(over(after), "dim"), table)
 
 
