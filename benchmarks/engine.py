@@ -172,9 +172,11 @@ def to_groups(played: Sequence[Any], group: int = 8) -> list[list[Any]]:
     return [rollouts[i : i + group] for i in range(0, len(rollouts), group)]
 
 
-def train(engine: Any, groups: list[list[Any]]) -> Any:
-    """Do one update."""
-    return engine.update(batch(engine, groups))
+def train(engine: Any, groups: list[list[Any]]) -> int:
+    """Do one update; return how many sequences it was made from."""
+    made = batch(engine, groups)
+    engine.update(made)
+    return len(made.sequences)
 
 
 def batch(engine: Any, groups: list[list[Any]]) -> Any:
@@ -242,7 +244,7 @@ def main() -> None:
             continue
         groups = to_groups(played)
         train(engine, groups[:4])
-        metrics, update = measured(lambda e=engine, g=groups: train(e, g))
+        sequences, update = measured(lambda e=engine, g=groups: train(e, g))
         length = sum(
             len(t.model_calls[-1].prompt_ids + t.model_calls[-1].response_ids)
             for group in groups
@@ -255,7 +257,7 @@ def main() -> None:
                     f"{length / update:,.0f} tokens/CPU-s, "
                     f"{options.episodes / update:.0f} episodes/CPU-s "
                     f"({length / options.episodes:.0f} tokens an episode, "
-                    f"{metrics.sequences} sequences)"
+                    f"{sequences} sequences)"
                 ),
             )
         )
