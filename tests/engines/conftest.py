@@ -1,5 +1,6 @@
 """A tiny random policy of the shipped one's form, in a folder."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,15 @@ def make_model(vocabulary: int, **changes: Any) -> LlamaForCausalLM:
         "initializer_range": 0.15,
     }
     return LlamaForCausalLM(LlamaConfig(**{**settings, **changes}))
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Let kernels use one thread: with models so small, several only wait."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from agentgym.core.ledger import TRAINED
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.task import Split
 from agentgym.core.trajectory import Trajectory
-from agentgym.engines.local.rendering import Detokenizer, Renderer
-from agentgym.engines.local.tool_calls import parse_response
+from agentgym.engines.local.rendering import Renderer
+from agentgym.engines.local.responses import Detokenizer, parse_response
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.models.nano import nano_path
 from agentgym.rollout.runner import RolloutRequest
@@ -48,8 +48,8 @@ class NanoTokens(ScriptedPolicy):
         said = sum(m["role"] == "assistant" for m in request.messages)
         text = self.script[said] + END
         ids = self.tokenizer.encode(text, add_special_tokens=False)
-        self._renderer.remember(request.session, prompt, ids)
-        content, calls = parse_response(text, [END], key=str(said))
+        self._renderer.remember(request.session, prompt, ids, text)
+        content, calls = parse_response(self.script[said], key=str(said))
         return ChatResult(
             prompt_ids=prompt.ids,
             response_ids=ids,

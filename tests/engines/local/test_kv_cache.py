@@ -1,19 +1,22 @@
 """A batch's memory holds few long rows or many short ones, and answers are the same."""
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from agentgym.core.policy import ChatRequest
+from agentgym.engines.local import forward as forward_module
 from agentgym.engines.local import loading
 from agentgym.engines.local.decoder import Decoder, Generation, Job
 from agentgym.engines.local.forward import BatchForward
-from agentgym.engines.local.kv_cache import BatchCache, SegmentStore
-from agentgym.engines.local.loading import CacheShape, LoadedModel, load_model
+from agentgym.engines.local.kv_cache import BatchCache, CacheShape, SegmentStore
+from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import ContextLengthError, ModelError
 
@@ -30,18 +33,19 @@ def answers(
     loaded: LoadedModel, prompts: list[list[int]], *, fused: bool
 ) -> tuple[list[Generation], int]:
     """Answer prompts with two tokens more than they have; return the most at once."""
-    forward = BatchForward(loaded, 32, fused=fused)
+    with pytest.MonkeyPatch.context() as patch:
+        if not fused:
+            patch.setattr(forward_module, "fuse", lambda _: None)
+        forward = BatchForward(loaded, 32)
     widest = 0
-    step = forward.step
+    predict = forward.predict
 
-    def counted(
-        ids: list[list[int]], lengths: list[int], *, shared_prefix: int = 0
-    ) -> torch.Tensor:
+    def counted(ids: Sequence[Sequence[int]], *args: Any, **rest: Any) -> torch.Tensor:
         nonlocal widest
         widest = max(widest, len(ids))
-        return step(ids, lengths, shared_prefix=shared_prefix)
+        return predict(ids, *args, **rest)
 
-    forward.step = counted  # type: ignore[method-assign, assignment]
+    forward.predict = counted  # type: ignore[method-assign]
     decoder = Decoder(forward, frozenset())
     futures: list[Future[Generation]] = []
     for seed, prompt in enumerate(prompts):

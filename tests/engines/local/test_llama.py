@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from agentgym.engines.local import forward as forward_module
 from agentgym.engines.local.forward import BatchForward
 from agentgym.engines.local.loading import LoadedModel, load_model
 
@@ -28,13 +29,15 @@ def played(forward: BatchForward) -> list[torch.Tensor]:
 
     head = tokens(20)
     found = [
-        forward.prefill(0, [[*head, *tokens(n)] for n in (3, 40, 1, 17)], [0] * 4),
-        forward.prefill(1, [tokens(5), tokens(2)], [60, 21]),
+        forward.predict(
+            [[*head, *tokens(n)] for n in (3, 40, 1, 17)], [0] * 4, only_last=True
+        ),
+        forward.predict([tokens(5), tokens(2)], [60, 21], first=1, only_last=True),
     ]
     lengths = [23, 65, 23, 37]
     for shared, counts in product((20, 0, 20), ((1, 1, 1, 1), (1, 4, 2, 9))):
         ids = [tokens(count) for count in counts]
-        found.append(forward.step(ids, lengths, shared_prefix=shared))
+        found.append(forward.predict(ids, lengths, shared_prefix=shared))
         assert len(found[-1]) == sum(counts)
         lengths = [
             length + count for length, count in zip(lengths, counts, strict=True)
@@ -44,9 +47,11 @@ def played(forward: BatchForward) -> list[torch.Tensor]:
 
 @torch.no_grad()
 def test_fused_weights_give_the_same_logits_also_after_an_update(
-    loaded: LoadedModel,
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = BatchForward(loaded, 8, fused=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(forward_module, "fuse", lambda _: None)
+        plain = BatchForward(loaded, 8)
     fused = BatchForward(loaded, 8)
     before = played(fused)
     for one, other in zip(played(plain), before, strict=True):
@@ -69,11 +74,13 @@ def long_played(forward: BatchForward) -> list[torch.Tensor]:
 
     head = tokens(20)
     sizes = (3, 40, 1, 17, 60, 90)
-    found = [forward.prefill(0, [[*head, *tokens(n)] for n in sizes], [0] * 6)]
+    found = [
+        forward.predict([[*head, *tokens(n)] for n in sizes], [0] * 6, only_last=True)
+    ]
     lengths = [20 + n for n in sizes]
     for shared, counts in product((20, 0), ((8,) * 6, (64, 1, 1, 1, 1, 1))):
         ids = [tokens(count) for count in counts]
-        found.append(forward.step(ids, lengths, shared_prefix=shared))
+        found.append(forward.predict(ids, lengths, shared_prefix=shared))
         assert len(found[-1]) == sum(counts)
     return found
 
@@ -109,6 +116,6 @@ def test_a_part_that_fails_leaves_the_next_pass_alone(loaded: LoadedModel) -> No
         ids = [[5] * 16 for _ in range(8)]
         ids[wrong][3] = loaded.vocabulary + 1
         with pytest.raises(IndexError):
-            forward.step(ids, [60] * 8)
+            forward.predict(ids, [60] * 8)
     for one, other in zip(expected, long_played(forward), strict=True):
         torch.testing.assert_close(one, other, atol=0, rtol=0)

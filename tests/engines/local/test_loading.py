@@ -13,6 +13,7 @@ from tests.engines.conftest import make_tokenizer
 
 Load = Callable[..., LoadedModel]
 LATENT = {
+    "num_key_value_heads": 4,
     "q_lora_rank": 16,
     "kv_lora_rank": 16,
     "qk_rope_head_dim": 8,

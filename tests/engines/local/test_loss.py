@@ -64,7 +64,7 @@ def test_gradients_with_shared_prefixes_equal_plain_ones(
     found = sequences(loaded, seed)
     expected_loss, expected = plain_gradients(loaded, found)
     loss = PolicyLoss(loaded, CLIP, ENTROPY, TEMPERATURE, chunk_tokens)
-    forests = plant(found)
+    forests = plant(found, 1536)
 
     total = sum(len(s.trained) for s in found)
     sums = loss.backward(forests[0], total)
@@ -92,7 +92,7 @@ def test_agents_of_a_team_have_heads_of_their_own(loaded: LoadedModel) -> None:
     loss = PolicyLoss(loaded, CLIP, ENTROPY, TEMPERATURE)
     total = sum(len(s.trained) for s in found)
 
-    forests = plant(found)
+    forests = plant(found, 1536)
     sums = [loss.backward(forest, total) for forest in forests]
 
     assert [f.head[0] == 5 for f in forests] == [True, False]
@@ -112,7 +112,7 @@ def test_a_long_group_becomes_several_trees(loaded: LoadedModel) -> None:
         last = sequence.trained[-1]
         sequence.trained = [type(last)(419, last.logprob, last.advantage)]
 
-    (forest,) = plant(found)
+    (forest,) = plant(found, 1536)
 
     assert len(forest.trees) > 1
     assert sum(len(tree.targets) for tree in forest.trees) == 6

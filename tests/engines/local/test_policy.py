@@ -8,20 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.engines.local.decoder import Generation, Job
 from agentgym.engines.local.forward import BatchForward
 from agentgym.engines.local.loading import LoadedModel, load_model
-from agentgym.engines.local.policy import LocalPolicy, _ContentStream
-from agentgym.engines.local.rendering import Detokenizer
+from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import ContextLengthError, EngineError
 from tests.engines.conftest import TEMPLATE, make_tokenizer
 from tests.engines.local.rollouts import TOOLS
-
-TOKENIZER = make_tokenizer()
 
 
 @pytest.fixture(scope="module")
@@ -174,16 +169,17 @@ def test_drafts_save_steps_and_change_no_token(
 ) -> None:
     """Asked a second time, the policy drafts what it said before."""
     passes: list[list[int]] = []
-    step = BatchForward.step
+    predict = BatchForward.predict
 
     def counted(self: BatchForward, ids: Any, *args: Any, **rest: Any) -> Any:
-        passes.append([len(row) for row in ids])
-        return step(self, ids, *args, **rest)
+        if "only_last" not in rest:
+            passes.append([len(row) for row in ids])
+        return predict(self, ids, *args, **rest)
 
     asked = [request(seed, max_tokens=40) for seed in range(8)]
     others = [request(seed + 100, max_tokens=40) for seed in range(8)]
     plain = chat(deterministic, asked + others)
-    monkeypatch.setattr(BatchForward, "step", counted)
+    monkeypatch.setattr(BatchForward, "predict", counted)
     drafting = LocalPolicy(loaded)
     found, steps = [], []
     for requests in (asked, asked, others):
@@ -246,48 +242,6 @@ def test_a_stream_adds_up_to_the_content_and_ends_with_the_result(
             assert again.logprobs == pytest.approx(result.logprobs, abs=1e-5)
             again = replace(again, logprobs=result.logprobs)
         assert result == again
-
-
-def visible(text: str) -> str:
-    """Return what of a response so far is content for certain."""
-    shown = text.partition("<tool_call>")[0]
-    ends = [n for n in range(1, 12) if shown.endswith("<tool_call>"[:n])]
-    shown = shown[: len(shown) - max(ends, default=0)]
-    return shown if shown.strip() else ""
-
-
-@given(data=st.data())
-def test_a_stream_shows_whole_characters_and_no_call(data: st.DataObject) -> None:
-    words = [" ", "<", "<tool", "_call>", "<tool_call>", "a", "é", "日", "\U0001f600"]
-    tokens = {i for word in words for i in TOKENIZER.encode(word)} - {1}
-    ids = data.draw(st.lists(st.sampled_from(sorted(tokens)), max_size=24))
-    stream = _ContentStream(Detokenizer(TOKENIZER), frozenset({1}))
-    shown = whole = ""
-    for count, token in enumerate(ids, 1):
-        shown += stream.add(token)
-        text = str(TOKENIZER.decode(ids[:count]))
-        whole = whole if text.endswith("\ufffd") else text
-        assert shown == visible(whole)
-        assert stream.sent == len(shown)
-    assert stream.add(1) == ""
-
-
-def test_the_work_of_a_stream_grows_with_its_length_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tokenizer = make_tokenizer()
-    ids = tokenizer.encode("\U0001f600 " + "read the file " * 100)
-    decode, lengths = tokenizer.decode, list[int]()
-
-    def counted(ids: list[int], **settings: Any) -> Any:
-        lengths.append(len(ids))
-        return decode(ids, **settings)
-
-    monkeypatch.setattr(tokenizer, "decode", counted)
-    stream = _ContentStream(Detokenizer(tokenizer), frozenset({1}))
-
-    assert "".join(map(stream.add, ids)) == decode(ids)
-    assert sum(lengths) < 20 * len(ids)
 
 
 def test_a_stream_that_is_left_frees_its_place(policy: LocalPolicy) -> None:

@@ -1,114 +1,158 @@
-"""Attention for grouped queries, for a batch whose rows begin alike, and for trees.
+"""Attention for tokens of several rows, or of trees, that are packed into one row.
 
-transformers' own ``sdpa`` repeats keys and values for every query head as soon as
-there is a mask, which costs several times more than the attention itself when a few
-tokens per row are decoded on a CPU. Here torch's kernel reads them in place; and where
-rows share a prefix, a decoding step reads the prefix's keys and values once, not once
-per row. In training, branches of prefix trees attend each to its own ancestors.
+Models run as transformers has them, on one row, so that nothing is computed for filling
+up; a :class:`Layout` says what each token attends to. The newest tokens of a batch
+attend to its cache: grouped keys are read in place, where transformers' ``sdpa`` would
+repeat them for every query head, and a prefix that rows share is read once, not once
+per row. :class:`~agentgym.engines.local.prefix_tree.TreeLayout` is that of training.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-NAME = "agentgym_grouped_sdpa"
-FEW_QUERIES = 8
+from agentgym.engines.local.kv_cache import BatchCache
+
+_NAME = "agentgym_packed_sdpa"
+_FEW = 8
 """As many new tokens a row as a decoding step has at most: one, and those drafted."""
 
 
-@dataclass(frozen=True)
-class TreeLayout:
-    """Who attends to whom in trees that are packed into one row.
+class Layout(ABC):
+    """Says what each of some packed tokens attends to."""
 
-    Attributes:
-        pieces: Lengths of the runs of keys, the head's included, in order.
-        queries: Lengths of the branches, in order.
-        seen: Of each branch, the pieces that it attends to; its own come last.
-    """
+    @abstractmethod
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
+    ) -> Tensor:
+        """Attend in one layer.
 
-    pieces: Sequence[int]
-    queries: Sequence[int]
-    seen: Sequence[Sequence[int]]
+        Args:
+            layer: Its number.
+            query: (1, heads, tokens, head_dim).
+            key: (1, key heads, tokens, head_dim); heads is a multiple of key heads.
+            value: Shaped like ``key``.
+            scale: Of the scores.
+
+        Returns:
+            (1, tokens, heads, head_dim).
+        """
 
 
 def register() -> str:
-    """Make the attention known to transformers; return its name there."""
-    AttentionInterface.register(NAME, grouped_sdpa)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    return NAME
+    """Make attention with layouts known to transformers; return its name there."""
+    AttentionInterface.register(_NAME, _attend)
+    AttentionMaskInterface.register(_NAME, sdpa_mask)
+    return _NAME
 
 
-def grouped_sdpa(
+def _attend(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    dropout: float = 0.0,
+    *,
     scaling: float | None = None,
-    shared_prefix: int = 0,
-    layout: TreeLayout | None = None,
-    **kwargs: Any,
+    layout: Layout | None = None,
+    **rest: Any,
 ) -> tuple[Tensor, None]:
-    """Attend, as transformers calls it.
-
-    Args:
-        module: The layer; unused.
-        query: (batch, heads, time, head_dim).
-        key: (batch, key heads, keys, head_dim); heads is a multiple of key heads.
-        value: Shaped like ``key``.
-        attention_mask: Additive or boolean; None is causal.
-        dropout: Of attention weights.
-        scaling: Of scores; None is one over the root of head_dim.
-        shared_prefix: How many first keys are the same in every row, and seen by all.
-        layout: Of the trees that the one row holds; the mask is then not looked at.
-        **kwargs: What other implementations need.
-
-    Returns:
-        (batch, time, heads, head_dim), and no weights.
-    """
-    if layout is not None:
-        return tree_attention(query, key, value, layout, scaling), None
-    few = query.shape[2] == 1 or shared_prefix > 0
-    if few and attention_mask is not None:
-        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        attended = decode_attention(
-            query * scale, key, value, attention_mask, shared_prefix
+    """Attend, as transformers calls it; without a layout as it does itself."""
+    if layout is None:
+        attended, _ = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **rest
         )
         return attended, None
-    output = functional.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=attention_mask,
-        dropout_p=dropout,
-        is_causal=attention_mask is None and query.shape[2] > 1,
-        scale=scaling,
-        enable_gqa=query.shape[1] != key.shape[1],
-    )
-    return output.transpose(1, 2).contiguous(), None
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    layer: Any = module.layer_idx
+    return layout.attend(layer, query, key, value, scale), None
 
 
-def decode_attention(
+@dataclass(frozen=True)
+class PackedRows(Layout):
+    """New tokens of some rows of a batch, row after row.
+
+    Attributes:
+        cache: Of the batch; their keys and values are written to it.
+        first: First of the rows.
+        ids: The tokens, (tokens,).
+        rows: The row of each, from ``first`` on, same shape.
+        places: How many new tokens the row has before each, same shape.
+        positions: Their columns in the cache, same shape.
+        mask: Additive, (rows, 1, time, columns that the attention sees).
+        last: Each row's last token, (rows,), if what follows it is all that is asked
+            for; None asks for what follows every token.
+        shared_prefix: How many first columns are the same in every row.
+    """
+
+    cache: BatchCache
+    first: int
+    ids: Tensor
+    rows: Tensor
+    places: Tensor
+    positions: Tensor
+    mask: Tensor
+    last: Tensor | None = None
+    shared_prefix: int = 0
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
+    ) -> Tensor:
+        """Write keys and values, and attend to all of each token's row before it."""
+        self.write(layer, torch.cat((key, value), 1)[0].transpose(0, 1))
+        return self.read(layer, query[0].transpose(0, 1), scale)[None]
+
+    def write(self, layer: int, new: Tensor) -> None:
+        """Write keys and values, (tokens, 2 * key heads, head_dim), into the cache."""
+        self.cache.write(layer, self._targets, new)
+
+    def read(self, layer: int, query: Tensor, scale: float = 1.0) -> Tensor:
+        """Attend to the cache with scaled queries, (tokens, heads, head_dim)."""
+        count, _, time, width = self.mask.shape
+        rows = slice(self.first, self.first + count)
+        keys, values = self.cache.read(layer, rows, width)
+        spread = query.new_zeros(count, time, *query.shape[1:])
+        spread[self.rows, self.places] = query
+        spread = spread.transpose(1, 2)
+        if time <= _FEW:
+            attended = _few(spread * scale, keys, values, self.mask, self.shared_prefix)
+        else:
+            attended = functional.scaled_dot_product_attention(
+                spread,
+                keys,
+                values,
+                attn_mask=self.mask,
+                scale=scale,
+                enable_gqa=query.shape[1] != keys.shape[1],
+            ).transpose(1, 2)
+        return attended[self.rows, self.places]
+
+    def ending(self, last: Tensor) -> "PackedRows":
+        """Return the layout of each row's last token alone."""
+        rows, places = self.rows[last], self.places[last]
+        mask = self.mask[rows, :, places][:, :, None]
+        return replace(self, rows=rows, places=torch.zeros_like(rows), mask=mask)
+
+    @cached_property
+    def _targets(self) -> Tensor:
+        return self.cache.targets(self.first + self.rows, self.positions)
+
+
+def _few(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, shared: int
 ) -> Tensor:
-    """Attend with few queries per row and head.
-
-    Args:
-        query: Scaled, (batch, heads, time, head_dim).
-        key: (batch, key heads, keys, head_dim).
-        value: Shaped like ``key``.
-        mask: Additive, (batch, 1, time, keys).
-        shared: How many first keys are the same in every row, and seen by all.
+    """Attend with few queries a row, (rows, heads, time, head_dim).
 
     Returns:
-        (batch, time, heads, head_dim).
+        (rows, time, heads, head_dim).
     """
     batch, heads, time, width = query.shape
     groups = key.shape[1]
@@ -127,42 +171,3 @@ def decode_attention(
         together = first @ value[0, :, :shared]
         output = output + together.view(groups, batch, -1, width).transpose(0, 1)
     return output.reshape(batch, heads, time, width).transpose(1, 2)
-
-
-def tree_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    layout: TreeLayout,
-    scaling: float | None,
-) -> Tensor:
-    """Attend within trees: each branch to its ancestors, and causally to itself.
-
-    Args:
-        query: (1, heads, nodes, head_dim).
-        key: (1, key heads, head and nodes, head_dim).
-        value: Shaped like ``key``.
-        layout: Of the trees.
-        scaling: Of scores; None is one over the root of head_dim.
-
-    Returns:
-        (1, nodes, heads, head_dim).
-    """
-    keys, values = (t.split(list(layout.pieces), 2) for t in (key, value))
-    found = []
-    for branch, seen in zip(
-        query.split(list(layout.queries), 2), layout.seen, strict=True
-    ):
-        before = torch.cat([keys[piece] for piece in seen], 2)
-        new, total = branch.shape[2], before.shape[2]
-        hidden = branch.new_full((new, total), -torch.inf).triu_(total - new + 1)
-        attended = functional.scaled_dot_product_attention(
-            branch,
-            before,
-            torch.cat([values[piece] for piece in seen], 2),
-            attn_mask=hidden,
-            scale=scaling,
-            enable_gqa=query.shape[1] != key.shape[1],
-        )
-        found.append(attended)
-    return torch.cat(found, 2).transpose(1, 2)

@@ -19,7 +19,7 @@ from agentgym.core.files import sync_folder, write_json
 from agentgym.engines.local.loading import LoadedModel
 from agentgym.errors import CheckpointError
 
-FORMAT = 1
+_FORMAT = 1
 _MANIFEST = "engine.json"
 _WEIGHTS = "weights.safetensors"
 _OPTIMIZER = "optimizer.safetensors"
@@ -30,24 +30,27 @@ def save_checkpoint(
     folder: Path, loaded: LoadedModel, optimizer: torch.optim.Optimizer, step: int
 ) -> None:
     """Write everything that training changes into the existing ``folder``."""
-    weights = {name: p.detach() for name, p in loaded.trained_parameters()}
+    weights: dict[str, Tensor] = dict(loaded.trained_parameters())
     state = {"rng": torch.get_rng_state()}
-    for name, parameter in loaded.trained_parameters():
+    for name, parameter in weights.items():
         for key, value in optimizer.state.get(parameter, {}).items():
             state[f"{key}:{name}"] = value
-    checksums = {
-        name: _write(folder / name, tensors)
-        for name, tensors in ((_WEIGHTS, weights), (_OPTIMIZER, state))
+    checksums = {}
+    for name, tensors in ((_WEIGHTS, weights), (_OPTIMIZER, state)):
+        data = save({key: t.detach().contiguous().cpu() for key, t in tensors.items()})
+        checksums[name] = zlib.crc32(data)
+        with (folder / name).open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    sync_folder(folder)
+    manifest = {
+        "format": _FORMAT,
+        "step": step,
+        "model": _identity(loaded),
+        "crc32": checksums,
     }
-    write_json(
-        folder / _MANIFEST,
-        {
-            "format": FORMAT,
-            "step": step,
-            "model": _identity(loaded),
-            "crc32": checksums,
-        },
-    )
+    write_json(folder / _MANIFEST, manifest)
 
 
 def load_checkpoint(
@@ -60,7 +63,7 @@ def load_checkpoint(
     Raises:
         CheckpointError: A file is missing, cut short, changed, or of another model.
     """
-    manifest = _read_manifest(folder)
+    manifest = _read_manifest(folder / _MANIFEST)
     if manifest["model"] != _identity(loaded):
         raise CheckpointError(
             f"{folder / _MANIFEST} is of the model {manifest['model']}, and this run "
@@ -68,24 +71,12 @@ def load_checkpoint(
         )
     weights = _read(folder / _WEIGHTS, manifest["crc32"])
     state = _read(folder / _OPTIMIZER, manifest["crc32"])
-    parameters = loaded.trained_parameters()
-    for name, parameter in parameters:
-        if name not in weights or weights[name].shape != parameter.shape:
-            raise CheckpointError(
-                f"{folder / _WEIGHTS} has no weights {name!r} of shape "
-                f"{list(parameter.shape)}."
-            )
-    for name, parameter in parameters:
+    for name, parameter in loaded.trained_parameters():
         parameter.data.copy_(weights[name])
-        moments = {
-            key: state[f"{key}:{name}"].to(
-                "cpu" if key == "step" and parameter.is_cpu else parameter.device
-            )
-            for key in _MOMENTS
-            if f"{key}:{name}" in state
-        }
-        if moments:
-            optimizer.state[parameter] = moments
+        if f"step:{name}" in state:
+            optimizer.state[parameter] = {
+                key: state[f"{key}:{name}"].to(parameter.device) for key in _MOMENTS
+            }
     torch.set_rng_state(state["rng"])
     return int(manifest["step"])
 
@@ -99,17 +90,6 @@ def _identity(loaded: LoadedModel) -> dict[str, Any]:
         "adapter": loaded.adapter is not None,
         "shapes": digest[:16],
     }
-
-
-def _write(path: Path, tensors: dict[str, Tensor]) -> int:
-    """Write tensors durably; return the file's checksum."""
-    data = save({name: t.contiguous().cpu() for name, t in tensors.items()})
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(path.parent)
-    return zlib.crc32(data)
 
 
 def _read(path: Path, checksums: dict[str, int]) -> dict[str, Tensor]:
@@ -126,13 +106,12 @@ def _read(path: Path, checksums: dict[str, int]) -> dict[str, Tensor]:
     return load(data)
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / _MANIFEST
+def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         complete = {"format", "step", "model", "crc32"} <= set(manifest)
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
-    if not complete or manifest["format"] != FORMAT:
-        raise CheckpointError(f"{path} is no checkpoint of format {FORMAT}.")
+    if not complete or manifest["format"] != _FORMAT:
+        raise CheckpointError(f"{path} is no checkpoint of format {_FORMAT}.")
     return dict(manifest)

@@ -11,9 +11,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -21,10 +21,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agentgym.engines.local.drafting import Drafter, Runs, runs_of
 from agentgym.engines.local.forward import BatchForward
 from agentgym.engines.local.kv_cache import SegmentStore
-from agentgym.engines.local.sampling import random_stream, sample
+from agentgym.engines.local.sampling import (
+    Drafter,
+    Runs,
+    random_stream,
+    runs_of,
+    sample,
+)
 from agentgym.errors import EngineError
 
 logger = logging.getLogger(__name__)
@@ -34,6 +39,7 @@ _PREFILL_TOKENS = 4096
 _QUEUE_LIMIT = 16_384
 _SHARING_ROWS = 4
 _DRAFTED = 7
+_PARKED_TOKENS = 60_000
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,32 @@ class Job:
         return len(self.prompt) + self.max_tokens
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """A prompt to prefill.
+
+    Attributes:
+        jobs: That have it; one is prefilled, the others are copies.
+        head: Keys and values of its head, if it has one.
+        start: The head's length.
+        parked: Keys and values from there on, of its session or of the same prompt.
+        held: How many tokens' keys and values are thus there already.
+        runs: Of the part after the head.
+    """
+
+    jobs: list[Job]
+    head: torch.Tensor | None
+    start: int
+    parked: torch.Tensor | None
+    held: int
+    runs: Runs
+
+    @property
+    def new(self) -> list[int]:
+        """The tokens to prefill."""
+        return self.jobs[0].prompt[self.held :]
+
+
 @dataclass
 class _Row:
     """A running response.
@@ -83,20 +115,25 @@ class _Row:
     Attributes:
         job: What it answers.
         head: The very tensor that its first keys came from.
+        start: How many of them.
         runs: Of its prompt, to draft from.
         stream: Its random numbers, one per token.
-        version: Of the weights.
         ids: Tokens so far.
         logprobs: Theirs.
     """
 
     job: Job
     head: torch.Tensor | None
+    start: int
     runs: Runs
     stream: NDArray[np.float32]
-    version: int
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """Tokens whose keys and values are in the cache: all but the newest."""
+        return len(self.job.prompt) + len(self.ids) - 1
 
 
 class Decoder:
@@ -109,9 +146,6 @@ class Decoder:
             so that the kernels see one shape whatever the load; 0 otherwise. Each
             prompt is then prefilled alone, from its head on, and nothing is drafted.
         threads: Of the kernels.
-        parked_tokens: Most tokens of idle sessions whose keys and values are kept,
-            memory permitting; of heads half as many, and of prompts that may come
-            again two fifths.
 
     Attributes:
         drafted: Most tokens of a response that are drafted for a step.
@@ -125,17 +159,16 @@ class Decoder:
         *,
         fixed_rows: int = 0,
         threads: int = 1,
-        parked_tokens: int = 60_000,
     ) -> None:
         self._forward = forward
+        self._cache = forward.cache
         self._stop_ids = stop_ids
         self._fixed_rows = fixed_rows
         self._threads = threads
-        self._limit = fixed_rows or forward.rows
-        parked_tokens = min(parked_tokens, forward.spare_tokens)
-        self._parked = SegmentStore(parked_tokens)
-        self._heads = SegmentStore(parked_tokens // 2)
-        self._prompts = SegmentStore(2 * parked_tokens // 5)
+        parked = min(_PARKED_TOKENS, forward.spare_tokens)
+        self._parked = SegmentStore(parked)
+        self._heads = SegmentStore(parked // 2)
+        self._prompts = SegmentStore(2 * parked // 5)
         self._drafter = Drafter()
         self.drafted = 0 if fixed_rows else _DRAFTED
         self._rows: list[_Row] = []
@@ -172,10 +205,9 @@ class Decoder:
         with self._wake:
             self._paused = True
             self._wake.notify_all()
-            self._wake.wait_for(lambda: self._closed or not self._is_running())
-        self._parked.clear()  # first: an update needs the memory
-        self._heads.clear()
-        self._prompts.clear()
+            self._wake.wait_for(lambda: self._closed or not (self._busy or self._rows))
+        for store in (self._parked, self._heads, self._prompts):
+            store.clear()  # first: an update needs the memory
         try:
             yield
         finally:
@@ -190,13 +222,8 @@ class Decoder:
             self._closed = True
             self._wake.notify_all()
         self._thread.join()
-        error = EngineError("The policy was closed while the request ran.")
-        self._fail([*(row.job for row in self._rows), *self._waiting], error)
-        self._rows.clear()
+        self._fail(self._waiting, "The policy was closed while the request ran.")
         self._waiting.clear()
-
-    def _is_running(self) -> bool:
-        return self._busy or bool(self._rows)
 
     def _run(self) -> None:
         torch.set_num_threads(self._threads)
@@ -206,13 +233,18 @@ class Decoder:
                 self._step()
             except Exception as error:  # one bad batch must not end the thread
                 logger.exception("Decoding failed")
-                failed = [*jobs, *(row.job for row in self._rows)]
-                self._rows.clear()
-                self._fail(failed, EngineError(f"Generation failed: {error}"))
+                self._fail(jobs, f"Generation failed: {error}")
             with self._wake:
                 self._busy = False
                 if self._paused:
                     self._wake.notify_all()
+
+    def _fail(self, jobs: Iterable[Job], reason: str) -> None:
+        """Answer some jobs, and all that run, with an error."""
+        for job in [*(row.job for row in self._rows), *jobs]:
+            with suppress(InvalidStateError):  # it has ended already
+                job.future.set_exception(EngineError(reason))
+        self._rows.clear()
 
     def _next_jobs(self) -> list[Job] | None:
         """Wait until there is something to do; return jobs to admit, None to end."""
@@ -224,7 +256,7 @@ class Decoder:
             )
             if self._closed:
                 return None
-            free = self._limit - len(self._rows)
+            free = (self._fixed_rows or self._cache.most_rows) - len(self._rows)
             if not self._rows:
                 self._gather(free)
             count = 0 if self._paused else self._fitting(free)
@@ -237,7 +269,7 @@ class Decoder:
         columns = max((row.job.columns for row in self._rows), default=0)
         for count, job in enumerate(islice(self._waiting, free)):
             columns = max(columns, job.columns)
-            if len(self._rows) + count >= self._forward.cache.fitting(columns):
+            if len(self._rows) + count >= self._cache.fitting(columns):
                 return count
         return min(free, len(self._waiting))
 
@@ -254,11 +286,11 @@ class Decoder:
         if not jobs:
             return
         running = [*(row.job for row in self._rows), *jobs]
-        lengths = [len(row.job.prompt) + len(row.ids) for row in self._rows]
-        self._forward.cache.make_room(
+        used = max((row.length + 1 for row in self._rows), default=0)
+        self._cache.make_room(
             len(running),
             max(job.columns for job in running),
-            held=(len(lengths), max(lengths, default=0)),
+            held=(len(self._rows), used),
         )
         unique: dict[tuple[int, ...], list[Job]] = {}
         for job in jobs:
@@ -270,82 +302,71 @@ class Decoder:
             self._prefill(plans[:count])
             plans = plans[count:]
 
-    def _plan(self, jobs: list[Job]) -> "_Plan":
+    def _plan(self, jobs: list[Job]) -> _Plan:
         """Find what of a prompt is held already."""
         job = jobs[0]
         most = len(job.prompt) - 1  # the last token's logits are always needed
-        held, parked, head = 0, None, None
-        if 0 < job.head <= most:
-            head = self._head(tuple(job.prompt[: job.head]))
-            held = job.head
-        if not self._fixed_rows:
-            start = held
-            known, parked = self._prompts.match(tuple(job.prompt), job.prompt[start:])
-            held += known
-            if job.session and parked is None:
-                found, parked = self._parked.match((job.session, start), job.prompt)
-                held = max(held, found)
-            held = min(held, most)
-        runs = {} if self._fixed_rows else runs_of(job.prompt[job.head :])
-        return _Plan(jobs, held, head, parked, job.prompt[held:], runs)
+        start = job.head if job.head <= most else 0
+        head = self._head(tuple(job.prompt[:start])) if start else None
+        known, parked = self._prompts.match(tuple(job.prompt), job.prompt[start:])
+        held = start + known
+        if job.session and parked is None:
+            found, parked = self._parked.match((job.session, start), job.prompt)
+            held = max(held, found)
+        runs = runs_of(job.prompt[job.head :]) if self.drafted else {}
+        return _Plan(jobs, head, start, parked, min(held, most), runs)
 
     def _head(self, ids: tuple[int, ...]) -> torch.Tensor:
         """Return the keys and values of a head; computed once, in one shape."""
         _, segment = self._heads.match(ids, ids)
         if segment is None:
             spare = len(self._rows)
-            self._forward.prefill(spare, [ids], [0])
-            segment = self._forward.cache.take(spare, slice(0, len(ids)))
+            self._forward.predict([ids], [0], first=spare, only_last=True)
+            segment = self._cache.take(spare, slice(0, len(ids)))
             self._heads.put(ids, ids, segment)
         return segment
 
-    def _prefill(self, plans: list["_Plan"]) -> None:
+    def _prefill(self, plans: list[_Plan]) -> None:
         first = len(self._rows)
-        cache = self._forward.cache
         for row, plan in enumerate(plans, first):
-            head = 0 if plan.head is None else plan.jobs[0].head
             if plan.head is not None:
-                cache.put(row, plan.head, slice(0, head))
-            if plan.parked is not None and plan.held > head:
-                cache.put(row, plan.parked, slice(head, plan.held))
-        logits = self._forward.prefill(
-            first, [plan.new for plan in plans], [plan.held for plan in plans]
+                self._cache.put(row, plan.head, slice(0, plan.start))
+            if plan.parked is not None and plan.held > plan.start:
+                self._cache.put(row, plan.parked, slice(plan.start, plan.held))
+        logits = self._forward.predict(
+            [plan.new for plan in plans],
+            [plan.held for plan in plans],
+            first=first,
+            only_last=True,
         )
-        chosen: list[int] = []
-        for index, plan in enumerate(plans):
-            self._rows.append(self._row(plan.jobs[0], plan))
-            self._remember(first + index, plan)
-            chosen.append(index)
+        for row, plan in enumerate(plans, first):
+            self._join(plan.jobs[0], plan)
+            if not self._fixed_rows and len(plan.new) > 1:
+                prompt = plan.jobs[0].prompt
+                segment = self._cache.take(row, slice(plan.start, len(prompt)))
+                self._prompts.put(tuple(prompt), prompt[plan.start :], segment)
+        chosen = list(range(len(plans)))
         for index, plan in enumerate(plans):
             for job in plan.jobs[1:]:
-                cache.copy(first + index, len(self._rows), slice(0, len(job.prompt)))
-                self._rows.append(self._row(job, plan))
+                columns = slice(0, len(job.prompt))
+                self._cache.copy(first + index, len(self._rows), columns)
+                self._join(job, plan)
                 chosen.append(index)
         self._sample(first, logits[chosen], [[] for _ in chosen])
 
-    def _remember(self, row: int, plan: "_Plan") -> None:
-        """Keep what was computed of a prompt, for when it comes again."""
-        if not self._fixed_rows and len(plan.new) > 1:
-            prompt = plan.jobs[0].prompt
-            start = 0 if plan.head is None else plan.jobs[0].head
-            columns = slice(start, len(prompt))
-            segment = self._forward.cache.take(row, columns)
-            self._prompts.put(tuple(prompt), prompt[start:], segment)
-
-    def _row(self, job: Job, plan: "_Plan") -> _Row:
+    def _join(self, job: Job, plan: _Plan) -> None:
         stream = random_stream(job.seed, job.max_tokens)
-        return _Row(job, plan.head, plan.runs, stream, self.version)
+        self._rows.append(_Row(job, plan.head, plan.start, plan.runs, stream))
 
     def _shared_prefix(self) -> int:
         """Return how long the rows' common head is; 0 if they differ.
 
         Not in deterministic mode, where the neighbours must make no difference.
         """
-        first = self._rows[0]
-        if self._fixed_rows or first.head is None or len(self._rows) < _SHARING_ROWS:
+        if self._fixed_rows or len(self._rows) < _SHARING_ROWS:
             return 0
-        same = all(row.head is first.head for row in self._rows)
-        return first.job.head if same else 0
+        first = self._rows[0]
+        return first.start if all(row.head is first.head for row in self._rows) else 0
 
     def _step(self) -> None:
         """Sample at least one more token of every running response."""
@@ -355,9 +376,9 @@ class Decoder:
         tokens = [
             [row.ids[-1], *draft] for row, draft in zip(self._rows, drafts, strict=True)
         ]
-        lengths = [len(row.job.prompt) + len(row.ids) - 1 for row in self._rows]
+        lengths = [row.length for row in self._rows]
         idle = max(0, self._fixed_rows - len(self._rows))
-        logits = self._forward.step(
+        logits = self._forward.predict(
             tokens + [[0]] * idle,
             lengths + [0] * idle,
             shared_prefix=self._shared_prefix(),
@@ -424,55 +445,22 @@ class Decoder:
     def _leave(self, place: int, reason: str) -> None:
         """Take a row out of the batch, park its session, and answer."""
         row, last = self._rows[place], len(self._rows) - 1
-        job, cache = row.job, self._forward.cache
-        head = 0 if row.head is None else job.head
-        if job.session and not self._fixed_rows:
-            held = [*job.prompt, *row.ids[:-1]]
-            segment = cache.take(place, slice(head, len(held)))
-            self._parked.put((job.session, head), held, segment)
+        job = row.job
         if not self._fixed_rows:
             self._drafter.learn(job.prompt, row.ids)
+            if job.session:
+                segment = self._cache.take(place, slice(row.start, row.length))
+                held = [*job.prompt, *row.ids[:-1]]
+                self._parked.put((job.session, row.start), held, segment)
         moved = self._rows.pop()
         if place != last:
             self._rows[place] = moved
-            length = len(moved.job.prompt) + len(moved.ids) - 1
-            start = head if moved.head is row.head else 0
-            cache.copy(last, place, slice(start, length))
-        try:
+            start = row.start if moved.head is row.head else 0
+            self._cache.copy(last, place, slice(start, moved.length))
+        with suppress(InvalidStateError):  # it was cancelled
             job.future.set_result(
-                Generation(row.ids, row.logprobs, reason, row.version)
+                Generation(row.ids, row.logprobs, reason, self.version)
             )
-        except InvalidStateError:
-            logger.debug("A request was cancelled.")
-
-    @staticmethod
-    def _fail(jobs: list[Job], error: EngineError) -> None:
-        for job in jobs:
-            try:
-                job.future.set_exception(error)
-            except InvalidStateError:
-                logger.debug("A request had ended already.")
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """A prompt to prefill.
-
-    Attributes:
-        jobs: That have it; one is prefilled, the others are copies.
-        held: How many of its tokens have keys and values already:
-        head: those of its head, and
-        parked: those after the head, of its session or of the same prompt.
-        new: Its other tokens.
-        runs: Of the part after the head.
-    """
-
-    jobs: list[Job]
-    held: int
-    head: torch.Tensor | None
-    parked: torch.Tensor | None
-    new: list[int]
-    runs: Runs
 
 
 def _chunk(lengths: list[int]) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import add
 from pathlib import Path
 from typing import Self
 
@@ -17,7 +18,7 @@ from agentgym.engines.base import (
     UpdateMetrics,
     scheduled_rate,
 )
-from agentgym.engines.local import checkpoint
+from agentgym.engines.local.checkpoint import load_checkpoint, save_checkpoint
 from agentgym.engines.local.loading import LoadedModel, load_model, quiet
 from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.policy import LocalPolicy
@@ -46,8 +47,6 @@ class LocalEngine(Engine):
     def __init__(self, config: TrainingConfig, loaded: LoadedModel) -> None:
         self._config = config
         self._loaded = loaded
-        cores = torch.get_num_threads()
-        self._kernel_threads = 1 if loaded.is_small else cores
         self._policy = LocalPolicy(loaded, deterministic=config.deterministic)
         self._step = 0
         default = _LEARNING_RATE if loaded.adapter is None else _LORA_LEARNING_RATE
@@ -62,11 +61,7 @@ class LocalEngine(Engine):
             fused=True,
         )
         self._loss = PolicyLoss(
-            loaded,
-            clip=CLIP,
-            entropy_coefficient=config.entropy_coefficient,
-            temperature=config.temperature,
-            workers=cores if loaded.is_small else 1,
+            loaded, CLIP, config.entropy_coefficient, config.temperature
         )
 
     @classmethod
@@ -85,12 +80,12 @@ class LocalEngine(Engine):
 
     @property
     def policy(self) -> LocalPolicy:
-        """The policy being trained; it always answers with the newest weights."""
+        """The policy being trained."""
         return self._policy
 
     @property
     def step(self) -> int:
-        """Updates done so far, those without anything to learn included."""
+        """Updates done so far."""
         return self._step
 
     @property
@@ -99,7 +94,7 @@ class LocalEngine(Engine):
         return self._loaded.stop_ids
 
     def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return the text of each token of a response, None if it cannot be told."""
+        """Return the text of each token of a response."""
         return self._policy.detokenizer.pieces(ids)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
@@ -109,7 +104,7 @@ class LocalEngine(Engine):
         loss is reported as it came.
         """
         decoder = self._policy.decoder
-        with decoder.paused(), _kernels(self._kernel_threads):
+        with decoder.paused(), _kernels(self._loaded.threads[1]):
             metrics = self._learn(batch)
             self._step = decoder.version = metrics.step
         return metrics
@@ -122,7 +117,7 @@ class LocalEngine(Engine):
         self._optimizer.zero_grad(set_to_none=True)
         sums = LossSums()
         for forest in forests:
-            sums += self._loss.backward(forest, total)
+            sums = LossSums(*map(add, sums, self._loss.backward(forest, total)))
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRAD_NORM)
         refused, kl = "", 0.0
         if total and torch.isfinite(norm):
@@ -146,20 +141,14 @@ class LocalEngine(Engine):
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write weights (only the adapter's with LoRA), optimizer and random state."""
-        checkpoint.save_checkpoint(folder, self._loaded, self._optimizer, self._step)
+        save_checkpoint(folder, self._loaded, self._optimizer, self._step)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Continue from what :meth:`save_checkpoint` wrote.
-
-        Raises:
-            CheckpointError: A file is missing, cut short, changed, or of another
-                model; it is named, and nothing was changed.
-        """
-        with self._policy.decoder.paused():
-            self._step = checkpoint.load_checkpoint(
-                folder, self._loaded, self._optimizer
-            )
-            self._policy.decoder.version = self._step
+        """Continue from what was saved; if it is damaged, nothing was changed."""
+        decoder = self._policy.decoder
+        with decoder.paused():
+            self._step = load_checkpoint(folder, self._loaded, self._optimizer)
+            decoder.version = self._step
 
     def export(self, folder: Path) -> None:
         """Write model (or adapter) and tokenizer as transformers and peft read them.

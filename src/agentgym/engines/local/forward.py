@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agentgym.engines.local.attention import PackedRows
 from agentgym.engines.local.kv_cache import BatchCache
-from agentgym.engines.local.llama import FusedLlama, Pass, fuse
-from agentgym.engines.local.loading import LoadedModel
+from agentgym.engines.local.llama import fuse
+from agentgym.engines.local.loading import LoadedModel, hidden_states
 
 _WIDTH_STEP = 16
 _FIXED_WIDTH_STEP = 128
@@ -24,36 +25,31 @@ class BatchForward:
 
     Args:
         loaded: The model.
-        max_rows: Most responses at once.
+        rows: Most responses at once.
         fixed: Use few, wide shapes, for which kernels keep rows independent: each row
             has room for the whole context, so that there may be fewer of them.
-        fused: Use fused weights if the model's kind allows it.
         workers: Threads that compute parts of the rows side by side, each with
             kernels of one thread. Only fused weights are, and nothing of ``fixed``.
+
+    Attributes:
+        cache: Of the rows.
+        tokens: Most tokens of a step: so that their logits take no more than 128 MiB.
+        spare_tokens: How many tokens of idle sessions memory can hold beside the rows.
     """
 
     def __init__(
-        self,
-        loaded: LoadedModel,
-        max_rows: int,
-        *,
-        fixed: bool = False,
-        fused: bool = True,
-        workers: int = 1,
+        self, loaded: LoadedModel, rows: int, *, fixed: bool = False, workers: int = 1
     ) -> None:
         self._loaded = loaded
         self._width_step = _FIXED_WIDTH_STEP if fixed else _WIDTH_STEP
-        rows = (
-            min(max_rows, loaded.cache_tokens // loaded.context) if fixed else max_rows
-        )
+        if fixed:
+            rows = min(rows, loaded.cache_tokens // loaded.context)
         self.cache = BatchCache(
-            loaded.cache_shape,
-            rows,
-            loaded.context,
-            loaded.device,
-            tokens=loaded.cache_tokens,
+            loaded.cache_shape, rows, loaded.context, loaded.device, loaded.cache_tokens
         )
-        self._fused: FusedLlama | None = fuse(loaded) if fused else None
+        self.tokens = _LOGITS // loaded.vocabulary
+        self.spare_tokens = loaded.cache_tokens // 2
+        self._fused = fuse(loaded)
         self._workers = 1 if fixed or self._fused is None else workers
         self._pool = ThreadPoolExecutor(
             max(1, self._workers - 1), "agentgym-forward", torch.set_num_threads, (1,)
@@ -64,78 +60,35 @@ class BatchForward:
         if self._fused is not None:
             self._fused.refresh()
 
-    @property
-    def rows(self) -> int:
-        """Most responses at once; of long ones fewer may fit."""
-        return self.cache.most_rows
-
-    @property
-    def tokens(self) -> int:
-        """Most tokens of a step: so that their logits take no more than 128 MiB."""
-        return _LOGITS // self._loaded.vocabulary
-
-    @property
-    def spare_tokens(self) -> int:
-        """How many tokens of idle sessions the memory can hold beside the rows."""
-        return self._loaded.cache_tokens // 2
-
-    def prefill(
-        self, first: int, ids: Sequence[Sequence[int]], starts: Sequence[int]
-    ) -> Tensor:
-        """Add tokens to rows from ``first`` on, and predict what follows each.
-
-        Args:
-            first: First row.
-            ids: New tokens of each row, at least one; their lengths may differ.
-            starts: How many tokens each row holds already.
-
-        Returns:
-            Logits after each row's last token, (rows, vocabulary).
-        """
-        return self._in_parts(first, ids, starts, only_last=True)
-
-    def step(
+    def predict(
         self,
-        ids: Sequence[Sequence[int]],
-        lengths: Sequence[int],
-        *,
-        shared_prefix: int = 0,
-    ) -> Tensor:
-        """Add a few tokens to each row and predict what follows each of them.
-
-        Args:
-            ids: New tokens of each row, at least one; their numbers may differ.
-            lengths: How many tokens each row holds already.
-            shared_prefix: How many first tokens are the same in every row.
-
-        Returns:
-            Logits after each new token, row after row, (new tokens, vocabulary).
-        """
-        return self._in_parts(0, ids, lengths, shared_prefix=shared_prefix)
-
-    def _in_parts(
-        self,
-        first: int,
         ids: Sequence[Sequence[int]],
         starts: Sequence[int],
         *,
+        first: int = 0,
         only_last: bool = False,
         shared_prefix: int = 0,
     ) -> Tensor:
-        """Run the model on several parts of the rows side by side.
+        """Add tokens to rows, and predict what follows them.
 
-        Rows do not see each other, so the parts wait for each other only once, where
-        kernels of several threads do in each operation.
+        Rows do not see each other, so parts of them are computed side by side, and
+        wait for each other only once, where kernels of several threads do in each
+        operation.
+
+        Args:
+            ids: New tokens of each row, at least one; their numbers may differ.
+            starts: How many tokens each row holds already.
+            first: First row.
+            only_last: Predict only what follows each row's last token.
+            shared_prefix: How many first tokens are the same in every row.
+
+        Returns:
+            Logits, row after row, (new tokens, vocabulary), or (rows, vocabulary).
         """
 
         def run(part: slice) -> Tensor:
-            return self._run(
-                first + part.start,
-                ids[part],
-                starts[part],
-                only_last=only_last,
-                shared_prefix=shared_prefix,
-            )
+            begin = first + part.start
+            return self._run(ids[part], starts[part], begin, only_last, shared_prefix)
 
         mine, *others = _parts([len(row) for row in ids], self._workers)
         if not others:
@@ -150,37 +103,38 @@ class BatchForward:
     @torch.inference_mode()
     def _run(
         self,
-        first: int,
         ids: Sequence[Sequence[int]],
         starts: Sequence[int],
-        *,
-        only_last: bool = False,
-        shared_prefix: int = 0,
+        first: int,
+        only_last: bool,
+        shared_prefix: int,
     ) -> Tensor:
-        """Run the model on new tokens of rows from ``first`` on.
-
-        Returns:
-            Logits after each new token, row after row, or only after each row's last.
-        """
         device = self._loaded.device
         lengths = torch.tensor([len(row) for row in ids], device=device)
         start = torch.tensor(starts, device=device)
         rows = torch.arange(len(ids), device=device).repeat_interleave(lengths)
         ends = lengths.cumsum(0)
         places = torch.arange(len(rows), device=device) - (ends - lengths)[rows]
-        work = Pass(
+        work = PackedRows(
+            cache=self.cache,
+            first=first,
             ids=torch.tensor(list(chain(*ids)), device=device),
             rows=rows,
             places=places,
             positions=start[rows] + places,
-            last=ends - 1 if only_last else None,
-            first=first,
             mask=self._mask(start, lengths),
+            last=ends - 1 if only_last else None,
             shared_prefix=shared_prefix,
         )
         if self._fused is not None:
-            return self._fused.logits(work, self.cache)
-        return self._plain(work)
+            return self._fused.logits(work)
+        states = hidden_states(
+            self._loaded.model, work.ids[None], work.positions[None], layout=work
+        )[0]
+        logits: Tensor = self._loaded.head(
+            states if work.last is None else states[work.last]
+        )
+        return logits
 
     def _mask(self, start: Tensor, lengths: Tensor) -> Tensor:
         """Return which columns each new token sees, (rows, 1, time, width)."""
@@ -193,28 +147,6 @@ class BatchForward:
             hidden.shape, dtype=self._loaded.cache_shape.dtype, device=device
         )
         return mask.masked_fill_(hidden, -torch.inf)
-
-    def _plain(self, work: Pass) -> Tensor:
-        """Run the model as transformers has it: on rows that are filled up."""
-        count, _, time, width = work.mask.shape
-        ids = work.ids.new_zeros(count, time)
-        ids[work.rows, work.places] = work.ids
-        first = work.positions[work.places == 0]
-        # Filling may point past the end; a row's last column is written before read.
-        positions = first[:, None] + torch.arange(time, device=ids.device)
-        positions.clamp_(max=self.cache.columns - 1)
-        self.cache.open(work.first, positions, width)
-        hidden = self._loaded.hidden(
-            ids,
-            positions,
-            work.mask,
-            self.cache.layers,
-            shared_prefix=work.shared_prefix,
-        )[work.rows, work.places]
-        logits: Tensor = self._loaded.head(
-            hidden if work.last is None else hidden[work.last]
-        )
-        return logits
 
 
 def _parts(tokens: Sequence[int], most: int) -> list[slice]:
@@ -248,7 +180,7 @@ def rows_are_independent(forward: BatchForward, rows: int) -> bool:
         for row, which in enumerate(order):
             forward.cache.put(row, pieces[which], slice(0, held[row]))
         held[trial % rows] = longest - 1
-        logits = forward.step([[token] for token in order], held)
+        logits = forward.predict([[token] for token in order], held)
         for row, which in enumerate(order):
             if row == trial % rows:
                 continue

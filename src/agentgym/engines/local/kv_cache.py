@@ -1,37 +1,28 @@
-"""Keys and values: of the running batch, of parked sessions, of a shared prefix.
-
-The model sees each of them through transformers' public cache interface, so any model
-with full attention works unchanged.
-"""
+"""Keys and values: of the running batch, and of what may come again."""
 
 import math
 import mmap
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin
-
-from agentgym.engines.local.loading import CacheShape
 
 
-@dataclass
-class Window:
-    """Which part of a :class:`BatchCache` one forward pass reads and writes.
+@dataclass(frozen=True)
+class CacheShape:
+    """The keys, or the values, of one token: what a KV cache is made of."""
 
-    Attributes:
-        rows: First row and the row after the last.
-        width: Cache columns that the attention sees.
-        targets: For each new token and head, in order of row, head and time, the
-            flat index of the column where its key and value go.
-    """
+    layers: int
+    heads: int
+    head_dim: int
+    dtype: torch.dtype
 
-    rows: tuple[int, int]
-    width: int
-    targets: Tensor
+    @property
+    def bytes_per_token(self) -> int:
+        """Of keys and values together, over all layers."""
+        return 2 * self.layers * self.heads * self.head_dim * self.dtype.itemsize
 
 
 class BatchCache:
@@ -46,14 +37,13 @@ class BatchCache:
         shape: Of the model's keys and values.
         rows: Most responses that run at once.
         columns: Most tokens of prompt and response together.
-        tokens: Most tokens of all rows together, at least ``columns``; None is as many
-            as the rows can have.
+        device: Where it is.
+        tokens: Most tokens of all rows together, at least ``columns``.
 
     Attributes:
         most_rows: Most responses that run at once, if they are short.
         rows: How many there is room for now.
         columns: Most tokens of each of them now.
-        layers: What the model is given as its cache.
     """
 
     def __init__(
@@ -62,16 +52,13 @@ class BatchCache:
         rows: int,
         columns: int,
         device: torch.device,
-        *,
-        tokens: int | None = None,
+        tokens: int,
     ) -> None:
-        self.most_rows, self._most_columns, self._heads = rows, columns, shape.heads
-        self._head_dim = shape.head_dim
-        whole = rows * columns
-        self._tokens = whole if tokens is None else min(tokens, whole)
+        self.most_rows, self._most_columns = rows, columns
+        self._heads, self._head_dim = shape.heads, shape.head_dim
+        self._tokens = min(tokens, rows * columns)
         size = (shape.layers, 2 * self._tokens * shape.heads * shape.head_dim)
         self._memory = _zeros(size, shape.dtype, device)
-        self.window = Window((0, 0), 0, torch.empty(0))
         self._lay_out(self._width(1))
 
     def fitting(self, columns: int) -> int:
@@ -106,24 +93,8 @@ class BatchCache:
         self.rows = min(self.most_rows, self._tokens // columns)
         size = (2, self.rows, self._heads, columns, self._head_dim)
         self._data: Tensor = self._memory[:, : math.prod(size)].unflatten(1, size)
-        self.layers = Cache(layers=[_BatchLayer(self, layer) for layer in self._data])
 
-    def open(self, first: int, positions: Tensor, width: int) -> None:
-        """Aim the next forward pass at rows from ``first`` on.
-
-        Args:
-            first: First row.
-            positions: Columns of the new tokens, (rows, time).
-            width: Columns that the attention sees, from 0.
-        """
-        count = positions.shape[0]
-        row = torch.arange(first, first + count, device=positions.device)
-        head = torch.arange(self._heads, device=positions.device)
-        start = (row[:, None] * self._heads + head) * self.columns
-        targets = start[:, :, None] + positions[:, None, :]
-        self.window = Window((first, first + count), width, targets.flatten())
-
-    def places(self, rows: Tensor, positions: Tensor) -> Tensor:
+    def targets(self, rows: Tensor, positions: Tensor) -> Tensor:
         """Return where :meth:`write` puts new keys and values.
 
         Args:
@@ -139,11 +110,10 @@ class BatchCache:
         start = (rows[:, None] * self._heads + head) * self.columns
         return start + positions[:, None]
 
-    def write(self, layer: int, places: Tensor, new: Tensor) -> None:
+    def write(self, layer: int, targets: Tensor, new: Tensor) -> None:
         """Write keys and values, (tokens, 2 * heads, head_dim), into a layer."""
-        width = new.shape[-1]
-        flat = self._data[layer].view(-1, width)
-        flat.index_copy_(0, places.flatten(), new.reshape(-1, width))
+        flat = self._data[layer].view(-1, self._head_dim)
+        flat.index_copy_(0, targets.flatten(), new.reshape(-1, self._head_dim))
 
     def read(self, layer: int, rows: slice, width: int) -> tuple[Tensor, Tensor]:
         """Return a view of the first columns' keys and values in a layer."""
@@ -172,51 +142,6 @@ def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> T
     return torch.frombuffer(memory, dtype=dtype).view(size)
 
 
-class _BatchLayer(CacheLayerMixin):
-    """One layer of a :class:`BatchCache`, as a model sees it."""
-
-    def __init__(self, owner: BatchCache, data: Tensor) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._owner = owner
-        self.keys, self.values = data[0], data[1]
-        self._flat = (
-            data[0].view(-1, data.shape[-1]),
-            data[1].view(-1, data.shape[-1]),
-        )
-        self.is_initialized = True
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing to do: the memory is there."""
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Write the new keys and values, and return all of the window's."""
-        window = self._owner.window
-        width = key_states.shape[-1]
-        for flat, new in zip(self._flat, (key_states, value_states), strict=True):
-            flat.index_copy_(0, window.targets, new.reshape(-1, width))
-        first, last = window.rows
-        assert self.keys is not None
-        assert self.values is not None
-        return (
-            self.keys[first:last, :, : window.width],
-            self.values[first:last, :, : window.width],
-        )
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return how many keys the attention sees, and from which on."""
-        return self._owner.window.width, 0
-
-    def get_seq_length(self) -> int:
-        """Return the columns in use before this pass; rows differ, so the window."""
-        return self._owner.window.width
-
-    def get_max_length(self) -> int:
-        """Return how many columns there are."""
-        return self._owner.columns
-
-
 class SegmentStore:
     """Keys and values by name, the least recently used dropped beyond a budget.
 
@@ -236,13 +161,13 @@ class SegmentStore:
 
         One that is beyond the budget alone is not kept, and drops no other.
         """
-        self.drop(name)
+        self._drop(name)
         if len(ids) > self._budget:
             return
         self._entries[name] = (ids, segment)
         self._held += len(ids)
         while self._held > self._budget:
-            self.drop(next(iter(self._entries)))
+            self._drop(next(iter(self._entries)))
 
     def match(self, name: Hashable, ids: Sequence[int]) -> tuple[int, Tensor | None]:
         """Return how many of the first ``ids`` are held, and the segment."""
@@ -252,11 +177,9 @@ class SegmentStore:
         self._entries.move_to_end(name)
         return common_prefix(found[0], ids), found[1]
 
-    def drop(self, name: Hashable) -> None:
-        """Forget one segment, if it is there."""
-        found = self._entries.pop(name, None)
-        if found is not None:
-            self._held -= len(found[0])
+    def _drop(self, name: Hashable) -> None:
+        ids, _ = self._entries.pop(name, ((), None))
+        self._held -= len(ids)
 
     def clear(self) -> None:
         """Forget all: the weights have changed."""

@@ -8,47 +8,18 @@ the two halves of each rotary pair side by side, so that a rotation is one compl
 product. The result is the model's own up to rounding; a test compares them.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from agentgym.engines.local.attention import FEW_QUERIES, decode_attention
-from agentgym.engines.local.kv_cache import BatchCache
+from agentgym.engines.local.attention import PackedRows
 from agentgym.engines.local.loading import LoadedModel
 
 
-@dataclass(frozen=True)
-class Pass:
-    """What one forward pass is about: some new tokens of each row, packed.
-
-    Attributes:
-        ids: New tokens, row after row, (tokens,).
-        rows: Theirs, from 0, same shape.
-        places: How many new tokens their row has before them, same shape.
-        positions: Their columns, same shape.
-        last: Each row's last new token, (rows,), if what follows it is all that is
-            asked for; None asks for what follows every token.
-        first: First row of the cache.
-        mask: Additive, (rows, 1, time, columns that the attention sees).
-        shared_prefix: How many first tokens are the same in every row.
-    """
-
-    ids: Tensor
-    rows: Tensor
-    places: Tensor
-    positions: Tensor
-    last: Tensor | None
-    first: int
-    mask: Tensor
-    shared_prefix: int = 0
-
-
-@dataclass(frozen=True)
-class _Layer:
+class _Layer(NamedTuple):
     """Matrices of one layer, as factors on the right."""
 
     inputs: Tensor
@@ -69,7 +40,7 @@ class FusedLlama:
         config: Any = model.config
         self._model = model
         self._heads = int(config.num_attention_heads)
-        self._key_heads = int(config.num_key_value_heads)
+        self._rotated = self._heads + int(config.num_key_value_heads)
         self._head_dim = int(config.head_dim)
         self._eps = float(config.rms_norm_eps)
         frequencies = model.get_buffer("model.rotary_emb.inv_freq")
@@ -106,35 +77,25 @@ class FusedLlama:
             down=weights[mlp + "down_proj"].t(),
         )
 
-    def logits(self, work: Pass, cache: BatchCache) -> Tensor:
+    def logits(self, work: PackedRows) -> Tensor:
         """Write the new tokens' keys and values, and predict.
 
         Returns:
             Logits, (rows, vocabulary), or without ``last`` (tokens, vocabulary).
         """
-        rows = slice(work.first, work.first + work.mask.shape[0])
-        places = cache.places(work.first + work.rows, work.positions)
         rotations = self._rotations[work.positions]
-        rotated = self._heads + self._key_heads
-        mask, slots = work.mask, (work.rows, work.places)
         states = self._embedding[work.ids]
-        final = self._layers[-1]
         for number, layer in enumerate(self._layers):
             mixed = self._normed(states) @ layer.inputs
             mixed = mixed.view(len(work.ids), -1, self._head_dim)
-            pairs = mixed[:, :rotated].unflatten(-1, (-1, 2))
+            pairs = mixed[:, : self._rotated].unflatten(-1, (-1, 2))
             torch.view_as_complex(pairs).mul_(rotations)
             query, new = mixed[:, : self._heads], mixed[:, self._heads :]
-            cache.write(number, places, new)
-            if layer is final and work.last is not None:  # the others served their use
+            work.write(number, new)
+            if layer is self._layers[-1] and work.last is not None:
                 query, states = query[work.last], states[work.last]
-                row, place = work.rows[work.last], work.places[work.last]
-                mask = mask[row, :, place][:, :, None]
-                slots = (row, torch.zeros_like(row))
-            keys, values = cache.read(number, rows, mask.shape[-1])
-            query = _spread(query, slots, mask)
-            attended = self._attend(query, keys, values, mask, work.shared_prefix)
-            attended = attended[slots].flatten(1)
+                work = work.ending(work.last)  # the others served their use
+            attended = work.read(number, query).flatten(1)
             states = torch.addmm(states, attended, layer.output)
             gate, up = (self._normed(states) @ layer.gate_up).chunk(2, -1)
             states = torch.addmm(states, functional.silu(gate) * up, layer.down)
@@ -143,21 +104,6 @@ class FusedLlama:
 
     def _normed(self, states: Tensor) -> Tensor:
         return functional.rms_norm(states, states.shape[-1:], None, self._eps)
-
-    def _attend(
-        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shared: int
-    ) -> Tensor:
-        """Return what each query attends to, (rows, time, heads, head_dim)."""
-        if query.shape[2] <= FEW_QUERIES:
-            return decode_attention(query, keys, values, mask, shared)
-        return functional.scaled_dot_product_attention(
-            query,
-            keys,
-            values,
-            attn_mask=mask,
-            scale=1.0,
-            enable_gqa=self._heads != self._key_heads,
-        ).transpose(1, 2)
 
 
 def fuse(loaded: LoadedModel) -> FusedLlama | None:
@@ -179,14 +125,6 @@ def fuse(loaded: LoadedModel) -> FusedLlama | None:
         and loaded.adapter is None
     )
     return FusedLlama(model, loaded.context) if plain else None
-
-
-def _spread(query: Tensor, slots: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
-    """Put packed queries into their rows, (rows, heads, time, head_dim)."""
-    count, _, time, _ = mask.shape
-    spread = query.new_zeros(count, time, *query.shape[1:])
-    spread[slots] = query
-    return spread.transpose(1, 2)
 
 
 def _interleave(weight: Tensor, head_dim: int) -> Tensor:

@@ -19,10 +19,11 @@ from transformers import (
 )
 from transformers.cache_utils import DynamicLayer
 
-from agentgym.core.components import CLOSE_CALL, OPEN_CALL
 from agentgym.engines.local import attention
-from agentgym.engines.local.attention import TreeLayout
-from agentgym.engines.local.probe_chat import PROBE_TOOL, probe_chat
+from agentgym.engines.local.attention import Layout
+from agentgym.engines.local.kv_cache import CacheShape
+from agentgym.engines.local.prefix_tree import TreeLayout
+from agentgym.engines.local.rendering import check_template
 from agentgym.errors import GPUNotAvailableError, ModelError
 from agentgym.models.folder import ADAPTER_FILE, model_source
 
@@ -36,21 +37,7 @@ _LEAST_TOKENS = 512
 _TREE_ERROR = 0.1
 """Far more than rounding, and far less than attention to the wrong tokens makes."""
 _BATCH_DEPENDENT = ("dynamic", "longrope")
-
-
-@dataclass(frozen=True)
-class CacheShape:
-    """The keys, or the values, of one token: what a KV cache is made of."""
-
-    layers: int
-    heads: int
-    head_dim: int
-    dtype: torch.dtype
-
-    @property
-    def bytes_per_token(self) -> int:
-        """Of keys and values together, over all layers."""
-        return 2 * self.layers * self.heads * self.head_dim * self.dtype.itemsize
+_ADVICE = "Use a Llama- or Qwen-like model."
 
 
 @dataclass(frozen=True)
@@ -63,6 +50,7 @@ class LoadedModel:
         adapter: The same model as peft sees it, None without LoRA.
         tokenizer: Its tokenizer, with a chat template.
         device: Where it is.
+        cores: How many threads torch has for it.
         context: Most tokens of prompt and response together: as many as the model can
             take, and its memory can hold of one response.
         stop_ids: Tokens that end a response.
@@ -75,6 +63,7 @@ class LoadedModel:
     adapter: "PeftModel | None"
     tokenizer: PreTrainedTokenizerBase
     device: torch.device
+    cores: int
     context: int
     stop_ids: frozenset[int]
     cache_shape: CacheShape
@@ -84,6 +73,11 @@ class LoadedModel:
     def is_small(self) -> bool:
         """Whether its matrices are too small for kernels of several threads."""
         return self.model.num_parameters() < _SMALL and self.device.type == "cpu"
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """How many compute parts side by side, and how many a kernel has in each."""
+        return (self.cores, 1) if self.is_small else (1, self.cores)
 
     @property
     def vocabulary(self) -> int:
@@ -96,40 +90,6 @@ class LoadedModel:
         head = self.model.get_output_embeddings()
         assert isinstance(head, nn.Module)
         return head
-
-    def hidden(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        mask: Tensor | None,
-        cache: object,
-        *,
-        shared_prefix: int = 0,
-        layout: TreeLayout | None = None,
-    ) -> Tensor:
-        """Return the last hidden states, (batch, time, width).
-
-        Args:
-            ids: Token ids, (batch, time).
-            positions: Position of each, same shape.
-            mask: Additive, (batch or 1, 1, time, keys); None is plain causal.
-            cache: A transformers cache, written to by the model, or None.
-            shared_prefix: How many first keys in the cache are the same in every row.
-            layout: Of the trees that the one row holds, in place of a mask.
-        """
-        if layout is not None:  # transformers would make a mask if there were none
-            mask = torch.zeros(1, 1, 1, 1, device=ids.device)
-        output = self.model.get_decoder()(
-            input_ids=ids,
-            position_ids=positions,
-            attention_mask=mask,
-            past_key_values=cache,
-            use_cache=cache is not None,
-            shared_prefix=shared_prefix,
-            layout=layout,
-        )
-        states: Tensor = output.last_hidden_state
-        return states
 
     def trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Return the parameters that training changes, by name."""
@@ -160,29 +120,60 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
     adapted = bool(rank) or _has_adapter(source)
     with quiet():
         tokenizer, causal = _read(model, source, device, half=adapted)
-    adapter = _adapt(causal, source, rank, seed)
+    adapter = _adapt(causal, source, rank, seed) if adapted else None
     if adapter is not None:
         causal = adapter.get_base_model()  # type: ignore[assignment]
     causal.to(device).eval()  # type: ignore[arg-type]
     if rank is None:
         causal.requires_grad_(False)
-    _check_template(model, tokenizer)
+    check_template(model, tokenizer)
     _check_positions(model, causal)
-    shape = _probe(model, causal)
-    longest, held = _context(causal, tokenizer), _cache_tokens(model, causal, shape)
-    loaded = LoadedModel(
+    shape = _examine(model, causal)
+    held = _cache_tokens(model, causal, shape)
+    longest = int(causal.config.get_text_config().max_position_embeddings)
+    return LoadedModel(
         name=model,
         model=causal,
         adapter=adapter,
         tokenizer=tokenizer,
         device=torch.device(device),
-        context=min(longest, held),
+        cores=torch.get_num_threads(),
+        context=int(min(longest, tokenizer.model_max_length, held)),
         stop_ids=_stop_ids(model, causal, tokenizer),
         cache_shape=shape,
         cache_tokens=held,
     )
-    _check_trees(loaded)
-    return loaded
+
+
+def hidden_states(
+    model: PreTrainedModel,
+    ids: Tensor,
+    positions: Tensor,
+    *,
+    layout: Layout | None = None,
+    cache: DynamicCache | None = None,
+) -> Tensor:
+    """Return the last hidden states, (batch, time, width).
+
+    Args:
+        model: The model.
+        ids: Token ids, (batch, time).
+        positions: Position of each, same shape.
+        layout: What the tokens of the one row attend to; None is plain causal.
+        cache: Gets the keys and values.
+    """
+    # transformers would make a mask if it were given none.
+    mask = None if layout is None else torch.zeros(1, 1, 1, 1, device=ids.device)
+    output = model.get_decoder()(
+        input_ids=ids,
+        position_ids=positions,
+        attention_mask=mask,
+        past_key_values=cache,
+        use_cache=cache is not None,
+        layout=layout,
+    )
+    states: Tensor = output.last_hidden_state
+    return states
 
 
 def _read(
@@ -192,14 +183,13 @@ def _read(
     dtype = torch.bfloat16 if device == "cuda" and half else torch.float32
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        base = source
         if _has_adapter(source):
             from peft import LoraConfig  # takes seconds
 
-            base = str(LoraConfig.from_pretrained(source).base_model_name_or_path)
-            base = model_source(base)
+            base = LoraConfig.from_pretrained(source).base_model_name_or_path
+            source = model_source(str(base))
         causal = AutoModelForCausalLM.from_pretrained(
-            base, dtype=dtype, attn_implementation="sdpa"
+            source, dtype=dtype, attn_implementation="sdpa"
         )
         causal.set_attn_implementation(attention.register())
     except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -217,14 +207,11 @@ def _has_adapter(source: str) -> bool:
 
 def _adapt(
     causal: PreTrainedModel, source: str, rank: int | None, seed: int
-) -> "PeftModel | None":
-    """Inject the adapter of ``source``, or a new one of ``rank``."""
-    given = _has_adapter(source)
-    if not given and not rank:
-        return None
+) -> "PeftModel":
+    """Inject the adapter of ``source``, or else a new one of ``rank``."""
     from peft import LoraConfig, PeftModel, get_peft_model  # takes seconds
 
-    if given:
+    if _has_adapter(source):
         return PeftModel.from_pretrained(causal, source, is_trainable=rank is not None)
     assert rank is not None
     config = LoraConfig(
@@ -238,45 +225,6 @@ def _adapt(
         adapted = get_peft_model(causal, config)
     assert isinstance(adapted, PeftModel)
     return adapted
-
-
-def _check_template(model: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a template that cannot show tools, or writes calls in another form.
-
-    Raises:
-        ModelError: Says which.
-    """
-    advice = "Use a model of the Qwen2.5 or Qwen3 families, or --model nano."
-    if tokenizer.chat_template is None:
-        raise ModelError(f"The model {model!r} has no chat template. {advice}")
-    try:
-        text = tokenizer.apply_chat_template(
-            probe_chat({"a": "probe_value"}),
-            tools=[PROBE_TOOL],
-            tokenize=False,
-            add_generation_prompt=True,
-        )
-    except Exception as error:  # templates raise what they like
-        raise ModelError(
-            f"The chat template of {model!r} cannot render a tool call: {error}. "
-            f"{advice}"
-        ) from error
-    written = str(text)
-    head, _, call = written.partition("probe_value")
-    if head.count("probe_tool") < 2:
-        raise ModelError(
-            f"The chat template of {model!r} leaves out tools or tool calls. {advice}"
-        )
-    if OPEN_CALL not in head or CLOSE_CALL not in call:
-        raise ModelError(
-            f"The chat template of {model!r} does not write tool calls in Hermes form "
-            f"({OPEN_CALL}…{CLOSE_CALL}). {advice}"
-        )
-
-
-def _context(causal: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    limit = int(causal.config.get_text_config().max_position_embeddings)
-    return min(limit, int(min(tokenizer.model_max_length, 10**9)))
 
 
 def _cache_tokens(model: str, causal: PreTrainedModel, shape: CacheShape) -> int:
@@ -305,11 +253,9 @@ def _stop_ids(
     model: str, causal: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> frozenset[int]:
     """Return the end tokens of the tokenizer and of the generation settings."""
-    found = {tokenizer.eos_token_id}
     settings = causal.generation_config
-    if settings is not None:
-        more = settings.eos_token_id
-        found.update(more if isinstance(more, list) else [more])
+    more = None if settings is None else settings.eos_token_id
+    found = [tokenizer.eos_token_id, *(more if isinstance(more, list) else [more])]
     ids = frozenset(int(i) for i in found if i is not None)
     if not ids:
         raise ModelError(f"The tokenizer of {model!r} names no end token (eos_token).")
@@ -334,66 +280,57 @@ def _check_positions(model: str, causal: PreTrainedModel) -> None:
 
 
 @torch.inference_mode()
-def _check_trees(loaded: LoadedModel) -> None:
-    """Compare two sequences that are packed into a tree with themselves alone.
+def _examine(model: str, causal: PreTrainedModel) -> CacheShape:
+    """Try a model out on two short sequences, alone and packed into a tree.
+
+    Returns:
+        What its cache holds.
 
     Raises:
-        ModelError: The model's attention does not follow the layout of trees.
+        ModelError: Its attention does not follow layouts, or it or the head is of a
+            kind that is not supported.
     """
-    device = loaded.device
-    places = torch.arange(4, device=device)
-    rows = torch.stack([places, torch.tensor([0, 1, 4, 5], device=device)])
-    alone = loaded.hidden(rows, places.expand(2, -1), None, None)
-    packed = loaded.hidden(
-        torch.arange(6, device=device)[None],
-        places[[0, 1, 2, 3, 2, 3]][None],
-        None,
-        None,
-        layout=TreeLayout([0, 2, 2, 2], [4, 2], [[0, 1, 2], [0, 1, 3]]),
-    )
-    expected = torch.cat([alone[0], alone[1, 2:]]).float()
-    error = (packed[0].float() - expected).norm() / expected.norm()
-    if not error < _TREE_ERROR:
-        raise ModelError(
-            f"The attention of {loaded.name!r} cannot be told which tokens see each "
-            "other, so it cannot be trained here. Use a Llama- or Qwen-like model."
-        )
-
-
-@torch.inference_mode()
-def _probe(model: str, causal: PreTrainedModel) -> CacheShape:
-    """Run a few tokens to see the cache, and that the head is one plain layer.
-
-    Raises:
-        ModelError: Its attention, or its head, is of a kind that is not supported.
-    """
-    ids = torch.arange(4, device=causal.device)[None]
+    places = torch.arange(4, device=causal.device)
+    rows = torch.tensor([[0, 1, 2, 3], [0, 1, 4, 5]], device=causal.device)
     cache = DynamicCache(config=causal.config)
-    output = causal.get_decoder()(input_ids=ids, past_key_values=cache, use_cache=True)
+    alone = hidden_states(causal, rows, places.expand(2, -1), cache=cache)
     shapes = set()
     for layer in cache.layers:
         if type(layer) is not DynamicLayer or layer.keys is None:
             raise ModelError(
                 f"The model {model!r} has layers of type {type(layer).__name__}; only "
-                "full attention is supported. Use a Llama- or Qwen-like model."
+                f"full attention is supported. {_ADVICE}"
             )
         if layer.values is None or layer.values.shape != layer.keys.shape:
             raise ModelError(
                 f"The keys and values of {model!r} differ in shape, which is not "
-                "supported. Use a Llama- or Qwen-like model."
+                f"supported. {_ADVICE}"
             )
         _, heads, _, width = layer.keys.shape
         shapes.add((heads, width, layer.keys.dtype))
     if len(shapes) != 1:
         raise ModelError(f"The layers of {model!r} differ in shape: {sorted(shapes)}.")
     head = causal.get_output_embeddings()
-    logits = causal(input_ids=ids).logits
+    logits = causal(input_ids=rows).logits
     if head is None or not torch.allclose(
-        head(output.last_hidden_state).float(), logits.float(), rtol=1e-2, atol=1e-2
+        head(alone).float(), logits.float(), rtol=1e-2, atol=1e-2
     ):
         raise ModelError(
             f"The logits of {model!r} are more than one linear layer (scaled or "
-            "capped), which is not supported. Use a Llama- or Qwen-like model."
+            f"capped), which is not supported. {_ADVICE}"
+        )
+    packed = hidden_states(
+        causal,
+        torch.arange(6, device=causal.device)[None],
+        places[[0, 1, 2, 3, 2, 3]][None],
+        layout=TreeLayout([2, 2, 2], [4, 2], [[0, 1, 2], [0, 1, 3]]),
+    )
+    expected = torch.cat([alone[0], alone[1, 2:]]).float()
+    error = (packed[0].float() - expected).norm() / expected.norm()
+    if not error < _TREE_ERROR:
+        raise ModelError(
+            f"The attention of {model!r} cannot be told which tokens see each other, "
+            f"so it cannot be trained here. {_ADVICE}"
         )
     heads, width, dtype = shapes.pop()
     return CacheShape(len(cache.layers), heads, width, dtype)

@@ -7,25 +7,24 @@ averaged over the trained tokens of the whole batch, not within sequences (Dr. G
 arXiv:2503.20783: a mean within sequences favours short ones when they succeed).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from operator import add
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
 
-from agentgym.engines.local.loading import LoadedModel
-from agentgym.engines.local.prefix_tree import Forest, PrefixTree, Target, lay_out
+from agentgym.engines.local.loading import LoadedModel, hidden_states
+from agentgym.engines.local.prefix_tree import Forest, PrefixTree, TreeLayout
 
 _VOCABULARY_FLOATS = 2**27
 
 
-@dataclass(frozen=True)
-class LossSums:
+class LossSums(NamedTuple):
     """Sums over trained tokens: policy loss, entropy, clipped ones, and k3."""
 
     loss: float = 0.0
@@ -33,15 +32,6 @@ class LossSums:
     clipped: float = 0.0
     kl: float = 0.0
     tokens: int = 0
-
-    def __add__(self, other: "LossSums") -> "LossSums":
-        return LossSums(
-            self.loss + other.loss,
-            self.entropy + other.entropy,
-            self.clipped + other.clipped,
-            self.kl + other.kl,
-            self.tokens + other.tokens,
-        )
 
 
 @dataclass(frozen=True)
@@ -54,8 +44,6 @@ class PolicyLoss:
         entropy_coefficient: Weight of the entropy bonus.
         temperature: That the tokens were sampled with.
         chunk_tokens: Most tokens of a micro-batch, but for a tree that has more.
-        workers: Threads that compute micro-batches side by side, each with kernels of
-            one thread: for a small model that wastes less than kernels of several.
     """
 
     loaded: LoadedModel
@@ -63,7 +51,6 @@ class PolicyLoss:
     entropy_coefficient: float
     temperature: float
     chunk_tokens: int = 1024
-    workers: int = 1
 
     def backward(self, forest: Forest, total: int) -> LossSums:
         """Add the gradients of a forest's share of the loss.
@@ -77,23 +64,28 @@ class PolicyLoss:
         """
         computed = self._head(forest.head)
         leaves = [tensor.detach().requires_grad_() for tensor in computed]
-        parameters: list[Tensor] = [p for _, p in self.loaded.trained_parameters()]
+        wanted = [*(p for _, p in self.loaded.trained_parameters()), *leaves]
 
         def gradients(
             trees: Sequence[PrefixTree],
         ) -> tuple[LossSums, Sequence[Tensor | None]]:
             objective, part = self._objective(trees, leaves)
-            return part, torch.autograd.grad(
-                objective / total, parameters + leaves, allow_unused=True
-            )
+            found = torch.autograd.grad(objective / total, wanted, allow_unused=True)
+            return part, found
 
         sums = LossSums()
-        with _threads(self.workers) as pool:
+        workers, kernels = self.loaded.threads
+        with ThreadPoolExecutor(
+            workers, "agentgym-loss", torch.set_num_threads, (kernels,)
+        ) as pool:
             # Added up in the order of the chunks, whichever is done first.
-            for part, found in pool.map(gradients, forest.chunks(self._chunk())):
-                sums += part
-                for tensor, gradient in zip(parameters + leaves, found, strict=True):
-                    _accumulate(tensor, gradient)
+            for part, found in pool.map(gradients, forest.chunks(self._chunk)):
+                sums = LossSums(*map(add, sums, part))
+                for tensor, gradient in zip(wanted, found, strict=True):
+                    if tensor.grad is None:
+                        tensor.grad = gradient
+                    elif gradient is not None:
+                        tensor.grad.add_(gradient)
         pairs = [
             (tensor, leaf.grad)
             for tensor, leaf in zip(computed, leaves, strict=True)
@@ -106,7 +98,7 @@ class PolicyLoss:
     @torch.no_grad()
     def measure(self, forest: Forest) -> LossSums:
         """Return the sums of one micro-batch from the middle of a forest."""
-        chunks = list(forest.chunks(self._chunk()))
+        chunks = list(forest.chunks(self._chunk))
         trees = chunks[len(chunks) // 2]
         return self._objective(trees, self._head(forest.head))[1]
 
@@ -116,42 +108,42 @@ class PolicyLoss:
         most = _VOCABULARY_FLOATS // self.loaded.vocabulary
         return max(self.chunk_tokens, min(3 * self.chunk_tokens // 2, most))
 
+    @property
     def _chunk(self) -> int:
         most = _VOCABULARY_FLOATS // self.loaded.vocabulary
         return max(512, min(self.chunk_tokens, most))
 
-    def _head(self, ids: Sequence[int]) -> list[Tensor]:
-        """Return the head's keys and values, layer by layer, with their graph."""
+    def _head(self, ids: list[int]) -> list[Tensor]:
+        """Return a head's keys and values, layer after layer, with their graph."""
         if not ids:
             return []
-        device = self.loaded.device
         cache = DynamicCache()
-        tokens = torch.tensor([list(ids)], device=device)
-        positions = torch.arange(len(ids), device=device)[None]
-        self.loaded.hidden(tokens, positions, None, cache)
-        found: list[Tensor] = []
-        for layer in cache.layers:
-            assert isinstance(layer, DynamicLayer)
-            assert layer.keys is not None
-            assert layer.values is not None
-            found += [layer.keys, layer.values]
-        return found
+        tokens = torch.tensor([ids], device=self.loaded.device)
+        positions = torch.arange(len(ids), device=self.loaded.device)[None]
+        hidden_states(self.loaded.model, tokens, positions, cache=cache)
+        return [tensor for keys, values, *_ in cache for tensor in (keys, values)]
 
     def _objective(
         self, trees: Sequence[PrefixTree], head: Sequence[Tensor]
     ) -> tuple[Tensor, LossSums]:
         """Return the summed objective of some trees, and its parts."""
-        device = self.loaded.device
-        logits, flat = self._logits(trees, head)
-        tokens = torch.tensor([t.token for t in flat], device=device)
-        counts = torch.tensor([float(len(t.logprobs)) for t in flat], device=device)
-        sampled = [sum(t.logprobs) / len(t.logprobs) for t in flat]
-        gain = torch.tensor([t.gain for t in flat], device=device)
-        loss = torch.tensor([t.loss for t in flat], device=device)
+        targets = [target for tree in trees for target in tree.targets]
 
-        logprobs = torch.log_softmax(logits.float() / self.temperature, dim=-1)
+        def of_targets(values: Iterable[float]) -> Tensor:
+            return torch.tensor(list(values), device=self.loaded.device)
+
+        tokens = of_targets(t.token for t in targets)
+        counts = of_targets(float(len(t.logprobs)) for t in targets)
+        sampled = of_targets(sum(t.logprobs) / len(t.logprobs) for t in targets)
+        gain, loss = (
+            of_targets(t.gain for t in targets),
+            of_targets(t.loss for t in targets),
+        )
+
+        logits = self._logits(trees, head).float()
+        logprobs = torch.log_softmax(logits / self.temperature, dim=-1)
         now = logprobs.gather(-1, tokens[:, None])[:, 0]
-        log_ratio = now - torch.tensor(sampled, device=device)
+        log_ratio = now - sampled
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - self.clip, 1 + self.clip)
         policy = -(
@@ -170,74 +162,24 @@ class PolicyLoss:
                 tokens=int(counts.sum()),
             )
 
-    def _logits(
-        self, trees: Sequence[PrefixTree], head: Sequence[Tensor]
-    ) -> tuple[Tensor, list[Target]]:
-        """Run the model over trees; return logits before each target, and targets."""
+    def _logits(self, trees: Sequence[PrefixTree], head: Sequence[Tensor]) -> Tensor:
+        """Return the logits before each target, tree after tree."""
         device = self.loaded.device
-        cache = None
-        if head:
-            pairs = zip(head[::2], head[1::2], strict=True)
-            cache = Cache(layers=[_HeadLayer(k, v) for k, v in pairs])
         ids = [token for tree in trees for token in tree.tokens]
         depths = [depth for tree in trees for depth in tree.depths]
-        states = self.loaded.hidden(
-            torch.tensor([ids], device=device),
-            torch.tensor([depths], device=device),
-            None,
-            cache,
-            layout=lay_out(trees, head[0].shape[2] if head else 0),
-        )
         starts = accumulate(map(len, trees), initial=0)
-        flat = [target for tree in trees for target in tree.targets]
         places = [
             start + target.node
             for start, tree in zip(starts, trees, strict=False)
             for target in tree.targets
         ]
-        logits = self.loaded.head(
-            states[0].index_select(0, torch.tensor(places, device=device))
+        states = hidden_states(
+            self.loaded.model,
+            torch.tensor([ids], device=device),
+            torch.tensor([depths], device=device),
+            layout=TreeLayout.of(trees, head),
+        )[0]
+        logits: Tensor = self.loaded.head(
+            states.index_select(0, torch.tensor(places, device=device))
         )
-        return logits, flat
-
-
-def _accumulate(tensor: Tensor, gradient: Tensor | None) -> None:
-    if gradient is not None:
-        tensor.grad = gradient if tensor.grad is None else tensor.grad.add_(gradient)
-
-
-def _threads(count: int) -> ThreadPoolExecutor:
-    """Return a pool whose threads run kernels of one thread if there are several."""
-    kernels = 1 if count > 1 else torch.get_num_threads()
-    return ThreadPoolExecutor(count, "agentgym-loss", torch.set_num_threads, (kernels,))
-
-
-class _HeadLayer(CacheLayerMixin):
-    """One layer of a head's keys and values, put before those of the trees."""
-
-    def __init__(self, keys: Tensor, values: Tensor) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._head = (keys, values)
-        self.is_initialized = True
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing to do: the head is there."""
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Return the head's keys and values followed by the new ones."""
-        keys, values = self._head
-        return torch.cat((keys, key_states), 2), torch.cat((values, value_states), 2)
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return how many keys the attention sees, and from which on."""
-        return self.get_seq_length() + query_length, 0
-
-    def get_seq_length(self) -> int:
-        """Return the head's length."""
-        return int(self._head[0].shape[2])
-
-    def get_max_length(self) -> int:
-        """Return that there is no limit."""
-        return -1
+        return logits

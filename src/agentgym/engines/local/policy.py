@@ -2,22 +2,23 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Self
 
-import torch
-
-from agentgym.core.components import OPEN_CALL
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.engines.local.decoder import Decoder, Generation, Job
 from agentgym.engines.local.forward import BatchForward, rows_are_independent
 from agentgym.engines.local.loading import LoadedModel, load_model
-from agentgym.engines.local.rendering import Detokenizer, Prompt, Renderer
+from agentgym.engines.local.rendering import Prompt, Renderer
+from agentgym.engines.local.responses import (
+    Detokenizer,
+    GrowingContent,
+    parse_response,
+)
 from agentgym.engines.local.support import check_device
-from agentgym.engines.local.tool_calls import parse_response
 from agentgym.errors import ContextLengthError
 
 _MOST_ROWS = 128
@@ -32,27 +33,27 @@ class LocalPolicy(Policy):
     Args:
         loaded: The model.
         deterministic: The same request gives the same bits whatever else runs.
+
+    Attributes:
+        decoder: Samples the responses.
+        detokenizer: Turns response ids into the text of each token.
     """
 
     def __init__(self, loaded: LoadedModel, *, deterministic: bool = False) -> None:
         self._loaded = loaded
         self._renderer = Renderer(loaded.tokenizer)
-        self._detokenizer = Detokenizer(
+        self.detokenizer = Detokenizer(
             loaded.tokenizer, thinking=self._renderer.begins_reasoning
         )
-        self._end_texts = [self._renderer.decode([i]) for i in sorted(loaded.stop_ids)]
-        cores = torch.get_num_threads()
-        forward = BatchForward(
-            loaded,
-            _MOST_ROWS,
-            fixed=deterministic,
-            workers=cores if loaded.is_small else 1,
-        )
+        workers, kernels = loaded.threads
+        forward = BatchForward(loaded, _MOST_ROWS, fixed=deterministic, workers=workers)
+        fixed_rows = 0
+        if deterministic:
+            fixed_rows = min(_FIXED_ROWS, forward.cache.most_rows)
+            if not rows_are_independent(forward, fixed_rows):
+                fixed_rows = 1
         self.decoder = Decoder(
-            forward,
-            loaded.stop_ids,
-            fixed_rows=_fixed_rows(forward) if deterministic else 0,
-            threads=1 if loaded.is_small else cores,
+            forward, loaded.stop_ids, fixed_rows=fixed_rows, threads=kernels
         )
 
     @classmethod
@@ -72,7 +73,9 @@ class LocalPolicy(Policy):
         """
         device = check_device(gpu)
         policy = cls(load_model(str(path), device=device, rank=None, seed=0))
-        weakref.finalize(policy, _in_thread, policy.decoder.close).atexit = False
+        # Closing waits for the decoder's thread, which may be the one that lets go.
+        close = Thread(target=policy.decoder.close, daemon=True)
+        weakref.finalize(policy, close.start).atexit = False
         return policy
 
     @property
@@ -80,11 +83,6 @@ class LocalPolicy(Policy):
         """What the user asked for: ``nano``, a folder's name, or an id."""
         path = Path(self._loaded.name)
         return path.name if path.is_dir() else self._loaded.name
-
-    @property
-    def detokenizer(self) -> Detokenizer:
-        """What turns response ids into the text of each token."""
-        return self._detokenizer
 
     async def chat(self, request: ChatRequest) -> ChatResult:
         """Answer one request.
@@ -99,10 +97,7 @@ class LocalPolicy(Policy):
         return self._result(request, prompt, await asyncio.wrap_future(job.future))
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
-        """Yield the response's text in pieces as it is sampled, then the result.
-
-        The text is the response's content: tool calls are not in it, they come with
-        the result.
+        """Yield the response's content in pieces as it is sampled, then the result.
 
         Raises:
             ContextLengthError: The prompt leaves no room for an answer.
@@ -111,19 +106,24 @@ class LocalPolicy(Policy):
         prompt, job = self._job(request)
         loop = asyncio.get_running_loop()
         tokens: asyncio.Queue[int | None] = asyncio.Queue()
-        job.on_token = lambda token: _post(loop, tokens, token)
-        job.future.add_done_callback(lambda _: _post(loop, tokens, None))
+
+        def post(token: int | None) -> None:
+            with suppress(RuntimeError):  # the loop is gone
+                loop.call_soon_threadsafe(tokens.put_nowait, token)
+
+        job.on_token = post
+        job.future.add_done_callback(lambda _: post(None))
         self.decoder.submit(job)
-        text = _ContentStream(self._detokenizer, self._loaded.stop_ids)
+        content = GrowingContent(self.detokenizer, self._loaded.stop_ids)
         try:
             while (token := await tokens.get()) is not None:
-                if piece := text.add(token):
+                if piece := content.add(token):
                     yield piece
         except BaseException:
             job.future.cancel()
             raise
         result = self._result(request, prompt, await asyncio.wrap_future(job.future))
-        if rest := (result.content or "")[text.sent :]:
+        if rest := (result.content or "")[content.sent :]:
             yield rest
         yield result
 
@@ -152,71 +152,22 @@ class LocalPolicy(Policy):
     def _result(
         self, request: ChatRequest, prompt: Prompt, generation: Generation
     ) -> ChatResult:
-        self._renderer.remember(request.session, prompt, generation.ids)
+        ids, reason = generation.ids, generation.finish_reason
+        text = self.detokenizer.decode(ids)
+        self._renderer.remember(request.session, prompt, ids, text)
+        if ids[-1] in self._loaded.stop_ids:
+            text = text.removesuffix(self.detokenizer.piece(ids[-1]))
         content, calls = parse_response(
-            self._renderer.decode(generation.ids),
-            self._end_texts,
+            text,
             key=f"{request.session}/{request.seed}/{len(prompt.ids)}",
             thinking=self._renderer.begins_reasoning,
         )
-        reason = generation.finish_reason
         return ChatResult(
             prompt_ids=prompt.ids,
-            response_ids=generation.ids,
+            response_ids=ids,
             logprobs=generation.logprobs,
             content=content,
             tool_calls=calls,
             finish_reason="tool_calls" if calls and reason == "stop" else reason,
             model_version=generation.version,
         )
-
-
-class _ContentStream:
-    """Turns tokens into the pieces of content that are safe to show already.
-
-    From a ``<tool_call>`` on, or what may become one, nothing is shown: whether it
-    is a call, and so no content, is known only at the end.
-    """
-
-    def __init__(self, detokenizer: Detokenizer, stop_ids: frozenset[int]) -> None:
-        self._text = detokenizer.grow()
-        self._stop_ids = stop_ids
-        self._unsent = ""
-        self._is_closed = False
-        self.sent = 0
-
-    def add(self, token: int) -> str:
-        """Return the text to show after one more token; often empty."""
-        if self._is_closed or token in self._stop_ids:
-            return ""
-        piece = self._text.add(token)
-        shown, call, _ = (self._unsent + (piece or "")).partition(OPEN_CALL)
-        self._is_closed = piece is None or bool(call)
-        self._unsent = shown
-        held = next(
-            (n for n in range(len(OPEN_CALL), 0, -1) if shown.endswith(OPEN_CALL[:n])),
-            0,
-        )
-        shown = shown[: len(shown) - held]
-        if not self.sent and not shown.strip():
-            return ""
-        self._unsent = self._unsent[len(shown) :]
-        self.sent += len(shown)
-        return shown
-
-
-def _in_thread(function: Callable[[], None]) -> None:
-    """Call a function that waits for a thread, which may be the current one."""
-    Thread(target=function, daemon=True).start()
-
-
-def _post[T](loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[T], item: T) -> None:
-    """Put ``item`` into a queue of another thread's loop, unless that loop is gone."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(queue.put_nowait, item)
-
-
-def _fixed_rows(forward: BatchForward) -> int:
-    """Return how many rows a reproducible decoding step has on this machine."""
-    rows = min(_FIXED_ROWS, forward.rows)
-    return rows if rows_are_independent(forward, rows) else 1

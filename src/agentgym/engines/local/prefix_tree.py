@@ -15,8 +15,12 @@ from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
 
-from agentgym.engines.base import TrainingSequence
-from agentgym.engines.local.attention import TreeLayout
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from agentgym.engines.base import TrainedToken, TrainingSequence
+from agentgym.engines.local.attention import Layout
 from agentgym.engines.local.kv_cache import common_prefix
 
 _SHORTEST_HEAD = 16
@@ -45,19 +49,6 @@ class Target:
     loss: float = 0.0
 
 
-@dataclass(frozen=True)
-class Branch:
-    """The nodes that one sequence adds to a tree; each follows the one before it.
-
-    Attributes:
-        nodes: Where they are.
-        before: Runs of nodes from the head to the branch.
-    """
-
-    nodes: range
-    before: list[range]
-
-
 class PrefixTree:
     """Sequences of one group, shared prefixes once.
 
@@ -67,17 +58,17 @@ class PrefixTree:
     Attributes:
         tokens: Of each node, branch after branch; parents come before children.
         depths: Position of each in the sequence, head included.
-        branches: In the order of their nodes.
+        branches: In the order of their nodes: of each the runs of nodes from the head
+            on, its own last.
     """
 
     def __init__(self, offset: int) -> None:
         self._offset = offset
         self._children: dict[tuple[int, int], int] = {}
         self._targets: dict[tuple[int, int, float], Target] = {}
-        self._branch_of: list[int] = []
         self.tokens: list[int] = []
         self.depths: list[int] = []
-        self.branches: list[Branch] = []
+        self.branches: list[list[range]] = []
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -90,39 +81,91 @@ class PrefixTree:
     def add(self, sequence: TrainingSequence) -> None:
         """Add a sequence up to its last trained token."""
         trained = {token.position: token for token in sequence.trained}
-        node, start, parent = -1, len(self), -1
-        for position in range(self._offset, max(trained) + 1):
+        node, parent, start, end = -1, -1, len(self), max(trained)
+        for position in range(self._offset, end + 1):
             token = sequence.ids[position]
             if position in trained:
-                logprob = trained[position].logprob
-                key = (node, token, round(logprob, 3))
-                target = self._targets.setdefault(key, Target(node, token))
-                advantage = trained[position].advantage
-                target.logprobs.append(logprob)
-                target.gain += max(0.0, advantage)
-                target.loss += min(0.0, advantage)
-            if position < max(trained):
-                node = self._child(node, token, position)
+                self._aim(node, token, trained[position])
+            if position < end:
+                node = self._children.setdefault((node, token), len(self))
                 if node < start:
                     parent = node
+                else:
+                    self.tokens.append(token)
+                    self.depths.append(position)
         if len(self) > start:
-            self.branches.append(Branch(range(start, len(self)), self._path(parent)))
+            self.branches.append([*self._path(parent), range(start, len(self))])
+
+    def _aim(self, node: int, token: int, trained: TrainedToken) -> None:
+        key = (node, token, round(trained.logprob, 3))
+        target = self._targets.setdefault(key, Target(node, token))
+        target.logprobs.append(trained.logprob)
+        target.gain += max(0.0, trained.advantage)
+        target.loss += min(0.0, trained.advantage)
 
     def _path(self, node: int) -> list[range]:
         """Return the runs of nodes from the head to ``node`` and with it."""
-        if node < 0:
-            return []
-        branch = self.branches[self._branch_of[node]]
-        return [*branch.before, range(branch.nodes.start, node + 1)]
+        for *before, own in self.branches:
+            if node in own:
+                return [*before, range(own.start, node + 1)]
+        return []
 
-    def _child(self, node: int, token: int, position: int) -> int:
-        key = (node, token)
-        if key not in self._children:
-            self._children[key] = len(self.tokens)
-            self._branch_of.append(len(self.branches))
-            self.tokens.append(token)
-            self.depths.append(position)
-        return self._children[key]
+
+@dataclass(frozen=True)
+class TreeLayout(Layout):
+    """Trees one after the other: each branch sees its ancestors and, causally, itself.
+
+    Attributes:
+        pieces: Lengths of the runs of nodes, in order.
+        queries: Lengths of the branches, in order.
+        seen: Of each branch, the pieces that it attends to, counted from 1; its own
+            come last. 0 is the head.
+        head: The head's keys and values, layer after layer; empty for no head.
+    """
+
+    pieces: list[int]
+    queries: list[int]
+    seen: Sequence[Sequence[int]]
+    head: Sequence[Tensor] = ()
+
+    @classmethod
+    def of(cls, trees: Sequence[PrefixTree], head: Sequence[Tensor]) -> "TreeLayout":
+        """Return the layout of trees in their order."""
+        pieces: list[int] = []
+        queries: list[int] = []
+        seen: list[list[int]] = []
+        for tree in trees:
+            runs = [run for path in tree.branches for run in path]
+            cuts = sorted({edge for run in runs for edge in (run.start, run.stop)})
+            number = {cut: index for index, cut in enumerate(cuts, 1 + len(pieces))}
+            for path in tree.branches:
+                queries.append(len(path[-1]))
+                seen.append([0, *(number[c] for run in path for c in cuts if c in run)])
+            pieces += [end - start for start, end in pairwise(cuts)]
+        return cls(pieces, queries, seen, head)
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
+    ) -> Tensor:
+        """Attend branch by branch."""
+        head = self.head[2 * layer :][:2] or (key[:, :, :0], value[:, :, :0])
+        keys = [head[0], *key.split(self.pieces, 2)]
+        values = [head[1], *value.split(self.pieces, 2)]
+        found = []
+        for branch, seen in zip(query.split(self.queries, 2), self.seen, strict=True):
+            before = torch.cat([keys[piece] for piece in seen], 2)
+            new, total = branch.shape[2], before.shape[2]
+            hidden = branch.new_full((new, total), -torch.inf).triu_(total - new + 1)
+            attended = functional.scaled_dot_product_attention(
+                branch,
+                before,
+                torch.cat([values[piece] for piece in seen], 2),
+                attn_mask=hidden,
+                scale=scale,
+                enable_gqa=query.shape[1] != key.shape[1],
+            )
+            found.append(attended)
+        return torch.cat(found, 2).transpose(1, 2)
 
 
 @dataclass(frozen=True)
@@ -149,29 +192,7 @@ class Forest:
             yield chunk
 
 
-def lay_out(trees: Sequence[PrefixTree], head: int) -> TreeLayout:
-    """Say who attends to whom when trees are packed into one row.
-
-    Args:
-        trees: In their order in the row.
-        head: Length of the head, whose keys come first and which all attend to.
-    """
-    pieces, queries, seen = [head], [], []
-    for tree in trees:
-        paths = [[*branch.before, branch.nodes] for branch in tree.branches]
-        runs = [run for path in paths for run in path]
-        cuts = sorted({edge for run in runs for edge in (run.start, run.stop)})
-        number = {cut: len(pieces) + index for index, cut in enumerate(cuts)}
-        for path in paths:
-            queries.append(len(path[-1]))
-            seen.append([0, *(number[c] for run in path for c in cuts if c in run)])
-        pieces += [end - start for start, end in pairwise(cuts)]
-    return TreeLayout(pieces, queries, seen)
-
-
-def plant(
-    sequences: Sequence[TrainingSequence], most_nodes: int = 1536
-) -> list[Forest]:
+def plant(sequences: Sequence[TrainingSequence], most_nodes: int) -> list[Forest]:
     """Lay sequences out: a forest per agent of a team, a tree per group.
 
     Args:

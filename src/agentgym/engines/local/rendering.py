@@ -8,18 +8,16 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from agentgym.core.components import OPEN_THINKING, is_unended_reasoning
+from agentgym.core.components import CLOSE_CALL, OPEN_CALL, OPEN_THINKING
 from agentgym.core.openai import joined_text
 from agentgym.core.tools import parse_arguments
-from agentgym.engines.local.probe_chat import probe_chat
-from agentgym.errors import EngineError
+from agentgym.errors import EngineError, ModelError
 
 _HEADS = 32
 _SESSIONS = 4096
 _TURNS = 4
-_ARGUMENTS = '{"probe": "value"}'
 
-_Shape = frozenset[tuple[str, bool]]
+Message = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,21 +41,21 @@ class _Head:
     """A system prompt with tools, rendered once.
 
     Attributes:
-        messages: The system message, if there is one.
+        system: The system message, if there is one.
         tools: The tools.
         text: Both, rendered.
         bare: The system message, rendered without the tools.
         ids: Of ``text``.
-        checked: Shapes of conversations for which the head was found to be apart
-            from what follows; True, or False where the template mixes the two.
+        is_apart: By the roles of a conversation (and whether they call tools), whether
+            the template was found to keep the head apart from what follows.
     """
 
-    messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]]
+    system: list[Message]
+    tools: list[Message]
     text: str
     bare: str
     ids: list[int]
-    checked: dict[_Shape, bool] = field(default_factory=dict)
+    is_apart: dict[frozenset[tuple[str, bool]], bool] = field(default_factory=dict)
 
 
 class Renderer:
@@ -85,13 +83,15 @@ class Renderer:
         self._heads: list[_Head] = []
         self._sessions: OrderedDict[str, list[tuple[str, list[int]]]] = OrderedDict()
         self._lock = threading.Lock()
-        self._wants_objects = not self._writes_arguments_as_they_are()
-        self.begins_reasoning = self._opens_thinking()
+        arguments = '{"probe": "value"}'
+        probe = _probe(arguments)
+        self._wants_objects = arguments not in self._tried(probe)
+        self.begins_reasoning = self._tried(probe[:2]).rstrip().endswith(OPEN_THINKING)
 
     def render(
         self,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[dict[str, Any]],
+        messages: Sequence[Message],
+        tools: Sequence[Message],
         session: str = "",
     ) -> Prompt:
         """Return the prompt of a request.
@@ -117,45 +117,30 @@ class Renderer:
                 head=0 if head is None else len(head.ids),
             )
 
-    def remember(self, session: str, prompt: Prompt, response: list[int]) -> None:
-        """Keep a turn's exact tokens for the next turn of its session."""
+    def remember(self, session: str, prompt: Prompt, ids: list[int], text: str) -> None:
+        """Keep a response's exact tokens for the next turn of its session."""
         if not session:
             return
-        text = prompt.text + self.decode(response)
         with self._lock:
             turns = self._sessions.pop(session, [])
-            self._sessions[session] = [*turns, (text, prompt.ids + response)][-_TURNS:]
+            turns.append((prompt.text + text, prompt.ids + ids))
+            self._sessions[session] = turns[-_TURNS:]
             while len(self._sessions) > _SESSIONS:
                 self._sessions.popitem(last=False)
 
-    def decode(self, ids: list[int]) -> str:
-        """Return the exact text of ``ids``, special tokens included."""
-        text = self._tokenizer.decode(
-            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
-        assert isinstance(text, str)
-        return text
-
-    def _writes_arguments_as_they_are(self) -> bool:
-        try:
-            return _ARGUMENTS in self._template(probe_chat(_ARGUMENTS), [])
-        except EngineError:  # it takes no text there
-            return False
-
-    def _opens_thinking(self) -> bool:
-        try:
-            asked = probe_chat(_ARGUMENTS)[:2]
-            return self._template(asked, []).rstrip().endswith(OPEN_THINKING)
-        except EngineError:  # so it will of every request
-            return False
-
-    def _prepared(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _prepared(self, message: Message) -> Message:
         """Return a message in the form that the template takes."""
         if self._wants_objects and message.get("tool_calls"):
             calls = [_with_object(call) for call in message["tool_calls"]]
             message = {**message, "tool_calls": calls}
         if isinstance(message.get("content"), list):
-            message = {**message, "content": _joined(message)}
+            try:
+                message = {**message, "content": joined_text(message["content"])}
+            except ValueError as error:
+                raise EngineError(
+                    f"In a {message.get('role')!r} message {error}; the policy reads "
+                    "only text."
+                ) from error
         return message
 
     def _longest_known(self, session: str, text: str) -> tuple[str, list[int]]:
@@ -164,33 +149,28 @@ class Renderer:
         return max(known, key=lambda turn: len(turn[0]), default=("", []))
 
     def _text(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
+        self, messages: list[Message], tools: list[Message]
     ) -> tuple[str, _Head | None]:
         """Return the whole text, and its head if the template keeps it apart."""
         head = self._find_head(messages, tools)
         if head is None:
             return self._template(messages, tools), None
-        shape = frozenset((m["role"], bool(m.get("tool_calls"))) for m in messages)
-        apart = head.checked.get(shape)
-        if apart is False:
-            return self._template(messages, tools), None
-        rest = self._template(messages, []).removeprefix(head.bare)
-        if apart is None:
-            whole = self._template(messages, tools)
-            apart = whole == head.text + rest and (
+        kind = frozenset((m["role"], bool(m.get("tool_calls"))) for m in messages)
+        if head.is_apart.get(kind, True):
+            rest = self._template(messages, []).removeprefix(head.bare)
+            if kind in head.is_apart:
+                return head.text + rest, head
+        whole = self._template(messages, tools)
+        if kind not in head.is_apart:
+            head.is_apart[kind] = whole == head.text + rest and (
                 self._encode(whole) == head.ids + self._encode(rest)
             )
-            head.checked[shape] = apart
-            if not apart:
-                return whole, None
-        return head.text + rest, head
+        return whole, head if head.is_apart[kind] else None
 
-    def _find_head(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
-    ) -> _Head | None:
+    def _find_head(self, messages: list[Message], tools: list[Message]) -> _Head | None:
         system = messages[:1] if messages and messages[0]["role"] == "system" else []
         for head in self._heads:
-            if head.tools == tools and head.messages == system:
+            if head.tools == tools and head.system == system:
                 return head
         if not tools and not system:
             return None
@@ -203,26 +183,22 @@ class Renderer:
         self._heads = [head, *self._heads][:_HEADS]
         return head
 
+    def _tried(self, messages: list[Message]) -> str:
+        """Return what the template writes, nothing if it refuses."""
+        try:
+            return self._template(messages, [])
+        except EngineError:
+            return ""
+
     def _template(
-        self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]],
-        *,
-        prompt: bool = True,
+        self, messages: list[Message], tools: list[Message], *, prompt: bool = True
     ) -> str:
         try:
-            text = self._tokenizer.apply_chat_template(
-                messages,
-                tools=list[dict[Any, Any] | Callable[..., Any]](tools) or None,
-                tokenize=False,
-                add_generation_prompt=prompt,
-            )
+            return _applied(self._tokenizer, messages, tools, prompt=prompt)
         except Exception as error:  # templates raise what they like
             raise EngineError(
                 f"The chat template cannot render the messages: {error}"
             ) from error
-        assert isinstance(text, str)
-        return text
 
     def _encode(self, text: str) -> list[int]:
         if not text:
@@ -232,13 +208,70 @@ class Renderer:
         return ids
 
 
-def _joined(message: dict[str, Any]) -> str:
+def check_template(model: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a chat template that cannot show tools, or writes calls in another form.
+
+    Raises:
+        ModelError: Says which.
+    """
+    advice = "Use a model of the Qwen2.5 or Qwen3 families, or --model nano."
+    if tokenizer.chat_template is None:
+        raise ModelError(f"The model {model!r} has no chat template. {advice}")
+    properties = {"a": {"type": "string"}}
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "probe_tool",
+            "description": "Probe.",
+            "parameters": {"type": "object", "properties": properties},
+        },
+    }
     try:
-        return joined_text(message["content"])
-    except ValueError as error:
-        raise EngineError(
-            f"In a {message.get('role')!r} message {error}; the policy reads only text."
+        written = _applied(tokenizer, _probe({"a": "probe_value"}), [tool])
+    except Exception as error:  # templates raise what they like
+        raise ModelError(
+            f"The chat template of {model!r} cannot render a tool call: {error}. "
+            f"{advice}"
         ) from error
+    head, _, call = written.partition("probe_value")
+    if head.count("probe_tool") < 2:
+        raise ModelError(
+            f"The chat template of {model!r} leaves out tools or tool calls. {advice}"
+        )
+    if OPEN_CALL not in head or CLOSE_CALL not in call:
+        raise ModelError(
+            f"The chat template of {model!r} does not write tool calls in Hermes form "
+            f"({OPEN_CALL}…{CLOSE_CALL}). {advice}"
+        )
+
+
+def _applied(
+    tokenizer: PreTrainedTokenizerBase,
+    messages: list[Message],
+    tools: list[Message],
+    *,
+    prompt: bool = True,
+) -> str:
+    text = tokenizer.apply_chat_template(
+        messages,
+        tools=list[dict[Any, Any] | Callable[..., Any]](tools) or None,
+        tokenize=False,
+        add_generation_prompt=prompt,
+    )
+    assert isinstance(text, str)
+    return text
+
+
+def _probe(arguments: str | dict[str, Any]) -> list[Message]:
+    """Return a chat with a tool call, to see what a chat template makes of it."""
+    function = {"name": "probe_tool", "arguments": arguments}
+    call = {"id": "call_00000", "type": "function", "function": function}
+    return [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_00000", "content": "r"},
+    ]
 
 
 def _with_object(call: dict[str, Any]) -> dict[str, Any]:
@@ -250,99 +283,3 @@ def _with_object(call: dict[str, Any]) -> dict[str, Any]:
     if parsed is None:
         return call
     return {**call, "function": {**function, "arguments": parsed}}
-
-
-class Detokenizer:
-    """The text of each token of a response, so that the pieces join to the whole.
-
-    A token may hold part of a character; its piece is then empty and the token that
-    completes the character has all of it.
-
-    Args:
-        tokenizer: Of the policy.
-        thinking: Whether its prompts end in an open ``<think>``.
-    """
-
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, *, thinking: bool = False
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._thinking = thinking
-        self._single: dict[int, str] = {}
-
-    def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return one piece per token, None if they cannot be told or labelled.
-
-        That is: they do not add up to the text, or it is reasoning that the prompt
-        began and the response never ended, which the text alone does not show.
-        """
-        whole = self._decode(list(ids))
-        if self._thinking and is_unended_reasoning(whole):
-            return None
-        pieces = [self._piece(token) for token in ids]
-        if "".join(pieces) == whole:
-            return pieces
-        pieces, growing = [], self.grow()
-        for count, token in enumerate(ids, 1):
-            piece = growing.add(token, last=count == len(ids))
-            if piece is None:
-                return None
-            pieces.append(piece)
-        return pieces if "".join(pieces) == whole else None
-
-    def grow(self) -> "GrowingText":
-        """Return the text, still empty, of a response whose tokens are to come."""
-        return GrowingText(self._decode)
-
-    def _piece(self, token: int) -> str:
-        if token not in self._single:
-            self._single[token] = self._decode([token])
-        return self._single[token]
-
-    def _decode(self, ids: list[int]) -> str:
-        text = self._tokenizer.decode(
-            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
-        assert isinstance(text, str)
-        return text
-
-
-class GrowingText:
-    """The text of a response that comes token by token.
-
-    Each token costs the same however many came before: it is decoded with no more of
-    them than the last piece's, so that what depends on the neighbour (a space that
-    only the first word of a text goes without) comes out as in the whole text.
-
-    Args:
-        decode: Returns the exact text of tokens.
-    """
-
-    def __init__(self, decode: Callable[[list[int]], str]) -> None:
-        self._decode = decode
-        self._ids: list[int] = []
-        self._told = 0
-        self._text = ""
-
-    def add(self, token: int, *, last: bool = False) -> str | None:
-        """Return what one more token adds: nothing while a character is unfinished.
-
-        Args:
-            token: The next one.
-            last: None follows, so that nothing is waited for.
-
-        Returns:
-            The text, or None if the token changes what was returned before.
-        """
-        self._ids.append(token)
-        text = self._decode(self._ids)
-        if text.endswith("\ufffd") and not last:
-            return ""
-        if not text.startswith(self._text):
-            return None
-        piece = text[len(self._text) :]
-        if piece:
-            self._ids = self._ids[self._told :]
-            self._text = self._decode(self._ids)
-        self._told = len(self._ids)
-        return piece

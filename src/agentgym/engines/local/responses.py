@@ -1,0 +1,167 @@
+"""From a response's tokens to its text, its content and its tool calls."""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from transformers import PreTrainedTokenizerBase
+
+from agentgym.core.components import OPEN_CALL, find_calls, is_unended_reasoning
+from agentgym.core.trajectory import RequestedCall
+
+
+def parse_response(
+    text: str, key: str, *, thinking: bool = False
+) -> tuple[str | None, list[RequestedCall]]:
+    """Split a response into content and tool calls.
+
+    Args:
+        text: The response, but for its end token.
+        key: What the calls' ids are made from: the same key, the same ids.
+        thinking: Whether the prompt ends in an open ``<think>``.
+
+    Returns:
+        The text outside tool calls, exactly as written, None if it is blank; and
+        the well-formed calls. A malformed call stays in the content.
+    """
+    calls: list[RequestedCall] = []
+    content, position = "", 0
+    for span in find_calls(text, thinking=thinking):
+        if span.name is None or span.arguments is None:
+            continue
+        content += text[position : span.start]
+        position = span.end
+        name = f"{key}/{len(calls)}".encode()
+        call_id = "call_" + blake2b(name, digest_size=9).hexdigest()
+        calls.append(
+            RequestedCall(id=call_id, name=span.name, arguments=span.arguments)
+        )
+    content += text[position:]
+    return (content if content.strip() else None), calls
+
+
+class Detokenizer:
+    """The text of each token of a response, so that the pieces join to the whole.
+
+    A token may hold part of a character; its piece is then empty and the token that
+    completes the character has all of it.
+
+    Args:
+        tokenizer: Of the policy.
+        thinking: Whether its prompts end in an open ``<think>``.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, *, thinking: bool = False
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._thinking = thinking
+        self._single: dict[int, str] = {}
+
+    def decode(self, ids: list[int]) -> str:
+        """Return the exact text of ``ids``, special tokens included."""
+        text = self._tokenizer.decode(
+            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        assert isinstance(text, str)
+        return text
+
+    def pieces(self, ids: Sequence[int]) -> list[str] | None:
+        """Return one piece per token, None if they cannot be told or labelled.
+
+        That is: they do not add up to the text, or it is reasoning that the prompt
+        began and the response never ended, which the text alone does not show.
+        """
+        whole = self.decode(list(ids))
+        if self._thinking and is_unended_reasoning(whole):
+            return None
+        pieces = [self.piece(token) for token in ids]
+        if "".join(pieces) == whole:
+            return pieces
+        pieces, growing = [], GrowingText(self)
+        for count, token in enumerate(ids, 1):
+            piece = growing.add(token, last=count == len(ids))
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return pieces if "".join(pieces) == whole else None
+
+    def piece(self, token: int) -> str:
+        """Return the text of a token alone."""
+        if token not in self._single:
+            self._single[token] = self.decode([token])
+        return self._single[token]
+
+
+class GrowingText:
+    """The text of a response that comes token by token.
+
+    Each token costs the same however many came before: it is decoded with no more of
+    them than the last piece's, so that what depends on the neighbour (a space that
+    only the first word of a text goes without) comes out as in the whole text.
+    """
+
+    def __init__(self, detokenizer: Detokenizer) -> None:
+        self._decode = detokenizer.decode
+        self._ids: list[int] = []
+        self._told = 0
+        self._text = ""
+
+    def add(self, token: int, *, last: bool = False) -> str | None:
+        """Return what one more token adds: nothing while a character is unfinished.
+
+        Args:
+            token: The next one.
+            last: None follows, so that nothing is waited for.
+
+        Returns:
+            The text, or None if the token changes what was returned before.
+        """
+        self._ids.append(token)
+        text = self._decode(self._ids)
+        if text.endswith("\ufffd") and not last:
+            return ""
+        if not text.startswith(self._text):
+            return None
+        piece = text[len(self._text) :]
+        if piece:
+            self._ids = self._ids[self._told :]
+            self._text = self._decode(self._ids)
+        self._told = len(self._ids)
+        return piece
+
+
+class GrowingContent:
+    """Turns tokens into the pieces of content that are safe to show already.
+
+    From a ``<tool_call>`` on, or what may become one, nothing is shown: whether it
+    is a call, and so no content, is known only at the end.
+
+    Attributes:
+        sent: Characters shown so far.
+    """
+
+    def __init__(self, detokenizer: Detokenizer, stop_ids: frozenset[int]) -> None:
+        self._text = GrowingText(detokenizer)
+        self._stop_ids = stop_ids
+        self._unsent = ""
+        self._is_closed = False
+        self.sent = 0
+
+    def add(self, token: int) -> str:
+        """Return the text to show after one more token; often empty."""
+        if self._is_closed or token in self._stop_ids:
+            return ""
+        piece = self._text.add(token)
+        shown, call, _ = (self._unsent + (piece or "")).partition(OPEN_CALL)
+        self._is_closed = piece is None or bool(call)
+        self._unsent = shown
+        held = next(
+            (n for n in range(len(OPEN_CALL), 0, -1) if shown.endswith(OPEN_CALL[:n])),
+            0,
+        )
+        shown = shown[: len(shown) - held]
+        if not self.sent and not shown.strip():
+            return ""
+        self._unsent = self._unsent[len(shown) :]
+        self.sent += len(shown)
+        return shown
