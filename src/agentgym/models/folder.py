@@ -3,13 +3,14 @@
 import json
 import math
 import struct
-from importlib.resources import files
 from pathlib import Path
 
 from agentgym.errors import ModelError
+from agentgym.models.nano import nano_path
 
 NANO = "nano"
 ADAPTER_FILE = "adapter_config.json"
+_DEFAULT_RANK = 16
 
 
 def model_source(model: str) -> str:
@@ -18,22 +19,29 @@ def model_source(model: str) -> str:
     Raises:
         ModelError: It looks like a path, and nothing is there.
     """
-    path = Path(str(files("agentgym"))) / "models" / NANO
-    if model != NANO:
-        path = Path(model).expanduser()
-    names = ("config.json", ADAPTER_FILE)
-    if any((path / name).is_file() for name in names):
+    path = nano_path() if model == NANO else Path(model).expanduser()
+    if any((path / name).is_file() for name in ("config.json", ADAPTER_FILE)):
         return str(path.resolve())
-    if path.is_dir() and model != NANO:
+    if model == NANO:
+        raise ModelError(f"The policy 'nano' is missing from {path}; reinstall.")
+    if path.is_dir():
         raise ModelError(
             f"The folder {path} holds no model: config.json is missing. Point --model "
             "at a folder written by save_pretrained, or use --model nano."
         )
-    if model == NANO:
-        raise ModelError(f"The policy 'nano' is missing from {path}; reinstall.")
     if path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
         raise ModelError(f"No model is at {model!r}: the folder does not exist.")
     return model
+
+
+def new_rank(model: str, lora_rank: int | None) -> int:
+    """Return the rank of a new adapter to train, by default none for nano.
+
+    0 trains all weights, or the adapter that the model's folder holds.
+    """
+    if lora_rank is not None:
+        return lora_rank
+    return 0 if model == NANO else _DEFAULT_RANK
 
 
 def held_rank(folder: Path) -> int:

@@ -1,5 +1,6 @@
 """The loss with shared prefixes equals the plain one, sequence by sequence."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,14 +57,15 @@ def plain_gradients(
     return policy_loss, gradients
 
 
-@pytest.mark.parametrize("chunk_tokens", [4096, 64])
+@pytest.mark.parametrize(("chunk_tokens", "cores"), [(4096, 1), (64, 1), (64, 3)])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_gradients_with_shared_prefixes_equal_plain_ones(
-    loaded: LoadedModel, seed: int, chunk_tokens: int
+    loaded: LoadedModel, seed: int, chunk_tokens: int, cores: int
 ) -> None:
     found = sequences(loaded, seed)
     expected_loss, expected = plain_gradients(loaded, found)
-    loss = PolicyLoss(loaded, CLIP, ENTROPY, TEMPERATURE, chunk_tokens)
+    loss = PolicyLoss(replace(loaded, cores=cores), CLIP, ENTROPY, TEMPERATURE)
+    loss.chunk_tokens = chunk_tokens
     forests = plant(found, 1536)
 
     total = sum(len(s.trained) for s in found)

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from agentgym.core.config import TrainingConfig
+from agentgym.engines.device import check_device
 from agentgym.engines.local import loading
 from agentgym.engines.local.loading import load_model
-from agentgym.engines.local.support import LocalEngines, check_device, lora_rank
+from agentgym.engines.local.support import LocalEngines
 from agentgym.errors import GPUNotAvailableError, ModelError, UnsupportedError
+from agentgym.models.folder import new_rank
 
 NO_GPU = not any(Path("/dev").glob("nvidia[0-9]*"))
 
@@ -53,9 +55,9 @@ def test_a_gpu_that_is_not_there_is_refused_and_auto_takes_the_cpu() -> None:
 def test_the_check_loads_neither_torch_nor_transformers() -> None:
     code = (
         "import sys\n"
-        "from agentgym.engines.local.support import check_device\n"
-        "import agentgym.engines.local\n"
-        "check_device('none')\n"
+        "from agentgym.core.config import TrainingConfig\n"
+        "from agentgym.engines.local.support import LocalEngines\n"
+        "LocalEngines().check(TrainingConfig.create(gpu='none'))\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -98,9 +100,9 @@ def test_adapter_settings_without_a_rank_are_refused(
 
 
 def test_nano_trains_all_weights_and_others_an_adapter() -> None:
-    assert lora_rank(config()) == 0
-    assert lora_rank(config(model="Qwen/Qwen3-0.6B")) == 16
-    assert lora_rank(config(model="Qwen/Qwen3-0.6B", lora_rank=0)) == 0
+    assert new_rank("nano", None) == 0
+    assert new_rank("Qwen/Qwen3-0.6B", None) == 16
+    assert new_rank("Qwen/Qwen3-0.6B", 0) == 0
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:

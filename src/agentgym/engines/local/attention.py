@@ -67,10 +67,9 @@ def _attend(
 ) -> tuple[Tensor, None]:
     """Attend, as transformers calls it; without a layout as it does itself."""
     if layout is None:
-        attended, _ = sdpa_attention_forward(
+        return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **rest
         )
-        return attended, None
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer: Any = module.layer_idx
     return layout.attend(layer, query, key, value, scale), None
@@ -106,7 +105,7 @@ class PackedRows(Layout):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
-        """Write keys and values, and attend to all of each token's row before it."""
+        """Write keys and values, and attend to each token's row up to itself."""
         self.write(layer, torch.cat((key, value), 1)[0].transpose(0, 1))
         return self.read(layer, query[0].transpose(0, 1), scale)[None]
 

@@ -84,55 +84,32 @@ class Job:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A prompt to prefill.
+    """A prompt to prefill."""
 
-    Attributes:
-        jobs: That have it; one is prefilled, the others are copies.
-        head: Keys and values of its head, if it has one.
-        start: The head's length.
-        parked: Keys and values from there on, of its session or of the same prompt.
-        held: How many tokens' keys and values are thus there already.
-        runs: Of the part after the head.
-    """
-
-    jobs: list[Job]
-    head: torch.Tensor | None
-    start: int
-    parked: torch.Tensor | None
-    held: int
-    runs: Runs
-
-    @property
-    def new(self) -> list[int]:
-        """The tokens to prefill."""
-        return self.jobs[0].prompt[self.held :]
+    jobs: list[Job]  # that have it; one is prefilled, the others are copies
+    head: torch.Tensor | None  # keys and values of its head,
+    start: int  # which is so long;
+    parked: torch.Tensor | None  # those that follow, of its session or an equal prompt
+    held: int  # how many tokens' keys and values are thus there already
+    new: list[int]  # the other tokens
+    runs: Runs  # of the part after the head
 
 
 @dataclass
 class _Row:
-    """A running response.
-
-    Attributes:
-        job: What it answers.
-        head: The very tensor that its first keys came from.
-        start: How many of them.
-        runs: Of its prompt, to draft from.
-        stream: Its random numbers, one per token.
-        ids: Tokens so far.
-        logprobs: Theirs.
-    """
+    """A running response."""
 
     job: Job
-    head: torch.Tensor | None
-    start: int
+    head: torch.Tensor | None  # the very tensor that its first keys came from,
+    start: int  # and how many of them
     runs: Runs
-    stream: NDArray[np.float32]
+    stream: NDArray[np.float32]  # random numbers, one per token
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
 
     @property
     def length(self) -> int:
-        """Tokens whose keys and values are in the cache: all but the newest."""
+        """How many keys and values it has: the newest token has none yet."""
         return len(self.job.prompt) + len(self.ids) - 1
 
 
@@ -286,12 +263,9 @@ class Decoder:
         if not jobs:
             return
         running = [*(row.job for row in self._rows), *jobs]
-        used = max((row.length + 1 for row in self._rows), default=0)
-        self._cache.make_room(
-            len(running),
-            max(job.columns for job in running),
-            held=(len(self._rows), used),
-        )
+        columns = max(job.columns for job in running)
+        used = max((row.length for row in self._rows), default=0)
+        self._cache.make_room(len(running), columns, held=(len(self._rows), used))
         unique: dict[tuple[int, ...], list[Job]] = {}
         for job in jobs:
             unique.setdefault(tuple(job.prompt), []).append(job)
@@ -314,7 +288,8 @@ class Decoder:
             found, parked = self._parked.match((job.session, start), job.prompt)
             held = max(held, found)
         runs = runs_of(job.prompt[job.head :]) if self.drafted else {}
-        return _Plan(jobs, head, start, parked, min(held, most), runs)
+        held = min(held, most)
+        return _Plan(jobs, head, start, parked, held, job.prompt[held:], runs)
 
     def _head(self, ids: tuple[int, ...]) -> torch.Tensor:
         """Return the keys and values of a head; computed once, in one shape."""
@@ -333,30 +308,23 @@ class Decoder:
                 self._cache.put(row, plan.head, slice(0, plan.start))
             if plan.parked is not None and plan.held > plan.start:
                 self._cache.put(row, plan.parked, slice(plan.start, plan.held))
-        logits = self._forward.predict(
-            [plan.new for plan in plans],
-            [plan.held for plan in plans],
-            first=first,
-            only_last=True,
-        )
-        for row, plan in enumerate(plans, first):
-            self._join(plan.jobs[0], plan)
-            if not self._fixed_rows and len(plan.new) > 1:
-                prompt = plan.jobs[0].prompt
-                segment = self._cache.take(row, slice(plan.start, len(prompt)))
-                self._prompts.put(tuple(prompt), prompt[plan.start :], segment)
-        chosen = list(range(len(plans)))
+        new, held = [plan.new for plan in plans], [plan.held for plan in plans]
+        logits = self._forward.predict(new, held, first=first, only_last=True)
+        joining = [(index, plan.jobs[0]) for index, plan in enumerate(plans)]
         for index, plan in enumerate(plans):
+            prompt = plan.jobs[0].prompt
+            if not self._fixed_rows and len(plan.new) > 1:
+                columns = slice(plan.start, len(prompt))
+                segment = self._cache.take(first + index, columns)
+                self._prompts.put(tuple(prompt), prompt[plan.start :], segment)
             for job in plan.jobs[1:]:
-                columns = slice(0, len(job.prompt))
-                self._cache.copy(first + index, len(self._rows), columns)
-                self._join(job, plan)
-                chosen.append(index)
-        self._sample(first, logits[chosen], [[] for _ in chosen])
-
-    def _join(self, job: Job, plan: _Plan) -> None:
-        stream = random_stream(job.seed, job.max_tokens)
-        self._rows.append(_Row(job, plan.head, plan.start, plan.runs, stream))
+                row, columns = first + len(joining), slice(0, len(prompt))
+                self._cache.copy(first + index, row, columns)
+                joining.append((index, job))
+        for index, job in joining:
+            plan, stream = plans[index], random_stream(job.seed, job.max_tokens)
+            self._rows.append(_Row(job, plan.head, plan.start, plan.runs, stream))
+        self._sample(first, logits[[i for i, _ in joining]], [[]] * len(joining))
 
     def _shared_prefix(self) -> int:
         """Return how long the rows' common head is; 0 if they differ.
@@ -372,11 +340,16 @@ class Decoder:
         """Sample at least one more token of every running response."""
         if not self._rows:
             return
-        drafts = [self._draft(row) for row in self._rows]
-        tokens = [
-            [row.ids[-1], *draft] for row, draft in zip(self._rows, drafts, strict=True)
-        ]
-        lengths = [row.length for row in self._rows]
+        most = min(self.drafted, self._forward.tokens // len(self._rows) - 1)
+        tokens, lengths, drafts = [], [], []
+        for row in self._rows:
+            left = row.job.max_tokens - len(row.ids) - 1
+            draft = self._drafter.draft(
+                row.job.prompt, row.ids, row.runs, min(most, left)
+            )
+            tokens.append([row.ids[-1], *draft])
+            lengths.append(row.length)
+            drafts.append(draft)
         idle = max(0, self._fixed_rows - len(self._rows))
         logits = self._forward.predict(
             tokens + [[0]] * idle,
@@ -385,22 +358,19 @@ class Decoder:
         )
         self._sample(0, logits, drafts)
 
-    def _draft(self, row: _Row) -> list[int]:
-        fitting = self._forward.tokens // len(self._rows) - 1
-        most = min(self.drafted, fitting, row.job.max_tokens - len(row.ids) - 1)
-        return self._drafter.draft(row.job.prompt, row.ids, row.runs, most)
-
     def _sample(
         self, first: int, logits: torch.Tensor, drafts: Sequence[Sequence[int]]
     ) -> None:
         """Sample tokens for rows from ``first`` on, and let finished ones go.
 
+        Where a token is sampled that was not drafted, what follows the draft is of no
+        use, and the row goes on in the next step.
+
         Args:
             first: First row.
             logits: After each row's newest token and each one drafted for it, row
                 after row, (tokens, vocabulary); more than those are not looked at.
-            drafts: Of each row. Where a token is sampled that was not drafted, what
-                follows the draft is of no use, and the row goes on in the next step.
+            drafts: Of each row.
         """
         rows, device = self._rows[first:], logits.device
         counts = [len(draft) + 1 for draft in drafts]
@@ -409,13 +379,15 @@ class Decoder:
             row.stream[len(row.ids) : len(row.ids) + count]
             for row, count in zip(rows, counts, strict=True)
         ]
-        temperatures = torch.tensor([row.job.temperature for row in rows] + [1.0])
+        uniforms.append(np.zeros(idle, np.float32))
+        temperatures = np.repeat(
+            np.array([*(row.job.temperature for row in rows), 1.0], np.float32),
+            [*counts, idle],
+        )
         tokens, logprobs = sample(
             logits,
-            temperatures.repeat_interleave(torch.tensor([*counts, idle])).to(device),
-            torch.from_numpy(
-                np.concatenate([*uniforms, np.zeros(idle, np.float32)])
-            ).to(device),
+            torch.from_numpy(temperatures).to(device),
+            torch.from_numpy(np.concatenate(uniforms)).to(device),
         )
         done: list[tuple[int, str]] = []
         start = 0

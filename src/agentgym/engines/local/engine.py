@@ -18,12 +18,13 @@ from agentgym.engines.base import (
     UpdateMetrics,
     scheduled_rate,
 )
+from agentgym.engines.device import check_device
 from agentgym.engines.local.checkpoint import load_checkpoint, save_checkpoint
 from agentgym.engines.local.loading import LoadedModel, load_model, quiet
 from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.local.prefix_tree import plant
-from agentgym.engines.local.support import check_device, lora_rank
+from agentgym.models.folder import new_rank
 
 _LEARNING_RATE = 4e-4
 _LORA_LEARNING_RATE = 1e-4
@@ -73,10 +74,10 @@ class LocalEngine(Engine):
             ModelError: The model cannot be loaded or trained.
         """
         device = check_device(config.gpu, deterministic=config.deterministic)
-        loaded = load_model(
-            config.model, device=device, rank=lora_rank(config), seed=config.seed
+        rank = new_rank(config.model, config.lora_rank)
+        return cls(
+            config, load_model(config.model, device=device, rank=rank, seed=config.seed)
         )
-        return cls(config, loaded)
 
     @property
     def policy(self) -> LocalPolicy:

@@ -11,7 +11,7 @@ from torch import Tensor
 from agentgym.engines.local.attention import PackedRows
 from agentgym.engines.local.kv_cache import BatchCache
 from agentgym.engines.local.llama import fuse
-from agentgym.engines.local.loading import LoadedModel, hidden_states
+from agentgym.engines.local.loading import LoadedModel
 
 _WIDTH_STEP = 16
 _FIXED_WIDTH_STEP = 128
@@ -90,7 +90,7 @@ class BatchForward:
             begin = first + part.start
             return self._run(ids[part], starts[part], begin, only_last, shared_prefix)
 
-        mine, *others = _parts([len(row) for row in ids], self._workers)
+        mine, *others = _parts(list(map(len, ids)), self._workers)
         if not others:
             return run(mine)
         rest = [self._pool.submit(run, part) for part in others]
@@ -110,7 +110,7 @@ class BatchForward:
         shared_prefix: int,
     ) -> Tensor:
         device = self._loaded.device
-        lengths = torch.tensor([len(row) for row in ids], device=device)
+        lengths = torch.tensor(list(map(len, ids)), device=device)
         start = torch.tensor(starts, device=device)
         rows = torch.arange(len(ids), device=device).repeat_interleave(lengths)
         ends = lengths.cumsum(0)
@@ -128,13 +128,7 @@ class BatchForward:
         )
         if self._fused is not None:
             return self._fused.logits(work)
-        states = hidden_states(
-            self._loaded.model, work.ids[None], work.positions[None], layout=work
-        )[0]
-        logits: Tensor = self._loaded.head(
-            states if work.last is None else states[work.last]
-        )
-        return logits
+        return self._loaded.logits(work.ids, work.positions, work, work.last)
 
     def _mask(self, start: Tensor, lengths: Tensor) -> Tensor:
         """Return which columns each new token sees, (rows, 1, time, width)."""
@@ -143,9 +137,8 @@ class BatchForward:
         steps = -(-int((start + lengths).max()) // self._width_step)
         keys = torch.arange(min(columns, steps * self._width_step), device=device)
         hidden = keys > (start[:, None] + time)[:, None, :, None]
-        mask = torch.zeros(
-            hidden.shape, dtype=self._loaded.cache_shape.dtype, device=device
-        )
+        dtype = self._loaded.cache_shape.dtype
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
         return mask.masked_fill_(hidden, -torch.inf)
 
 

@@ -95,14 +95,11 @@ class BatchCache:
         self._data: Tensor = self._memory[:, : math.prod(size)].unflatten(1, size)
 
     def targets(self, rows: Tensor, positions: Tensor) -> Tensor:
-        """Return where :meth:`write` puts new keys and values.
+        """Return where :meth:`write` puts the keys, then the values, of new tokens.
 
         Args:
-            rows: Of the new tokens, (tokens,).
+            rows: Of the tokens, (tokens,).
             positions: Their columns, same shape.
-
-        Returns:
-            Indices, (tokens, 2 * heads): those of the keys, then of the values.
         """
         device = positions.device
         kind = torch.arange(2, device=device)[:, None] * self.rows * self._heads
@@ -152,9 +149,7 @@ class SegmentStore:
     def __init__(self, tokens: int) -> None:
         self._budget = tokens
         self._held = 0
-        self._entries: OrderedDict[Hashable, tuple[Sequence[int], Tensor]] = (
-            OrderedDict()
-        )
+        self._entries = OrderedDict[Hashable, tuple[Sequence[int], Tensor]]()
 
     def put(self, name: Hashable, ids: Sequence[int], segment: Tensor) -> None:
         """Keep ``segment``, the keys and values of ``ids``, in place of the old one.

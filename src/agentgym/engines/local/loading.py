@@ -84,12 +84,22 @@ class LoadedModel:
         """How many tokens there are."""
         return int(self.model.config.get_text_config().vocab_size)
 
-    @property
-    def head(self) -> nn.Module:
-        """The layer from hidden states to logits."""
+    def logits(
+        self, ids: Tensor, positions: Tensor, layout: Layout, at: Tensor | None = None
+    ) -> Tensor:
+        """Return the logits after packed tokens, (tokens, vocabulary).
+
+        Args:
+            ids: Of the tokens, (tokens,).
+            positions: Of each in its sequence, same shape.
+            layout: What each attends to.
+            at: Indices of the tokens that count; None for all.
+        """
+        states = _packed_states(self.model, ids, positions, layout)
         head = self.model.get_output_embeddings()
-        assert isinstance(head, nn.Module)
-        return head
+        assert head is not None
+        logits: Tensor = head(states if at is None else states.index_select(0, at))
+        return logits
 
     def trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Return the parameters that training changes, by name."""
@@ -145,35 +155,19 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
     )
 
 
-def hidden_states(
-    model: PreTrainedModel,
-    ids: Tensor,
-    positions: Tensor,
-    *,
-    layout: Layout | None = None,
-    cache: DynamicCache | None = None,
+def _packed_states(
+    model: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout
 ) -> Tensor:
-    """Return the last hidden states, (batch, time, width).
-
-    Args:
-        model: The model.
-        ids: Token ids, (batch, time).
-        positions: Position of each, same shape.
-        layout: What the tokens of the one row attend to; None is plain causal.
-        cache: Gets the keys and values.
-    """
-    # transformers would make a mask if it were given none.
-    mask = None if layout is None else torch.zeros(1, 1, 1, 1, device=ids.device)
-    output = model.get_decoder()(
-        input_ids=ids,
-        position_ids=positions,
-        attention_mask=mask,
-        past_key_values=cache,
-        use_cache=cache is not None,
+    """Return the last hidden states of packed tokens, (tokens, width)."""
+    states: Tensor = model.get_decoder()(
+        input_ids=ids[None],
+        position_ids=positions[None],
+        # Not looked at, but transformers would make one if it were given none.
+        attention_mask=torch.zeros(1, 1, 1, 1, device=ids.device),
+        use_cache=False,
         layout=layout,
-    )
-    states: Tensor = output.last_hidden_state
-    return states
+    ).last_hidden_state
+    return states[0]
 
 
 def _read(
@@ -290,10 +284,11 @@ def _examine(model: str, causal: PreTrainedModel) -> CacheShape:
         ModelError: Its attention does not follow layouts, or it or the head is of a
             kind that is not supported.
     """
-    places = torch.arange(4, device=causal.device)
     rows = torch.tensor([[0, 1, 2, 3], [0, 1, 4, 5]], device=causal.device)
     cache = DynamicCache(config=causal.config)
-    alone = hidden_states(causal, rows, places.expand(2, -1), cache=cache)
+    alone = causal.get_decoder()(
+        input_ids=rows, past_key_values=cache, use_cache=True
+    ).last_hidden_state
     shapes = set()
     for layer in cache.layers:
         if type(layer) is not DynamicLayer or layer.keys is None:
@@ -319,14 +314,11 @@ def _examine(model: str, causal: PreTrainedModel) -> CacheShape:
             f"The logits of {model!r} are more than one linear layer (scaled or "
             f"capped), which is not supported. {_ADVICE}"
         )
-    packed = hidden_states(
-        causal,
-        torch.arange(6, device=causal.device)[None],
-        places[[0, 1, 2, 3, 2, 3]][None],
-        layout=TreeLayout([2, 2, 2], [4, 2], [[0, 1, 2], [0, 1, 3]]),
-    )
+    tree = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 2, 3]], device=causal.device)
+    layout = TreeLayout([2, 2, 2], [4, 2], [[0, 1, 2], [0, 1, 3]])
+    packed = _packed_states(causal, tree[0], tree[1], layout)
     expected = torch.cat([alone[0], alone[1, 2:]]).float()
-    error = (packed[0].float() - expected).norm() / expected.norm()
+    error = (packed.float() - expected).norm() / expected.norm()
     if not error < _TREE_ERROR:
         raise ModelError(
             f"The attention of {model!r} cannot be told which tokens see each other, "

@@ -7,9 +7,8 @@ averaged over the trained tokens of the whole batch, not within sequences (Dr. G
 arXiv:2503.20783: a mean within sequences favours short ones when they succeed).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import add
 from typing import NamedTuple
@@ -18,9 +17,10 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from agentgym.engines.local.loading import LoadedModel, hidden_states
+from agentgym.engines.local.loading import LoadedModel
 from agentgym.engines.local.prefix_tree import Forest, PrefixTree, TreeLayout
 
+_CHUNK_TOKENS = 1024
 _VOCABULARY_FLOATS = 2**27
 
 
@@ -34,23 +34,34 @@ class LossSums(NamedTuple):
     tokens: int = 0
 
 
-@dataclass(frozen=True)
 class PolicyLoss:
     """Computes the loss of forests and adds its gradients to the parameters.
 
-    Attributes:
+    Args:
         loaded: The model.
         clip: Range of the ratio beyond which it is clipped.
         entropy_coefficient: Weight of the entropy bonus.
         temperature: That the tokens were sampled with.
+
+    Attributes:
         chunk_tokens: Most tokens of a micro-batch, but for a tree that has more.
+        tree_nodes: Most nodes of a tree: larger ones share more, and take more memory.
     """
 
-    loaded: LoadedModel
-    clip: float
-    entropy_coefficient: float
-    temperature: float
-    chunk_tokens: int = 1024
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        clip: float,
+        entropy_coefficient: float,
+        temperature: float,
+    ) -> None:
+        self._loaded = loaded
+        self._clip = clip
+        self._entropy_coefficient = entropy_coefficient
+        self._temperature = temperature
+        most = _VOCABULARY_FLOATS // loaded.vocabulary
+        self.chunk_tokens = max(512, min(_CHUNK_TOKENS, most))
+        self.tree_nodes = max(_CHUNK_TOKENS, min(3 * _CHUNK_TOKENS // 2, most))
 
     def backward(self, forest: Forest, total: int) -> LossSums:
         """Add the gradients of a forest's share of the loss.
@@ -64,7 +75,7 @@ class PolicyLoss:
         """
         computed = self._head(forest.head)
         leaves = [tensor.detach().requires_grad_() for tensor in computed]
-        wanted = [*(p for _, p in self.loaded.trained_parameters()), *leaves]
+        wanted = [*(p for _, p in self._loaded.trained_parameters()), *leaves]
 
         def gradients(
             trees: Sequence[PrefixTree],
@@ -74,12 +85,12 @@ class PolicyLoss:
             return part, found
 
         sums = LossSums()
-        workers, kernels = self.loaded.threads
+        workers, kernels = self._loaded.threads
         with ThreadPoolExecutor(
             workers, "agentgym-loss", torch.set_num_threads, (kernels,)
         ) as pool:
             # Added up in the order of the chunks, whichever is done first.
-            for part, found in pool.map(gradients, forest.chunks(self._chunk)):
+            for part, found in pool.map(gradients, forest.chunks(self.chunk_tokens)):
                 sums = LossSums(*map(add, sums, part))
                 for tensor, gradient in zip(wanted, found, strict=True):
                     if tensor.grad is None:
@@ -98,62 +109,60 @@ class PolicyLoss:
     @torch.no_grad()
     def measure(self, forest: Forest) -> LossSums:
         """Return the sums of one micro-batch from the middle of a forest."""
-        chunks = list(forest.chunks(self._chunk))
+        chunks = list(forest.chunks(self.chunk_tokens))
         trees = chunks[len(chunks) // 2]
         return self._objective(trees, self._head(forest.head))[1]
-
-    @property
-    def tree_nodes(self) -> int:
-        """Most nodes of a tree: larger ones share more, and take more memory."""
-        most = _VOCABULARY_FLOATS // self.loaded.vocabulary
-        return max(self.chunk_tokens, min(3 * self.chunk_tokens // 2, most))
-
-    @property
-    def _chunk(self) -> int:
-        most = _VOCABULARY_FLOATS // self.loaded.vocabulary
-        return max(512, min(self.chunk_tokens, most))
 
     def _head(self, ids: list[int]) -> list[Tensor]:
         """Return a head's keys and values, layer after layer, with their graph."""
         if not ids:
             return []
         cache = DynamicCache()
-        tokens = torch.tensor([ids], device=self.loaded.device)
-        positions = torch.arange(len(ids), device=self.loaded.device)[None]
-        hidden_states(self.loaded.model, tokens, positions, cache=cache)
+        tokens = torch.tensor([ids], device=self._loaded.device)
+        self._loaded.model.get_decoder()(
+            input_ids=tokens, past_key_values=cache, use_cache=True
+        )
         return [tensor for keys, values, *_ in cache for tensor in (keys, values)]
 
     def _objective(
         self, trees: Sequence[PrefixTree], head: Sequence[Tensor]
     ) -> tuple[Tensor, LossSums]:
         """Return the summed objective of some trees, and its parts."""
-        targets = [target for tree in trees for target in tree.targets]
-
-        def of_targets(values: Iterable[float]) -> Tensor:
-            return torch.tensor(list(values), device=self.loaded.device)
-
-        tokens = of_targets(t.token for t in targets)
-        counts = of_targets(float(len(t.logprobs)) for t in targets)
-        sampled = of_targets(sum(t.logprobs) / len(t.logprobs) for t in targets)
-        gain, loss = (
-            of_targets(t.gain for t in targets),
-            of_targets(t.loss for t in targets),
+        device = self._loaded.device
+        starts = accumulate(map(len, trees), initial=0)
+        places = [
+            start + target.node
+            for start, tree in zip(starts, trees, strict=False)
+            for target in tree.targets
+        ]
+        logits = self._loaded.logits(
+            torch.tensor([token for tree in trees for token in tree.tokens]).to(device),
+            torch.tensor([depth for tree in trees for depth in tree.depths]).to(device),
+            TreeLayout.of(trees, head),
+            torch.tensor(places, device=device),
         )
+        logprobs = torch.log_softmax(logits.float() / self._temperature, dim=-1)
 
-        logits = self._logits(trees, head).float()
-        logprobs = torch.log_softmax(logits / self.temperature, dim=-1)
-        now = logprobs.gather(-1, tokens[:, None])[:, 0]
-        log_ratio = now - sampled
+        targets = [target for tree in trees for target in tree.targets]
+        tokens = torch.tensor([t.token for t in targets], device=device)
+        counts, sampled, gain, loss = torch.tensor(
+            [
+                (len(t.logprobs), sum(t.logprobs) / len(t.logprobs), t.gain, t.loss)
+                for t in targets
+            ],
+            device=device,
+        ).unbind(1)
+        log_ratio = logprobs.gather(-1, tokens[:, None])[:, 0] - sampled
         ratio = log_ratio.exp()
-        clipped = ratio.clamp(1 - self.clip, 1 + self.clip)
+        clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
         policy = -(
             torch.minimum(ratio * gain, clipped * gain)
             + torch.minimum(ratio * loss, clipped * loss)
         )
         entropy = -(logprobs.exp() * logprobs).sum(-1) * counts
-        objective = policy.sum() - self.entropy_coefficient * entropy.sum()
+        objective = policy.sum() - self._entropy_coefficient * entropy.sum()
         with torch.no_grad():
-            is_clipped = (ratio - 1).abs() > self.clip
+            is_clipped = (ratio - 1).abs() > self._clip
             return objective, LossSums(
                 loss=float(policy.sum()),
                 entropy=float(entropy.sum()),
@@ -161,25 +170,3 @@ class PolicyLoss:
                 kl=float(((ratio - 1 - log_ratio) * counts).sum()),
                 tokens=int(counts.sum()),
             )
-
-    def _logits(self, trees: Sequence[PrefixTree], head: Sequence[Tensor]) -> Tensor:
-        """Return the logits before each target, tree after tree."""
-        device = self.loaded.device
-        ids = [token for tree in trees for token in tree.tokens]
-        depths = [depth for tree in trees for depth in tree.depths]
-        starts = accumulate(map(len, trees), initial=0)
-        places = [
-            start + target.node
-            for start, tree in zip(starts, trees, strict=False)
-            for target in tree.targets
-        ]
-        states = hidden_states(
-            self.loaded.model,
-            torch.tensor([ids], device=device),
-            torch.tensor([depths], device=device),
-            layout=TreeLayout.of(trees, head),
-        )[0]
-        logits: Tensor = self.loaded.head(
-            states.index_select(0, torch.tensor(places, device=device))
-        )
-        return logits

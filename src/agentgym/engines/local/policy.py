@@ -9,6 +9,7 @@ from threading import Thread
 from typing import Self
 
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.engines.device import check_device
 from agentgym.engines.local.decoder import Decoder, Generation, Job
 from agentgym.engines.local.forward import BatchForward, rows_are_independent
 from agentgym.engines.local.loading import LoadedModel, load_model
@@ -18,7 +19,6 @@ from agentgym.engines.local.responses import (
     GrowingContent,
     parse_response,
 )
-from agentgym.engines.local.support import check_device
 from agentgym.errors import ContextLengthError
 
 _MOST_ROWS = 128
