@@ -127,10 +127,11 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
             "is false). Install a CUDA build of torch, or use --gpu none."
         )
     source = model_source(model)
-    adapted = bool(rank) or _has_adapter(source)
+    given = (Path(source) / ADAPTER_FILE).is_file()
+    half = device == "cuda" and (given or bool(rank))
     with quiet():
-        tokenizer, causal = _read(model, source, device, half=adapted)
-    adapter = _adapt(causal, source, rank, seed) if adapted else None
+        tokenizer, causal = _read(model, source, given=given, half=half)
+    adapter = _adapt(causal, source if given else None, rank, seed)
     if adapter is not None:
         causal = adapter.get_base_model()  # type: ignore[assignment]
     causal.to(device).eval()  # type: ignore[arg-type]
@@ -171,19 +172,20 @@ def _packed_states(
 
 
 def _read(
-    model: str, source: str, device: str, *, half: bool
+    model: str, source: str, *, given: bool, half: bool
 ) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
-    """Read tokenizer and base weights; half precision only below an adapter."""
-    dtype = torch.bfloat16 if device == "cuda" and half else torch.float32
+    """Read tokenizer and base weights, those below an adapter if one is given."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        if _has_adapter(source):
+        if given:
             from peft import LoraConfig  # takes seconds
 
             base = LoraConfig.from_pretrained(source).base_model_name_or_path
             source = model_source(str(base))
         causal = AutoModelForCausalLM.from_pretrained(
-            source, dtype=dtype, attn_implementation="sdpa"
+            source,
+            dtype=torch.bfloat16 if half else torch.float32,
+            attn_implementation="sdpa",
         )
         causal.set_attn_implementation(attention.register())
     except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -195,17 +197,15 @@ def _read(
     return tokenizer, causal
 
 
-def _has_adapter(source: str) -> bool:
-    return (Path(source) / ADAPTER_FILE).is_file()
-
-
 def _adapt(
-    causal: PreTrainedModel, source: str, rank: int | None, seed: int
-) -> "PeftModel":
-    """Inject the adapter of ``source``, or else a new one of ``rank``."""
+    causal: PreTrainedModel, source: str | None, rank: int | None, seed: int
+) -> "PeftModel | None":
+    """Inject the adapter of ``source``, or a new one of ``rank``, or none."""
+    if source is None and not rank:
+        return None
     from peft import LoraConfig, PeftModel, get_peft_model  # takes seconds
 
-    if _has_adapter(source):
+    if source is not None:
         return PeftModel.from_pretrained(causal, source, is_trainable=rank is not None)
     assert rank is not None
     config = LoraConfig(

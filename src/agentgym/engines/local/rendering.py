@@ -38,24 +38,16 @@ class Prompt:
 
 @dataclass
 class _Head:
-    """A system prompt with tools, rendered once.
+    """A system prompt with tools, rendered once."""
 
-    Attributes:
-        system: The system message, if there is one.
-        tools: The tools.
-        text: Both, rendered.
-        bare: The system message, rendered without the tools.
-        ids: Of ``text``.
-        is_apart: By the roles of a conversation (and whether they call tools), whether
-            the template was found to keep the head apart from what follows.
-    """
-
-    system: list[Message]
+    system: list[Message]  # one or none
     tools: list[Message]
     text: str
-    bare: str
-    ids: list[int]
+    bare: str  # rendered without the tools
+    ids: list[int]  # of ``text``
     is_apart: dict[frozenset[tuple[str, bool]], bool] = field(default_factory=dict)
+    """By the roles of a conversation (and whether they call tools): whether the
+    template was found to keep the head apart from what follows."""
 
 
 class Renderer:
@@ -89,10 +81,7 @@ class Renderer:
         self.begins_reasoning = self._tried(probe[:2]).rstrip().endswith(OPEN_THINKING)
 
     def render(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Message],
-        session: str = "",
+        self, messages: Sequence[Message], tools: Sequence[Message], session: str = ""
     ) -> Prompt:
         """Return the prompt of a request.
 
@@ -108,14 +97,12 @@ class Renderer:
         with self._lock:
             listed, offered = list(map(self._prepared, messages)), list(tools)
             text, head = self._text(listed, offered)
-            known, ids = self._longest_known(session, text)
-            if not known and head is not None:
-                known, ids = head.text, head.ids
-            return Prompt(
-                text=text,
-                ids=ids + self._encode(text[len(known) :]),
-                head=0 if head is None else len(head.ids),
-            )
+            turns = [("", []) if head is None else (head.text, head.ids)]
+            turns += self._sessions.get(session, [])
+            known = [turn for turn in turns if text.startswith(turn[0])]
+            said, ids = max(known, key=lambda turn: len(turn[0]))
+            ids = ids + self._encode(text[len(said) :])
+            return Prompt(text, ids, head=0 if head is None else len(head.ids))
 
     def remember(self, session: str, prompt: Prompt, ids: list[int], text: str) -> None:
         """Keep a response's exact tokens for the next turn of its session."""
@@ -142,11 +129,6 @@ class Renderer:
                     "only text."
                 ) from error
         return message
-
-    def _longest_known(self, session: str, text: str) -> tuple[str, list[int]]:
-        turns = self._sessions.get(session, [])
-        known = [turn for turn in turns if text.startswith(turn[0])]
-        return max(known, key=lambda turn: len(turn[0]), default=("", []))
 
     def _text(
         self, messages: list[Message], tools: list[Message]
