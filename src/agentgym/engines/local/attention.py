@@ -3,8 +3,7 @@
 Models run as transformers has them, on one row, so that nothing is computed for filling
 up; a :class:`Layout` says what each token attends to. The newest tokens of a batch
 attend to its cache: grouped keys are read in place, where transformers' ``sdpa`` would
-repeat them for every query head, and a prefix that rows share is read once, not once
-per row. :class:`~agentgym.engines.local.prefix_tree.TreeLayout` is that of training.
+repeat them for every query head, and a prefix that rows share is read once.
 """
 
 from abc import ABC, abstractmethod
@@ -114,7 +113,7 @@ class PackedRows(Layout):
         self.cache.write(layer, self._targets, new)
 
     def read(self, layer: int, query: Tensor, scale: float = 1.0) -> Tensor:
-        """Attend to the cache with scaled queries, (tokens, heads, head_dim)."""
+        """Attend to the cache with queries, (tokens, heads, head_dim)."""
         count, _, time, width = self.mask.shape
         rows = slice(self.first, self.first + count)
         keys, values = self.cache.read(layer, rows, width)
@@ -148,11 +147,7 @@ class PackedRows(Layout):
 def _few(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, shared: int
 ) -> Tensor:
-    """Attend with few queries a row, (rows, heads, time, head_dim).
-
-    Returns:
-        (rows, time, heads, head_dim).
-    """
+    """Attend with few scaled queries a row, (rows, heads, time, head_dim)."""
     batch, heads, time, width = query.shape
     groups = key.shape[1]
     rows = query.reshape(batch, groups, -1, width)

@@ -1,14 +1,21 @@
 """The local engine: the whole update, from rollouts to new weights, in one file."""
 
+import hashlib
+import json
+import os
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import add
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
+from safetensors.torch import load, save
+from torch import Tensor
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.files import sync_folder, write_json
 from agentgym.core.ledger import NOT_FINITE
 from agentgym.engines.base import (
     CLIP,
@@ -19,11 +26,11 @@ from agentgym.engines.base import (
     scheduled_rate,
 )
 from agentgym.engines.device import check_device
-from agentgym.engines.local.checkpoint import load_checkpoint, save_checkpoint
 from agentgym.engines.local.loading import LoadedModel, load_model, quiet
 from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.local.prefix_tree import plant
+from agentgym.errors import CheckpointError
 from agentgym.models.folder import new_rank
 
 _LEARNING_RATE = 4e-4
@@ -33,6 +40,12 @@ _EPSILON = 1e-5
 """Of AdamW: far above its default, so that a weight whose gradient is mere noise, such
 as a rare token's embedding, is not moved as far as one that matters. With 1e-8 names
 were copied worse and worse on validation tasks from step 30 on."""
+
+_FORMAT = 1
+_MANIFEST = "engine.json"
+_WEIGHTS = "weights.safetensors"
+_OPTIMIZER = "optimizer.safetensors"
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 class LocalEngine(Engine):
@@ -141,15 +154,60 @@ class LocalEngine(Engine):
         )
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Write weights (only the adapter's with LoRA), optimizer and random state."""
-        save_checkpoint(folder, self._loaded, self._optimizer, self._step)
+        """Write weights (only the adapter's with LoRA), optimizer and random state.
+
+        The manifest is written last and holds a checksum of every other file, so a
+        checkpoint that was cut short or changed is recognised as such.
+        """
+        weights: dict[str, Tensor] = dict(self._loaded.trained_parameters())
+        state = {"rng": torch.get_rng_state()}
+        for name, parameter in weights.items():
+            for key, value in self._optimizer.state.get(parameter, {}).items():
+                state[f"{key}:{name}"] = value
+        manifest = {
+            "format": _FORMAT,
+            "step": self._step,
+            "model": self._identity(),
+            "crc32": {
+                _WEIGHTS: _write(folder / _WEIGHTS, weights),
+                _OPTIMIZER: _write(folder / _OPTIMIZER, state),
+            },
+        }
+        sync_folder(folder)
+        write_json(folder / _MANIFEST, manifest)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Continue from what was saved; if it is damaged, nothing was changed."""
+        """Continue from what was saved; nothing is changed unless all can be read."""
+        manifest = _read_manifest(folder / _MANIFEST)
+        if manifest["model"] != self._identity():
+            raise CheckpointError(
+                f"{folder / _MANIFEST} is of the model {manifest['model']}, and this "
+                f"run trains {self._identity()}. Resume with the settings it was "
+                "started with."
+            )
+        weights = _read(folder / _WEIGHTS, manifest["crc32"])
+        state = _read(folder / _OPTIMIZER, manifest["crc32"])
         decoder = self._policy.decoder
         with decoder.paused():
-            self._step = load_checkpoint(folder, self._loaded, self._optimizer)
-            decoder.version = self._step
+            for name, parameter in self._loaded.trained_parameters():
+                parameter.data.copy_(weights[name])
+                if f"step:{name}" in state:
+                    self._optimizer.state[parameter] = {
+                        key: state[f"{key}:{name}"].to(parameter.device)
+                        for key in _MOMENTS
+                    }
+            torch.set_rng_state(state["rng"])
+            self._step = decoder.version = int(manifest["step"])
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what a checkpoint's model must have in common with this one."""
+        shapes = [(n, list(p.shape)) for n, p in self._loaded.trained_parameters()]
+        digest = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()
+        return {
+            "type": str(self._loaded.model.config.model_type),
+            "adapter": self._loaded.adapter is not None,
+            "shapes": digest[:16],
+        }
 
     def export(self, folder: Path) -> None:
         """Write model (or adapter) and tokenizer as transformers and peft read them.
@@ -175,3 +233,38 @@ def _kernels(threads: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _write(path: Path, tensors: dict[str, Tensor]) -> int:
+    """Write tensors durably; return the file's checksum."""
+    data = save({name: t.detach().contiguous().cpu() for name, t in tensors.items()})
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return zlib.crc32(data)
+
+
+def _read(path: Path, checksums: dict[str, int]) -> dict[str, Tensor]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from None
+    if zlib.crc32(data) != checksums.get(path.name):
+        raise CheckpointError(
+            f"{path} is corrupt: it has {len(data)} bytes and not the checksum that "
+            f"{_MANIFEST} names. Remove the checkpoint {path.parent} to continue from "
+            "the one before it."
+        )
+    return load(data)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        complete = {"format", "step", "model", "crc32"} <= set(manifest)
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
+    if not complete or manifest["format"] != _FORMAT:
+        raise CheckpointError(f"{path} is no checkpoint of format {_FORMAT}.")
+    return dict(manifest)

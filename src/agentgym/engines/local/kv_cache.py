@@ -36,7 +36,7 @@ class BatchCache:
     Args:
         shape: Of the model's keys and values.
         rows: Most responses that run at once.
-        columns: Most tokens of prompt and response together.
+        columns: Most tokens of one.
         device: Where it is.
         tokens: Most tokens of all rows together, at least ``columns``.
 
@@ -58,7 +58,11 @@ class BatchCache:
         self._heads, self._head_dim = shape.heads, shape.head_dim
         self._tokens = min(tokens, rows * columns)
         size = (shape.layers, 2 * self._tokens * shape.heads * shape.head_dim)
-        self._memory = _zeros(size, shape.dtype, device)
+        if device.type == "cpu":  # memory is taken only where something is written
+            blank = mmap.mmap(-1, math.prod(size) * shape.dtype.itemsize)
+            self._memory = torch.frombuffer(blank, dtype=shape.dtype).view(size)
+        else:
+            self._memory = torch.zeros(size, dtype=shape.dtype, device=device)
         self._lay_out(self._width(1))
 
     def fitting(self, columns: int) -> int:
@@ -70,8 +74,8 @@ class BatchCache:
 
         Args:
             rows: At most what :meth:`fitting` says.
-            columns: Tokens of prompt and response together.
-            held: Rows in use, and columns in use of the longest; they are kept.
+            columns: Of the longest.
+            held: Rows, and columns of the longest, that are in use; they are kept.
         """
         if rows <= self.rows and columns <= self.columns:
             return
@@ -95,12 +99,7 @@ class BatchCache:
         self._data: Tensor = self._memory[:, : math.prod(size)].unflatten(1, size)
 
     def targets(self, rows: Tensor, positions: Tensor) -> Tensor:
-        """Return where :meth:`write` puts the keys, then the values, of new tokens.
-
-        Args:
-            rows: Of the tokens, (tokens,).
-            positions: Their columns, same shape.
-        """
+        """Return where :meth:`write` puts keys and values of rows' new columns."""
         device = positions.device
         kind = torch.arange(2, device=device)[:, None] * self.rows * self._heads
         head = (kind + torch.arange(self._heads, device=device)).flatten()
@@ -131,20 +130,8 @@ class BatchCache:
         self._data[:, :, row, :, columns] = segment[:, :, :, :width]
 
 
-def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return zeros; on the CPU memory is taken only where something is written."""
-    if device.type != "cpu":
-        return torch.zeros(size, dtype=dtype, device=device)
-    memory = mmap.mmap(-1, math.prod(size) * dtype.itemsize)
-    return torch.frombuffer(memory, dtype=dtype).view(size)
-
-
 class SegmentStore:
-    """Keys and values by name, the least recently used dropped beyond a budget.
-
-    Args:
-        tokens: Most tokens held.
-    """
+    """Keys and values by name, the least recently used dropped beyond a budget."""
 
     def __init__(self, tokens: int) -> None:
         self._budget = tokens

@@ -119,9 +119,7 @@ def fuse(loaded: LoadedModel) -> FusedLlama | None:
     plain = (
         config.hidden_act == "silu"
         and config.rope_parameters["rope_type"] == "default"
-        and all(type(linear) is nn.Linear for linear in linears)
-        and all(linear.bias is None for linear in linears)
-        and all(p.dtype == torch.float32 for p in model.parameters())
+        and all(type(m) is nn.Linear and m.bias is None for m in linears)
         and loaded.adapter is None
     )
     return FusedLlama(model, loaded.context) if plain else None

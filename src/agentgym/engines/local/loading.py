@@ -51,8 +51,7 @@ class LoadedModel:
         tokenizer: Its tokenizer, with a chat template.
         device: Where it is.
         cores: How many threads torch has for it.
-        context: Most tokens of prompt and response together: as many as the model can
-            take, and its memory can hold of one response.
+        context: Most tokens of prompt and response that the model and memory hold.
         stop_ids: Tokens that end a response.
         cache_shape: Of its KV cache.
         cache_tokens: How many tokens of running responses its memory can hold.
@@ -128,7 +127,7 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
         )
     source = model_source(model)
     given = (Path(source) / ADAPTER_FILE).is_file()
-    half = device == "cuda" and (given or bool(rank))
+    half = device == "cuda" and (given or bool(rank))  # weights below an adapter
     with quiet():
         tokenizer, causal = _read(model, source, given=given, half=half)
     adapter = _adapt(causal, source if given else None, rank, seed)
@@ -225,9 +224,6 @@ def _cache_tokens(model: str, causal: PreTrainedModel, shape: CacheShape) -> int
     """Return how many tokens' keys and values the running responses may take.
 
     On a GPU a quarter of what is free beside the weights: training needs the most.
-
-    Raises:
-        ModelError: They are too few for one response.
     """
     budget = _CACHE_BYTES
     if causal.device.type == "cuda":
@@ -257,11 +253,7 @@ def _stop_ids(
 
 
 def _check_positions(model: str, causal: PreTrainedModel) -> None:
-    """Refuse rotary frequencies that depend on the longest row of a batch.
-
-    Raises:
-        ModelError: A row's logits would change with its neighbours.
-    """
+    """Refuse rotary frequencies with which a row's logits depend on its neighbours."""
     found = causal.config.get_text_config().to_dict().get("rope_parameters") or {}
     for settings in (found, *found.values()):  # some have them per kind of layer
         kind = settings.get("rope_type") if isinstance(settings, dict) else None
@@ -275,15 +267,7 @@ def _check_positions(model: str, causal: PreTrainedModel) -> None:
 
 @torch.inference_mode()
 def _examine(model: str, causal: PreTrainedModel) -> CacheShape:
-    """Try a model out on two short sequences, alone and packed into a tree.
-
-    Returns:
-        What its cache holds.
-
-    Raises:
-        ModelError: Its attention does not follow layouts, or it or the head is of a
-            kind that is not supported.
-    """
+    """Try a model out on two short sequences, alone and packed into a tree."""
     rows = torch.tensor([[0, 1, 2, 3], [0, 1, 4, 5]], device=causal.device)
     cache = DynamicCache(config=causal.config)
     alone = causal.get_decoder()(

@@ -133,7 +133,7 @@ class PolicyLoss:
         places = [
             start + target.node
             for start, tree in zip(starts, trees, strict=False)
-            for target in tree.targets
+            for target in tree.targets.values()
         ]
         logits = self._loaded.logits(
             torch.tensor([token for tree in trees for token in tree.tokens]).to(device),
@@ -143,7 +143,7 @@ class PolicyLoss:
         )
         logprobs = torch.log_softmax(logits.float() / self._temperature, dim=-1)
 
-        targets = [target for tree in trees for target in tree.targets]
+        targets = [target for tree in trees for target in tree.targets.values()]
         tokens = torch.tensor([t.token for t in targets], device=device)
         counts, sampled, gain, loss = torch.tensor(
             [

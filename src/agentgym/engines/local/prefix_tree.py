@@ -56,6 +56,7 @@ class PrefixTree:
         offset: Length of the head, which is not in the tree.
 
     Attributes:
+        targets: The tokens that the loss covers.
         tokens: Of each node, branch after branch; parents come before children.
         depths: Position of each in the sequence, head included.
         branches: In the order of their nodes: of each the runs of nodes from the head
@@ -65,18 +66,13 @@ class PrefixTree:
     def __init__(self, offset: int) -> None:
         self._offset = offset
         self._children: dict[tuple[int, int], int] = {}
-        self._targets: dict[tuple[int, int, float], Target] = {}
+        self.targets: dict[tuple[int, int, float], Target] = {}
         self.tokens: list[int] = []
         self.depths: list[int] = []
         self.branches: list[list[range]] = []
 
     def __len__(self) -> int:
         return len(self.tokens)
-
-    @property
-    def targets(self) -> list[Target]:
-        """The tokens that the loss covers."""
-        return list(self._targets.values())
 
     def add(self, sequence: TrainingSequence) -> None:
         """Add a sequence up to its last trained token."""
@@ -98,7 +94,7 @@ class PrefixTree:
 
     def _aim(self, node: int, token: int, trained: TrainedToken) -> None:
         key = (node, token, round(trained.logprob, 3))
-        target = self._targets.setdefault(key, Target(node, token))
+        target = self.targets.setdefault(key, Target(node, token))
         target.logprobs.append(trained.logprob)
         target.gain += max(0.0, trained.advantage)
         target.loss += min(0.0, trained.advantage)

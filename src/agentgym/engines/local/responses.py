@@ -1,6 +1,7 @@
 """From a response's tokens to its text, its content and its tool calls."""
 
 from collections.abc import Sequence
+from functools import cache
 from hashlib import blake2b
 
 from transformers import PreTrainedTokenizerBase
@@ -48,6 +49,9 @@ class Detokenizer:
     Args:
         tokenizer: Of the policy.
         thinking: Whether its prompts end in an open ``<think>``.
+
+    Attributes:
+        piece: Returns the text of a token alone.
     """
 
     def __init__(
@@ -55,7 +59,7 @@ class Detokenizer:
     ) -> None:
         self._tokenizer = tokenizer
         self._thinking = thinking
-        self._single: dict[int, str] = {}
+        self.piece = cache(lambda token: self.decode([token]))
 
     def decode(self, ids: list[int]) -> str:
         """Return the exact text of ``ids``, special tokens included."""
@@ -84,12 +88,6 @@ class Detokenizer:
                 return None
             pieces.append(piece)
         return pieces if "".join(pieces) == whole else None
-
-    def piece(self, token: int) -> str:
-        """Return the text of a token alone."""
-        if token not in self._single:
-            self._single[token] = self.decode([token])
-        return self._single[token]
 
 
 class GrowingText:

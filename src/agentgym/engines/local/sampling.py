@@ -2,10 +2,9 @@
 
 Drafts are guesses of how a response goes on, which one forward pass then checks:
 speculative decoding (Leviathan et al. 2023, https://arxiv.org/abs/2211.17192) with
-what was said before in place of a draft model (prompt lookup). Agents repeat
-themselves: a tool call is mostly a form filled in with what the prompt holds. A guess
-costs a little arithmetic where it is wrong and changes nothing: each token is sampled
-as it would be without, from the same random number.
+what was said before in place of a draft model (prompt lookup): a tool call is mostly a
+form filled in with what the prompt holds. A wrong guess costs a little arithmetic and
+changes nothing: each token is sampled as it would be without, from the same number.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,14 +48,7 @@ class Drafter:
     def draft(
         self, prompt: Sequence[int], response: Sequence[int], own: Runs, most: int
     ) -> list[int]:
-        """Return up to ``most`` tokens that may come next.
-
-        Args:
-            prompt: Of the response.
-            response: As far as it goes.
-            own: The prompt's :func:`runs_of`.
-            most: Most tokens; none if it is not positive.
-        """
+        """Return up to ``most`` tokens that may come next, given the prompt's runs."""
         ids = (*prompt[-_LONG:], *response[-_LONG:])
         start = len(ids)
         for _ in range(most):
@@ -80,7 +72,7 @@ def random_stream(seed: int, count: int) -> NDArray[np.float32]:
 def sample(
     logits: Tensor, temperatures: Tensor, uniforms: Tensor
 ) -> tuple[list[int], list[float]]:
-    """Sample by inversion of the cumulative distribution; rows are independent.
+    """Sample a token per row by inversion of the cumulative distribution.
 
     Args:
         logits: (rows, vocabulary).
@@ -88,9 +80,8 @@ def sample(
         uniforms: (rows,), in [0, 1).
 
     Returns:
-        A token per row, and its natural log-probability under the distribution it
-        was sampled from. A greedy token's is that of temperature 1: under its own
-        point mass every token's would be 0.
+        Tokens, and their natural log-probabilities under the distribution they were
+        sampled from. A greedy token's is that of temperature 1.
     """
     greedy = temperatures == 0
     scale = torch.where(greedy, 1.0, temperatures)
