@@ -324,7 +324,8 @@ class Decoder:
         for index, job in joining:
             plan, stream = plans[index], random_stream(job.seed, job.max_tokens)
             self._rows.append(_Row(job, plan.head, plan.start, plan.runs, stream))
-        self._sample(first, logits[[i for i, _ in joining]], [[]] * len(joining))
+        new = [plans[index].new[-1:] for index, _ in joining]
+        self._sample(first, logits[[index for index, _ in joining]], new)
 
     def _shared_prefix(self) -> int:
         """Return how long the rows' common head is; 0 if they differ.
@@ -341,25 +342,21 @@ class Decoder:
         if not self._rows:
             return
         most = min(self.drafted, self._forward.tokens // len(self._rows) - 1)
-        tokens, lengths, drafts = [], [], []
+        tokens = []
         for row in self._rows:
-            left = row.job.max_tokens - len(row.ids) - 1
-            draft = self._drafter.draft(
-                row.job.prompt, row.ids, row.runs, min(most, left)
-            )
+            prompt, left = row.job.prompt, row.job.max_tokens - len(row.ids) - 1
+            draft = self._drafter.draft(prompt, row.ids, row.runs, min(most, left))
             tokens.append([row.ids[-1], *draft])
-            lengths.append(row.length)
-            drafts.append(draft)
         idle = max(0, self._fixed_rows - len(self._rows))
         logits = self._forward.predict(
             tokens + [[0]] * idle,
-            lengths + [0] * idle,
+            [row.length for row in self._rows] + [0] * idle,
             shared_prefix=self._shared_prefix(),
         )
-        self._sample(0, logits, drafts)
+        self._sample(0, logits, tokens)
 
     def _sample(
-        self, first: int, logits: torch.Tensor, drafts: Sequence[Sequence[int]]
+        self, first: int, logits: torch.Tensor, given: Sequence[Sequence[int]]
     ) -> None:
         """Sample tokens for rows from ``first`` on, and let finished ones go.
 
@@ -368,12 +365,12 @@ class Decoder:
 
         Args:
             first: First row.
-            logits: After each row's newest token and each one drafted for it, row
-                after row, (tokens, vocabulary); more than those are not looked at.
-            drafts: Of each row.
+            logits: After each given token, row after row, (tokens, vocabulary); more
+                than those are not looked at.
+            given: Of each row the newest token, and those drafted.
         """
         rows, device = self._rows[first:], logits.device
-        counts = [len(draft) + 1 for draft in drafts]
+        counts = list(map(len, given))
         idle = logits.shape[0] - sum(counts)
         uniforms = [
             row.stream[len(row.ids) : len(row.ids) + count]
@@ -391,14 +388,14 @@ class Decoder:
         )
         done: list[tuple[int, str]] = []
         start = 0
-        for place, (row, draft) in enumerate(zip(rows, drafts, strict=True), first):
-            for index, drafted in enumerate((*draft, None), start):
+        for place, (row, new) in enumerate(zip(rows, given, strict=True), first):
+            for index, drafted in enumerate((*new[1:], None), start):
                 reason = self._take(row, tokens[index], logprobs[index])
                 if reason:
                     done.append((place, reason))
                 if reason or tokens[index] != drafted:
                     break
-            start += len(draft) + 1
+            start += len(new)
         for place, reason in reversed(done):
             self._leave(place, reason)
 
@@ -437,12 +434,9 @@ class Decoder:
 
 def _chunk(lengths: list[int]) -> int:
     """Return how many of the prompts, shortest first, to prefill together."""
-    count, total = 1, lengths[0]
-    while count < len(lengths):
-        longest = lengths[count]
+    total = lengths[0]
+    for count, longest in enumerate(lengths[1:], 1):
         total += longest
-        padded = longest * (count + 1)
-        if padded > _PREFILL_TOKENS or padded > 1.35 * total + 32:
-            break
-        count += 1
-    return count
+        if (count + 1) * longest > min(_PREFILL_TOKENS, 1.35 * total + 32):
+            return count
+    return len(lengths)

@@ -85,24 +85,13 @@ class LocalPolicy(Policy):
         return path.name if path.is_dir() else self._loaded.name
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer one request.
-
-        Raises:
-            ContextLengthError: The prompt leaves no room for an answer.
-            EngineError: The chat template refuses the messages, generation failed,
-                or the policy is closed.
-        """
+        """Answer one request; one that leaves no room is a ContextLengthError."""
         prompt, job = self._job(request)
         self.decoder.submit(job)
         return self._result(request, prompt, await asyncio.wrap_future(job.future))
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
-        """Yield the response's content in pieces as it is sampled, then the result.
-
-        Raises:
-            ContextLengthError: The prompt leaves no room for an answer.
-            EngineError: As :meth:`chat`.
-        """
+        """Yield the response's content in pieces as it is sampled, then the result."""
         prompt, job = self._job(request)
         loop = asyncio.get_running_loop()
         tokens: asyncio.Queue[int | None] = asyncio.Queue()

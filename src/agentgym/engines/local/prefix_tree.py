@@ -13,7 +13,7 @@ gradients; a test compares them with the plain computation.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import torch
 from torch import Tensor
@@ -191,9 +191,7 @@ class Forest:
 def plant(sequences: Sequence[TrainingSequence], most_nodes: int) -> list[Forest]:
     """Lay sequences out: a forest per agent of a team, a tree per group.
 
-    Args:
-        sequences: Of one update.
-        most_nodes: Of a tree; a group that has more gets several.
+    A group that needs more than ``most_nodes`` gets several trees.
     """
     agents: dict[str, list[TrainingSequence]] = {}
     for sequence in sequences:
@@ -212,16 +210,14 @@ def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
     head = shared[: max(0, first - 1)]
     if len(head) < _SHORTEST_HEAD:
         head = []
-    groups: dict[int, list[TrainingSequence]] = {}
-    for sequence in sequences:
-        groups.setdefault(sequence.group, []).append(sequence)
     trees: list[PrefixTree] = []
-    for group in groups.values():
-        tree = PrefixTree(len(head))
-        trees.append(tree)
-        for sequence in sorted(group, key=lambda s: s.ids):  # shared prefixes adjacent
-            if len(tree) and len(tree) + len(sequence.ids) - len(head) > most_nodes:
-                tree = PrefixTree(len(head))
-                trees.append(tree)
-            tree.add(sequence)
+    # Groups one after the other, and in each shared prefixes adjacent.
+    ordered = sorted(sequences, key=lambda s: (s.group, s.ids))
+    for _, group in groupby(ordered, key=lambda s: s.group):
+        trees.append(PrefixTree(len(head)))
+        for sequence in group:
+            nodes = len(trees[-1]) + len(sequence.ids) - len(head)
+            if len(trees[-1]) and nodes > most_nodes:
+                trees.append(PrefixTree(len(head)))
+            trees[-1].add(sequence)
     return Forest(head, sorted(trees, key=len, reverse=True))

@@ -21,8 +21,8 @@ def parse_response(
         thinking: Whether the prompt ends in an open ``<think>``.
 
     Returns:
-        The text outside tool calls, exactly as written, None if it is blank; and
-        the well-formed calls. A malformed call stays in the content.
+        The text outside well-formed tool calls, exactly as written, None if it is
+        blank; and those calls.
     """
     calls: list[RequestedCall] = []
     content, position = "", 0
@@ -41,10 +41,7 @@ def parse_response(
 
 
 class Detokenizer:
-    """The text of each token of a response, so that the pieces join to the whole.
-
-    A token may hold part of a character; its piece is then empty and the token that
-    completes the character has all of it.
+    """Tells the text of tokens.
 
     Args:
         tokenizer: Of the policy.
@@ -70,10 +67,14 @@ class Detokenizer:
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return one piece per token, None if they cannot be told or labelled.
+        """Return the text of each token, so that the pieces join to the whole.
 
-        That is: they do not add up to the text, or it is reasoning that the prompt
-        began and the response never ended, which the text alone does not show.
+        A token may hold part of a character; its piece is then empty and the token
+        that completes the character has all of it.
+
+        Returns:
+            None if they do not add up to the text, or if it is reasoning that the
+            prompt began and the response never ended, which cannot be labelled.
         """
         whole = self.decode(list(ids))
         if self._thinking and is_unended_reasoning(whole):
@@ -105,14 +106,9 @@ class GrowingText:
         self._text = ""
 
     def add(self, token: int, *, last: bool = False) -> str | None:
-        """Return what one more token adds: nothing while a character is unfinished.
+        """Return what one more token adds; None if it changes what was told before.
 
-        Args:
-            token: The next one.
-            last: None follows, so that nothing is waited for.
-
-        Returns:
-            The text, or None if the token changes what was returned before.
+        Nothing is told while a character is unfinished, unless this is the last token.
         """
         self._ids.append(token)
         text = self._decode(self._ids)
