@@ -8,7 +8,6 @@ repeat them for every query head, and a prefix that rows share is read once.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -85,6 +84,7 @@ class PackedRows(Layout):
         rows: The row of each, from ``first`` on, same shape.
         places: How many new tokens the row has before each, same shape.
         positions: Their columns in the cache, same shape.
+        targets: Where the cache writes their keys and values.
         mask: Additive, (rows, 1, time, columns that the attention sees).
         last: Each row's last token, (rows,), if what follows it is all that is asked
             for; None asks for what follows every token.
@@ -97,6 +97,7 @@ class PackedRows(Layout):
     rows: Tensor
     places: Tensor
     positions: Tensor
+    targets: Tensor
     mask: Tensor
     last: Tensor | None = None
     shared_prefix: int = 0
@@ -105,12 +106,9 @@ class PackedRows(Layout):
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
         """Write keys and values, and attend to each token's row up to itself."""
-        self.write(layer, torch.cat((key, value), 1)[0].transpose(0, 1))
+        new = torch.cat((key, value), 1)[0].transpose(0, 1)
+        self.cache.write(layer, self.targets, new)
         return self.read(layer, query[0].transpose(0, 1), scale)[None]
-
-    def write(self, layer: int, new: Tensor) -> None:
-        """Write keys and values, (tokens, 2 * key heads, head_dim), into the cache."""
-        self.cache.write(layer, self._targets, new)
 
     def read(self, layer: int, query: Tensor, scale: float = 1.0) -> Tensor:
         """Attend to the cache with queries, (tokens, heads, head_dim)."""
@@ -138,10 +136,6 @@ class PackedRows(Layout):
         rows, places = self.rows[last], self.places[last]
         mask = self.mask[rows, :, places][:, :, None]
         return replace(self, rows=rows, places=torch.zeros_like(rows), mask=mask)
-
-    @cached_property
-    def _targets(self) -> Tensor:
-        return self.cache.targets(self.first + self.rows, self.positions)
 
 
 def _few(

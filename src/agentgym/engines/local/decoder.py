@@ -21,15 +21,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from agentgym.engines.local import sampling
 from agentgym.engines.local.forward import BatchForward
 from agentgym.engines.local.kv_cache import SegmentStore
-from agentgym.engines.local.sampling import (
-    Drafter,
-    Runs,
-    random_stream,
-    runs_of,
-    sample,
-)
 from agentgym.errors import EngineError
 
 logger = logging.getLogger(__name__)
@@ -92,7 +86,7 @@ class _Plan:
     parked: torch.Tensor | None  # those that follow, of its session or an equal prompt
     held: int  # how many tokens' keys and values are thus there already
     new: list[int]  # the other tokens
-    runs: Runs  # of the part after the head
+    runs: sampling.Runs  # of the part after the head
 
 
 @dataclass
@@ -102,7 +96,7 @@ class _Row:
     job: Job
     head: torch.Tensor | None  # the very tensor that its first keys came from,
     start: int  # and how many of them
-    runs: Runs
+    runs: sampling.Runs
     stream: NDArray[np.float32]  # random numbers, one per token
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -146,7 +140,7 @@ class Decoder:
         self._parked = SegmentStore(parked)
         self._heads = SegmentStore(parked // 2)
         self._prompts = SegmentStore(2 * parked // 5)
-        self._drafter = Drafter()
+        self._drafter = sampling.Drafter()
         self.drafted = 0 if fixed_rows else _DRAFTED
         self._rows: list[_Row] = []
         self._waiting: deque[Job] = deque()
@@ -287,7 +281,7 @@ class Decoder:
         if job.session and parked is None:
             found, parked = self._parked.match((job.session, start), job.prompt)
             held = max(held, found)
-        runs = runs_of(job.prompt[job.head :]) if self.drafted else {}
+        runs = sampling.runs_of(job.prompt[job.head :]) if self.drafted else {}
         held = min(held, most)
         return _Plan(jobs, head, start, parked, held, job.prompt[held:], runs)
 
@@ -322,7 +316,10 @@ class Decoder:
                 self._cache.copy(first + index, row, columns)
                 joining.append((index, job))
         for index, job in joining:
-            plan, stream = plans[index], random_stream(job.seed, job.max_tokens)
+            plan, stream = (
+                plans[index],
+                sampling.random_stream(job.seed, job.max_tokens),
+            )
             self._rows.append(_Row(job, plan.head, plan.start, plan.runs, stream))
         new = [plans[index].new[-1:] for index, _ in joining]
         self._sample(first, logits[[index for index, _ in joining]], new)
@@ -381,7 +378,7 @@ class Decoder:
             np.array([*(row.job.temperature for row in rows), 1.0], np.float32),
             [*counts, idle],
         )
-        tokens, logprobs = sample(
+        tokens, logprobs = sampling.sample(
             logits,
             torch.from_numpy(temperatures).to(device),
             torch.from_numpy(np.concatenate(uniforms)).to(device),

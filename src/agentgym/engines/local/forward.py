@@ -115,13 +115,15 @@ class BatchForward:
         rows = torch.arange(len(ids), device=device).repeat_interleave(lengths)
         ends = lengths.cumsum(0)
         places = torch.arange(len(rows), device=device) - (ends - lengths)[rows]
+        positions = start[rows] + places
         work = PackedRows(
             cache=self.cache,
             first=first,
             ids=torch.tensor(list(chain(*ids)), device=device),
             rows=rows,
             places=places,
-            positions=start[rows] + places,
+            positions=positions,
+            targets=self.cache.targets(first + rows, positions),
             mask=self._mask(start, lengths),
             last=ends - 1 if only_last else None,
             shared_prefix=shared_prefix,

@@ -91,7 +91,7 @@ class FusedLlama:
             pairs = mixed[:, : self._rotated].unflatten(-1, (-1, 2))
             torch.view_as_complex(pairs).mul_(rotations)
             query, new = mixed[:, : self._heads], mixed[:, self._heads :]
-            work.write(number, new)
+            work.cache.write(number, work.targets, new)
             if layer is self._layers[-1] and work.last is not None:
                 query, states = query[work.last], states[work.last]
                 work = work.ending(work.last)  # the others served their use

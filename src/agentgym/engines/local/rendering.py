@@ -51,7 +51,7 @@ class _Head:
 
 
 class Renderer:
-    """Renders requests through a tokenizer's chat template.
+    """Renders requests through a tokenizer's chat template, from any thread.
 
     Templates spend their time on the tools, which are the same in every request. So
     the head (system prompt and tools) is rendered once and kept, and the rest is
@@ -63,8 +63,6 @@ class Renderer:
     not write that text as it is, so that the policy would read another call than it
     made, is given the object that the text holds. Content in parts is joined to one
     text, as many templates leave out any other.
-
-    Safe to call from several threads.
 
     Attributes:
         begins_reasoning: Whether prompts end in an open ``<think>``.
@@ -135,19 +133,18 @@ class Renderer:
     ) -> tuple[str, _Head | None]:
         """Return the whole text, and its head if the template keeps it apart."""
         head = self._find_head(messages, tools)
-        if head is None:
-            return self._template(messages, tools), None
         kind = frozenset((m["role"], bool(m.get("tool_calls"))) for m in messages)
-        if head.is_apart.get(kind, True):
-            rest = self._template(messages, []).removeprefix(head.bare)
-            if kind in head.is_apart:
-                return head.text + rest, head
-        whole = self._template(messages, tools)
+        if head is None or head.is_apart.get(kind) is False:
+            return _rendered(self._tokenizer, messages, tools), None
+        rest = _rendered(self._tokenizer, messages, []).removeprefix(head.bare)
         if kind not in head.is_apart:
+            whole = _rendered(self._tokenizer, messages, tools)
             head.is_apart[kind] = whole == head.text + rest and (
                 self._encode(whole) == head.ids + self._encode(rest)
             )
-        return whole, head if head.is_apart[kind] else None
+            if not head.is_apart[kind]:
+                return whole, None
+        return head.text + rest, head
 
     def _find_head(self, messages: list[Message], tools: list[Message]) -> _Head | None:
         system = messages[:1] if messages and messages[0]["role"] == "system" else []
@@ -157,8 +154,8 @@ class Renderer:
         if not tools and not system:
             return None
         try:
-            text = self._template(system, tools, prompt=False)
-            bare = self._template(system, [], prompt=False)
+            text = _rendered(self._tokenizer, system, tools, prompt=False)
+            bare = _rendered(self._tokenizer, system, [], prompt=False)
         except EngineError:  # the template wants a user message before anything
             return None
         head = _Head(system, tools, text, bare, self._encode(text))
@@ -168,19 +165,9 @@ class Renderer:
     def _tried(self, messages: list[Message]) -> str:
         """Return what the template writes, nothing if it refuses."""
         try:
-            return self._template(messages, [])
+            return _rendered(self._tokenizer, messages, [])
         except EngineError:
             return ""
-
-    def _template(
-        self, messages: list[Message], tools: list[Message], *, prompt: bool = True
-    ) -> str:
-        try:
-            return _applied(self._tokenizer, messages, tools, prompt=prompt)
-        except Exception as error:  # templates raise what they like
-            raise EngineError(
-                f"The chat template cannot render the messages: {error}"
-            ) from error
 
     def _encode(self, text: str) -> list[int]:
         if not text:
@@ -199,21 +186,18 @@ def check_template(model: str, tokenizer: PreTrainedTokenizerBase) -> None:
     advice = "Use a model of the Qwen2.5 or Qwen3 families, or --model nano."
     if tokenizer.chat_template is None:
         raise ModelError(f"The model {model!r} has no chat template. {advice}")
-    properties = {"a": {"type": "string"}}
-    tool = {
-        "type": "function",
-        "function": {
-            "name": "probe_tool",
-            "description": "Probe.",
-            "parameters": {"type": "object", "properties": properties},
-        },
+    function = {
+        "name": "probe_tool",
+        "description": "Probe.",
+        "parameters": {"type": "object", "properties": {"a": {"type": "string"}}},
     }
+    tool = {"type": "function", "function": function}
     try:
-        written = _applied(tokenizer, _probe({"a": "probe_value"}), [tool])
-    except Exception as error:  # templates raise what they like
+        written = _rendered(tokenizer, _probe({"a": "probe_value"}), [tool])
+    except EngineError as error:
         raise ModelError(
-            f"The chat template of {model!r} cannot render a tool call: {error}. "
-            f"{advice}"
+            f"The chat template of {model!r} cannot render a tool call: "
+            f"{error.__cause__}. {advice}"
         ) from error
     head, _, call = written.partition("probe_value")
     if head.count("probe_tool") < 2:
@@ -227,19 +211,24 @@ def check_template(model: str, tokenizer: PreTrainedTokenizerBase) -> None:
         )
 
 
-def _applied(
+def _rendered(
     tokenizer: PreTrainedTokenizerBase,
     messages: list[Message],
     tools: list[Message],
     *,
     prompt: bool = True,
 ) -> str:
-    text = tokenizer.apply_chat_template(
-        messages,
-        tools=list[dict[Any, Any] | Callable[..., Any]](tools) or None,
-        tokenize=False,
-        add_generation_prompt=prompt,
-    )
+    try:
+        text = tokenizer.apply_chat_template(
+            messages,
+            tools=list[dict[Any, Any] | Callable[..., Any]](tools) or None,
+            tokenize=False,
+            add_generation_prompt=prompt,
+        )
+    except Exception as error:  # templates raise what they like
+        raise EngineError(
+            f"The chat template cannot render the messages: {error}"
+        ) from error
     assert isinstance(text, str)
     return text
 

@@ -149,11 +149,8 @@ class GrowingContent:
         shown, call, _ = (self._unsent + (piece or "")).partition(OPEN_CALL)
         self._is_closed = piece is None or bool(call)
         self._unsent = shown
-        held = next(
-            (n for n in range(len(OPEN_CALL), 0, -1) if shown.endswith(OPEN_CALL[:n])),
-            0,
-        )
-        shown = shown[: len(shown) - held]
+        begun = [n for n in range(len(OPEN_CALL)) if shown.endswith(OPEN_CALL[:n])]
+        shown = shown[: len(shown) - begun[-1]]
         if not self.sent and not shown.strip():
             return ""
         self._unsent = self._unsent[len(shown) :]
