@@ -36,7 +36,7 @@ def answers(
     with pytest.MonkeyPatch.context() as patch:
         if not fused:
             patch.setattr(forward_module, "fuse", lambda _: None)
-        forward = BatchForward(loaded, 32)
+        forward = BatchForward(replace(loaded, stop_ids=frozenset()), 32)
     widest = 0
     predict = forward.predict
 
@@ -46,7 +46,7 @@ def answers(
         return predict(ids, *args, **rest)
 
     forward.predict = counted  # type: ignore[method-assign]
-    decoder = Decoder(forward, frozenset())
+    decoder = Decoder(forward)
     futures: list[Future[Generation]] = []
     for seed, prompt in enumerate(prompts):
         job = Job(prompt, 6, f"s{seed}", 1.0, len(prompt) + 2, seed)
@@ -110,7 +110,8 @@ def test_a_segment_beyond_the_budget_drops_no_other() -> None:
 
 
 def test_idle_sessions_are_kept_as_memory_permits(loaded: LoadedModel) -> None:
-    decoder = Decoder(BatchForward(replace(loaded, cache_tokens=600), 2), frozenset())
+    small = replace(loaded, cache_tokens=600, stop_ids=frozenset())
+    decoder = Decoder(BatchForward(small, 2))
     for session in range(8):
         job = Job(list(range(5, 105)), 0, f"s{session}", 1.0, 2, 0)
         decoder.submit(job)

@@ -1,6 +1,7 @@
 """The fused forward pass gives the model's own logits."""
 
 import threading
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def test_rows_computed_in_parts_give_the_same_logits(
     loaded: LoadedModel, workers: int
 ) -> None:
     whole = BatchForward(loaded, 8)
-    parts = BatchForward(loaded, 8, workers=workers)
+    parts = BatchForward(replace(loaded, cores=workers), 8)
     before = forward_threads()
     expected = long_played(whole)
     assert forward_threads() == before
@@ -110,7 +111,7 @@ def test_rows_computed_in_parts_give_the_same_logits(
 
 @torch.no_grad()
 def test_a_part_that_fails_leaves_the_next_pass_alone(loaded: LoadedModel) -> None:
-    forward = BatchForward(loaded, 8, workers=2)
+    forward = BatchForward(replace(loaded, cores=2), 8)
     expected = long_played(forward)
     for wrong in (0, 7):
         ids = [[5] * 16 for _ in range(8)]

@@ -34,6 +34,8 @@ _QUEUE_LIMIT = 16_384
 _SHARING_ROWS = 4
 _DRAFTED = 7
 _PARKED_TOKENS = 60_000
+_LOGITS = 2**25
+"""Of a step, most of which are of drafts: 128 MiB."""
 
 
 @dataclass(frozen=True)
@@ -112,31 +114,21 @@ class Decoder:
 
     Args:
         forward: The model and its batch cache.
-        stop_ids: Tokens that end a response.
         fixed_rows: In deterministic mode the number of rows of every decoding step,
             so that the kernels see one shape whatever the load; 0 otherwise. Each
             prompt is then prefilled alone, from its head on, and nothing is drafted.
-        threads: Of the kernels.
 
     Attributes:
         drafted: Most tokens of a response that are drafted for a step.
         version: Of the weights.
     """
 
-    def __init__(
-        self,
-        forward: BatchForward,
-        stop_ids: frozenset[int],
-        *,
-        fixed_rows: int = 0,
-        threads: int = 1,
-    ) -> None:
+    def __init__(self, forward: BatchForward, *, fixed_rows: int = 0) -> None:
         self._forward = forward
+        self._loaded = forward.loaded
         self._cache = forward.cache
-        self._stop_ids = stop_ids
         self._fixed_rows = fixed_rows
-        self._threads = threads
-        parked = min(_PARKED_TOKENS, forward.spare_tokens)
+        parked = min(_PARKED_TOKENS, self._loaded.cache_tokens // 2)
         self._parked = SegmentStore(parked)
         self._heads = SegmentStore(parked // 2)
         self._prompts = SegmentStore(2 * parked // 5)
@@ -197,7 +189,7 @@ class Decoder:
         self._waiting.clear()
 
     def _run(self) -> None:
-        torch.set_num_threads(self._threads)
+        torch.set_num_threads(self._loaded.threads[1])
         while (jobs := self._next_jobs()) is not None:
             try:
                 self._admit(jobs)
@@ -338,7 +330,8 @@ class Decoder:
         """Sample at least one more token of every running response."""
         if not self._rows:
             return
-        most = min(self.drafted, self._forward.tokens // len(self._rows) - 1)
+        fitting = _LOGITS // self._loaded.vocabulary // len(self._rows) - 1
+        most = min(self.drafted, fitting)
         tokens = []
         for row in self._rows:
             prompt, left = row.job.prompt, row.job.max_tokens - len(row.ids) - 1
@@ -402,7 +395,7 @@ class Decoder:
         row.logprobs.append(logprob)
         if row.job.on_token is not None:
             row.job.on_token(token)
-        if token in self._stop_ids:
+        if token in self._loaded.stop_ids:
             return "stop"
         if len(row.ids) >= row.job.max_tokens:
             return "length"

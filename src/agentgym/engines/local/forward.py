@@ -15,7 +15,6 @@ from agentgym.engines.local.loading import LoadedModel
 
 _WIDTH_STEP = 16
 _FIXED_WIDTH_STEP = 128
-_LOGITS = 2**25
 _LEAST_TOKENS = 32
 """Of a part: with fewer, calling the operations takes longer than computing them."""
 
@@ -28,29 +27,22 @@ class BatchForward:
         rows: Most responses at once.
         fixed: Use few, wide shapes, for which kernels keep rows independent: each row
             has room for the whole context, so that there may be fewer of them.
-        workers: Threads that compute parts of the rows side by side, each with
-            kernels of one thread. Only fused weights are, and nothing of ``fixed``.
 
     Attributes:
+        loaded: The model.
         cache: Of the rows.
-        tokens: Most tokens of a step: so that their logits take no more than 128 MiB.
-        spare_tokens: How many tokens of idle sessions memory can hold beside the rows.
     """
 
-    def __init__(
-        self, loaded: LoadedModel, rows: int, *, fixed: bool = False, workers: int = 1
-    ) -> None:
-        self._loaded = loaded
+    def __init__(self, loaded: LoadedModel, rows: int, *, fixed: bool = False) -> None:
+        self.loaded = loaded
         self._width_step = _FIXED_WIDTH_STEP if fixed else _WIDTH_STEP
         if fixed:
             rows = min(rows, loaded.cache_tokens // loaded.context)
         self.cache = BatchCache(
             loaded.cache_shape, rows, loaded.context, loaded.device, loaded.cache_tokens
         )
-        self.tokens = _LOGITS // loaded.vocabulary
-        self.spare_tokens = loaded.cache_tokens // 2
         self._fused = fuse(loaded)
-        self._workers = 1 if fixed or self._fused is None else workers
+        self._workers = 1 if fixed or self._fused is None else loaded.threads[0]
         self._pool = ThreadPoolExecutor(
             max(1, self._workers - 1), "agentgym-forward", torch.set_num_threads, (1,)
         )
@@ -71,9 +63,9 @@ class BatchForward:
     ) -> Tensor:
         """Add tokens to rows, and predict what follows them.
 
-        Rows do not see each other, so parts of them are computed side by side, and
-        wait for each other only once, where kernels of several threads do in each
-        operation.
+        Rows do not see each other, so parts of them are computed side by side by a
+        small model, and wait for each other only once, where kernels of several
+        threads do in each operation.
 
         Args:
             ids: New tokens of each row, at least one; their numbers may differ.
@@ -109,7 +101,7 @@ class BatchForward:
         only_last: bool,
         shared_prefix: int,
     ) -> Tensor:
-        device = self._loaded.device
+        device = self.loaded.device
         lengths = torch.tensor(list(map(len, ids)), device=device)
         start = torch.tensor(starts, device=device)
         rows = torch.arange(len(ids), device=device).repeat_interleave(lengths)
@@ -130,7 +122,7 @@ class BatchForward:
         )
         if self._fused is not None:
             return self._fused.logits(work)
-        return self._loaded.logits(work.ids, work.positions, work, work.last)
+        return self.loaded.logits(work.ids, work.positions, work, work.last)
 
     def _mask(self, start: Tensor, lengths: Tensor) -> Tensor:
         """Return which columns each new token sees, (rows, 1, time, width)."""
@@ -139,7 +131,7 @@ class BatchForward:
         steps = -(-int((start + lengths).max()) // self._width_step)
         keys = torch.arange(min(columns, steps * self._width_step), device=device)
         hidden = keys > (start[:, None] + time)[:, None, :, None]
-        dtype = self._loaded.cache_shape.dtype
+        dtype = self.loaded.cache_shape.dtype
         mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
         return mask.masked_fill_(hidden, -torch.inf)
 

@@ -45,16 +45,13 @@ class LocalPolicy(Policy):
         self.detokenizer = Detokenizer(
             loaded.tokenizer, thinking=self._renderer.begins_reasoning
         )
-        workers, kernels = loaded.threads
-        forward = BatchForward(loaded, _MOST_ROWS, fixed=deterministic, workers=workers)
+        forward = BatchForward(loaded, _MOST_ROWS, fixed=deterministic)
         fixed_rows = 0
         if deterministic:
             fixed_rows = min(_FIXED_ROWS, forward.cache.most_rows)
             if not rows_are_independent(forward, fixed_rows):
                 fixed_rows = 1
-        self.decoder = Decoder(
-            forward, loaded.stop_ids, fixed_rows=fixed_rows, threads=kernels
-        )
+        self.decoder = Decoder(forward, fixed_rows=fixed_rows)
 
     @classmethod
     def load(cls, path: str | Path, *, gpu: str = "auto") -> Self:
