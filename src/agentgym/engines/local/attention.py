@@ -86,8 +86,6 @@ class PackedRows(Layout):
         positions: Their columns in the cache, same shape.
         targets: Where the cache writes their keys and values.
         mask: Additive, (rows, 1, time, columns that the attention sees).
-        last: Each row's last token, (rows,), if what follows it is all that is asked
-            for; None asks for what follows every token.
         shared_prefix: How many first columns are the same in every row.
     """
 
@@ -99,7 +97,6 @@ class PackedRows(Layout):
     positions: Tensor
     targets: Tensor
     mask: Tensor
-    last: Tensor | None = None
     shared_prefix: int = 0
 
     def attend(
@@ -131,9 +128,9 @@ class PackedRows(Layout):
             ).transpose(1, 2)
         return attended[self.rows, self.places]
 
-    def ending(self, last: Tensor) -> "PackedRows":
-        """Return the layout of each row's last token alone."""
-        rows, places = self.rows[last], self.places[last]
+    def ending(self, at: Tensor) -> "PackedRows":
+        """Return the layout of each row's last token alone, which ``at`` points to."""
+        rows, places = self.rows[at], self.places[at]
         mask = self.mask[rows, :, places][:, :, None]
         return replace(self, rows=rows, places=torch.zeros_like(rows), mask=mask)
 

@@ -128,6 +128,7 @@ class Decoder:
         self._loaded = forward.loaded
         self._cache = forward.cache
         self._fixed_rows = fixed_rows
+        self._step_tokens = _LOGITS // self._loaded.vocabulary
         parked = min(_PARKED_TOKENS, self._loaded.cache_tokens // 2)
         self._parked = SegmentStore(parked)
         self._heads = SegmentStore(parked // 2)
@@ -330,8 +331,7 @@ class Decoder:
         """Sample at least one more token of every running response."""
         if not self._rows:
             return
-        fitting = _LOGITS // self._loaded.vocabulary // len(self._rows) - 1
-        most = min(self.drafted, fitting)
+        most = min(self.drafted, self._step_tokens // len(self._rows) - 1)
         tokens = []
         for row in self._rows:
             prompt, left = row.job.prompt, row.job.max_tokens - len(row.ids) - 1

@@ -4,8 +4,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from operator import add
 from pathlib import Path
 from typing import Any, Self
@@ -117,9 +116,13 @@ class LocalEngine(Engine):
         An update whose gradients are not finite is refused: the weights stay, and the
         loss is reported as it came.
         """
-        decoder = self._policy.decoder
-        with decoder.paused(), _kernels(self._loaded.threads[1]):
-            metrics = self._learn(batch)
+        decoder, threads = self._policy.decoder, torch.get_num_threads()
+        with decoder.paused():
+            torch.set_num_threads(self._loaded.threads[1])
+            try:
+                metrics = self._learn(batch)
+            finally:
+                torch.set_num_threads(threads)
             self._step = decoder.version = metrics.step
         return metrics
 
@@ -222,17 +225,6 @@ class LocalEngine(Engine):
     def close(self) -> None:
         """Stop generating; pending requests fail."""
         self._policy.close()
-
-
-@contextmanager
-def _kernels(threads: int) -> Iterator[None]:
-    """Let kernels of this thread use so many threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _write(path: Path, tensors: dict[str, Tensor]) -> int:

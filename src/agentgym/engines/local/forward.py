@@ -117,12 +117,12 @@ class BatchForward:
             positions=positions,
             targets=self.cache.targets(first + rows, positions),
             mask=self._mask(start, lengths),
-            last=ends - 1 if only_last else None,
             shared_prefix=shared_prefix,
         )
+        last = ends - 1 if only_last else None
         if self._fused is not None:
-            return self._fused.logits(work)
-        return self.loaded.logits(work.ids, work.positions, work, work.last)
+            return self._fused.logits(work, last)
+        return self.loaded.logits(work.ids, work.positions, work, last)
 
     def _mask(self, start: Tensor, lengths: Tensor) -> Tensor:
         """Return which columns each new token sees, (rows, 1, time, width)."""

@@ -19,11 +19,6 @@ class CacheShape:
     head_dim: int
     dtype: torch.dtype
 
-    @property
-    def bytes_per_token(self) -> int:
-        """Of keys and values together, over all layers."""
-        return 2 * self.layers * self.heads * self.head_dim * self.dtype.itemsize
-
 
 class BatchCache:
     """Keys and values of the running batch, one row per response.
@@ -35,13 +30,13 @@ class BatchCache:
 
     Args:
         shape: Of the model's keys and values.
-        rows: Most responses that run at once.
+        rows: Most responses that run at once, if they are short.
         columns: Most tokens of one.
         device: Where it is.
         tokens: Most tokens of all rows together, at least ``columns``.
 
     Attributes:
-        most_rows: Most responses that run at once, if they are short.
+        most_rows: As given.
         rows: How many there is room for now.
         columns: Most tokens of each of them now.
     """

@@ -77,12 +77,8 @@ class FusedLlama:
             down=weights[mlp + "down_proj"].t(),
         )
 
-    def logits(self, work: PackedRows) -> Tensor:
-        """Write the new tokens' keys and values, and predict.
-
-        Returns:
-            Logits, (rows, vocabulary), or without ``last`` (tokens, vocabulary).
-        """
+    def logits(self, work: PackedRows, last: Tensor | None) -> Tensor:
+        """Return the logits after packed tokens, or only after each row's last."""
         rotations = self._rotations[work.positions]
         states = self._embedding[work.ids]
         for number, layer in enumerate(self._layers):
@@ -92,9 +88,9 @@ class FusedLlama:
             torch.view_as_complex(pairs).mul_(rotations)
             query, new = mixed[:, : self._heads], mixed[:, self._heads :]
             work.cache.write(number, work.targets, new)
-            if layer is self._layers[-1] and work.last is not None:
-                query, states = query[work.last], states[work.last]
-                work = work.ending(work.last)  # the others served their use
+            if layer is self._layers[-1] and last is not None:
+                query, states = query[last], states[last]
+                work = work.ending(last)  # the others served their use
             attended = work.read(number, query).flatten(1)
             states = torch.addmm(states, attended, layer.output)
             gate, up = (self._normed(states) @ layer.gate_up).chunk(2, -1)

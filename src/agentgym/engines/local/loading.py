@@ -1,5 +1,6 @@
 """Loads a policy: weights, tokenizer and what the engine must know of both."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -177,10 +178,8 @@ def _read(
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         if given:
-            from peft import LoraConfig  # takes seconds
-
-            base = LoraConfig.from_pretrained(source).base_model_name_or_path
-            source = model_source(str(base))
+            settings = json.loads((Path(source) / ADAPTER_FILE).read_text())
+            source = model_source(str(settings["base_model_name_or_path"]))
         causal = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=torch.bfloat16 if half else torch.float32,
@@ -229,12 +228,13 @@ def _cache_tokens(model: str, causal: PreTrainedModel, shape: CacheShape) -> int
     if causal.device.type == "cuda":
         torch.cuda.empty_cache()
         budget = torch.cuda.mem_get_info(causal.device)[0] // 4
-    tokens = budget // shape.bytes_per_token
+    size = 2 * shape.layers * shape.heads * shape.head_dim * shape.dtype.itemsize
+    tokens = budget // size
     if tokens < _LEAST_TOKENS:
         raise ModelError(
-            f"The keys and values of {model!r} take {shape.bytes_per_token:,} bytes a "
-            f"token, so that the {budget / 2**30:.2f} GiB there are for them hold only "
-            f"{tokens} tokens. Free memory on the GPU, or use a smaller model."
+            f"The keys and values of {model!r} take {size:,} bytes a token, so that "
+            f"the {budget / 2**30:.2f} GiB there are for them hold only {tokens} "
+            "tokens. Free memory on the GPU, or use a smaller model."
         )
     return tokens
 
@@ -273,22 +273,7 @@ def _examine(model: str, causal: PreTrainedModel) -> CacheShape:
     alone = causal.get_decoder()(
         input_ids=rows, past_key_values=cache, use_cache=True
     ).last_hidden_state
-    shapes = set()
-    for layer in cache.layers:
-        if type(layer) is not DynamicLayer or layer.keys is None:
-            raise ModelError(
-                f"The model {model!r} has layers of type {type(layer).__name__}; only "
-                f"full attention is supported. {_ADVICE}"
-            )
-        if layer.values is None or layer.values.shape != layer.keys.shape:
-            raise ModelError(
-                f"The keys and values of {model!r} differ in shape, which is not "
-                f"supported. {_ADVICE}"
-            )
-        _, heads, _, width = layer.keys.shape
-        shapes.add((heads, width, layer.keys.dtype))
-    if len(shapes) != 1:
-        raise ModelError(f"The layers of {model!r} differ in shape: {sorted(shapes)}.")
+    shape = _cache_shape(model, cache)
     head = causal.get_output_embeddings()
     logits = causal(input_ids=rows).logits
     if head is None or not torch.allclose(
@@ -308,6 +293,26 @@ def _examine(model: str, causal: PreTrainedModel) -> CacheShape:
             f"The attention of {model!r} cannot be told which tokens see each other, "
             f"so it cannot be trained here. {_ADVICE}"
         )
+    return shape
+
+
+def _cache_shape(model: str, cache: DynamicCache) -> CacheShape:
+    shapes = set()
+    for layer in cache.layers:
+        if type(layer) is not DynamicLayer or layer.keys is None:
+            raise ModelError(
+                f"The model {model!r} has layers of type {type(layer).__name__}; only "
+                f"full attention is supported. {_ADVICE}"
+            )
+        if layer.values is None or layer.values.shape != layer.keys.shape:
+            raise ModelError(
+                f"The keys and values of {model!r} differ in shape, which is not "
+                f"supported. {_ADVICE}"
+            )
+        _, heads, _, width = layer.keys.shape
+        shapes.add((heads, width, layer.keys.dtype))
+    if len(shapes) != 1:
+        raise ModelError(f"The layers of {model!r} differ in shape: {sorted(shapes)}.")
     heads, width, dtype = shapes.pop()
     return CacheShape(len(cache.layers), heads, width, dtype)
 

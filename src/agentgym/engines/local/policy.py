@@ -26,9 +26,7 @@ _FIXED_ROWS = 32
 
 
 class LocalPolicy(Policy):
-    """A model in this process that answers many requests at once.
-
-    Safe to call from any thread and event loop.
+    """A model in this process that answers many requests at once, from any thread.
 
     Args:
         loaded: The model.
@@ -55,13 +53,11 @@ class LocalPolicy(Policy):
 
     @classmethod
     def load(cls, path: str | Path, *, gpu: str = "auto") -> Self:
-        """Load a policy for inference: ``nano``, a folder, or a Hugging Face id.
-
-        Its weights and its thread are let go with it.
+        """Load a policy for inference; its weights and thread are let go with it.
 
         Args:
-            path: A folder that ``LocalEngine.export`` or ``save_pretrained`` wrote
-                (of a model or of a peft adapter), ``nano``, or an id.
+            path: ``nano``, a Hugging Face id, or a folder that ``export`` or
+                ``save_pretrained`` wrote (of a model or of a peft adapter).
             gpu: ``auto``, ``local`` or ``none``.
 
         Raises:

@@ -5,9 +5,8 @@ results. Their sequences are laid out as a tree, one token per node, and a token
 attends to its ancestors alone, so the result for each is that of its own sequence.
 A tree is made of branches, the runs of nodes that one sequence adds, and attention is
 computed branch by branch: what other branches hold is not even looked at.
-What all sequences of an update share (system prompt and tools) is cut off as its
-head, which is computed once for all trees. Both change nothing about loss or
-gradients; a test compares them with the plain computation.
+What all sequences share (system prompt and tools) is cut off as their head, which is
+computed once for all trees. Neither changes loss or gradients, as a test shows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -121,24 +120,23 @@ class TreeLayout(Layout):
 
     pieces: list[int]
     queries: list[int]
-    seen: Sequence[Sequence[int]]
+    seen: list[list[int]]
     head: Sequence[Tensor] = ()
 
     @classmethod
     def of(cls, trees: Sequence[PrefixTree], head: Sequence[Tensor]) -> "TreeLayout":
         """Return the layout of trees in their order."""
-        pieces: list[int] = []
-        queries: list[int] = []
-        seen: list[list[int]] = []
+        made = cls([], [], [], head)
         for tree in trees:
             runs = [run for path in tree.branches for run in path]
             cuts = sorted({edge for run in runs for edge in (run.start, run.stop)})
-            number = {cut: index for index, cut in enumerate(cuts, 1 + len(pieces))}
+            number = {cut: at for at, cut in enumerate(cuts, 1 + len(made.pieces))}
             for path in tree.branches:
-                queries.append(len(path[-1]))
-                seen.append([0, *(number[c] for run in path for c in cuts if c in run)])
-            pieces += [end - start for start, end in pairwise(cuts)]
-        return cls(pieces, queries, seen, head)
+                seen = (number[c] for run in path for c in cuts if c in run)
+                made.seen.append([0, *seen])
+                made.queries.append(len(path[-1]))
+            made.pieces.extend(end - start for start, end in pairwise(cuts))
+        return made
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float

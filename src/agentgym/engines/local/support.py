@@ -22,14 +22,7 @@ class LocalEngines(EngineFactory):
     """Engines of torch in this process, on the CPU or one GPU."""
 
     def check(self, config: TrainingConfig) -> EngineSummary:
-        """Check a configuration without loading torch or a model.
-
-        Raises:
-            UnsupportedError: A setting, or a combination, that the engine does not do.
-            GPUNotAvailableError: A GPU was asked for and none is there.
-            ModelError: The model's folder is missing, or holds no usable model.
-            MissingExtraError: torch, transformers, peft or safetensors is missing.
-        """
+        """Check settings, device and the model's folder; each has its own error."""
         if any(find_spec(library) is None for library in _LIBRARIES):
             raise MissingExtraError("local", "Training in this process")
         device = check_device(config.gpu, deterministic=config.deterministic)
