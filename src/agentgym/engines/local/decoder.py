@@ -256,8 +256,7 @@ class Decoder:
         unique: dict[tuple[int, ...], list[Job]] = {}
         for job in jobs:
             unique.setdefault(tuple(job.prompt), []).append(job)
-        plans = [self._plan(same) for same in unique.values()]
-        plans.sort(key=lambda plan: len(plan.new))
+        plans = sorted(map(self._plan, unique.values()), key=lambda p: len(p.new))
         while plans:
             count = 1 if self._fixed_rows else _chunk([len(p.new) for p in plans])
             self._prefill(plans[:count])

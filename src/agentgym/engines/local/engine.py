@@ -48,14 +48,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 class LocalEngine(Engine):
-    """Trains a policy in this process, on the CPU or one GPU.
-
-    Use :meth:`create`.
-
-    Args:
-        config: Every setting, already checked.
-        loaded: The model.
-    """
+    """Trains a policy in this process, on the CPU or one GPU; use :meth:`create`."""
 
     def __init__(self, config: TrainingConfig, loaded: LoadedModel) -> None:
         self._config = config

@@ -148,10 +148,9 @@ def _parts(tokens: Sequence[int], most: int) -> list[slice]:
 def rows_are_independent(forward: BatchForward, rows: int) -> bool:
     """Return whether a row's logits are the same bits whatever the other rows hold.
 
-    Decoding with a fixed number of rows is reproducible only if they do not depend on
-    the row's place, on its neighbours, or on how many columns the longest one needs.
-    That is up to the machine's matrix kernels, so it is tried out: a few responses
-    are placed among others of many lengths.
+    They must not depend on the row's place, on its neighbours, or on how many columns
+    the longest one needs. That is up to the machine's matrix kernels, so it is tried
+    out: a few responses are placed among others of many lengths.
     """
     step, columns = _FIXED_WIDTH_STEP, forward.cache.columns
     generator = torch.Generator().manual_seed(0)

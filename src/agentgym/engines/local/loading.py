@@ -207,10 +207,7 @@ def _adapt(
         return PeftModel.from_pretrained(causal, source, is_trainable=rank is not None)
     assert rank is not None
     config = LoraConfig(
-        r=rank,
-        lora_alpha=2 * rank,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
+        r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -64,14 +64,10 @@ class PolicyLoss:
         self.tree_nodes = max(_CHUNK_TOKENS, min(3 * _CHUNK_TOKENS // 2, most))
 
     def backward(self, forest: Forest, total: int) -> LossSums:
-        """Add the gradients of a forest's share of the loss.
+        """Add the gradients of a forest's share of the loss, a mean over ``total``.
 
         The head is computed once; each micro-batch leaves its gradients at the
         head's keys and values, and they go back through it once at the end.
-
-        Args:
-            forest: Sequences that share a head.
-            total: Trained tokens of the whole batch, over which the loss is a mean.
         """
         computed = self._head(forest.head)
         leaves = [tensor.detach().requires_grad_() for tensor in computed]

@@ -14,11 +14,7 @@ from agentgym.engines.local.decoder import Decoder, Generation, Job
 from agentgym.engines.local.forward import BatchForward, rows_are_independent
 from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.rendering import Prompt, Renderer
-from agentgym.engines.local.responses import (
-    Detokenizer,
-    GrowingContent,
-    parse_response,
-)
+from agentgym.engines.local.responses import Detokenizer, GrowingContent, parse_response
 from agentgym.errors import ContextLengthError
 
 _MOST_ROWS = 128

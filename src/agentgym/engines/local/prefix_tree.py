@@ -164,12 +164,7 @@ class TreeLayout(Layout):
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees that share a head.
-
-    Attributes:
-        head: Tokens that all sequences begin with, possibly none.
-        trees: What follows, large trees first, so that threads end together.
-    """
+    """Trees after the tokens, possibly none, that all their sequences begin with."""
 
     head: list[int]
     trees: list[PrefixTree]
@@ -218,4 +213,5 @@ def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
             if len(trees[-1]) and nodes > most_nodes:
                 trees.append(PrefixTree(len(head)))
             trees[-1].add(sequence)
+    # Large trees first, so that threads end together.
     return Forest(head, sorted(trees, key=len, reverse=True))
