@@ -169,6 +169,16 @@ def test_an_update_that_is_not_finite_is_refused_and_reported(make: Make) -> Non
     assert engine.step == 1
 
 
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    """Let three threads compute parts of a forward pass or an update side by side."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize("rank", [0, 4])
 def test_contract_5_the_same_seed_gives_the_same_weights_across_a_resume(
     make: Make, tmp_path: Path, rank: int

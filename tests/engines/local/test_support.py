@@ -10,14 +10,11 @@ from typing import Any
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.engines.device import check_device
 from agentgym.engines.local import loading
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.support import LocalEngines
-from agentgym.errors import GPUNotAvailableError, ModelError, UnsupportedError
+from agentgym.errors import ModelError, UnsupportedError
 from agentgym.models.folder import new_rank
-
-NO_GPU = not any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 def config(**settings: Any) -> TrainingConfig:
@@ -43,13 +40,6 @@ def test_contract_6_unsupported_settings_are_refused_before_a_model_loads(
     for refuse in (LocalEngines().check, LocalEngines().create):
         with pytest.raises(UnsupportedError, match=message):
             refuse(config(**settings))
-
-
-@pytest.mark.skipif(not NO_GPU, reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_refused_and_auto_takes_the_cpu() -> None:
-    with pytest.raises(GPUNotAvailableError, match="--gpu none"):
-        check_device("local")
-    assert check_device("auto") == "cpu"
 
 
 def test_the_check_loads_neither_torch_nor_transformers() -> None:
