@@ -7,12 +7,7 @@ On their own, with any model and no training::
     batch = run_rollouts_sync(["What is 6 * 7?"], llm="openai:gpt-4.1-mini",
                               tools=["calculator"], save="out.jsonl")
 
-- ``batch``, ``config``, ``attempt``: many rollouts at a time, each brought to an end.
-- ``agents``: the loops that decide what to do: react, tool, coding, or one's own.
-- ``llm``: the models that they ask: a function, an endpoint, a provider.
-- ``toolbox``: calculator, bash, file editor, search, or one's own functions.
-
-The other files are the layer of training; see the README.
+They are in ``solo``; all else here is the layer of training, see the README.
 """
 
 from typing import TYPE_CHECKING
