@@ -29,6 +29,7 @@ LAYERS = (
     "models",
     "core",
     "errors",
+    "lazy",
     "version",
 )
 """From the top of the map to its bottom: folders and files of the package."""

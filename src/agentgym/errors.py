@@ -5,7 +5,10 @@ command line prints the message alone and ends with :attr:`AgentGymError.exit_co
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 def _nearest(value: str, known: Iterable[str]) -> str:
@@ -16,6 +19,12 @@ def _nearest(value: str, known: Iterable[str]) -> str:
     close = get_close_matches(value, names, n=1, cutoff=0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"{hint} Available: {', '.join(names) or 'none'}."
+
+
+def first_problem(error: "ValidationError") -> str:
+    """Return the first thing that pydantic found wrong: ``where: what``."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
 
 
 class AgentGymError(Exception):

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentgym.models.nano import nano_path
 
@@ -44,6 +43,8 @@ TOOLS = [
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
+    from transformers import AutoTokenizer
+
     return AutoTokenizer.from_pretrained(nano_path())
 
 
@@ -65,6 +66,8 @@ def call(name: str, arguments: dict[str, Any] | str) -> dict[str, Any]:
 
 
 def test_model_loads_and_generates_with_plain_transformers(tokenizer: Any) -> None:
+    from transformers import AutoModelForCausalLM
+
     model = AutoModelForCausalLM.from_pretrained(nano_path())
     ids = tokenizer.apply_chat_template(
         [{"role": "user", "content": "Read a/b.py."}],
@@ -140,8 +143,7 @@ def test_tool_call_marks_survive_while_role_marks_do_not(tokenizer: Any) -> None
 
 @given(st.text(max_size=200))
 @settings(max_examples=200, deadline=None)
-def test_any_text_round_trips(text: str) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(nano_path())
+def test_any_text_round_trips(tokenizer: Any, text: str) -> None:
     text = text.encode("utf-8", "ignore").decode()
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert tokenizer.decode(ids) == text
@@ -160,9 +162,10 @@ TURNS = st.lists(
 
 @given(WORDS, WORDS, TURNS)
 @settings(max_examples=100, deadline=None)
-def test_template_is_append_only(system: str, user: str, turns: Any) -> None:
+def test_template_is_append_only(
+    tokenizer: Any, system: str, user: str, turns: Any
+) -> None:
     """A turn's prompt begins with the last turn's prompt and response, exactly."""
-    tokenizer = AutoTokenizer.from_pretrained(nano_path())
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": system},
         {"role": "user", "content": user},

@@ -7,8 +7,8 @@ import pytest
 from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
 from agentgym.models.reference import (
     KEY_OF_ADDRESS,
+    PROVIDERS,
     is_remote,
-    provider_names,
     resolve_model,
 )
 from tests.rollout.stub_server import StubServer
@@ -25,7 +25,7 @@ def test_a_provider_and_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "secret" not in repr(found)
 
 
-@pytest.mark.parametrize("name", provider_names())
+@pytest.mark.parametrize("name", PROVIDERS)
 def test_a_missing_key_names_its_variable(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

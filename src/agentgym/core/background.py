@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,14 @@ def in_background[T](awaitable: Awaitable[T]) -> T:
 
 async def _await[T](awaitable: Awaitable[T]) -> T:
     return await awaitable
+
+
+async def call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Return what a function returns: an async one here, a sync one in a thread."""
+    if inspect.iscoroutinefunction(function):
+        return await function(*args, **named)
+    found = await call_in_thread(function, *args, **named)
+    return await found if inspect.isawaitable(found) else found
 
 
 async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Any:

@@ -18,9 +18,10 @@ policy can unlearn malformed calls) and masked otherwise.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from agentgym.core.tools import whole_text
 
@@ -30,6 +31,10 @@ CLOSE_CALL = "</tool_call>"
 _CALL = re.compile(rf"{OPEN_CALL}(.*?)(?:{CLOSE_CALL}|(?={OPEN_CALL})|\Z)", re.DOTALL)
 _THINKING = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 _CLOSE_THINKING = re.compile("</think>")
+_OPEN, _COLON, _COMMA, _CLOSE = (
+    re.compile(rf"\s*{mark}\s*") for mark in (r"\{", ":", ",", r"\}")
+)
+_FIELDS = {"name", "arguments"}
 _DECODER = json.JSONDecoder()
 
 
@@ -186,61 +191,37 @@ def _read_call(text: str, match: re.Match[str]) -> CallSpan:
     malformed = CallSpan(start, end)
     if not match[0].endswith(CLOSE_CALL):
         return malformed
-    fields: dict[str, tuple[object, int, int]] = {}
+    fields: dict[Any, tuple[Any, int, int]] = {}
     try:
-        for key, value, first, last in _members(text, match.start(1), match.end(1)):
+        at = _after(_OPEN, text, match.start(1))
+        while True:
+            key, at = _DECODER.raw_decode(text, at)
+            first = _after(_COLON, text, at)
+            value, at = _DECODER.raw_decode(text, first)
             if key in fields:
                 return malformed
-            fields[key] = (value, first, last)
-    except (ValueError, RecursionError):
+            fields[key] = (value, first, at)
+            if not (comma := _COMMA.match(text, at)):
+                break
+            at = comma.end()
+        if _after(_CLOSE, text, at) != match.end(1) or set(fields) != _FIELDS:
+            return malformed
+        name, (arguments, first, last) = fields["name"][0], fields["arguments"]
+        written = arguments if isinstance(arguments, str) else text[first:last]
+        if isinstance(arguments, str):
+            arguments = json.loads(arguments)
+    except (ValueError, TypeError, RecursionError):
         return malformed
-    if set(fields) != {"name", "arguments"}:
-        return malformed
-    name, (arguments, first, last) = fields["name"][0], fields["arguments"]
-    written = arguments if isinstance(arguments, str) else text[first:last]
-    if not isinstance(name, str) or not name or not _is_object(written):
+    if not isinstance(name, str) or not name or not isinstance(arguments, dict):
         return malformed
     if any(whole_text(part) != part for part in (name, written)):
         return malformed
     return CallSpan(start, end, name, written, first, last)
 
 
-def _members(text: str, start: int, end: int) -> Iterator[tuple[str, object, int, int]]:
-    """Yield key, value and the value's span of the JSON object in ``text``.
-
-    Raises:
-        ValueError: It is no JSON object, or something follows it.
-    """
-    at = _expect(text, start, "{")
-    while True:
-        key, at = _DECODER.raw_decode(text, _skip(text, at))
-        if not isinstance(key, str):
-            raise ValueError("a key that is no string")
-        first = _skip(text, _expect(text, at, ":"))
-        value, at = _DECODER.raw_decode(text, first)
-        yield key, value, first, at
-        if text[_skip(text, at)] != ",":
-            break
-        at = _skip(text, at) + 1
-    if _skip(text, _expect(text, at, "}")) != end:
-        raise ValueError("text after the object")
-
-
-def _skip(text: str, at: int) -> int:
-    while text[at : at + 1].isspace():
-        at += 1
-    return at
-
-
-def _expect(text: str, at: int, character: str) -> int:
-    at = _skip(text, at)
-    if text[at : at + 1] != character:
-        raise ValueError(f"{character!r} is missing")
-    return at + 1
-
-
-def _is_object(written: str) -> bool:
-    try:
-        return isinstance(json.loads(written), dict)
-    except (ValueError, RecursionError):
-        return False
+def _after(mark: re.Pattern[str], text: str, at: int) -> int:
+    """Return where the text goes on after a mark and the space around it."""
+    found = mark.match(text, at)
+    if found is None:
+        raise ValueError(f"{mark.pattern} is missing")
+    return found.end()

@@ -15,48 +15,44 @@ OTHER_VARIABLES = frozenset({"home", "api_key"})
 
 
 class Settings(BaseModel):
-    """A set of settings; unknown keys are refused with the nearest name."""
+    """A set of settings; unknown keys are refused with the nearest name.
+
+    Whatever makes one raises a :class:`~agentgym.errors.ConfigError` that says which
+    key, which value, and what was expected.
+    """
 
     @classmethod
     def create(cls, **values: Any) -> Self:
-        """Validate ``values``, those that are None take their defaults.
-
-        Raises:
-            ConfigError: Says which key, which value, and what was expected.
-        """
+        """Validate ``values``; those that are None take their defaults."""
         return cls.restore(_given(values))
 
     @classmethod
     def restore(cls, values: dict[str, Any]) -> Self:
-        """Validate ``values`` that were recorded; those that are None stay None.
-
-        Raises:
-            ConfigError: Says which key, which value, and what was expected.
-        """
+        """Validate ``values`` that were recorded; those that are None stay None."""
         try:
             return cls(**values)
         except ValidationError as error:
-            raise ConfigError(
-                explain_invalid(error, sorted(cls.model_fields))
-            ) from None
+            problems = explain_invalid(error, sorted(cls.model_fields))
+            raise ConfigError(f"Invalid configuration: {problems}") from None
 
     def replaced(self, **changes: Any) -> Self:
-        """Return a copy with ``changes`` that are not None, validated again.
-
-        Raises:
-            ConfigError: Says which key, which value, and what was expected.
-        """
+        """Return a copy with ``changes`` that are not None, validated again."""
         return self.restore({**self.model_dump(), **_given(changes)})
 
     @classmethod
     def from_yaml(cls, path: str | Path, **overrides: Any) -> Self:
-        """Read a YAML mapping; ``overrides`` that are not None win over it.
-
-        Raises:
-            ConfigError: The file cannot be read, is no mapping, or does not
-                validate.
-        """
-        return cls.create(**_read(Path(path), overrides))
+        """Read a YAML mapping; ``overrides`` that are not None win over it."""
+        try:
+            data = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(
+                f"Cannot read the configuration {path}: {reason}"
+            ) from None
+        if not isinstance(data, dict):
+            raise ConfigError(f"{path} must hold a mapping of settings to values.")
+        values = {str(key): value for key, value in data.items()}
+        return cls.create(**{**values, **_given(overrides)})
 
 
 def variable_of(setting: str) -> str:
@@ -73,7 +69,7 @@ def explain_invalid(error: ValidationError, known: list[str]) -> str:
             lines.append(_unknown(key, known))
         else:
             lines.append(f"{key} = {problem['input']!r}: {problem['msg']}")
-    return "Invalid configuration: " + "; ".join(lines)
+    return "; ".join(lines)
 
 
 def _unknown(key: str, settings: list[str]) -> str:
@@ -90,22 +86,6 @@ def _unknown(key: str, settings: list[str]) -> str:
         else f"known: {PREFIX}<SETTING> for {settings}"
     )
     return f"unknown environment variable {key!r}, {hint}"
-
-
-def _read(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Return a YAML mapping of settings, ``overrides`` that are not None put over it.
-
-    Raises:
-        ConfigError: The file cannot be read, or is no mapping.
-    """
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"Cannot read the configuration {path}: {reason}") from None
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} must hold a mapping of settings to values.")
-    return {**{str(key): data[key] for key in data}, **_given(overrides)}
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from agentgym.errors import RuleViolation, ScenarioError, ToolError
+from agentgym.errors import RuleViolation, ScenarioError, ToolError, first_problem
 
 ToolFunction = Callable[..., str | Awaitable[str]]
 
@@ -246,7 +246,7 @@ def check_call(
     try:
         specs[name].validate(arguments)
     except ValidationError as error:
-        return ToolOutcome.INVALID_ARGUMENTS, _first_problem(error)
+        return ToolOutcome.INVALID_ARGUMENTS, first_problem(error)
     return ToolOutcome.OK, ""
 
 
@@ -264,19 +264,13 @@ async def run_tool(
     try:
         validated = tools[name].spec.validate(arguments)
     except ValidationError as error:
-        return ToolOutcome.INVALID_ARGUMENTS, f"Error: {_first_problem(error)}"
+        return ToolOutcome.INVALID_ARGUMENTS, f"Error: {first_problem(error)}"
     try:
         return ToolOutcome.OK, await tools[name].run(validated)
     except RuleViolation as error:
         return ToolOutcome.RULE_BROKEN, f"Error: {error}"
     except ToolError as error:
         return ToolOutcome.RAISED, f"Error: {error}"
-
-
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{where}: {first['msg']}"
 
 
 def _described_arguments(doc: str) -> dict[str, str]:

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from agentgym.core.tools import ToolOutcome
 
@@ -21,15 +22,13 @@ class RolloutStatus(StrEnum):
     DROPPED = "dropped"
 
 
-class Reason(BaseModel):
+class Reason(BaseModel, frozen=True, extra="forbid"):
     """Why a rollout, an attempt or a call ended as it did.
 
     Attributes:
         kind: What many have in common, e.g. ``timeout`` or ``crash: KeyError``.
         detail: What is particular to this one, for people.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
     detail: str = ""
@@ -66,17 +65,19 @@ class Reward:
     right_arguments: float | None = None
 
 
-class RequestedCall(BaseModel):
-    """A tool call as the model wrote it, before any framework touched it."""
+class _Record(BaseModel, extra="forbid"):
+    """A part of a trajectory; an unknown field is refused."""
 
-    model_config = ConfigDict(extra="forbid")
+
+class RequestedCall(_Record):
+    """A tool call as the model wrote it, before any framework touched it."""
 
     id: str
     name: str
     arguments: str
 
 
-class ModelCall(BaseModel):
+class ModelCall(_Record):
     """One call of the policy.
 
     Attributes:
@@ -97,8 +98,6 @@ class ModelCall(BaseModel):
         response_tokens: The same of the response.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     type: Literal["model_call"] = "model_call"
     agent: str = "agent"
     messages: list[dict[str, Any]] = Field(default_factory=list)
@@ -115,7 +114,7 @@ class ModelCall(BaseModel):
     response_tokens: int | None = None
 
 
-class ToolCall(BaseModel):
+class ToolCall(_Record):
     """One tool call and its outcome.
 
     Attributes:
@@ -124,8 +123,6 @@ class ToolCall(BaseModel):
         outcome: ``OK``, or what was wrong.
         result: The text the agent saw.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["tool_call"] = "tool_call"
     id: str | None = None
@@ -137,18 +134,28 @@ class ToolCall(BaseModel):
 
     def repeats(self, other: "ToolCall") -> bool:
         """Say whether it asked for just what ``other`` did, and ended just so."""
-        return (self.name, self.arguments, self.outcome, self.result) == (
-            other.name,
-            other.arguments,
-            other.outcome,
-            other.result,
-        )
+        asked_and_got = attrgetter("name", "arguments", "outcome", "result")
+        return bool(asked_and_got(self) == asked_and_got(other))
 
 
 Step = Annotated[ModelCall | ToolCall, Field(discriminator="type")]
 
 
-class TrajectoryStats(BaseModel):
+class _Numbers(BaseModel, frozen=True, extra="forbid"):
+    steps: int
+    tool_calls: int
+    tool_errors: int
+    prompt_tokens: int
+    response_tokens: int
+    uncounted_calls: int
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and response tokens together, of the calls that were counted."""
+        return self.prompt_tokens + self.response_tokens
+
+
+class TrajectoryStats(_Numbers, frozen=True):
     """The numbers of one trajectory.
 
     Attributes:
@@ -161,40 +168,11 @@ class TrajectoryStats(BaseModel):
         duration_s: Wall seconds.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    steps: int
-    tool_calls: int
-    tool_errors: int
-    prompt_tokens: int
-    response_tokens: int
-    uncounted_calls: int
     reward: float | None
     duration_s: float
 
-    @property
-    def tokens(self) -> int:
-        """Prompt and response tokens together, of the calls that were counted."""
-        return self.prompt_tokens + self.response_tokens
 
-    @classmethod
-    def of(cls, trajectory: "Trajectory") -> Self:
-        """Count one trajectory."""
-        calls, tools = trajectory.model_calls, trajectory.get_tool_calls()
-        counted = [count for count in map(_tokens, calls) if count is not None]
-        return cls(
-            steps=len(calls),
-            tool_calls=len(tools),
-            tool_errors=sum(tool.outcome is not ToolOutcome.OK for tool in tools),
-            prompt_tokens=sum(prompt for prompt, _ in counted),
-            response_tokens=sum(response for _, response in counted),
-            uncounted_calls=len(calls) - len(counted),
-            reward=trajectory.reward,
-            duration_s=trajectory.duration_s,
-        )
-
-
-class Trajectory(BaseModel):
+class Trajectory(_Record):
     """What one rollout recorded, in order.
 
     Attributes:
@@ -219,8 +197,6 @@ class Trajectory(BaseModel):
         unused_calls: Requests to the model that led to no step, by kind of reason: it
             did not answer, or the attempt that they belonged to was given up.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     version: int = Field(default=TRAJECTORY_VERSION, ge=1, le=TRAJECTORY_VERSION)
     rollout_id: str
@@ -272,13 +248,8 @@ class Trajectory(BaseModel):
         """
         if self.reward is None or self.success is None:
             raise ValueError(f"Rollout {self.rollout_id!r} has no score.")
-        return Reward(
-            self.reward,
-            self.success,
-            self.reward_parts,
-            self.right_tool,
-            self.right_arguments,
-        )
+        shares = self.right_tool, self.right_arguments
+        return Reward(self.reward, self.success, self.reward_parts, *shares)
 
     @property
     def model_calls(self) -> list[ModelCall]:
@@ -294,9 +265,20 @@ class Trajectory(BaseModel):
         """Return the trajectory's reward; None if it was never scored."""
         return self.reward
 
-    def stats(self) -> "TrajectoryStats":
+    def stats(self) -> TrajectoryStats:
         """Return the numbers of this trajectory: steps, errors, tokens, time."""
-        return TrajectoryStats.of(self)
+        calls, tools = self.model_calls, self.get_tool_calls()
+        counted = [count for count in map(_tokens, calls) if count is not None]
+        return TrajectoryStats(
+            steps=len(calls),
+            tool_calls=len(tools),
+            tool_errors=sum(tool.outcome is not ToolOutcome.OK for tool in tools),
+            prompt_tokens=sum(prompt for prompt, _ in counted),
+            response_tokens=sum(response for _, response in counted),
+            uncounted_calls=len(calls) - len(counted),
+            reward=self.reward,
+            duration_s=self.duration_s,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the trajectory as JSON values; :meth:`from_dict` is its inverse."""
@@ -313,35 +295,25 @@ class Trajectory(BaseModel):
         return cls.model_validate(data)
 
 
-class Summary(BaseModel):
-    """The numbers of many trajectories.
+class Summary(_Numbers, frozen=True):
+    """The numbers of many trajectories; those of one are added up.
 
     Attributes:
         rollouts: All of them: ``succeeded + failed + dropped``.
         reasons: Why rollouts failed or were dropped, by kind, most frequent first.
             Their sum is ``failed + dropped``.
-        steps: Model calls of all rollouts.
         tools: Tool calls by name; ``tool_outcomes`` by what became of them.
-        uncounted_calls: Model calls that are in no token count.
         scored: Rollouts with a reward; ``mean_reward`` is over them, None if none.
         mean_duration_s: Wall seconds of a rollout, all counted.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rollouts: int
     succeeded: int
     failed: int
     dropped: int
     reasons: dict[str, int]
-    steps: int
-    tool_calls: int
-    tool_errors: int
     tools: dict[str, int]
     tool_outcomes: dict[str, int]
-    prompt_tokens: int
-    response_tokens: int
-    uncounted_calls: int
     scored: int
     mean_reward: float | None
     mean_duration_s: float
@@ -360,31 +332,25 @@ class Summary(BaseModel):
 
 def summarize(trajectories: Iterable[Trajectory]) -> Summary:
     """Add up trajectories of any number of tasks."""
-    all_of_them = list(trajectories)
-    stats = [trajectory.stats() for trajectory in all_of_them]
-    status = Counter(trajectory.status for trajectory in all_of_them)
-    tools = [call for t in all_of_them for call in t.get_tool_calls()]
-    rewards = [t.reward for t in all_of_them if t.reward is not None]
-    lost = [t for t in all_of_them if t.status is not RolloutStatus.SUCCEEDED]
+    every = list(trajectories)
+    stats = [trajectory.stats() for trajectory in every]
+    status = Counter(trajectory.status for trajectory in every)
+    tools = [call for trajectory in every for call in trajectory.get_tool_calls()]
+    rewards = [one.reward for one in stats if one.reward is not None]
+    lost = [t for t in every if t.status is not RolloutStatus.SUCCEEDED]
+    numbers = {n: sum(getattr(s, n) for s in stats) for n in _Numbers.model_fields}
     return Summary(
-        rollouts=len(all_of_them),
+        **numbers,
+        rollouts=len(every),
         succeeded=status[RolloutStatus.SUCCEEDED],
         failed=status[RolloutStatus.FAILED],
         dropped=status[RolloutStatus.DROPPED],
         reasons=_counted((t.reason or NO_REASON).kind for t in lost),
-        steps=sum(s.steps for s in stats),
-        tool_calls=sum(s.tool_calls for s in stats),
-        tool_errors=sum(s.tool_errors for s in stats),
         tools=_counted(call.name for call in tools),
         tool_outcomes=_counted(call.outcome.value for call in tools),
-        prompt_tokens=sum(s.prompt_tokens for s in stats),
-        response_tokens=sum(s.response_tokens for s in stats),
-        uncounted_calls=sum(s.uncounted_calls for s in stats),
         scored=len(rewards),
         mean_reward=sum(rewards) / len(rewards) if rewards else None,
-        mean_duration_s=(
-            sum(s.duration_s for s in stats) / len(stats) if stats else 0.0
-        ),
+        mean_duration_s=sum(s.duration_s for s in stats) / max(1, len(stats)),
     )
 
 

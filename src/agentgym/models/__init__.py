@@ -1,1 +1,1 @@
-"""Policies that ship with the package."""
+"""What a model's name means, how a server's model is asked, and the shipped policy."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urldefrag
 
-import httpx
-
 from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
 
 KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
@@ -39,34 +37,23 @@ class Endpoint:
     model: str
 
 
-@dataclass(frozen=True)
-class _Provider:
-    base_url: str
-    key: str  # environment variable
-
-
-# Base URLs of OpenAI-compatible APIs. Tests call none of them.
-_PROVIDERS: Mapping[str, _Provider] = {
-    "anthropic": _Provider("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
-    "deepseek": _Provider("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "fireworks": _Provider(
-        "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"
-    ),
-    "gemini": _Provider(
-        "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"
-    ),
-    "groq": _Provider("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "mistral": _Provider("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "openai": _Provider("https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "openrouter": _Provider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    "together": _Provider("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    "xai": _Provider("https://api.x.ai/v1", "XAI_API_KEY"),
+PROVIDERS: Mapping[str, str] = {
+    "anthropic": "https://api.anthropic.com/v1",
+    "deepseek": "https://api.deepseek.com/v1",
+    "fireworks": "https://api.fireworks.ai/inference/v1",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
+    "groq": "https://api.groq.com/openai/v1",
+    "mistral": "https://api.mistral.ai/v1",
+    "openai": "https://api.openai.com/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "together": "https://api.together.xyz/v1",
+    "xai": "https://api.x.ai/v1",
 }
+"""Base URLs of OpenAI-compatible APIs by name; the keys are in ``NAME_API_KEY``."""
 
 
-def provider_names() -> list[str]:
-    """Return the providers that are known by name."""
-    return sorted(_PROVIDERS)
+def _key_of(provider: str) -> str:
+    return f"{provider.upper()}_API_KEY"
 
 
 def is_remote(spec: str) -> bool:
@@ -95,42 +82,34 @@ def resolve_model(spec: str) -> Endpoint:
         ProviderError: The server refused the key.
     """
     if _ADDRESS.match(spec):
-        return _by_address(spec)
+        address, model = urldefrag(spec)
+        base_url = address.rstrip("/")
+        key = os.environ.get(KEY_OF_ADDRESS, "").strip()
+        return Endpoint(base_url, key, model or _only_model(base_url, key))
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise UsageError(
             f"{spec!r} is no model of a provider; write PROVIDER:MODEL (providers: "
-            f"{', '.join(provider_names())}) or an address, http://host:8000/v1#MODEL."
+            f"{', '.join(PROVIDERS)}) or an address, http://host:8000/v1#MODEL."
         )
     name, model = match[1].lower(), match[2].strip()
-    provider = _PROVIDERS.get(name)
-    if provider is None:
-        raise NotFoundError("model provider", name, _PROVIDERS, _BY_ADDRESS)
+    if name not in PROVIDERS:
+        raise NotFoundError("model provider", name, PROVIDERS, _BY_ADDRESS)
     if not model:
         raise UsageError(f"{spec!r} names no model; write {name}:MODEL.")
-    key = os.environ.get(provider.key, "").strip()
+    key = os.environ.get(_key_of(name), "").strip()
     if not key:
         raise UsageError(
-            f"{spec!r} needs a key: set the environment variable {provider.key}, or "
+            f"{spec!r} needs a key: set the environment variable {_key_of(name)}, or "
             "put it into the file .env."
         )
-    return Endpoint(provider.base_url, key, model)
-
-
-def _by_address(spec: str) -> Endpoint:
-    address, model = urldefrag(spec)
-    base_url = address.rstrip("/")
-    key = os.environ.get(KEY_OF_ADDRESS, "").strip()
-    return Endpoint(base_url, key, model or _only_model(base_url, key))
+    return Endpoint(PROVIDERS[name], key, model)
 
 
 def _only_model(base_url: str, key: str) -> str:
-    """Ask the server for its models; there must be one.
+    """Ask the server for its models; there must be one."""
+    import httpx
 
-    Raises:
-        ModelError: It gave no list, or one of several or no models.
-        ProviderError: It refused the key.
-    """
     url = f"{base_url}/models"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
@@ -143,13 +122,18 @@ def _only_model(base_url: str, key: str) -> str:
         ) from None
     if response.status_code in KEY_REFUSED:
         raise ProviderError(refusal(base_url, response.status_code, response.text))
-    names = _model_names(response)
-    if names is None:
+    try:
+        listed = response.json()["data"] if response.status_code == 200 else None
+    except (ValueError, TypeError, KeyError):
+        listed = None
+    if not isinstance(listed, list):
         hint = "" if base_url.endswith("/v1") else f" Is it {base_url}/v1?"
         raise ModelError(
             f"{url} gave no list of models (status {response.status_code}).{hint} "
             f"Name the model yourself: {base_url}#MODEL."
         )
+    found = [item.get("id") for item in listed if isinstance(item, dict)]
+    names = [name for name in found if isinstance(name, str)]
     if len(names) != 1:
         shown = ", ".join(names[:10]) or "none"
         raise ModelError(
@@ -159,24 +143,10 @@ def _only_model(base_url: str, key: str) -> str:
     return names[0]
 
 
-def _model_names(response: httpx.Response) -> list[str] | None:
-    """Return the ids in OpenAI's list of models; None if it is no such list."""
-    try:
-        body = response.json()
-    except ValueError:
-        return None
-    data = body.get("data") if isinstance(body, dict) else None
-    if response.status_code != 200 or not isinstance(data, list):
-        return None
-    found = (item.get("id") for item in data if isinstance(item, dict))
-    return [name for name in found if isinstance(name, str)]
-
-
 def refusal(base_url: str, status: int, said: str) -> str:
     """Return what to tell of a server that refused a key (401 or 403)."""
-    variable = next(
-        (p.key for p in _PROVIDERS.values() if p.base_url == base_url), KEY_OF_ADDRESS
-    )
+    named = [_key_of(name) for name, url in PROVIDERS.items() if url == base_url]
+    [variable] = named or [KEY_OF_ADDRESS]
     return (
         f"The model server at {base_url} refused the key (status {status}): "
         f"{' '.join(said.split())[:200]!r}. Check the environment variable {variable}."

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from agentgym.core.openai import Completion
 from agentgym.core.trajectory import RequestedCall
-from agentgym.errors import ReplyError
+from agentgym.errors import ReplyError, first_problem
 
 Llm = Callable[..., Awaitable[Any]]
 """``async def llm(messages, **options)``, returning text or an OpenAI-style message.
@@ -74,45 +74,35 @@ def read_reply(value: Any, *, step: int = 0) -> Reply:
     if isinstance(value, str):
         return Reply(value, [], {"role": "assistant", "content": value}, "stop")
     if isinstance(value, dict) and "choices" in value:
-        return _read_completion(value, step)
+        completion = Completion(value)
+        message = completion.choice.get("message")
+        if not isinstance(message, dict):
+            raise ReplyError(f"the completion has no message: {_quoted(value)}")
+        ids = completion.response_ids
+        recorded = {
+            "prompt_ids": completion.prompt_ids,
+            "response_ids": ids,
+            "logprobs": (completion.logprobs or []) if ids else [],
+            **completion.token_counts,
+        }
+        finish_reason = completion.choice.get("finish_reason")
+        return _read_message(message, step, recorded, finish_reason)
     if isinstance(value, dict) and ("content" in value or "tool_calls" in value):
-        return _read_message(value, step, {})
+        return _read_message(value, step, {}, None)
     raise ReplyError(
         f"the model returned {_quoted(value)}, which is neither text nor a message "
         "with content or tool_calls"
     )
 
 
-def _read_completion(body: dict[str, Any], step: int) -> Reply:
-    completion = Completion(body)
-    message = completion.choice.get("message")
-    if not isinstance(message, dict):
-        raise ReplyError(f"the completion has no message: {_quoted(body)}")
-    ids = completion.response_ids
-    recorded = {
-        "prompt_ids": completion.prompt_ids,
-        "response_ids": ids,
-        "logprobs": (completion.logprobs or []) if ids else [],
-        **completion.token_counts,
-    }
-    return _read_message(
-        message, step, recorded, completion.choice.get("finish_reason")
-    )
-
-
 def _read_message(
-    message: dict[str, Any],
-    step: int,
-    recorded: dict[str, Any],
-    finish_reason: Any = None,
+    message: dict[str, Any], step: int, recorded: dict[str, Any], finish_reason: Any
 ) -> Reply:
     try:
         read = _Message.model_validate(message)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
         raise ReplyError(
-            f"the model's message is malformed at {where} ({first['msg']}): "
+            f"the model's message is malformed at {first_problem(error)}: "
             f"{_quoted(message)}"
         ) from None
     content = read.content
@@ -132,7 +122,7 @@ def _read_message(
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
+                "function": call.model_dump(exclude={"id"}),
             }
             for call in calls
         ]

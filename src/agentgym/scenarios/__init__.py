@@ -3,24 +3,14 @@
 Names are imported when first used: listing scenarios must not load pydantic.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agentgym.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentgym.scenarios.base import Environment, Scenario
-    from agentgym.scenarios.registry import get_scenario, scenario_names
-
-_HOMES = {
-    "Environment": "agentgym.scenarios.base",
-    "Scenario": "agentgym.scenarios.base",
-    "get_scenario": "agentgym.scenarios.registry",
-    "scenario_names": "agentgym.scenarios.registry",
-}
-
-__all__ = ["Environment", "Scenario", "get_scenario", "scenario_names"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    from agentgym.scenarios.base import Environment as Environment
+    from agentgym.scenarios.base import Scenario as Scenario
+    from agentgym.scenarios.registry import get_scenario as get_scenario
+    from agentgym.scenarios.registry import scenario_names as scenario_names
+else:
+    __getattr__, __dir__, __all__ = lazily(__spec__)

@@ -52,8 +52,9 @@ async def test_rollouts_come_back_in_order_of_the_tasks() -> None:
     ],
 )
 async def test_what_an_agent_does_ends_its_own_rollout_alone(
-    what: str, status: RolloutStatus, reason: str
+    what: str, status: RolloutStatus, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("agentgym.integrations.run._GRACE_S", 0.1)
     batch = await run("fine", what, "fine too")
     first, second, third = batch.trajectories
     assert (first.status, third.status) == (RolloutStatus.SUCCEEDED,) * 2
@@ -116,7 +117,7 @@ async def test_thousand_rollouts_with_bad_agents_are_all_accounted_for(
     kinds = ["crash"] * 2 + ["hang"] + ["garbage"] + ["fine"] * 16
     told = [kinds[i % 20] for i in range(1000)]
     path = tmp_path / "out.jsonl"
-    batch = await run(*told, concurrency=1000, timeout_s=5.0, save=path)
+    batch = await run(*told, concurrency=1000, timeout_s=1.5, save=path)
     summary = batch.summary
     assert summary.adds_up
     assert (summary.rollouts, summary.succeeded, summary.dropped) == (1000, 800, 200)

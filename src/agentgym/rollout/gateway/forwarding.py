@@ -13,8 +13,8 @@ import orjson
 from agentlightning.schemas import Model
 
 from agentgym.core.openai import ApiError
+from agentgym.models.retries import is_retried, retry_after, retry_delay
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall
-from agentgym.rollout.gateway.retries import is_retried, retry_after, retry_delay
 from agentgym.rollout.gateway.sse import StreamAssembler, frame
 from agentgym.rollout.gateway.upstream import Answer, Upstream
 from agentgym.rollout.store.calls import record_of_response

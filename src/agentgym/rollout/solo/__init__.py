@@ -1,1 +1,1 @@
-"""Rollouts without training, with any model."""
+"""Rollouts without training, with any model: batches, agents, tools, files."""

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from agentgym.errors import NotFoundError, UsageError
 from agentgym.integrations.episode import Episode
@@ -102,22 +102,18 @@ def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
         NotFoundError: No agent has this name.
         UsageError: It cannot be imported or built, or is no :class:`RolloutAgent`.
     """
-    found: object = agent
+    found: Any = agent
     if isinstance(agent, str):
-        if ":" in agent:
-            found = load_factory(agent)
-        elif agent in _BUILT_IN:
-            found = _BUILT_IN[agent]
-        else:
+        if ":" not in agent and agent not in _BUILT_IN:
             hint = "One of your own is given as module:Class."
             raise NotFoundError("agent for rollouts", agent, _BUILT_IN, hint)
+        found = _BUILT_IN[agent] if agent in _BUILT_IN else load_factory(agent)
     if isinstance(found, type) and issubclass(found, RolloutAgent):
-        kind = found
         try:
-            found = kind()
+            found = found()
         except TypeError as error:
             raise UsageError(
-                f"The agent {kind.__name__} cannot be built without arguments: "
+                f"The agent {found.__name__} cannot be built without arguments: "
                 f"{error}. Give an instance."
             ) from None
     if not isinstance(found, RolloutAgent):

@@ -2,9 +2,9 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,14 @@ from agentgym.core.trajectory import (
 )
 from agentgym.errors import UsageError
 from agentgym.integrations.episode import Episode
-from agentgym.integrations.run import Ending, ScenarioEnding, run_episode
-from agentgym.models.reference import Endpoint
+from agentgym.integrations.run import Drive, Ending, ScenarioEnding, run_episode
+from agentgym.models.reference import Endpoint, resolve_model
 from agentgym.models.reply import Llm
 from agentgym.rollout.solo.agents import RolloutAgent, get_agent
 from agentgym.rollout.solo.config import RolloutConfig
-from agentgym.rollout.solo.llm.resolve import open_llm
 from agentgym.rollout.solo.rewards import FunctionEnding, RewardFunction
 from agentgym.rollout.solo.tasks import TaskLike, as_tasks, files_of
-from agentgym.rollout.solo.toolbox import Toolbox
+from agentgym.rollout.solo.toolbox.toolbox import Toolbox
 from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
 from agentgym.rollout.workers.loop_watch import LoopWatch
 from agentgym.scenarios.base import Environment, Scenario
@@ -94,30 +93,33 @@ async def run_rollouts(
         asyncio.CancelledError: The caller was cancelled. What had ended is saved, the
             rest is saved as dropped.
     """
-    given: dict[str, Any] = {**settings}
     if isinstance(agent, str):
-        given["agent"] = agent
+        settings["agent"] = agent
     own: list[Any] = []
-    if tools is not None:
-        given["tools"], own = _named_and_own(tools)
-    config = (config or RolloutConfig()).replaced(**given)
+    if isinstance(tools, str):
+        raise UsageError(f"tools is {tools!r}; give a list, e.g. [{tools!r}].")
+    if isinstance(tools, Mapping):
+        settings["tools"] = dict(tools)
+    elif tools is not None:
+        settings["tools"] = [tool for tool in tools if isinstance(tool, str)]
+        own = [tool for tool in tools if not isinstance(tool, str)]
+    config = (config or RolloutConfig()).replaced(**settings)
     chosen = get_agent(config.agent if agent is None else agent)
     todo = as_tasks(tasks)
-    async with _opened(config, chosen, own, llm, reward) as setup:
-        with ExitStack() as stack:
-            writer = None
-            if config.save is not None:
-                writer = stack.enter_context(TrajectoryWriter(config.save))
+    async with AsyncExitStack() as stack:
+        runs = await _opened(stack, config, chosen, own, llm, reward)
+        writer = None
+        if config.save is not None:
+            writer = stack.enter_context(TrajectoryWriter(config.save))
 
-            def ended(trajectory: Trajectory) -> None:
-                if writer is not None:
-                    writer.write(trajectory)
-                if on_done is not None:
-                    on_done(trajectory)
+        def ended(trajectory: Trajectory) -> None:
+            if writer is not None:
+                writer.write(trajectory)
+            if on_done is not None:
+                on_done(trajectory)
 
-            stack.enter_context(LoopWatch(min(config.timeout_s, _MOST_STANDSTILL_S)))
-            trajectories = await _run_all(setup, todo, ended)
-    return RolloutBatch(trajectories, config.save)
+        stack.enter_context(LoopWatch(min(config.timeout_s, _MOST_STANDSTILL_S)))
+        return RolloutBatch(await _run_all(runs, todo, ended), config.save)
 
 
 def run_rollouts_sync(tasks: Iterable[TaskLike], **options: Any) -> RolloutBatch:
@@ -138,126 +140,116 @@ def run_rollouts_sync(tasks: Iterable[TaskLike], **options: Any) -> RolloutBatch
     )
 
 
-def _named_and_own(
-    tools: Sequence[Any] | Mapping[str, Any],
-) -> tuple[dict[str, Any], list[Any]]:
-    """Part tools into names with settings and one's own."""
-    if isinstance(tools, str):
-        raise UsageError(f"tools is {tools!r}; give a list, e.g. [{tools!r}].")
-    if isinstance(tools, Mapping):
-        return dict(tools), []
-    named: dict[str, Any] = {tool: {} for tool in tools if isinstance(tool, str)}
-    return named, [tool for tool in tools if not isinstance(tool, str)]
-
-
 @dataclass(frozen=True)
-class _Setup:
+class _Runs:
     """What all rollouts of a batch share."""
 
-    batch: str
     config: RolloutConfig
-    agent: RolloutAgent
+    drive: Drive
     llm: Llm
-    toolbox: Toolbox
-    scenario: Scenario | None
+    create_environment: Callable[[Task], Environment]
     ending: Ending
+    scenario: str
+    system_prompt: str
+    batch: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
 
     def episode(self, task: Task, index: int) -> Episode:
         """Return the episode of the task with this number."""
-        config, scenario = self.config, self.scenario
-        prompt = config.system_prompt
-        if prompt is None:
-            prompt = scenario.system_prompt() if scenario else self.agent.system_prompt
         sampling = {
-            "max_tokens": config.max_tokens_per_step,
-            "temperature": config.temperature,
+            "max_tokens": self.config.max_tokens_per_step,
+            "temperature": self.config.temperature,
         }
         return Episode(
             task,
             rollout_id=f"{self.batch}-{index:05d}",
-            scenario="" if scenario is None else scenario.name,
-            max_turns=config.max_steps,
+            scenario=self.scenario,
+            max_turns=self.config.max_steps,
             llm=self.llm,
             options={key: n for key, n in sampling.items() if n is not None},
-            system_prompt=prompt,
+            system_prompt=self.system_prompt,
         )
-
-    def create_environment(self, task: Task) -> Environment:
-        """Return where a task is attempted."""
-        if self.scenario is not None:
-            return self.scenario.create_environment(task)
-        return self.toolbox.bench(files_of(task))
 
     async def run(self, episode: Episode) -> Trajectory:
         """Bring an episode to its end."""
         return await run_episode(
             episode,
-            self.agent.run,
+            self.drive,
             create_environment=self.create_environment,
             ending=self.ending,
             timeout_s=self.config.timeout_s,
         )
 
 
-@asynccontextmanager
 async def _opened(
+    stack: AsyncExitStack,
     config: RolloutConfig,
     agent: RolloutAgent,
     own: list[Any],
     llm: Llm | Endpoint | str,
     reward: RewardFunction | Scenario | str | None,
-) -> AsyncIterator[_Setup]:
-    """Open the model, the tools and the scenario; close what was opened here."""
-    function, scenario, opened_here = _read_reward(reward)
-    try:
-        if scenario is not None and (own or config.tools):
+) -> _Runs:
+    """Open the scenario or the tools, and the model; ``stack`` closes them."""
+    if isinstance(reward, str):
+        reward = get_scenario(reward)
+        stack.callback(reward.close)
+    ending: Ending
+    if isinstance(reward, Scenario):
+        if own or config.tools:
             raise UsageError(
-                f"The scenario {scenario.name!r} brings its own tools: leave out tools."
+                f"The scenario {reward.name!r} brings its own tools: leave out tools."
             )
-        if scenario is not None and config.unsafe_local_exec:
-            scenario.unsafe_local_exec = True
+        if config.unsafe_local_exec:
+            reward.unsafe_local_exec = True
+        name, prompt = reward.name, reward.system_prompt()
+        create, ending = reward.create_environment, ScenarioEnding(reward)
+    elif reward is None or callable(reward):
         named = config.tools
         if named is None:
-            named = {} if own or scenario is not None else {t: {} for t in agent.tools}
+            named = {} if own else {tool: {} for tool in agent.tools}
         toolbox = Toolbox(named, own, unsafe_local_exec=config.unsafe_local_exec)
-        ending = ScenarioEnding(scenario) if scenario else FunctionEnding(function)
-        batch = uuid.uuid4().hex[:8]
-        try:
-            await asyncio.to_thread(toolbox.open)
-            async with open_llm(llm) as model:
-                yield _Setup(batch, config, agent, model, toolbox, scenario, ending)
-        finally:
-            await asyncio.to_thread(toolbox.close)
-    finally:
-        if scenario is not None and opened_here:
-            scenario.close()
+        stack.push_async_callback(asyncio.to_thread, toolbox.close)
+        await asyncio.to_thread(toolbox.open)
+        name, prompt = "", agent.system_prompt
+
+        def create(task: Task) -> Environment:
+            return toolbox.bench(files_of(task))
+
+        ending = FunctionEnding(reward)
+    else:
+        raise UsageError(
+            f"reward is {reward!r}; give a function (task, trajectory) -> float, or a "
+            "scenario."
+        )
+    prompt = prompt if config.system_prompt is None else config.system_prompt
+    model = await _opened_llm(stack, llm)
+    return _Runs(config, agent.run, model, create, ending, name, prompt)
 
 
-def _read_reward(
-    reward: RewardFunction | Scenario | str | None,
-) -> tuple[RewardFunction | None, Scenario | None, bool]:
-    """Return the function, the scenario, and whether the scenario was opened here.
+async def _opened_llm(stack: AsyncExitStack, llm: Llm | Endpoint | str) -> Llm:
+    """Return a model function of whatever names one.
 
     Raises:
-        ScenarioNotFoundError: No scenario has this name.
-        UsageError: It is neither a function nor a scenario.
+        UsageError: Nothing does, or the key is missing.
+        ModelError: A server that should say which models it has did not.
     """
-    if reward is None:
-        return None, None, False
-    if isinstance(reward, str):
-        return None, get_scenario(reward), True
-    if isinstance(reward, Scenario):
-        return None, reward, False
-    if callable(reward):
-        return reward, None, False
-    raise UsageError(
-        f"reward is {reward!r}; give a function (task, trajectory) -> float, or a "
-        "scenario."
-    )
+    if isinstance(llm, str):
+        llm = await asyncio.to_thread(resolve_model, llm)
+    if isinstance(llm, Endpoint):
+        from agentgym.models.endpoint import EndpointLlm
+
+        endpoint = EndpointLlm(llm)
+        stack.push_async_callback(endpoint.close)
+        return endpoint
+    if not callable(llm):
+        raise UsageError(
+            f"llm is {llm!r}; give an async function, an address such as "
+            "'http://localhost:8000/v1', or 'openai:gpt-4.1-mini'."
+        )
+    return llm
 
 
 async def _run_all(
-    setup: _Setup, tasks: Sequence[Task], ended: Callable[[Trajectory], None]
+    runs: _Runs, tasks: Sequence[Task], ended: Callable[[Trajectory], None]
 ) -> list[Trajectory]:
     """Run all tasks, ``concurrency`` at a time."""
     done: dict[int, Trajectory] = {}
@@ -271,15 +263,15 @@ async def _run_all(
 
     async def work() -> None:
         for index, task in waiting:
-            running[index] = setup.episode(task, index)
-            end(index, await setup.run(running[index]))
+            running[index] = runs.episode(task, index)
+            end(index, await runs.run(running[index]))
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(setup.config.concurrency, len(tasks))):
+            for _ in range(min(runs.config.concurrency, len(tasks))):
                 group.create_task(work())
     except asyncio.CancelledError:
-        left = {index: setup.episode(task, index) for index, task in waiting}
+        left = {index: runs.episode(task, index) for index, task in waiting}
         for index, episode in {**running, **left}.items():
             end(index, episode.trajectory(RolloutStatus.DROPPED, _CANCELLED))
         raise

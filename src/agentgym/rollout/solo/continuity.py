@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
-from itertools import pairwise
 from typing import Any
 
 from agentgym.core.trajectory import ModelCall, Trajectory
@@ -55,6 +54,10 @@ class ContextLoss:
         return f"call {self.call}{where}: {self.detail}"
 
 
+Losses = Iterator[tuple[int | None, LossKind, str]]
+"""Message, kind and detail of each."""
+
+
 def check_continuity(trajectory: Trajectory) -> list[ContextLoss]:
     """Return where the prompts of a trajectory lost context, in order.
 
@@ -62,26 +65,26 @@ def check_continuity(trajectory: Trajectory) -> list[ContextLoss]:
     passed over. Token ids are compared where both calls have them: each prompt must
     start with the earlier prompt and its response.
     """
-    by_agent: dict[str, list[tuple[int, ModelCall]]] = {}
-    for index, call in enumerate(trajectory.model_calls):
-        by_agent.setdefault(call.agent, []).append((index, call))
     losses: list[ContextLoss] = []
-    for calls in by_agent.values():
-        for index, call in calls:
-            losses += _results_without_call(index, call)
-        for (_, before), (index, call) in pairwise(calls):
+    last: dict[str, ModelCall] = {}
+    for index, call in enumerate(trajectory.model_calls):
+        found = [*_results_without_call(call)]
+        if before := last.get(call.agent):
             if before.messages and call.messages:
-                losses += _compare(index, before, call)
-            losses += _compare_tokens(index, before, call)
-    return sorted(losses, key=lambda loss: loss.call)
+                found += _compare(before, call)
+            if before.prompt_ids and call.prompt_ids:
+                found += _compare_tokens(before, call)
+        losses += [ContextLoss(index, *loss) for loss in found]
+        last[call.agent] = call
+    return losses
 
 
-def _compare(index: int, before: ModelCall, call: ModelCall) -> Iterator[ContextLoss]:
+def _compare(before: ModelCall, call: ModelCall) -> Losses:
     """Compare two successive prompts of one agent."""
     old = [_key(message) for message in before.messages]
     new = [_key(message) for message in call.messages]
     if new[: len(old)] == old:
-        yield from _compare_reply(index, before, call, len(old))
+        yield from _compare_reply(before, call, len(old))
         return
     reply_at = len(new)
     matcher = SequenceMatcher(None, old, new, autojunk=False)
@@ -93,32 +96,26 @@ def _compare(index: int, before: ModelCall, call: ModelCall) -> Iterator[Context
         for i in range(i1, i2):
             earlier = before.messages[i]
             if j < j2 and call.messages[j].get("role") == earlier.get("role"):
-                yield _altered(index, j, earlier, call.messages[j])
+                yield j, *_change(earlier, call.messages[j])
                 j += 1
             else:
-                detail = f"{_words(earlier)} is missing"
-                yield ContextLoss(index, i, LossKind.MISSING, detail)
+                yield i, LossKind.MISSING, f"{_words(earlier)} is missing"
         reply_at = j
         if i2 < len(old):
             for place in range(j, j2):
                 detail = f"{_words(call.messages[place])} stands before earlier ones"
-                yield ContextLoss(index, place, LossKind.INSERTED, detail)
-    yield from _compare_reply(index, before, call, reply_at)
+                yield place, LossKind.INSERTED, detail
+    yield from _compare_reply(before, call, reply_at)
 
 
-def _altered(
-    index: int, place: int, old: dict[str, Any], new: dict[str, Any]
-) -> ContextLoss:
-    if old.get("role") == new.get("role") == "system":
+def _change(old: dict[str, Any], new: dict[str, Any]) -> tuple[LossKind, str]:
+    if old.get("role") == "system":
         detail = f"the system prompt changed from {_cut(old)} to {_cut(new)}"
-        return ContextLoss(index, place, LossKind.SYSTEM_CHANGED, detail)
-    detail = f"{_words(old)} became {_words(new)}"
-    return ContextLoss(index, place, LossKind.ALTERED, detail)
+        return LossKind.SYSTEM_CHANGED, detail
+    return LossKind.ALTERED, f"{_words(old)} became {_words(new)}"
 
 
-def _compare_reply(
-    index: int, before: ModelCall, call: ModelCall, start: int
-) -> Iterator[ContextLoss]:
+def _compare_reply(before: ModelCall, call: ModelCall, start: int) -> Losses:
     """Look for the earlier call's reply, and its tool results, from ``start`` on."""
     said = {
         "role": "assistant",
@@ -130,63 +127,46 @@ def _compare_reply(
     }
     rest = call.messages[start:]
     if _key(said) not in map(_key, rest):
-        place = next(
-            (i for i, m in enumerate(rest) if m.get("role") == "assistant"), None
-        )
-        if place is None:
-            detail = f"the reply to the call before, {_cut(said)}, is missing"
-            yield ContextLoss(index, start, LossKind.REPLY_MISSING, detail)
-        else:
-            detail = (
-                f"the reply to the call before was {_cut(said)} and became "
-                f"{_cut(rest[place])}"
-            )
-            yield ContextLoss(index, start + place, LossKind.REPLY_ALTERED, detail)
+        roles = [message.get("role") for message in rest]
+        if "assistant" in roles:
+            place = roles.index("assistant")
+            became = f"{_cut(said)} and became {_cut(rest[place])}"
+            detail = f"the reply to the call before was {became}"
+            yield start + place, LossKind.REPLY_ALTERED, detail
             return
+        detail = f"the reply to the call before, {_cut(said)}, is missing"
+        yield start, LossKind.REPLY_MISSING, detail
     answered = {m.get("tool_call_id") for m in rest if m.get("role") == "tool"}
     for requested in before.tool_calls:
         if requested.id not in answered:
             detail = f"the result of tool call {requested.id!r} is missing"
-            yield ContextLoss(index, start, LossKind.RESULT_MISSING, detail)
+            yield start, LossKind.RESULT_MISSING, detail
 
 
-def _results_without_call(index: int, call: ModelCall) -> Iterator[ContextLoss]:
+def _results_without_call(call: ModelCall) -> Losses:
     asked: set[str] = set()
     for place, message in enumerate(call.messages):
         if message.get("role") == "assistant":
-            asked |= {c.get("id", "") for c in message.get("tool_calls") or []}
+            asked |= {c.get("id", "") for c in _calls(message)}
         elif message.get("role") == "tool" and message.get("tool_call_id") not in asked:
             detail = f"a tool result, {_cut(message)}, has no tool call before it"
-            yield ContextLoss(index, place, LossKind.RESULT_WITHOUT_CALL, detail)
+            yield place, LossKind.RESULT_WITHOUT_CALL, detail
 
 
-def _compare_tokens(
-    index: int, before: ModelCall, call: ModelCall
-) -> Iterator[ContextLoss]:
-    if not before.prompt_ids or not call.prompt_ids:
-        return
+def _compare_tokens(before: ModelCall, call: ModelCall) -> Losses:
     context = before.prompt_ids + before.response_ids
-    if call.prompt_ids[: len(context)] == context:
-        return
     pairs = enumerate(zip(context, call.prompt_ids, strict=False))
     shorter = min(len(context), len(call.prompt_ids))
     at = next((i for i, (old, new) in pairs if old != new), shorter)
-    detail = (
-        f"the prompt's tokens differ from token {at} of the {len(context)} before it"
-    )
-    yield ContextLoss(index, None, LossKind.TOKENS_BROKEN, detail)
+    if at < len(context):
+        detail = f"the prompt's tokens differ from token {at} of the {len(context)}"
+        yield None, LossKind.TOKENS_BROKEN, f"{detail} before it"
 
 
 def _key(message: dict[str, Any]) -> str:
     """Return what a message says, however its JSON is written."""
-    calls = [
-        (
-            call.get("id"),
-            call.get("function", {}).get("name"),
-            _canonical(call.get("function", {}).get("arguments")),
-        )
-        for call in message.get("tool_calls") or []
-    ]
+    functions = [(c.get("id"), c.get("function", {})) for c in _calls(message)]
+    calls = [(i, f.get("name"), _canonical(f.get("arguments"))) for i, f in functions]
     content = message.get("content") or ""
     parts = (message.get("role"), content, calls, message.get("tool_call_id"))
     return json.dumps(parts, sort_keys=True, default=str)
@@ -199,15 +179,18 @@ def _canonical(arguments: Any) -> Any:
         return arguments
 
 
+def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return message.get("tool_calls") or []
+
+
 def _words(message: dict[str, Any]) -> str:
     return f"the {message.get('role', 'unknown')} message {_cut(message)}"
 
 
 def _cut(message: dict[str, Any]) -> str:
     content = message.get("content")
-    names = [c.get("function", {}).get("name") for c in message.get("tool_calls") or []]
-    text = content if isinstance(content, str) and content else ""
-    if names and not text:
-        return f"a call of {', '.join(map(str, names))}"
-    text = text or ("" if content is None else str(content))
+    names = [str(call.get("function", {}).get("name")) for call in _calls(message)]
+    if names and not (isinstance(content, str) and content):
+        return f"a call of {', '.join(names)}"
+    text = "" if content is None else str(content)
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

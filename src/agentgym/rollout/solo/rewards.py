@@ -1,10 +1,9 @@
 """Rewards from one's own functions, checked before they count."""
 
-import inspect
 import math
 from collections.abc import Awaitable, Callable
 
-from agentgym.core.background import call_in_thread
+from agentgym.core.background import call
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reason, Reward, RolloutStatus, Trajectory
 from agentgym.errors import RewardError
@@ -17,8 +16,6 @@ RewardFunction = Callable[
     [Task, Trajectory], float | Reward | Awaitable[float] | Awaitable[Reward]
 ]
 """``reward(task, trajectory)``, sync or async; a number, or a :class:`Reward`."""
-
-_EMPTY_ANSWER = Reason(kind="empty answer")
 
 
 class FunctionEnding(Ending):
@@ -41,10 +38,13 @@ class FunctionEnding(Ending):
         """
         if trajectory.reason is None and not trajectory.answer:
             trajectory.status = RolloutStatus.FAILED
-            trajectory.reason = _EMPTY_ANSWER
+            trajectory.reason = Reason(kind="empty answer")
         if self._function is None:
             return trajectory
-        found = await _call(self._function, episode.task, trajectory)
+        try:
+            found = await call(self._function, episode.task, trajectory)
+        except Exception as error:  # the user's own function
+            raise RewardError(f"{type(error).__name__}: {error}") from error
         if isinstance(found, Reward):
             if problem := reward_problem(found, (-math.inf, math.inf)):
                 raise RewardError(f"the reward function returned {problem}")
@@ -54,13 +54,3 @@ class FunctionEnding(Ending):
                 f"the reward function returned {found!r}, no finite number"
             )
         return trajectory.model_copy(update={"reward": float(found)})
-
-
-async def _call(function: RewardFunction, task: Task, trajectory: Trajectory) -> object:
-    try:
-        if inspect.iscoroutinefunction(function):
-            return await function(task, trajectory)
-        found = await call_in_thread(function, task, trajectory)
-        return await found if inspect.isawaitable(found) else found
-    except Exception as error:  # the user's own function
-        raise RewardError(f"{type(error).__name__}: {error}") from error

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agentgym.core.task import Split, Task
-from agentgym.errors import UsageError
+from agentgym.errors import UsageError, first_problem
 from agentgym.sandbox.commands import check_files
 
 TaskLike = Task | str | Mapping[str, Any]
@@ -20,31 +20,50 @@ A mapping may also have ``id``, ``goal`` (what a reward function checks) and
 """
 
 
-def as_task(value: TaskLike, index: int) -> Task:
-    """Return ``value`` as a task; ``index`` numbers one without an id.
+def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
+    """Return all ``values`` as tasks, their files checked.
 
     Raises:
-        UsageError: It is no task; says what is wrong with it.
+        UsageError: One is no task, or the whole is a single text.
+        SandboxError: A path of a task's files leads outside.
     """
-    if isinstance(value, Task):
-        return value
-    if isinstance(value, str):
-        value = {"instruction": value}
-    if not isinstance(value, Mapping):
-        raise UsageError(f"Task {index} is {value!r}; give text or a mapping.")
-    defaults = {
-        "id": f"task-{index:05d}",
-        "split": Split.TEST,
-        "seed": index,
-        "family": "",
-        "level": 1,
-    }
+    if isinstance(values, str | Mapping):
+        raise UsageError(
+            f"Give a list of tasks, not {values!r}; read_tasks() reads a file."
+        )
+    tasks = [_as_task(value, index) for index, value in enumerate(values)]
+    for task in tasks:
+        files_of(task)
+    return tasks
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """Read a JSON Lines file: a text or a mapping a line.
+
+    Raises:
+        UsageError: The file cannot be read or is empty, or a line is no task; names
+            the line.
+    """
     try:
-        return Task.model_validate({**defaults, **value})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"Task {index}: {where}: {first['msg']}.") from None
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"Cannot read tasks from {path}: {error}.") from None
+    tasks: list[Task] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            tasks.append(_as_task(json.loads(line), len(tasks)))
+        except json.JSONDecodeError as error:
+            raise UsageError(
+                f"{path}, line {number}, is no JSON ({error.msg}). Write one task a "
+                'line: {"instruction": "..."}'
+            ) from None
+        except UsageError as error:
+            raise UsageError(f"{path}, line {number}: {error}") from None
+    if not tasks:
+        raise UsageError(f"{path} holds no task.")
+    return tasks
 
 
 def files_of(task: Task) -> dict[str, str]:
@@ -65,47 +84,22 @@ def files_of(task: Task) -> dict[str, str]:
     return dict(files)
 
 
-def read_tasks(path: Path) -> list[Task]:
-    """Read a JSON Lines file: a text or a mapping a line.
-
-    Raises:
-        UsageError: The file cannot be read or is empty, or a line is no task; names
-            the line.
-    """
+def _as_task(value: Any, index: int) -> Task:
+    if isinstance(value, Task):
+        return value
+    if isinstance(value, str):
+        value = {"instruction": value}
+    if not isinstance(value, Mapping):
+        raise UsageError(f"Task {index} is {value!r}; give text or a mapping.")
+    name = f"task-{index:05d}"
+    defaults = {
+        "id": name,
+        "split": Split.TEST,
+        "seed": index,
+        "family": "",
+        "level": 1,
+    }
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"Cannot read tasks from {path}: {error}.") from None
-    tasks: list[Task] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            tasks.append(as_task(json.loads(line), len(tasks)))
-        except json.JSONDecodeError as error:
-            raise UsageError(
-                f"{path}, line {number}, is no JSON ({error.msg}). Write one task a "
-                'line: {"instruction": "..."}'
-            ) from None
-        except UsageError as error:
-            raise UsageError(f"{path}, line {number}: {error}") from None
-    if not tasks:
-        raise UsageError(f"{path} holds no task.")
-    return tasks
-
-
-def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
-    """Return all ``values`` as tasks, their files checked.
-
-    Raises:
-        UsageError: One is no task, or the whole is a single text.
-        SandboxError: A path of a task's files leads outside.
-    """
-    if isinstance(values, str | Mapping):
-        raise UsageError(
-            f"Give a list of tasks, not {values!r}; read_tasks() reads a file."
-        )
-    tasks = [as_task(value, index) for index, value in enumerate(values)]
-    for task in tasks:
-        files_of(task)
-    return tasks
+        return Task.model_validate({**defaults, **value})
+    except ValidationError as error:
+        raise UsageError(f"Task {index}: {first_problem(error)}.") from None

@@ -2,7 +2,7 @@
 
 import json
 import logging
-import os
+import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +11,9 @@ from typing import BinaryIO, Self
 from pydantic import ValidationError
 
 from agentgym.core.trajectory import Trajectory
-from agentgym.errors import TrajectoryFileError
+from agentgym.errors import TrajectoryFileError, first_problem
 
 logger = logging.getLogger(__name__)
-
-_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,8 @@ class TrajectoryWriter:
 
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("ab")
-        _remove_cut_line(self.path)
+        self._file = self.path.open("a+b")
+        _mend_last_line(self.path, self._file)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -118,43 +116,30 @@ def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[BrokenLine]]:
             try:
                 text = line.decode("utf-8", "surrogatepass")
                 trajectories.append(Trajectory.from_dict(json.loads(text)))
+                continue
             except ValidationError as error:
-                first = error.errors()[0]
-                where = ".".join(map(str, first["loc"])) or "it"
-                problem = f"is no trajectory ({where}: {first['msg']})"
-                broken.append(BrokenLine(number, problem))
+                problem = f"is no trajectory ({first_problem(error)})"
             except ValueError:
                 cut = not line.endswith(b"\n")
                 problem = "was cut while it was written" if cut else "is no JSON"
-                broken.append(BrokenLine(number, problem))
+            broken.append(BrokenLine(number, problem))
     return trajectories, broken
 
 
-def _remove_cut_line(path: Path) -> None:
+def _mend_last_line(path: Path, file: BinaryIO) -> None:
     """Let a file end with a newline: complete the last line, or take it away."""
-    with path.open("r+b") as file:
-        start = _start_of_last_line(file)
-        file.seek(start)
-        rest = file.read()
-        if not rest:
-            return
-        try:
-            json.loads(rest)
-        except ValueError:
-            logger.warning("%s: removed a last line that was cut", path)
-            file.truncate(start)
-        else:
-            file.write(b"\n")
-
-
-def _start_of_last_line(file: BinaryIO) -> int:
-    """Return where the text after the last newline starts."""
-    position = file.seek(0, os.SEEK_END)
-    while position > 0:
-        size = min(_BLOCK, position)
-        file.seek(position - size)
-        found = file.read(size).rfind(b"\n")
-        if found >= 0:
-            return position - size + found + 1
-        position -= size
-    return 0
+    if not path.stat().st_size:
+        return
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.rfind(b"\n") + 1
+    file.seek(start)
+    rest = file.read()
+    if not rest:
+        return
+    try:
+        json.loads(rest)
+    except ValueError:
+        logger.warning("%s: removed a last line that was cut", path)
+        file.truncate(start)
+    else:
+        file.write(b"\n")

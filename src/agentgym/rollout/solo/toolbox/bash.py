@@ -6,11 +6,11 @@ from pydantic import Field
 
 from agentgym.core.tools import tool
 from agentgym.errors import SandboxError, ToolError
-from agentgym.rollout.solo.toolbox.base import BuiltInTool, ToolSettings, cut
+from agentgym.rollout.solo.toolbox.base import BuiltInTool, cut
 
 
-class BashSettings(ToolSettings):
-    """Bounds of the bash tool.
+class Bash(BuiltInTool):
+    """Runs commands in the sandbox; text files that they change are kept.
 
     Attributes:
         timeout_s: Wall seconds after which a command is ended.
@@ -18,17 +18,10 @@ class BashSettings(ToolSettings):
         shell: The program that takes ``-c COMMAND``.
     """
 
+    needs_sandbox: ClassVar[bool] = True
     timeout_s: float = Field(default=10.0, gt=0, le=600)
     max_output: int = Field(default=10_000, ge=100)
     shell: str = "bash"
-
-
-class Bash(BuiltInTool[BashSettings]):
-    """Runs commands in the sandbox; text files that they change are kept."""
-
-    name: ClassVar[str] = "bash"
-    settings_type: ClassVar[type[ToolSettings]] = BashSettings
-    needs_sandbox: ClassVar[bool] = True
 
     @tool
     async def bash(self, command: str) -> str:
@@ -42,18 +35,17 @@ class Bash(BuiltInTool[BashSettings]):
         """
         if "\0" in command:
             raise ToolError("a command cannot hold a NUL character.")
-        settings = self.settings
-        argv = (settings.shell, "-c", command)
-        result = await self.workspace.run(argv, settings.timeout_s)
+        argv = (self.shell, "-c", command)
+        result = await self._workspace.run(argv, self.timeout_s)
         if result.status == "sandbox_error":
             raise SandboxError(f"The sandbox failed: {result.error}")
         parts = [result.stdout.rstrip(), result.stderr.rstrip()]
         if result.timed_out:
-            parts.append(f"(ended after {settings.timeout_s:g} s; nothing was kept)")
+            parts.append(f"(ended after {self.timeout_s:g} s; nothing was kept)")
         elif result.status == "killed":
             why = result.error or f"signal {result.signal}"
             parts.append(f"(killed: {why})")
         elif result.exit_code:
             parts.append(f"(exit code {result.exit_code})")
         text = "\n".join(part for part in parts if part)
-        return cut(text, settings.max_output) or "(no output)"
+        return cut(text, self.max_output) or "(no output)"

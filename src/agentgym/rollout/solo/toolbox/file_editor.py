@@ -1,29 +1,22 @@
 """The file editor: view, create, replace and insert in the rollout's files."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from agentgym.core.tools import tool
 from agentgym.errors import ToolError
-from agentgym.rollout.solo.toolbox.base import BuiltInTool, ToolSettings, cut
+from agentgym.rollout.solo.toolbox.base import BuiltInTool, cut
 
 
-class FileEditorSettings(ToolSettings):
-    """Bounds of the file editor.
+class FileEditor(BuiltInTool):
+    """Edits text files; every path stays inside the workspace.
 
     Attributes:
         max_output: Most characters of a file that the agent sees at once.
     """
 
     max_output: int = Field(default=16_000, ge=100)
-
-
-class FileEditor(BuiltInTool[FileEditorSettings]):
-    """Edits text files; every path stays inside the workspace."""
-
-    name: ClassVar[str] = "file_editor"
-    settings_type: ClassVar[type[ToolSettings]] = FileEditorSettings
 
     @tool
     def file_editor(
@@ -54,36 +47,36 @@ class FileEditor(BuiltInTool[FileEditorSettings]):
             case "view":
                 return self._view(path, first_line, last_line)
             case "create":
-                return f"Wrote {self.workspace.write(path, file_text)}."
+                return f"Wrote {self._workspace.write(path, file_text)}."
             case "str_replace":
-                name = self.workspace.file(path)
-                self.workspace.replace(name, old_str, new_str)
+                name = self._workspace.file(path)
+                self._workspace.replace(name, old_str, new_str)
                 return f"Edited {name}."
             case "insert":
                 return self._insert(path, insert_line, new_str)
 
     def _view(self, path: str, first: int, last: int) -> str:
-        name = self.workspace.resolve(path)
-        found = self.workspace.below(name)
-        if name not in self.workspace.files and (found or name == "."):
+        name = self._workspace.resolve(path)
+        found = self._workspace.below(name)
+        if name not in self._workspace.files and (found or name == "."):
             listing = "\n".join(found) or "(the workspace is empty)"
-            return cut(listing, self.settings.max_output)
-        lines = self.workspace.files[self.workspace.file(path)].splitlines()
+            return cut(listing, self.max_output)
+        lines = self._workspace.files[self._workspace.file(path)].splitlines()
         end = len(lines) if last == -1 else min(last, len(lines))
         if first < 1 or (last != -1 and last < first):
             raise ToolError(f"lines {first} to {last} are no range.")
         if first > max(1, len(lines)):
             raise ToolError(f"{name} has {len(lines)} lines.")
         numbered = [f"{n:>5}  {lines[n - 1]}" for n in range(first, end + 1)]
-        return cut("\n".join(numbered), self.settings.max_output) or "(empty)"
+        return cut("\n".join(numbered), self.max_output) or "(empty)"
 
     def _insert(self, path: str, after: int, text: str) -> str:
-        name = self.workspace.file(path)
-        lines = self.workspace.files[name].splitlines(keepends=True)
+        name = self._workspace.file(path)
+        lines = self._workspace.files[name].splitlines(keepends=True)
         if not 0 <= after <= len(lines):
             raise ToolError(f"{name} has {len(lines)} lines; {after} is none of them.")
         if after and not lines[after - 1].endswith("\n"):
             lines[after - 1] += "\n"
         lines.insert(after, text if text.endswith("\n") else text + "\n")
-        self.workspace.write(name, "".join(lines))
+        self._workspace.write(name, "".join(lines))
         return f"Inserted after line {after} of {name}."

@@ -1,17 +1,16 @@
 """The search tool: lines that hold a text, in given texts and in the workspace."""
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from pydantic import Field
 
 from agentgym.core.tools import tool
 from agentgym.errors import ToolError
-from agentgym.rollout.solo.toolbox.base import BuiltInTool, ToolSettings, cut
+from agentgym.rollout.solo.toolbox.base import BuiltInTool, cut
 
 
-class SearchSettings(ToolSettings):
-    """What is searched, and how much is shown.
+class Search(BuiltInTool):
+    """Finds a text, ignoring case.
 
     Attributes:
         texts: Texts to search besides the workspace's files, by name.
@@ -22,13 +21,6 @@ class SearchSettings(ToolSettings):
     texts: dict[str, str] = Field(default_factory=dict)
     max_matches: int = Field(default=20, ge=1)
     max_line: int = Field(default=300, ge=20)
-
-
-class Search(BuiltInTool[SearchSettings]):
-    """Finds a text, ignoring case."""
-
-    name: ClassVar[str] = "search"
-    settings_type: ClassVar[type[ToolSettings]] = SearchSettings
 
     @tool
     def search(self, query: str, path: str = ".") -> str:
@@ -42,27 +34,27 @@ class Search(BuiltInTool[SearchSettings]):
         if not wanted:
             raise ToolError("the query is empty.")
         found = [
-            f"{name}:{number}: {cut(line.strip(), self.settings.max_line)}"
+            f"{name}:{number}: {cut(line.strip(), self.max_line)}"
             for name, text in self._sources(path)
             for number, line in enumerate(text.splitlines(), 1)
             if wanted in line.casefold()
         ]
         if not found:
             return f"No line holds {query!r}."
-        shown = found[: self.settings.max_matches]
+        shown = found[: self.max_matches]
         if len(found) > len(shown):
             shown.append(f"({len(found) - len(shown)} more)")
         return "\n".join(shown)
 
     def _sources(self, path: str) -> Iterator[tuple[str, str]]:
-        folder = self.workspace.resolve(path)
-        files = self.workspace.files
+        folder = self._workspace.resolve(path)
+        files = self._workspace.files
         if folder == ".":
-            yield from self.settings.texts.items()
-        elif folder in self.settings.texts:
-            yield folder, self.settings.texts[folder]
+            yield from self.texts.items()
+        elif folder in self.texts:
+            yield folder, self.texts[folder]
             return
-        names = [folder] if folder in files else self.workspace.below(folder)
+        names = [folder] if folder in files else self._workspace.below(folder)
         if not names and folder != ".":
             raise ToolError(f"there is no file or folder {folder}.")
         for name in names:

@@ -1,35 +1,51 @@
 """Toolbox: from names, settings and functions to the tools of each rollout."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
+from agentgym.core.background import call
 from agentgym.core.settings import explain_invalid
-from agentgym.core.tools import Tool, bound_tools
-from agentgym.errors import ConfigError, NotFoundError
+from agentgym.core.tools import Tool, bound_tools, result_text, spec_of
+from agentgym.errors import ConfigError, NotFoundError, ToolError, UsageError
 from agentgym.integrations.registry import load_factory
-from agentgym.rollout.solo.toolbox.base import BuiltInTool, ToolSettings
+from agentgym.rollout.solo.toolbox.base import AttemptWorkspace, BuiltInTool
 from agentgym.rollout.solo.toolbox.bash import Bash
 from agentgym.rollout.solo.toolbox.calculator import Calculator
 from agentgym.rollout.solo.toolbox.file_editor import FileEditor
-from agentgym.rollout.solo.toolbox.functions import own_tools, unique
 from agentgym.rollout.solo.toolbox.search import Search
-from agentgym.rollout.solo.toolbox.workspace import AttemptWorkspace, SharedSandbox
+from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
 from agentgym.scenarios.base import Environment
 
-_BUILT_IN: Mapping[str, type[BuiltInTool[Any]]] = {
-    kind.name: kind for kind in (Calculator, Bash, FileEditor, Search)
+_BUILT_IN: Mapping[str, type[BuiltInTool]] = {
+    "bash": Bash,
+    "calculator": Calculator,
+    "file_editor": FileEditor,
+    "search": Search,
 }
 
 
-def tool_names() -> list[str]:
-    """Return the names of the ready-made tools."""
-    return sorted(_BUILT_IN)
+class Workbench(Environment):
+    """The environment of a rollout without a scenario: tools, and a workspace."""
+
+    def __init__(self, workspace: AttemptWorkspace, tools: list[Tool]) -> None:
+        self.workspace = workspace
+        self._tools = tools
+
+    def tools(self) -> list[Tool]:
+        """Return the tools."""
+        return self._tools
+
+    def changed_files(self) -> dict[str, str | None]:
+        """Return the files that differ from the start, None for one that is gone."""
+        return self.workspace.changed()
 
 
 class Toolbox:
-    """Makes the tools of each rollout. Open it as a context manager.
+    """Makes the tools of each rollout; open it before commands run, and close it.
 
     Args:
         named: Settings of ready-made tools by name; ``module:function`` names one's
@@ -51,32 +67,27 @@ class Toolbox:
         *,
         unsafe_local_exec: bool = False,
     ) -> None:
-        self._sandbox = SharedSandbox(unsafe_local_exec=unsafe_local_exec)
-        self._built_in: list[tuple[type[BuiltInTool[Any]], ToolSettings]] = []
+        self._unsafe_local_exec = unsafe_local_exec
+        self._sandbox: Sandbox | None = None
+        self._built_in: list[BuiltInTool] = []
         self._own: list[Tool] = []
         for name, settings in named.items():
-            if ":" in name:
-                if settings:
-                    raise ConfigError(f"Tool {name!r} takes no settings.")
-                self._own += own_tools(load_factory(name, option="--tools"))
-            elif name in _BUILT_IN:
-                kind = _BUILT_IN[name]
-                self._built_in.append((kind, _read(kind, settings)))
+            if ":" not in name:
+                self._built_in.append(_built_in(name, settings))
+            elif settings:
+                raise ConfigError(f"Tool {name!r} takes no settings.")
             else:
-                hint = "One of your own is given as module:function."
-                raise NotFoundError("tool", name, _BUILT_IN, hint)
+                self._own += _own_tools(load_factory(name, option="--tools"))
         for source in own:
-            self._own += own_tools(source)
-        unique(self.bench({}).tools())
+            self._own += _own_tools(source)
+        names = Counter(tool.spec.name for tool in self.bench({}).tools())
+        if twice := sorted(name for name, count in names.items() if count > 1):
+            raise UsageError(f"Two tools are named {twice[0]!r}; rename one.")
 
-    def bench(self, files: Mapping[str, str]) -> "Workbench":
+    def bench(self, files: Mapping[str, str]) -> Workbench:
         """Return the tools of one rollout, on a workspace with these files."""
         workspace = AttemptWorkspace(files, self._sandbox)
-        found = [
-            one
-            for kind, settings in self._built_in
-            for one in bound_tools(kind(settings, workspace))
-        ]
+        found = [t for kind in self._built_in for t in bound_tools(kind.on(workspace))]
         return Workbench(workspace, [*found, *self._own])
 
     def open(self) -> None:
@@ -85,34 +96,56 @@ class Toolbox:
         Raises:
             SandboxUnavailableError: No rung works on this machine.
         """
-        if any(kind.needs_sandbox for kind, _ in self._built_in):
-            self._sandbox.open()
+        if any(tool.needs_sandbox for tool in self._built_in):
+            unsafe = self._unsafe_local_exec
+            config = SandboxConfig(cache_entries=0, unsafe_local_exec=unsafe)
+            self._sandbox = open_sandbox(config)
 
     def close(self) -> None:
-        """Close the sandbox."""
-        self._sandbox.close()
+        """Close the sandbox, once running commands have ended."""
+        if self._sandbox is not None:
+            self._sandbox.close()
 
 
-class Workbench(Environment):
-    """The environment of a rollout without a scenario: tools, and a workspace."""
-
-    def __init__(self, workspace: AttemptWorkspace, tools: list[Tool]) -> None:
-        self.workspace = workspace
-        self._tools = tools
-
-    def tools(self) -> list[Tool]:
-        """Return the tools."""
-        return self._tools
-
-    def changed_files(self) -> dict[str, str | None]:
-        """Return the files that differ from the start, None for one that is gone."""
-        return self.workspace.changed()
-
-
-def _read(kind: type[BuiltInTool[Any]], settings: Mapping[str, Any]) -> ToolSettings:
+def _built_in(name: str, settings: Mapping[str, Any]) -> BuiltInTool:
+    if name not in _BUILT_IN:
+        hint = "One of your own is given as module:function."
+        raise NotFoundError("tool", name, _BUILT_IN, hint)
     try:
-        return kind.settings_type(**settings)
+        return _BUILT_IN[name](**settings)
     except ValidationError as error:
-        known = sorted(kind.settings_type.model_fields)
-        reason = explain_invalid(error, known).removeprefix("Invalid configuration: ")
-        raise ConfigError(f"Tool {kind.name!r}: {reason}") from None
+        problems = explain_invalid(error, sorted(_BUILT_IN[name].model_fields))
+        raise ConfigError(f"Tool {name!r}: {problems}") from None
+
+
+def _own_tools(source: Any) -> list[Tool]:
+    """Return the tools of a function, a ``Tool``, or an object with ``@tool`` methods.
+
+    Raises:
+        UsageError: It is none of these.
+        ScenarioError: A docstring or an annotation is missing.
+    """
+    if isinstance(source, Tool):
+        return [source]
+    if inspect.isfunction(source) or inspect.ismethod(source):
+        return [Tool(spec_of(source), _shown(source))]
+    if not isinstance(source, type) and (found := bound_tools(source)):
+        return [Tool(one.spec, _shown(one.function)) for one in found]
+    raise UsageError(
+        f"{source!r} is no tool; give a name, a function, or an object with methods "
+        "marked with @tool."
+    )
+
+
+def _shown(function: Callable[..., Any]) -> Callable[..., Awaitable[str]]:
+    """Return ``function`` with its result, and what it raises, as text."""
+
+    async def told(**arguments: Any) -> str:
+        try:
+            return result_text(await call(function, **arguments))
+        except ToolError:
+            raise
+        except Exception as error:  # the user's own code; the agent may try again
+            raise ToolError(f"{type(error).__name__}: {error}") from error
+
+    return told

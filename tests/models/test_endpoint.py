@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from agentgym.models import endpoint
 from agentgym.models.reference import Endpoint
 from agentgym.rollout import RolloutStatus, run_rollouts
-from agentgym.rollout.solo.llm import endpoint
 from tests.rollout.stub_server import StubServer, completion
 
 

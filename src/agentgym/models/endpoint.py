@@ -9,7 +9,7 @@ import orjson
 
 from agentgym.errors import ContextLengthError, ModelCallError, ProviderError
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
-from agentgym.rollout.gateway.retries import is_retried, retry_after, retry_delay
+from agentgym.models.retries import is_retried, retry_after, retry_delay
 
 logger = logging.getLogger(__name__)
 

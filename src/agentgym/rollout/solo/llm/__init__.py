@@ -1,1 +1,0 @@
-"""The models that agents ask: an endpoint, and finding one from what users give."""

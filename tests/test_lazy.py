@@ -1,0 +1,27 @@
+"""Public names: imported from where they are defined, when they are first used."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+PACKAGES = ["agentgym", "agentgym.rollout", "agentgym.scenarios"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_there_and_no_other(package: str) -> None:
+    module = import_module(package)
+    assert module.__all__
+    assert set(module.__all__) <= set(dir(module))
+    for name in module.__all__:
+        found = getattr(module, name)
+        assert getattr(found, "__name__", name) == name
+    with pytest.raises(AttributeError, match=f"'{package}' has no attribute 'nope'"):
+        module.nope  # noqa: B018
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    script = "import agentgym, sys; print({'pydantic', 'torch'} & set(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True)
+    assert ended.stdout == b"set()\n", ended.stderr
