@@ -1,6 +1,5 @@
 """Asking OpenAI-compatible servers: ids and counts kept, refusals and retries."""
 
-import time
 from typing import Any
 
 import pytest
@@ -94,18 +93,3 @@ async def test_server_that_is_not_there_is_a_reason() -> None:
     assert str(batch.trajectories[0].reason).startswith(
         "model: The model server at http://127.0.0.1:9/v1 does not answer"
     )
-
-
-async def test_wait_that_a_server_asks_for_is_kept() -> None:
-    asked_at: list[float] = []
-
-    async def respond(_: web.Request, body: dict[str, Any]) -> web.Response:
-        asked_at.append(time.monotonic())
-        if len(asked_at) == 1:
-            return web.Response(status=429, headers={"Retry-After": "0.4"})
-        return web.json_response(completion())
-
-    with StubServer(respond) as server:
-        batch = await run_rollouts(["x"], llm=f"{server.endpoint}#m")
-    assert batch.trajectories[0].answer == "Hello."
-    assert asked_at[1] - asked_at[0] >= 0.4

@@ -5,18 +5,15 @@ from pathlib import Path
 
 from agentlightning.schemas import EventCreate, RolloutCreate, RolloutState
 
-from agentgym.rollout.store.calls import RecordedCall
+from agentgym.rollout.store.events import RecordedCall
 from agentgym.rollout.store.store import Store
+from tests.rollout.recording import record
 
 
 def recorded(step: int, turn: int) -> RecordedCall:
-    return RecordedCall(
-        agent="agent",
-        model="m",
-        endpoint="in-process",
-        model_version=step,
+    return record(
+        version=step,
         request={"messages": [{"role": "user", "content": f"{step}"}] * (turn + 1)},
-        response={"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]},
         prompt_ids=list(range(50 * (turn + 1))),
         response_ids=[step, turn],
         logprobs=[-0.5, -0.25],
@@ -41,7 +38,7 @@ def main() -> None:
                     EventCreate(event_type="reward", data={"value": step}),
                 ],
             )
-        store.forget(ids)
+        store.flush()
         sys.stdout.write(f"{step}\n")
         sys.stdout.flush()
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.policy import ChatRequest
+from agentgym.core.policy import ChatRequest, ServedPolicy
 from agentgym.core.task import Split
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.rollout.runner import RolloutRequest
@@ -34,11 +34,11 @@ def requests(count: int, *, seed: int = 0) -> list[RolloutRequest]:
 @contextmanager
 def session(
     folder: Path,
-    policy: ScriptedPolicy | None = None,
+    policy: ScriptedPolicy | ServedPolicy | None = None,
     workers: int = 1,
     **settings: object,
 ) -> Iterator[RolloutSession]:
-    """Open a session whose policy is scripted."""
+    """Open a session, with a scripted policy unless another one is given."""
     config = TrainingConfig.create(**settings)
     chosen = policy or ScriptedPolicy(list_then_answer)
     with RolloutSession(config, chosen, folder, workers) as opened:

@@ -5,10 +5,12 @@ import signal
 import sqlite3
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
 
-from agentgym.core.policy import ChatRequest
+from agentgym.core.policy import ChatRequest, ServedPolicy
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
@@ -17,6 +19,7 @@ from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import DATABASE_FILE
 from agentgym.scenarios.registry import get_scenario
 from tests.rollout.sessions import MISBEHAVING, requests, session, write_down
+from tests.rollout.stub_server import StubServer, completion
 
 
 def first_step(wanted: list[RolloutRequest]) -> ScriptedPolicy:
@@ -200,6 +203,33 @@ def test_requests_that_led_to_no_step_are_counted_with_the_reason(
     unused = sum(trajectory.unused_calls.values())
     assert len(trajectory.model_calls) == 1
     assert unused + 1 == asked
+
+
+@pytest.mark.parametrize("framework", ["native", "langchain"])
+def test_an_episode_that_outgrows_its_server_is_cut_and_scored(
+    tmp_path: Path, framework: str
+) -> None:
+    function = {"name": "list_files", "arguments": "{}"}
+    calls = [{"id": "c1", "type": "function", "function": function}]
+    message = {"role": "assistant", "content": None, "tool_calls": calls}
+
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        if body["messages"][-1]["role"] == "tool":
+            told = "This model's maximum context length is 64 tokens."
+            return web.json_response({"message": told}, status=400)
+        return web.json_response(completion(message=message))
+
+    with StubServer(respond) as server:
+        policy = ServedPolicy("m", [server.endpoint], version=5)
+        with session(tmp_path, policy, framework=framework) as opened:
+            [trajectory] = opened.run(requests(1), lambda _: None)
+    assert trajectory.reason is not None
+    assert trajectory.reason.kind == "context_overflow"
+    assert trajectory.reward is not None
+    [step] = trajectory.model_calls
+    assert (step.prompt_ids, step.logprobs) == ([1, 2, 3], [-0.5])
+    assert step.model_version == 5
+    assert trajectory.unused_calls == {"no answer: context_length_exceeded": 1}
 
 
 def test_a_timeout_ends_the_episode_and_is_no_reward(tmp_path: Path) -> None:

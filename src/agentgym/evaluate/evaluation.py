@@ -59,7 +59,6 @@ def attempt(
     except Interrupted:  # it will be made anew, under the same ids
         session.delete(request.rollout_id for request in asked)
         raise
-    session.forget(made)
     rest = iter(made)
     by_set = {n: list(islice(rest, samples * len(sets[n]))) for n in sets}
     for name, found in by_set.items():

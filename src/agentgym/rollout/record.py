@@ -17,9 +17,7 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
-from agentgym.rollout.store.calls import RecordedCall
-from agentgym.rollout.store.events import RecordedEvent, answered_calls
-from agentgym.rollout.store.live import ATTEMPT_FAILED
+from agentgym.rollout.store.events import ATTEMPT_FAILED, RecordedEvent, answered_calls
 
 
 def to_trajectory(
@@ -45,27 +43,24 @@ def to_trajectory(
         if event.event_type == "tool_call"
     ]
     reward = next((e.data for e in reversed(events) if e.event_type == "reward"), None)
+    if rollout.status.state is not RolloutState.SUCCEEDED:
+        reward = None
     metadata = rollout.metadata.model_dump()
-    common = {
-        "rollout_id": rollout.rollout_id,
-        "attempt": int(last),
-        "scenario": metadata["scenario"],
-        "task_id": task["id"],
-        "family": task["family"],
-        "level": task["level"],
-        "group": metadata["group"],
-        "unused_calls": _unused_calls(attempts, last),
-    }
-    steps = _interleave(calls, outcomes)
-    if rollout.status.state is not RolloutState.SUCCEEDED or reward is None:
-        reason = _why_given_up(events) or _unexplained(rollout)
-        return Trajectory(
-            **common, steps=steps, status=RolloutStatus.DROPPED, reason=reason
-        )
-    ended = Trajectory(
-        **common, steps=steps, reason=reward["reason"], duration_s=reward["duration_s"]
+    trajectory = Trajectory(
+        rollout_id=rollout.rollout_id,
+        attempt=int(last),
+        scenario=metadata["scenario"],
+        task_id=task["id"],
+        family=task["family"],
+        level=task["level"],
+        group=metadata["group"],
+        steps=_interleave(calls, outcomes),
+        status=RolloutStatus.SUCCEEDED if reward else RolloutStatus.DROPPED,
+        reason=reward["reason"] if reward else _why_dropped(rollout, events),
+        duration_s=reward["duration_s"] if reward else 0.0,
+        unused_calls=_unused_calls(attempts, last),
     )
-    return ended.scored(Reward(**reward["score"]))
+    return trajectory.scored(Reward(**reward["score"])) if reward else trajectory
 
 
 def _unused_calls(
@@ -76,28 +71,26 @@ def _unused_calls(
     for attempt, events in attempts.items():
         requests = [event.call for event in events if event.call is not None]
         if attempt == last:
-            unused.update(_why_refused(call) for call in requests if not call.ok)
+            unused.update(
+                f"no answer: {call.error.get('code') or f'HTTP {call.http_status}'}"
+                for call in requests
+                if not call.ok
+            )
         elif requests:
             why = _why_given_up(events) or NO_REASON
             unused[f"attempt given up: {why.kind}"] += len(requests)
     return unused
 
 
-def _why_refused(call: RecordedCall) -> str:
-    error = call.response.get("error")
-    code = error.get("code") if isinstance(error, dict) else None
-    return f"no answer: {code or f'HTTP {call.http_status}'}"
-
-
 def _why_given_up(events: Sequence[RecordedEvent]) -> Reason | None:
     found = (e.data["reason"] for e in events if e.event_type == ATTEMPT_FAILED)
-    reason = next(found, None)
-    return None if reason is None else Reason(**reason)
+    return next((Reason(**reason) for reason in found), None)
 
 
-def _unexplained(rollout: Rollout) -> Reason:
-    """Return why a rollout was dropped that another program ended."""
-    if rollout.status.state is RolloutState.SUCCEEDED:
+def _why_dropped(rollout: Rollout, events: Sequence[RecordedEvent]) -> Reason:
+    if reason := _why_given_up(events):
+        return reason
+    if rollout.status.state is RolloutState.SUCCEEDED:  # another program ended it
         return Reason(kind="no reward was reported")
     return Reason(kind="failed", detail=rollout.status.error_message or "")
 

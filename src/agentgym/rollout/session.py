@@ -114,10 +114,6 @@ class RolloutSession:
 
         return self._runner.run(requests, self._pool, done)
 
-    def forget(self, trajectories: Iterable[Trajectory]) -> None:
-        """Drop ended rollouts from memory; they stay in the database."""
-        self._store.forget([t.rollout_id for t in trajectories])
-
     def delete(self, rollout_ids: Iterable[str]) -> None:
         """Remove rollouts, ended or not, also from the database."""
         for rollout_id in rollout_ids:

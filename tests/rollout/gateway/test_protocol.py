@@ -141,9 +141,12 @@ def test_models_are_registered_for_remote_upstreams_only() -> None:
         assert api.post("/api/models", json=[model]).json() == [model]
         newer = {**model, "version": 2}
         assert api.post("/api/models", json=[newer]).status_code == 201
-        assert gateway.store.models.pick("m", "r") == Model(**newer)
+        assert gateway.store.models("m") == [Model(**newer)]
+        huge = {**model, "version": 10**30}
+        assert api.post("/api/models", json=[huge]).json() == [huge]
+        gateway.store.flush()
         assert api.delete("/api/models").json() == {"status": "ok"}
-        assert gateway.store.models.pick("m", "r") is None
+        assert gateway.store.models("m") == []
     with serving(FakePolicy()) as gateway, client(gateway) as api:
         assert api.post("/api/models", json=[model]).status_code == 409
 
@@ -183,7 +186,7 @@ def test_claims_wait_and_mark_as_running() -> None:
         found = api.post("/api/rollouts/claim", json={**claim, "wait_s": 30}).json()
         assert [r["rollout_id"] for r in found] == ["a", "b"]
         assert found[0]["status"]["last_attempt_id"] == "0"
-        assert gateway.store.held_by("w") == ["a", "b"]
+        assert gateway.store.retire("w") == ["a", "b"]
         later.join()
 
 
@@ -225,7 +228,6 @@ def test_finish_reports_everything_at_once_and_retries() -> None:
         assert (
             api.post("/api/rollouts/a/attempt/1/finish", json=done).status_code == 409
         )
-        assert gateway.store.reward("a") == 0.5
         types = [e["event_type"] for e in api.get("/api/rollouts/a/events").json()]
         assert types == ["model_request", "reward"]
         first = api.get("/api/rollouts/a/events?attempt_id=0").json()
@@ -328,7 +330,7 @@ async def test_agent_lightnings_local_controller_works_unchanged(
             await running
         assert ended == {"good", "bad"}
         assert gateway.store.get("good").status.state is RolloutState.SUCCEEDED
-        assert gateway.store.reward("good") == 0.75
+        assert gateway.store.events("good")[-1].data["value"] == 0.75
         [step] = gateway.store.model_calls("good")
         assert step.messages[0]["content"] == "What is good?"
         bad = gateway.store.get("bad").status

@@ -13,6 +13,8 @@ from agentlightning.schemas import Model, RolloutCreate
 from aiohttp import web
 from openai import OpenAI
 
+from agentgym.core.policy import ServedPolicy
+from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.store.store import Store
@@ -23,26 +25,35 @@ HI: list[Any] = [{"role": "user", "content": "hi"}]
 
 @contextmanager
 def forwarding(
-    *servers: StubServer, ids: int = 1, **settings: Any
+    *servers: StubServer,
+    ids: int = 1,
+    policy: ServedPolicy | Endpoint | None = None,
+    **settings: Any,
 ) -> Iterator[Gateway]:
+    """Yield a gateway before servers that are registered, unless a policy is given."""
     chosen = GatewaySettings(model_name="m", upstream_backoff_s=0.001, **settings)
-    with Store() as store, Gateway(store, settings=chosen) as gateway:
+    with Store() as store, Gateway(store, policy=policy, settings=chosen) as gateway:
         store.create_rollouts(
             [RolloutCreate(rollout_id=f"r{i}", input={}) for i in range(ids)]
         )
-        store.models.upsert(
+        store.register_models(
             [Model(model="m", endpoint=s.endpoint, version=3) for s in servers]
         )
         yield gateway
 
 
-def ask(gateway: Gateway, rollout_id: str = "r0", **body: Any) -> Any:
-    client = OpenAI(
+def client(gateway: Gateway, rollout_id: str = "r0") -> OpenAI:
+    return OpenAI(
         base_url=gateway.proxy_url(rollout_id),
         api_key=gateway.api_key,
         max_retries=0,
     )
-    return client.chat.completions.create(**{"model": "x", "messages": HI, **body})
+
+
+def ask(gateway: Gateway, rollout_id: str = "r0", **body: Any) -> Any:
+    return client(gateway, rollout_id).chat.completions.create(
+        **{"model": "x", "messages": HI, **body}
+    )
 
 
 def test_a_call_is_forwarded_with_ids_asked_for_and_recorded() -> None:
@@ -61,6 +72,47 @@ def test_a_call_is_forwarded_with_ids_asked_for_and_recorded() -> None:
     assert event.data["server"]["endpoint"] == server.endpoint
 
 
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ({}, 50),
+        ({"max_tokens": 10}, 10),
+        ({"max_tokens": 1000}, 50),
+        ({"max_completion_tokens": 20}, 20),
+        ({"max_completion_tokens": 1000, "max_tokens": 10}, 50),
+    ],
+)
+def test_a_server_is_told_how_many_tokens_to_sample(
+    asked: dict[str, int], sent: int
+) -> None:
+    with StubServer() as server, forwarding(server, max_tokens=50) as gateway:
+        ask(gateway, **asked)
+    [body] = server.bodies
+    assert body["max_tokens"] == sent
+    assert "max_completion_tokens" not in body
+
+
+def test_a_limit_of_tokens_that_is_none_is_refused() -> None:
+    with StubServer() as server, forwarding(server) as gateway:
+        with pytest.raises(openai.BadRequestError, match="is not positive"):
+            ask(gateway, max_tokens=-1)
+        assert gateway.store.events("r0") == []
+    assert server.bodies == []
+
+
+def test_contract_5_a_server_is_told_the_seed_of_each_call() -> None:
+    def seeds(run_seed: int) -> list[int]:
+        with StubServer() as server, forwarding(server, seed=run_seed) as gateway:
+            for _ in range(2):
+                ask(gateway, seed=7)
+        return [body["seed"] for body in server.bodies]
+
+    first, other = seeds(1), seeds(2)
+    assert first == seeds(1)
+    assert len({*first, *other}) == 4
+    assert all(0 <= seed < 2**63 for seed in first)
+
+
 def test_validation_asks_for_no_log_probabilities() -> None:
     with StubServer() as server, forwarding(server, val_temperature=0.2) as gateway:
         httpx.post(
@@ -72,16 +124,79 @@ def test_validation_asks_for_no_log_probabilities() -> None:
     assert server.bodies[0]["temperature"] == 0.2
 
 
-def test_a_rollout_stays_with_its_server() -> None:
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_rollout_stays_with_its_server(registered: bool) -> None:
     with StubServer() as one, StubServer() as two:
-        with forwarding(one, two, ids=16) as gateway:
+        servers = (one, two)
+        policy = ServedPolicy("m", [server.endpoint for server in servers])
+        where = {} if registered else {"policy": policy}
+        with forwarding(*servers, ids=16, **where) as gateway:
             for _ in range(3):
                 for i in range(16):
                     ask(gateway, f"r{i}", user=f"r{i}")
-        asked = [{body["user"] for body in s.bodies} for s in (one, two)]
+        asked = [{body["user"] for body in server.bodies} for server in servers]
     assert asked[0]
     assert asked[1]
     assert asked[0].isdisjoint(asked[1])
+
+
+def test_a_served_policy_is_asked_at_its_servers_and_recorded_with_its_version() -> (
+    None
+):
+    keys: list[str] = []
+
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        keys.append(request.headers["Authorization"])
+        return web.json_response(completion())
+
+    with StubServer(respond) as server:
+        policy = ServedPolicy("adapter-1", [server.endpoint], 1, api_key="secret")
+        with forwarding(policy=policy, train_temperature=0.8) as gateway:
+            assert gateway.model_name == "adapter-1"
+            ask(gateway)
+            policy.model_name, policy.version = "adapter-2", 2
+            ask(gateway)
+            models = [model.id for model in client(gateway).models.list()]
+            steps = gateway.store.model_calls("r0")
+            events = gateway.store.events("r0")
+    assert keys == ["Bearer secret"] * 2
+    assert models == ["adapter-2"]
+    assert [body["model"] for body in server.bodies] == ["adapter-1", "adapter-2"]
+    assert {body["temperature"] for body in server.bodies} == {0.8}
+    assert all(b["return_token_ids"] and b["logprobs"] for b in server.bodies)
+    assert [step.model_version for step in steps] == [1, 2]
+    assert (steps[0].prompt_ids, steps[0].response_ids) == ([1, 2, 3], [70_001])
+    assert steps[0].logprobs == [-0.5]
+    assert events[0].data["server"]["endpoint"] == server.endpoint
+    assert "secret" not in str([event.data for event in events])
+
+
+def test_the_version_is_the_one_that_was_asked() -> None:
+    policy = ServedPolicy("m", [], 1)
+
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        policy.version = 2
+        return web.json_response(completion())
+
+    with StubServer(respond) as server:
+        policy.servers.append(server.endpoint)
+        with forwarding(policy=policy) as gateway:
+            ask(gateway)
+            [step] = gateway.store.model_calls("r0")
+    assert step.model_version == 1
+
+
+def test_a_served_policy_takes_no_other_servers_and_needs_its_own() -> None:
+    with forwarding(policy=ServedPolicy("m", [])) as gateway:
+        refused = httpx.post(
+            f"{gateway.url}/api/models",
+            json=[{"model": "m", "endpoint": "http://other"}],
+            headers={"X-API-Key": gateway.api_key},
+        )
+        assert refused.status_code == 409
+        with pytest.raises(openai.APIStatusError, match="No servers available") as told:
+            ask(gateway)
+        assert told.value.status_code == 503
 
 
 def failing(*statuses: int) -> Callable[..., Any]:
@@ -195,6 +310,71 @@ def test_routed_experts_are_recorded_and_not_passed_on() -> None:
         [event] = gateway.store.events("r0")
     assert "routed_experts" not in answer.model_dump_json()
     assert event.data["routed_experts"] == [[1, 2]]
+
+
+# A conversation that is longer than the model's context
+
+TOO_LONG = "This model's maximum context length is 4096 tokens, not 5000."
+OVERFLOWS = [
+    {"error": {"message": TOO_LONG, "type": "BadRequestError", "code": 400}},
+    {"object": "error", "message": TOO_LONG, "code": 400},
+    {"error": {"message": "no", "code": "context_length_exceeded"}},
+    {"error": "context_length_exceeded"},
+    TOO_LONG,
+]
+
+
+def overflowing(body: Any) -> Callable[..., Any]:
+    async def respond(request: web.Request, _: dict[str, Any]) -> web.Response:
+        if isinstance(body, str):
+            return web.Response(status=400, text=body)
+        return web.json_response(body, status=400)
+
+    return respond
+
+
+@contextmanager
+def answering(server: StubServer, kind: str) -> Iterator[Gateway]:
+    """Yield a gateway before one server of a kind."""
+    policies = {
+        "registered": None,
+        "served": ServedPolicy("m", [server.endpoint]),
+        "provider": Endpoint(server.endpoint, "", "m"),
+    }
+    with forwarding(server, policy=policies[kind]) as gateway:
+        yield gateway
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["registered", "served", "provider"])
+@pytest.mark.parametrize("body", OVERFLOWS)
+def test_a_servers_context_overflow_is_told_as_openai_does(
+    body: Any, kind: str, stream: bool
+) -> None:
+    with StubServer(overflowing(body)) as server, answering(server, kind) as gateway:
+        for _ in range(4):
+            with pytest.raises(openai.BadRequestError) as caught:
+                ask(gateway, stream=stream)
+            assert caught.value.code == "context_length_exceeded"
+        assert gateway.failure is None
+        event = gateway.store.events("r0")[0]
+        assert gateway.store.model_calls("r0") == []
+    assert len(server.bodies) == 4
+    said = TOO_LONG if TOO_LONG in str(body) else str(caught.value.message)
+    assert event.data["response"]["error"]["message"] in said
+    assert event.data["response"]["error"]["code"] == "context_length_exceeded"
+    assert (event.data["http_status"], event.data["status"]) == (400, "error")
+
+
+@pytest.mark.parametrize("kind", ["registered", "provider"])
+def test_other_refusals_are_passed_on_as_they_are(kind: str) -> None:
+    body = {"error": {"message": "no such tool", "code": "invalid_tools"}}
+    with StubServer(overflowing(body)) as server, answering(server, kind) as gateway:
+        with pytest.raises(openai.BadRequestError, match="no such tool") as caught:
+            ask(gateway)
+        assert caught.value.code == "invalid_tools"
+        [event] = gateway.store.events("r0")
+        assert event.data["response"] == body
 
 
 # Streaming
@@ -370,3 +550,20 @@ def test_a_server_that_does_not_stream_is_passed_on_as_it_answers() -> None:
         assert answer.headers["content-type"] == "application/json"
         assert answer.json() == completion()
         assert len(gateway.store.model_calls("r0")) == 1
+
+
+@pytest.mark.parametrize("kind", ["registered", "provider"])
+@pytest.mark.parametrize("size", [20, 100_000])
+@pytest.mark.parametrize("begun", [0, 3])
+def test_a_context_overflow_within_a_stream_is_one_too(
+    begun: int, size: int, kind: str
+) -> None:
+    whole = frames([*CHUNKS[:begun], {"error": {"message": TOO_LONG, "code": 400}}])
+    pieces = [whole[i : i + size] for i in range(0, len(whole), size)]
+    with StubServer(streaming(pieces)) as server, answering(server, kind) as gateway:
+        with pytest.raises(openai.APIError, match="maximum context length") as caught:
+            list(ask(gateway, stream=True))
+        assert caught.value.code == "context_length_exceeded"
+        [event] = gateway.store.events("r0")
+    assert event.data["http_status"] == 400
+    assert event.data["response"]["error"]["code"] == "context_length_exceeded"

@@ -1,10 +1,13 @@
 """The store: lifecycle of rollouts, attempts, events, and what a restart keeps."""
 
+import asyncio
 import sqlite3
 import threading
+import zlib
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from agentlightning.schemas import (
     EventCreate,
@@ -16,10 +19,10 @@ from agentlightning.schemas import (
 
 from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutError, RolloutNotFoundError, RolloutStateError
-from agentgym.rollout.store.calls import RecordedCall, record_of_response
 from agentgym.rollout.store.database import SCHEMA_VERSION
-from agentgym.rollout.store.events import to_model_call, triplets
+from agentgym.rollout.store.events import RecordedCall, triplets
 from agentgym.rollout.store.store import Store
+from tests.rollout.recording import record
 
 REWARD = EventCreate(event_type="reward", data={"value": 0.5})
 
@@ -37,22 +40,21 @@ def recorded(
     messages = [
         {"role": "user", "content": f"message {i}"} for i in range(2 * turn + 1)
     ]
-    return RecordedCall(
+    return record(
+        f"answer {turn}",
         agent=agent,
-        model="m",
-        endpoint="in-process",
-        model_version=turn,
+        version=turn,
         request={"messages": messages, "tools": [{"type": "function"}]},
-        response={
-            "choices": [
-                {"message": {"content": f"answer {turn}"}, "finish_reason": "stop"}
-            ]
-        },
         prompt_ids=list(range(100, 110 + 5 * turn)),
         response_ids=[turn, 70_000],
         logprobs=[-0.1, -0.25],
-        routed_experts=routes,
+        routes=routes,
     )
+
+
+def rewards(store: Store, rollout_id: str) -> list[Any]:
+    events = store.events(rollout_id)
+    return [e.data["value"] for e in events if e.event_type == "reward"]
 
 
 def test_a_known_id_is_returned_unchanged() -> None:
@@ -72,21 +74,24 @@ def test_claims_hand_out_each_rollout_once_in_order() -> None:
         assert [r.rollout_id for r in first] == ["a", "b"]
         assert [r.rollout_id for r in second] == ["c", "d", "e"]
         assert {r.status.last_attempt_id for r in first + second} == {"0"}
-        assert store.held_by("w1") == ["a", "b"]
+        assert store.retire("w1") == ["a", "b"]
 
 
-def test_claim_waits_until_something_is_queued() -> None:
+async def test_claim_waits_until_something_is_queued() -> None:
     with Store() as store:
-        claimed: list[str] = []
-        thread = threading.Thread(
-            target=lambda: claimed.extend(
-                r.rollout_id for r in store.claim("w", wait_s=30)
-            )
-        )
-        thread.start()
-        create(store, "late")
-        thread.join(10)
-        assert claimed == ["late"]
+        claim = asyncio.create_task(store.claim_async("w", 1, wait_s=30))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(create, store, "late")
+        assert [r.rollout_id for r in await claim] == ["late"]
+        assert await store.claim_async("w", 1, wait_s=0) == []
+
+
+async def test_a_retired_worker_gets_nothing() -> None:
+    with Store() as store:
+        store.retire("w")
+        create(store, "a")
+        assert await store.claim_async("w", 1, wait_s=0.01) == []
+        assert len(store.claim("other")) == 1
 
 
 def test_patch_keeps_to_the_table_of_transitions() -> None:
@@ -173,7 +178,7 @@ def test_finish_records_events_and_end_together() -> None:
         create(store, "a")
         store.claim("w")
         store.finish("a", "0", state=RolloutState.SUCCEEDED, events=[REWARD])
-        assert store.reward("a") == 0.5
+        assert rewards(store, "a") == [0.5]
         assert store.get("a").status.state is RolloutState.SUCCEEDED
         with pytest.raises(RolloutStateError, match="has ended"):
             store.finish("a", "0", state=RolloutState.SUCCEEDED, events=[REWARD])
@@ -186,23 +191,6 @@ def test_a_rollout_nobody_claimed_cannot_succeed() -> None:
         with pytest.raises(RolloutStateError, match="queuing"):
             store.finish("a", "0", state=RolloutState.SUCCEEDED, events=[REWARD])
         assert store.events("a") == []
-
-
-@pytest.mark.parametrize("value", [None, True, "1"])
-def test_contract_2_a_reward_that_is_no_number_is_none(value: object) -> None:
-    with Store() as store:
-        create(store, "a")
-        assert store.reward("a") is None
-        store.add_event("a", "0", "reward", {"value": value})
-        assert store.reward("a") is None
-
-
-def test_the_last_reward_counts() -> None:
-    with Store() as store:
-        create(store, "a")
-        for value in (1.0, -1.0):
-            store.add_event("a", "0", "reward", {"value": value})
-        assert store.reward("a") == -1.0
 
 
 def test_wait_terminal_wakes_when_all_or_enough_have_ended() -> None:
@@ -248,26 +236,16 @@ def test_model_calls_are_steps_with_exact_ids() -> None:
 def test_failed_model_calls_are_events_but_no_steps() -> None:
     with Store() as store:
         create(store, "a")
-        failure = record_of_response({"error": {}}, request={}, http_status=500)
-        store.record_call("a", "0", failure)
+        store.record_call("a", "0", record(status=500))
         assert store.model_calls("a") == []
         [event] = store.events("a")
         assert event.data["status"] == "error"
 
 
-def test_only_model_requests_become_model_calls() -> None:
-    with Store() as store:
-        create(store, "a")
-        event = store.add_event("a", "0", "tool_call", {"name": "x"})
-        with pytest.raises(RolloutError, match="tool_call"):
-            to_model_call(event)
-
-
 def test_an_event_posted_in_agent_lightnings_shape_is_a_model_call() -> None:
     with Store() as store:
         create(store, "a")
-        data = recorded(1).to_data()
-        store.add_event("a", "0", "model_request", data)
+        store.add_event("a", "0", "model_request", recorded(1).data)
         assert store.model_calls("a") == [recorded(1).to_model_call()]
 
 
@@ -279,7 +257,7 @@ def fill(store: Store) -> None:
             store.record_call("done", "0", recorded(turn, agent=agent))
     store.record_call("running", "0", recorded())
     store.finish("done", "0", state=RolloutState.SUCCEEDED, events=[REWARD])
-    store.models.upsert([Model(model="m", endpoint="http://one", version=4)])
+    store.register_models([Model(model="m", endpoint="http://one", version=4)])
 
 
 def test_contract_4_a_restart_loses_nothing(tmp_path: Path) -> None:
@@ -291,12 +269,11 @@ def test_contract_4_a_restart_loses_nothing(tmp_path: Path) -> None:
     with Store(path) as store:
         assert {i: store.get(i) for i in before} == before
         assert {i: store.events(i) for i in before} == events
-        assert store.reward("done") == 0.5
-        assert store.models.pick("m", "done") == Model(
-            model="m", endpoint="http://one", version=4
-        )
+        assert rewards(store, "done") == [0.5]
+        assert store.models("m") == [Model(model="m", endpoint="http://one", version=4)]
         assert store.begin_call("running", "0", "agent") == 1
-        assert store.recover(Reason(kind="restart")) == ["running"]
+        [running] = store.list_rollouts([RolloutState.RUNNING])
+        assert store.requeue(running.rollout_id, Reason(kind="restart"), charge=False)
         claimed = store.claim("w", 9)
         assert [(r.rollout_id, r.status.last_attempt_id) for r in claimed] == [
             ("running", "1"),
@@ -315,17 +292,20 @@ def test_tries_are_remembered_across_a_restart(tmp_path: Path) -> None:
         assert not store.requeue("a", Reason(kind="crash"))
 
 
-def test_forgotten_rollouts_are_read_from_the_file(tmp_path: Path) -> None:
-    with Store(tmp_path / "rollouts.db") as store:
+def test_an_ended_rollout_takes_events_and_notes_but_no_calls() -> None:
+    with Store() as store:
         fill(store)
-        rollout, events = store.get("done"), store.events("done")
-        store.forget(["done", "running"])
-        assert store.get("done") == rollout
-        assert store.events("done") == events
-        assert store.running() == ["running"]
+        [running] = store.list_rollouts([RolloutState.RUNNING])
+        assert running.rollout_id == "running"
         assert store.wait_terminal(["done"], 0) == {"done"}
+        events = store.events("done")
         store.add_event("done", "0", "note", {"late": True})
         assert store.events("done")[:-1] == events
+        noted = store.patch("done", RolloutStatusPatch(error_message="late"))
+        assert store.get("done") == noted
+        assert store.list_terminal(0, 9)[0] == [noted]
+        with pytest.raises(RolloutStateError, match="has ended"):
+            store.record_call("done", "0", recorded())
 
 
 def test_ended_rollouts_are_listed_in_the_order_they_ended() -> None:
@@ -364,29 +344,51 @@ def test_steps_after_a_checkpoint_are_deleted(tmp_path: Path) -> None:
         fill(store)
         create(store, "old", metadata={"step": 2})
         create(store, "other")
-        deleted = store.delete_steps_after(2)
-        assert sorted(deleted) == ["done", "queued", "running"]
-        assert store.get("old")
-        assert store.get("other")
+        store.delete_steps_after(2)
+        left = store.list_rollouts(list(RolloutState))
+        assert [r.rollout_id for r in left] == ["old", "other"]
 
 
 def test_only_the_last_of_continued_routes_is_kept(tmp_path: Path) -> None:
     with Store(tmp_path / "rollouts.db") as store:
         create(store, "a")
         first = recorded(0, routes=[[1, 2]])
-        longer = record_of_response(
-            {"prompt_token_ids": [*first.prompt_ids, *first.response_ids, 9]},
-            request={},
-            routed_experts=[[3]],
-        )
+        longer = record(prompt_ids=[*range(100, 110), 0, 70_000, 9], routes=[[3]])
         store.record_call("a", "0", first)
         store.record_call("a", "0", longer)
         routes = [e.data.get("routed_experts") for e in store.events("a")]
         assert routes == [None, [[3]]]
-        store.fail("a", Reason(kind="why"))
-        store.forget(["a"])
-        kept = [e.data.get("routed_experts") for e in store.events("a")]
-        assert kept[:2] == routes
+    with Store(tmp_path / "rollouts.db") as store:
+        assert [e.data.get("routed_experts") for e in store.events("a")] == routes
+
+
+def test_calls_that_continue_nothing_keep_their_routes() -> None:
+    with Store() as store:
+        create(store, "a")
+        store.record_call("a", "0", recorded(0, routes=[[1]]))
+        store.record_call("a", "0", record(prompt_ids=[7], routes=[[2]]))
+        store.record_call("a", "0", record(prompt_ids=[8]))
+        store.record_call("a", "0", record(prompt_ids=[8], routes=[[3]]))
+        found = [e.data.get("routed_experts") for e in store.events("a")]
+        assert found == [[[1]], [[2]], None, [[3]]]
+
+
+def test_what_ended_long_ago_is_read_from_the_file(tmp_path: Path) -> None:
+    with Store(tmp_path / "rollouts.db") as store:
+        ids = [f"r{i}" for i in range(200)]
+        create(store, *ids)
+        seen = {}
+        for rollout_id in ids:
+            store.claim("w")
+            store.record_call(rollout_id, "0", recorded(1))
+            store.finish(rollout_id, "0", state=RolloutState.SUCCEEDED, events=[REWARD])
+            seen[rollout_id] = (store.get(rollout_id), store.events(rollout_id))
+        for rollout_id in ids:
+            assert (store.get(rollout_id), store.events(rollout_id)) == seen[rollout_id]
+            assert store.attempts(rollout_id) == ["0"]
+        assert store.wait_terminal(ids, 0) == set(ids)
+        with pytest.raises(RolloutStateError, match="has ended"):
+            store.begin_call("r0", "0", "agent")
 
 
 def test_triplets_keep_the_last_of_equal_prompts_only() -> None:
@@ -472,3 +474,22 @@ def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(RolloutError, match="closed"):
         create(store, "a")
+
+
+def test_the_file_is_read_without_this_package(tmp_path: Path) -> None:
+    with Store(tmp_path / "rollouts.db") as store:
+        fill(store)
+        store.requeue("running", Reason(kind="timeout"))
+        recorded_data = store.events("done")[0].data
+    with sqlite3.connect(tmp_path / "rollouts.db") as database:
+        states = dict(database.execute("SELECT rollout_id, state FROM rollouts"))
+        [(reason,)] = database.execute(
+            "SELECT json_extract(data, '$.reason.kind') FROM events "
+            "WHERE event_type = 'attempt_failed'"
+        )
+        [(data,)] = database.execute(
+            "SELECT data FROM events WHERE event_type = 'model_request' LIMIT 1"
+        )
+    assert states == {"done": "succeeded", "running": "queuing", "queued": "queuing"}
+    assert reason == "timeout"
+    assert orjson.loads(zlib.decompress(data)) == recorded_data

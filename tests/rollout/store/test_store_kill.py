@@ -49,7 +49,8 @@ def check_whole(store: Store, rollout_id: str, step: int) -> None:
     assert store.get(rollout_id).status.state is RolloutState.SUCCEEDED
     expected = [recorded(step, turn).to_model_call() for turn in range(3)]
     assert store.model_calls(rollout_id) == expected
-    assert store.reward(rollout_id) == step
+    reward = store.events(rollout_id)[-1]
+    assert (reward.event_type, reward.data) == ("reward", {"value": step})
 
 
 def check_nothing_is_half_there(store: Store) -> None:

@@ -1,7 +1,6 @@
 """Admission: how many model calls are answered at a time, and whether any are."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from agentgym.core.openai import ApiError
 from agentgym.rollout.gateway.protocol import GatewaySettings
 
-RATE_LIMIT = "rate_limit_error"
+_RATE_LIMIT = "rate_limit_error"
 
 
 class Admission:
@@ -20,43 +19,34 @@ class Admission:
 
     Attributes:
         in_flight: Calls being answered.
-        paused: Whether new calls are refused.
-        retry_after_s: What refused callers are told.
-        reason: Of the pause.
+        waiting: Calls that wait for a place.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
-        self._limit = settings.max_in_flight
-        self._max_waiting = settings.max_waiting
-        self._max_wait_s = settings.max_wait_s
-        self._turns: deque[asyncio.Future[None]] = deque()
+        self._settings = settings
+        self._places = asyncio.Semaphore(settings.max_in_flight)
+        self._paused = False
+        self._retry_after_s = 5
+        self._reason: str | None = None
         self.in_flight = 0
-        self.paused = False
-        self.retry_after_s = 5
-        self.reason: str | None = None
-
-    @property
-    def waiting(self) -> int:
-        """Calls that wait for a place."""
-        return len(self._turns)
+        self.waiting = 0
 
     def pause(self, reason: str | None = None, retry_after_s: int = 5) -> None:
         """Refuse new calls; those in flight are answered."""
-        self.reason = reason
-        self.retry_after_s = retry_after_s
-        self.paused = True
+        self._reason, self._retry_after_s = reason, retry_after_s
+        self._paused = True
 
     def resume(self) -> None:
         """Take calls again."""
-        self.paused = False
-        self.reason = None
+        self._paused = False
+        self._reason = None
 
     def state(self) -> dict[str, Any]:
         """Return the state as Agent Lightning's ``/proxy/state`` shows it."""
         return {
-            "paused": self.paused,
-            "retry_after_seconds": self.retry_after_s,
-            "reason": self.reason,
+            "paused": self._paused,
+            "retry_after_seconds": self._retry_after_s,
+            "reason": self._reason,
             "inflight": self.in_flight,
         }
 
@@ -68,60 +58,36 @@ class Admission:
             ApiError: 429, with ``Retry-After``: paused, or no place became free.
         """
         self._refuse_if_paused()
-        if self.in_flight < self._limit:
-            self.in_flight += 1
-        else:
-            await self._wait()  # whoever leaves hands its place over
+        await self._take_place()
+        self.in_flight += 1
         try:
             self._refuse_if_paused()
             yield
         finally:
-            self._leave()
+            self.in_flight -= 1
+            self._places.release()
 
-    async def _wait(self) -> None:
-        if len(self._turns) >= self._max_waiting:
-            raise _too_many(f"{len(self._turns)} calls are waiting already")
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._turns.append(turn)
+    async def _take_place(self) -> None:
+        most, wait_s = self._settings.max_waiting, self._settings.max_wait_s
+        if self._places.locked() and self.waiting >= most:
+            raise _too_many(f"{self.waiting} calls are waiting already")
+        self.waiting += 1
         try:
-            async with asyncio.timeout(self._max_wait_s):
-                await turn
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():
-                self._leave()  # handed over at the moment we gave up
-            else:
-                self._turns.remove(turn)
-            if isinstance(error, TimeoutError):
-                waited = f"no place became free within {self._max_wait_s:g} s"
-                raise _too_many(waited) from None
-            raise
-
-    def _leave(self) -> None:
-        while self._turns:
-            turn = self._turns.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self.in_flight -= 1
+            async with asyncio.timeout(wait_s):
+                await self._places.acquire()
+        except TimeoutError:
+            why = f"no place became free within {wait_s:g} s"
+            raise _too_many(why) from None
+        finally:
+            self.waiting -= 1
 
     def _refuse_if_paused(self) -> None:
-        if not self.paused:
-            return
-        reason = f": {self.reason}" if self.reason else ""
-        raise ApiError(
-            429,
-            f"gateway paused{reason}",
-            "gateway_paused",
-            RATE_LIMIT,
-            {"Retry-After": str(self.retry_after_s), "X-Agl-Paused": "true"},
-        )
+        if self._paused:
+            told = "gateway paused" + (f": {self._reason}" if self._reason else "")
+            wait = {"Retry-After": str(self._retry_after_s), "X-Agl-Paused": "true"}
+            raise ApiError(429, told, "gateway_paused", _RATE_LIMIT, wait)
 
 
 def _too_many(why: str) -> ApiError:
-    return ApiError(
-        429,
-        f"Too many model calls in flight: {why}.",
-        "too_many_requests",
-        RATE_LIMIT,
-        {"Retry-After": "1"},
-    )
+    told = f"Too many model calls in flight: {why}."
+    return ApiError(429, told, "too_many_requests", _RATE_LIMIT, {"Retry-After": "1"})

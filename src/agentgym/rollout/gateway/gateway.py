@@ -9,20 +9,18 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Self
 
-import orjson
 from aiohttp import web
 from pydantic import ValidationError
 
 from agentgym.core.openai import ApiError
-from agentgym.core.policy import Policy
+from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.errors import RolloutError, RolloutNotFoundError, RolloutStateError
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.api import Api
-from agentgym.rollout.gateway.protocol import GatewaySettings, Mode
-from agentgym.rollout.gateway.provider_upstream import ProviderUpstream
+from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, reply
 from agentgym.rollout.gateway.proxy import Proxy
-from agentgym.rollout.gateway.remote import RemoteUpstream
+from agentgym.rollout.gateway.remote import ProviderUpstream, RemoteUpstream
 from agentgym.rollout.gateway.upstream import PolicyUpstream, Upstream
 from agentgym.rollout.store.store import Store
 
@@ -30,26 +28,15 @@ logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_BACKLOG = 1024
-_SHUTDOWN_S = 0.2
-
 
 class Gateway:
     """Serves rollouts and model calls on its own thread and event loop.
 
-    ::
-
-        with Store(path) as store, Gateway(store, policy=engine.policy) as gateway:
-            store.create_rollouts([RolloutCreate(rollout_id="r", input=task)])
-            client = OpenAI(
-                base_url=gateway.proxy_url("r"), api_key=gateway.api_key
-            )
-
     Args:
         store: What it serves; not closed with the gateway.
-        policy: Answers the model calls: one in this process, or an endpoint
-            somewhere else; None forwards them to the servers that are registered at
-            ``/api/models``.
+        policy: Answers the model calls: one in this process, one that servers
+            answer for, or a provider's endpoint; None forwards them to the servers
+            that are registered at ``/api/models``.
         settings: Limits, sampling, address and key.
     """
 
@@ -57,7 +44,7 @@ class Gateway:
         self,
         store: Store,
         *,
-        policy: Policy | Endpoint | None = None,
+        policy: Policy | ServedPolicy | Endpoint | None = None,
         settings: GatewaySettings | None = None,
     ) -> None:
         self._settings = settings or GatewaySettings()
@@ -113,10 +100,9 @@ class Gateway:
         try:
             self._bound.result()
         except OSError as error:
-            settings = self._settings
-            raise RolloutError(
-                f"The gateway cannot listen on {settings.host}:{settings.port}: {error}"
-            ) from error
+            where = f"{self._settings.host}:{self._settings.port}"
+            told = f"The gateway cannot listen on {where}: {error}"
+            raise RolloutError(told) from error
         return self
 
     def close(self) -> None:
@@ -130,8 +116,7 @@ class Gateway:
             self._loop.call_soon_threadsafe(callback)
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(self._serve())
+        asyncio.run(self._serve(), loop_factory=_loop_factory())
 
     async def _serve(self) -> None:
         app = web.Application(
@@ -143,15 +128,15 @@ class Gateway:
             app,
             access_log=None,
             handler_cancellation=True,  # an agent that hangs up frees its place
-            shutdown_timeout=_SHUTDOWN_S,
+            shutdown_timeout=0.2,
         )
         await server.setup()
         self._loop = asyncio.get_running_loop()
         settings = self._settings
+        await self._upstream.start()
         try:
-            site = web.TCPSite(server, settings.host, settings.port, backlog=_BACKLOG)
+            site = web.TCPSite(server, settings.host, settings.port, backlog=1024)
             await site.start()
-            await self._upstream.start()
             _, port = server.addresses[0][:2]
             self._bound.set_result(f"http://{settings.host}:{port}")
             await self._stop.wait()
@@ -166,31 +151,16 @@ class Gateway:
         self, request: web.Request, handler: Handler
     ) -> web.StreamResponse:
         """Check the key, and shape every error."""
-        if request.path != "/healthz" and not self._is_authorized(request):
-            return _error(
-                ApiError(
-                    401,
-                    "Invalid or missing API key",
-                    "invalid_api_key",
-                    "authentication_error",
-                )
-            )
         try:
+            if request.path != "/healthz" and not self._is_authorized(request):
+                key, kind = "invalid_api_key", "authentication_error"
+                raise ApiError(401, "Invalid or missing API key", key, kind)
             return await handler(request)
-        except ApiError as error:
-            return _error(error)
-        except RolloutNotFoundError as error:
-            return _error(ApiError(404, str(error), "rollout_not_found"))
-        except RolloutStateError as error:
-            return _error(ApiError(409, str(error), "rollout_state"))
-        except ValidationError as error:
-            return _error(ApiError(422, str(error), "invalid_value"))
-        except web.HTTPException as error:
-            return _error(ApiError(error.status, error.reason, "http_error"))
         except Exception as error:
-            logger.exception("%s %s failed", request.method, request.path)
-            message = f"{type(error).__name__}: {error}"
-            return _error(ApiError(500, message, "internal_error", "server_error"))
+            told = _told(error)
+            if told.code == "internal_error":
+                logger.exception("%s %s failed", request.method, request.path)
+            return reply(told.body, told.status, told.headers)
 
     def _is_authorized(self, request: web.Request) -> bool:
         if not self.api_key:
@@ -205,26 +175,36 @@ class Gateway:
 
 
 def _upstream(
-    store: Store, policy: Policy | Endpoint | None, settings: GatewaySettings
+    store: Store,
+    policy: Policy | ServedPolicy | Endpoint | None,
+    settings: GatewaySettings,
 ) -> Upstream:
-    if policy is None:
-        return RemoteUpstream(store.models, settings)
+    if policy is None or isinstance(policy, ServedPolicy):
+        return RemoteUpstream(policy or store, settings)
     if isinstance(policy, Endpoint):
         return ProviderUpstream(policy, settings)
     return PolicyUpstream(policy, settings)
 
 
 async def _health(request: web.Request) -> web.Response:
-    return web.json_response({"status": "ok"})
+    return reply({"status": "ok"})
 
 
-def _error(error: ApiError) -> web.Response:
-    return web.Response(
-        body=orjson.dumps(error.body),
-        status=error.status,
-        headers=error.headers,
-        content_type="application/json",
-    )
+def _told(error: Exception) -> ApiError:
+    """Return what a client is told of an error."""
+    match error:
+        case ApiError():
+            return error
+        case RolloutNotFoundError():
+            return ApiError(404, str(error), "rollout_not_found")
+        case RolloutStateError():
+            return ApiError(409, str(error), "rollout_state")
+        case ValidationError():
+            return ApiError(422, str(error), "invalid_value")
+        case web.HTTPException():
+            return ApiError(error.status, error.reason, "http_error")
+    message = f"{type(error).__name__}: {error}"
+    return ApiError(500, message, "internal_error", "server_error")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -9,13 +9,12 @@ from pydantic import BaseModel
 
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.rollout.gateway.admission import Admission
-from agentgym.rollout.gateway.protocol import Mode, ProxyCall
+from agentgym.rollout.gateway.protocol import Mode, ProxyCall, reply
 from agentgym.rollout.gateway.upstream import Answer, Upstream
 from agentgym.rollout.store.store import Store
 
 _BASE = "/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1"
 _PATHS = ("chat/completions", "completions")
-_JSON = "application/json"
 _STREAM_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache",
@@ -30,13 +29,7 @@ class PauseRequest(BaseModel):
 
 
 class Proxy:
-    """Forwards model calls to the upstream and records them.
-
-    Args:
-        store: Knows the rollouts and records the calls.
-        upstream: Answers the calls.
-        admission: Limits how many are answered at a time.
-    """
+    """Has the upstream answer model calls that are admitted; the store records them."""
 
     def __init__(self, store: Store, upstream: Upstream, admission: Admission) -> None:
         self._store = store
@@ -46,14 +39,14 @@ class Proxy:
     def routes(self) -> list[web.RouteDef]:
         """Return the routes below ``/proxy``."""
         return [
-            web.post("/proxy/pause", self.pause),
-            web.post("/proxy/resume", self.resume),
-            web.get("/proxy/state", self.state),
-            web.get(_BASE + "/models", self.models),
-            web.post(_BASE + "/{path:.+}", self.complete),
+            web.post("/proxy/pause", self._pause),
+            web.post("/proxy/resume", self._resume),
+            web.get("/proxy/state", self._state),
+            web.get(_BASE + "/models", self._models),
+            web.post(_BASE + "/{path:.+}", self._complete),
         ]
 
-    async def complete(self, request: web.Request) -> web.StreamResponse:
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
         """Answer a model call."""
         where = request.match_info
         mode, path = where["mode"], where["path"]
@@ -67,80 +60,57 @@ class Proxy:
         )
         rollout_id, attempt_id = where["rollout_id"], where["attempt_id"]
         async with self._admission.slot():
+            index = self._store.begin_call(rollout_id, attempt_id, agent)
             call = ProxyCall(
-                rollout_id=rollout_id,
-                attempt_id=attempt_id,
-                mode=cast(Mode, mode),
-                path=path,
-                agent=agent,
-                index=self._store.begin_call(rollout_id, attempt_id, agent),
-                body=body,
+                rollout_id, attempt_id, cast(Mode, mode), path, agent, index, body
             )
-            if body.get("stream"):
-                return await self._stream(request, call)
-            answer = await self._upstream.answer(call)
-            self._record(call, answer)
-            return web.Response(
-                body=answer.payload, status=answer.status, content_type=_JSON
-            )
+            return await self._answer(request, call)
 
-    async def models(self, request: web.Request) -> web.Response:
-        """List the one model there is, as OpenAI does."""
-        name = self._upstream.model_name
-        model = {"id": name, "object": "model", "created": 0, "owned_by": "agentgym"}
-        return _response({"object": "list", "data": [model]})
-
-    async def pause(self, request: web.Request) -> web.Response:
-        """Refuse new calls while those in flight are answered."""
-        body = PauseRequest.model_validate_json(await request.read() or b"{}")
-        self._admission.pause(body.reason, body.retry_after_seconds)
-        return _response(self._admission.state())
-
-    async def resume(self, request: web.Request) -> web.Response:
-        """Take calls again."""
-        self._admission.resume()
-        return _response(self._admission.state())
-
-    async def state(self, request: web.Request) -> web.Response:
-        """Return whether the proxy is paused, and the calls in flight."""
-        return _response(self._admission.state())
-
-    async def _stream(
+    async def _answer(
         self, request: web.Request, call: ProxyCall
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers=_STREAM_HEADERS)
-        async with aclosing(cast(Any, self._upstream.stream(call))) as items:
+        async with aclosing(self._upstream.answer(call)) as items:
             async for item in items:
-                if isinstance(item, Answer):
-                    self._record(call, item)
-                    if not response.prepared and not item.is_stream:
-                        return web.Response(
-                            body=item.payload, status=item.status, content_type=_JSON
-                        )
-                if not response.prepared:
+                data = item if isinstance(item, bytes) else item.payload
+                if isinstance(item, Answer):  # recorded first: the agent may end it
+                    where = call.rollout_id, call.attempt_id
+                    self._store.record_call(*where, item.record)
+                    if not response.prepared:
+                        status, kind = item.record.http_status, "application/json"
+                        return web.Response(body=data, status=status, content_type=kind)
+                elif not response.prepared:
                     await response.prepare(request)
-                data = item.payload if isinstance(item, Answer) else item
                 if data:
                     await response.write(data)
         await response.write_eof()
         return response
 
-    def _record(self, call: ProxyCall, answer: Answer) -> None:
-        """Record before the agent hears of it: it may end the rollout next."""
-        self._store.record_call(call.rollout_id, call.attempt_id, answer.record)
+    async def _models(self, request: web.Request) -> web.Response:
+        """List the one model there is, as OpenAI does."""
+        name = self._upstream.model_name
+        model = {"id": name, "object": "model", "created": 0, "owned_by": "agentgym"}
+        return reply({"object": "list", "data": [model]})
+
+    async def _pause(self, request: web.Request) -> web.Response:
+        body = PauseRequest.model_validate_json(await request.read() or b"{}")
+        self._admission.pause(body.reason, body.retry_after_seconds)
+        return reply(self._admission.state())
+
+    async def _resume(self, request: web.Request) -> web.Response:
+        self._admission.resume()
+        return reply(self._admission.state())
+
+    async def _state(self, request: web.Request) -> web.Response:
+        return reply(self._admission.state())
 
 
 def _json_object(raw: bytes) -> dict[str, Any]:
     try:
         body = orjson.loads(raw or b"{}")
     except orjson.JSONDecodeError as error:
-        raise ApiError(
-            400, f"Invalid JSON in request body: {error}", "invalid_json"
-        ) from None
+        told = f"Invalid JSON in request body: {error}"
+        raise ApiError(400, told, "invalid_json") from None
     if not isinstance(body, dict):
         raise ApiError(400, "Request body must be a JSON object", "invalid_json")
     return body
-
-
-def _response(value: Any) -> web.Response:
-    return web.Response(body=orjson.dumps(value), content_type=_JSON)

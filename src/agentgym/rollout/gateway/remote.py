@@ -1,52 +1,267 @@
-"""RemoteUpstream: answers from the servers that a trainer registered, e.g. vLLM."""
+"""Upstreams over HTTP: servers of the policy that is trained, and providers."""
 
+import hashlib
+import logging
+from abc import abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
+import aiohttp
+import orjson
 from agentlightning.schemas import Model
 
-from agentgym.core.openai import ApiError
-from agentgym.rollout.gateway.forwarding import ForwardingUpstream
-from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall
-from agentgym.rollout.store.model_servers import ModelServers
+from agentgym.core.openai import CONTEXT_LENGTH, ApiError, Completion
+from agentgym.core.policy import ServedPolicy
+from agentgym.errors import ContextLengthError
+from agentgym.models.http import HttpClient, overflow_told
+from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
+from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall, engine_error
+from agentgym.rollout.gateway.sse import StreamAssembler
+from agentgym.rollout.gateway.upstream import Answer, Exchange, Upstream
+from agentgym.rollout.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+_NO_CREDIT = 402
+_NOT_UNDERSTOOD = frozenset({400, 404, 405, 422})
+_REFUSALS_AT_FIRST = 3
+
+
+class ForwardingUpstream(Upstream):
+    """Forwards calls over HTTP; a subclass says where to, and with which body.
+
+    What may succeed later is tried again as long as nothing of the answer was passed
+    on, see :class:`HttpClient`. That a conversation is longer than the model's context
+    is told in OpenAI's way, whatever the server's.
+    """
+
+    def __init__(self, settings: GatewaySettings, api_key: str = "") -> None:
+        self._settings = settings
+        self._api_key = api_key
+
+    @abstractmethod
+    def _prepare(self, call: ProxyCall) -> tuple[Model, dict[str, Any]]:
+        """Return the server of a call and the body to send."""
+
+    async def start(self) -> None:
+        """Open the connection pool."""
+        self._http = HttpClient(
+            api_key=self._api_key,
+            tries=self._settings.upstream_attempts,
+            backoff_s=self._settings.upstream_backoff_s,
+            timeout_s=self._settings.upstream_timeout_s,
+        )
+
+    async def close(self) -> None:
+        """Close the connection pool."""
+        await self._http.close()
+
+    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
+        """Pass on what the server answers, a stream byte for byte as it comes."""
+        server, body = self._prepare(call)
+        sent = Exchange(call, server.model, server.endpoint, server.version, body)
+        url = f"{server.endpoint.rstrip('/')}/{call.path}"
+
+        def retry(why: str) -> None:
+            sent.retries += 1
+            logger.warning("%s", why)
+
+        has_begun = False
+        try:
+            async with await self._http.post(
+                url, orjson.dumps(body), stream=call.streams, on_retry=retry
+            ) as response:
+                if not call.streams or response.content_type != "text/event-stream":
+                    yield _whole(sent, response.status, await response.read())
+                    return
+                stream = StreamAssembler()
+                held = end = b""
+                async for data in response.content.iter_any():
+                    lines, newline, held = (held + data).rpartition(b"\n")
+                    stream.feed(lines + newline)
+                    if stream.error:
+                        _refuse_overflow(orjson.dumps(stream.error))
+                    if stream.is_done:
+                        end += lines + newline
+                    elif newline:
+                        has_begun = True
+                        yield lines + newline
+                    if stream.is_ended:
+                        break
+            if not stream.is_done:
+                raise aiohttp.ClientPayloadError("the stream ended before [DONE]")
+            if not has_begun:
+                yield b""
+            yield sent.answer(stream.response, end, _status_of_stream(stream.error))
+        except ContextLengthError as error:
+            yield sent.refusal(engine_error(error), has_begun=has_begun)
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            yield sent.refusal(_lost(sent, error), has_begun=has_begun)
 
 
 class RemoteUpstream(ForwardingUpstream):
-    """Forwards to the servers that a trainer registered, as Agent Lightning does.
+    """Forwards to servers of the policy, e.g. vLLM, and asks for exact token ids.
 
-    A rollout always goes to the same server, and exact token ids are asked for.
+    A rollout always goes to the same server. Sampling is the gateway's.
+
+    Args:
+        source: Where the servers are known: a policy that names them, or the store
+            in which a trainer registered them, as Agent Lightning's does.
+        settings: Sampling, tries, timeouts and waits.
     """
 
-    def __init__(self, servers: ModelServers, settings: GatewaySettings) -> None:
-        super().__init__(settings)
-        self._servers = servers
+    def __init__(self, source: ServedPolicy | Store, settings: GatewaySettings) -> None:
+        super().__init__(settings, "" if isinstance(source, Store) else source.api_key)
+        self._source = source
 
     @property
     def model_name(self) -> str:
-        """The name under which servers are registered."""
-        return self._settings.model_name
+        """The policy's name, or that under which servers are registered."""
+        source, settings = self._source, self._settings
+        return (settings if isinstance(source, Store) else source).model_name
 
-    def _server(self, call: ProxyCall) -> Model:
-        server = self._servers.pick(self.model_name, call.rollout_id)
-        if server is None:
-            raise ApiError(
-                503,
-                f"No servers available for model {self.model_name!r}; register one "
-                "at /api/models.",
-                "no_servers",
-                "server_error",
-            )
-        return server
-
-    def _prepare(self, call: ProxyCall) -> dict[str, Any]:
-        """Return the body to send: ids are asked for, sampling is the mode's."""
-        body = {
-            **call.body,
-            "model": self.model_name,
-            "temperature": self._settings.temperature(call.mode, call.body),
-            "return_token_ids": True,
-        }
-        if call.mode == "train" and self._settings.include_log_probs:
+    def _prepare(self, call: ProxyCall) -> tuple[Model, dict[str, Any]]:
+        settings, server = self._settings, self._server(call.rollout_id)
+        body = call.body | settings.sampling(call)
+        body |= {"model": server.model, "return_token_ids": True}
+        body.pop("max_completion_tokens", None)
+        if call.mode == "train" and settings.include_log_probs:
             body["logprobs"] = True
-        if call.mode == "train" and self._settings.include_routed_experts:
+        if call.mode == "train" and settings.include_routed_experts:
             body["return_routed_experts"] = True
-        return body
+        return server, body
+
+    def _server(self, rollout_id: str) -> Model:
+        source, name = self._source, self.model_name
+        if isinstance(source, Store):
+            known = source.models(name)
+        else:
+            v, urls = source.version, source.servers
+            known = [Model(model=name, endpoint=url, version=v) for url in urls]
+        servers = {server.endpoint: server for server in known}
+        if not servers:
+            where = "register one at /api/models, or name them in the policy"
+            told = f"No servers available for model {name!r}; {where}."
+            raise ApiError(503, told, "no_servers", "server_error")
+        digest = hashlib.sha256(rollout_id.encode()).digest()
+        place = int.from_bytes(digest[:8], "big") % len(servers)
+        return servers[sorted(servers)[place]]
+
+
+class ProviderUpstream(ForwardingUpstream):
+    """Forwards to one endpoint with its key, and sees when there is no use in it.
+
+    The agent's request goes out as it is, under the model's name there: sampling is
+    the agent's or the provider's own. A refused key or an empty account ends it all;
+    so do three requests that are not understood before any was. From then on no
+    request is sent.
+    """
+
+    def __init__(self, endpoint: Endpoint, settings: GatewaySettings) -> None:
+        super().__init__(settings, endpoint.api_key)
+        self._endpoint = endpoint
+        self._has_answered = False
+        self._refusals = 0
+
+    @property
+    def model_name(self) -> str:
+        """The model's name at its provider."""
+        return self._endpoint.model
+
+    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
+        """Forward a call, unless it is known to be of no use."""
+        if self.failure is not None:
+            raise ApiError(503, self.failure, "provider_refused", "server_error")
+        async with aclosing(super().answer(call)) as items:
+            async for item in items:
+                if isinstance(item, Answer):
+                    self._judge(item)
+                yield item
+
+    def _prepare(self, call: ProxyCall) -> tuple[Model, dict[str, Any]]:
+        name = self._endpoint.model
+        body = call.body | {"model": name}
+        if call.streams:  # tokens are counted by what the server says
+            body.setdefault("stream_options", {"include_usage": True})
+        return Model(model=name, endpoint=self._endpoint.base_url), body
+
+    def _judge(self, answer: Answer) -> None:
+        """Note whether there is any use in asking on."""
+        status, error = answer.record.http_status, answer.record.error
+        if status < 400:
+            self._has_answered = True
+            return
+        code, body = error.get("code"), answer.record.completion.body
+        said = " ".join(str(error.get("message") or body).split())[:300]
+        where = f"The model server at {self._endpoint.base_url}"
+        if status in KEY_REFUSED:
+            self.failure = refusal(self._endpoint.base_url, status, said)
+        elif status == _NO_CREDIT or code == "insufficient_quota":
+            self.failure = f"{where} wants to be paid (status {status}): {said}"
+        elif status in _NOT_UNDERSTOOD and code != CONTEXT_LENGTH:
+            self._refusals += 1
+            if not self._has_answered and self._refusals >= _REFUSALS_AT_FIRST:
+                self.failure = (
+                    f"{where} takes no request for {self._endpoint.model!r} (status "
+                    f"{status}): {said}"
+                )
+
+
+def _whole(sent: Exchange, status: int, payload: bytes) -> Answer:
+    """Return an answer that is not streamed."""
+    if status == 400:
+        _refuse_overflow(payload)
+    try:
+        body = orjson.loads(payload)
+    except ValueError:
+        body = None
+    is_good = status < 400
+    if isinstance(body, dict) and (not is_good or _is_completion(sent.call, body)):
+        return sent.answer(body, payload, status)
+    what = "JSON" if body is None else "a completion"
+    text = payload[:200].decode(errors="replace")
+    told = f"The model server {sent.endpoint} answered {status}, not {what}: {text!r}"
+    status = 502 if is_good else status
+    return sent.refusal(ApiError(status, told, "upstream_error", "server_error"))
+
+
+def _refuse_overflow(payload: bytes) -> None:
+    if (told := overflow_told(payload)) is not None:
+        raise ContextLengthError(told)
+
+
+def _lost(sent: Exchange, error: Exception) -> ApiError:
+    """Return what is told of a call that no server answered."""
+    where = f"The model server {sent.endpoint}"
+    if isinstance(error, TimeoutError):
+        told = f"{where} timed out."
+        return ApiError(504, told, "upstream_timeout", "server_error")
+    told = f"{where} failed ({type(error).__name__}: {error})."
+    return ApiError(502, told, "upstream_error", "server_error")
+
+
+def _status_of_stream(error: Any) -> int:
+    """Return the status that a streamed answer would have had in one piece."""
+    if not error:
+        return 200
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 502
+
+
+def _is_completion(call: ProxyCall, body: dict[str, Any]) -> bool:
+    """Say whether a body has the parts of a chat completion that others rely on."""
+    if call.path != "chat/completions":
+        return True
+    message = Completion(body).choice.get("message")
+    calls = message.get("tool_calls") if isinstance(message, dict) else False
+    return calls is None or (isinstance(calls, list) and all(map(_is_tool_call, calls)))
+
+
+def _is_tool_call(call: Any) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    return (
+        isinstance(function, dict)
+        and isinstance(function.get("name"), str)
+        and isinstance(function.get("arguments", ""), str | None)
+    )

@@ -1,15 +1,13 @@
 """Server-sent events: frames, the chunks of a streamed answer, and their assembly."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
-from agentgym.core.policy import ChatResult
-from agentgym.rollout.gateway.completions import tool_calls, usage
-from agentgym.rollout.store.calls import log_prob_content
-
-DONE = b"data: [DONE]\n\n"
+_SAID_ONCE = ("finish_reason", "id", "role", "routed_experts", "stop_reason", "type")
+"""What later parts of a streamed answer replace instead of going on with it."""
 
 
 def frame(chunk: dict[str, Any]) -> bytes:
@@ -20,26 +18,19 @@ def frame(chunk: dict[str, Any]) -> bytes:
 class ChunkWriter:
     """Turns what a policy samples into the frames of a streamed chat completion.
 
-    Text is sent on as it comes; tool calls follow parsed, with the end.
-
-    Args:
-        call_id: The completion's id.
-        model: The policy's name.
-        logprobs: Whether the last chunk holds log-probabilities.
-        include_usage: Whether a chunk with the usage follows it.
+    Text is sent on as it comes; tool calls follow parsed, with the end; then the usage
+    if ``body``, the request, asks for it.
     """
 
-    def __init__(
-        self, call_id: str, model: str, *, logprobs: bool, include_usage: bool
-    ) -> None:
+    def __init__(self, call_id: str, model: str, body: Mapping[str, Any]) -> None:
         self._head = {
             "id": call_id,
             "object": "chat.completion.chunk",
             "created": int(time.time()),
             "model": model,
         }
-        self._logprobs = logprobs
-        self._include_usage = include_usage
+        options = body.get("stream_options")
+        self._usage = isinstance(options, dict) and bool(options.get("include_usage"))
         self._sent = ""
 
     def start(self) -> bytes:
@@ -51,29 +42,23 @@ class ChunkWriter:
         self._sent += piece
         return self._frame({"content": piece}) if piece else b""
 
-    def end(self, result: ChatResult) -> bytes:
-        """Return the frames that end the answer: the rest of it, ids, usage."""
-        rest = _rest(result.content or "", self._sent)
-        frames = [self._frame({"content": rest})] if rest else []
-        calls = [
-            {"index": index, **call}
-            for index, call in enumerate(tool_calls(result.tool_calls))
-        ]
-        if calls:
+    def end(self, whole: dict[str, Any]) -> bytes:
+        """Return the frames that end the answer ``whole``: the rest, ids, usage."""
+        choice = whole["choices"][0]
+        content = choice["message"]["content"] or ""
+        frames = []
+        if content.startswith(self._sent) and content != self._sent:
+            frames.append(self._frame({"content": content[len(self._sent) :]}))
+        if calls := choice["message"].get("tool_calls"):
+            calls = [{"index": place, **call} for place, call in enumerate(calls)]
             frames.append(self._frame({"tool_calls": calls}))
-        choice: dict[str, Any] = {
-            "index": 0,
-            "delta": {},
-            "finish_reason": result.finish_reason,
-            "token_ids": result.response_ids,
-        }
-        if self._logprobs:
-            choice["logprobs"] = log_prob_content(result.response_ids, result.logprobs)
-        ids = {"prompt_token_ids": result.prompt_ids}
-        frames.append(frame({**self._head, "choices": [choice], **ids}))
-        if self._include_usage:
-            frames.append(frame({**self._head, "choices": [], "usage": usage(result)}))
-        return b"".join((*frames, DONE))
+        last = {k: v for k, v in choice.items() if k != "message"} | {"delta": {}}
+        ids = {"prompt_token_ids": whole["prompt_token_ids"]}
+        frames.append(frame({**self._head, "choices": [last], **ids}))
+        if self._usage:
+            usage = {"choices": [], "usage": whole["usage"]}
+            frames.append(frame(self._head | usage))
+        return b"".join((*frames, b"data: [DONE]\n\n"))
 
     def _frame(self, delta: dict[str, Any]) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": None}
@@ -83,33 +68,26 @@ class ChunkWriter:
 class StreamAssembler:
     """Puts a streamed answer of a remote server back together, exactly.
 
-    Feed it the bytes as they come; :attr:`response` is then the body that the
-    server would have sent without streaming.
-
     Attributes:
         is_done: ``[DONE]`` was said.
         is_ended: The empty line that ends that event has come as well.
     """
 
     def __init__(self) -> None:
-        self._buffer = b""
         self._body: dict[str, Any] = {}
         self._choice: dict[str, Any] = {"index": 0, "finish_reason": None}
         self._message: dict[str, Any] = {"role": "assistant", "content": None}
         self._calls: dict[int, dict[str, Any]] = {}
-        self._text: str | None = None
-        self._logprobs: dict[str, list[Any]] = {}
         self.is_done = False
         self.is_ended = False
 
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes of the stream.
+    def feed(self, lines: bytes) -> None:
+        """Take the next lines of the stream.
 
         Raises:
             ValueError: They are no server-sent events with JSON in them.
         """
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        for line in lines:
+        for line in lines.split(b"\n")[:-1]:
             if not line.startswith(b"data:"):
                 self.is_ended |= self.is_done and not line.strip()
                 continue
@@ -120,19 +98,21 @@ class StreamAssembler:
                 self._take(orjson.loads(value))
 
     @property
+    def error(self) -> Any:
+        """What the server said went wrong, None if nothing did."""
+        return self._body.get("error") or None
+
+    @property
     def response(self) -> dict[str, Any]:
-        """The body, as far as it has come."""
-        if self._body.get("error"):
+        """The body that the server would have sent in one piece, as far as it came."""
+        if self.error:
             return self._body
-        choice = dict(self._choice)
-        if self._text is not None:
-            choice["text"] = self._text
-        else:
-            choice["message"] = dict(self._message)
+        choice = {"logprobs": None, **self._choice}
+        if "text" not in choice:
+            choice["message"] = self._message
             if self._calls:
                 calls = [self._calls[index] for index in sorted(self._calls)]
-                choice["message"]["tool_calls"] = calls
-        choice["logprobs"] = self._logprobs or None
+                choice["message"] = {**self._message, "tool_calls": calls}
         return {**self._body, "choices": [choice]}
 
     def _take(self, chunk: dict[str, Any]) -> None:
@@ -142,45 +122,28 @@ class StreamAssembler:
             elif key != "choices" and (value is not None or key not in self._body):
                 self._body[key] = value
         for choice in chunk.get("choices") or ():
-            if choice.get("index", 0) == 0:
-                self._take_choice(choice)
-
-    def _take_choice(self, choice: dict[str, Any]) -> None:
-        for key, value in choice.items():
-            if value is None or key in ("delta", "index"):
-                continue
-            if key == "token_ids":
-                self._choice[key] = [*self._choice.get(key, ()), *value]
-            elif key == "logprobs":
-                for name, items in value.items():
-                    self._logprobs.setdefault(name, []).extend(items or ())
-            elif key == "text":
-                self._text = (self._text or "") + value
-            else:
-                self._choice[key] = value
-        self._take_delta(choice.get("delta") or {})
-
-    def _take_delta(self, delta: dict[str, Any]) -> None:
-        for key, value in delta.items():
-            if key == "tool_calls":
-                for call in value or ():
-                    self._take_call(call)
-            elif isinstance(value, str) and key != "role":
-                self._message[key] = (self._message.get(key) or "") + value
-            elif value is not None:
-                self._message[key] = value
-
-    def _take_call(self, delta: dict[str, Any]) -> None:
-        call = self._calls.setdefault(
-            delta.get("index", 0),
-            {"id": "", "type": "function", "function": {"name": "", "arguments": ""}},
-        )
-        call["id"] = delta.get("id") or call["id"]
-        function = delta.get("function") or {}
-        for name in ("name", "arguments"):
-            call["function"][name] += function.get(name) or ""
+            if choice.pop("index", 0) == 0:
+                delta = choice.pop("delta", None) or {}
+                for call in delta.pop("tool_calls", None) or ():
+                    empty = {"name": "", "arguments": ""}
+                    whole = {"id": "", "type": "function", "function": empty}
+                    index = call.pop("index", 0)
+                    _grow(self._calls.setdefault(index, whole), call)
+                _grow(self._message, delta)
+                _grow(self._choice, choice)
 
 
-def _rest(content: str, sent: str) -> str:
-    """Return what of ``content`` was not sent."""
-    return content[len(sent) :] if content.startswith(sent) else ""
+def _grow(whole: dict[str, Any], part: dict[str, Any]) -> None:
+    """Add the next part of something: its texts and lists go on, the rest is new."""
+    for key, value in part.items():
+        before = whole.get(key)
+        if value is None or (key in _SAID_ONCE and not value):
+            continue
+        if before is None or key in _SAID_ONCE:
+            whole[key] = value
+        elif isinstance(value, dict):
+            _grow(before, value)
+        elif isinstance(value, list):
+            before.extend(value)
+        else:
+            whole[key] = before + value if isinstance(value, str) else value

@@ -3,72 +3,104 @@
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import orjson
 
-from agentgym.core.openai import ApiError
+from agentgym.core.openai import ApiError, Completion, joined_text
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import ContextLengthError, EngineError
-from agentgym.rollout.gateway import completions
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall, engine_error
 from agentgym.rollout.gateway.sse import ChunkWriter, frame
-from agentgym.rollout.store.calls import RecordedCall
+from agentgym.rollout.store.events import RecordedCall
 
 logger = logging.getLogger(__name__)
 
-IN_PROCESS = "in-process"
-"""Endpoint that is recorded for calls of a policy in this process."""
+_PLAIN_FORMATS = (None, {"type": "text"})
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """How a model call ended.
+class Answer(NamedTuple):
+    """How a model call ended: the (last) bytes, and what to record before them."""
 
-    Attributes:
-        status: HTTP status.
-        payload: The body; of a streamed answer its last bytes.
-        record: What to record before the payload is sent.
-        is_stream: Whether the payload is server-sent events, not JSON.
-    """
-
-    status: int
     payload: bytes
     record: RecordedCall
-    is_stream: bool = False
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A model call under way: what an agent asked, and what whom is asked for it."""
+
+    call: ProxyCall
+    model: str
+    endpoint: str
+    version: int | None  # updates that the model had had
+    request: dict[str, Any]
+    retries: int = 0
+    _started: float = field(default_factory=time.perf_counter)
+
+    def answer(
+        self, response: dict[str, Any], payload: bytes, status: int = 200
+    ) -> Answer:
+        """Return the answer; routed experts are recorded, and not passed on."""
+        choices = response.get("choices")
+        routes = [
+            choice.pop("routed_experts")
+            for choice in (choices if isinstance(choices, list) else ())
+            if isinstance(choice, dict) and choice.get("routed_experts")
+        ]
+        if routes and payload.startswith(b"{"):
+            payload = orjson.dumps(response)
+        server = {"model": self.model, "version": self.version}
+        record = RecordedCall(
+            {
+                "model": self.model,
+                "model_version": self.version,
+                "request": self.request,
+                "response": response,
+                "server": server | {"endpoint": self.endpoint},
+                "latency_ms": 1000 * (time.perf_counter() - self._started),
+                "http_status": status,
+                "status": "ok" if status < 400 else "error",
+                "retry_count": self.retries,
+                "routed_experts": routes[0] if routes else None,
+                "usage": response.get("usage"),
+                "finish_reason": Completion(response).choice.get("finish_reason"),
+                "agent": self.call.agent,
+            }
+        )
+        return Answer(payload, record)
+
+    def refusal(self, error: ApiError, *, has_begun: bool = False) -> Answer:
+        """Return an error as the answer, in the stream if that has begun."""
+        body = frame(error.body) if has_begun else orjson.dumps(error.body)
+        return self.answer(error.body, body, error.status)
 
 
 class Upstream(ABC):
-    """Answers model calls."""
+    """Answers model calls.
+
+    Attributes:
+        failure: Why it will never answer again; None while there is hope.
+    """
+
+    failure: str | None = None
 
     @property
     @abstractmethod
     def model_name(self) -> str:
         """The name that agents see."""
 
-    @property
-    def failure(self) -> str | None:
-        """Why it will never answer again; None while there is hope."""
-        return None
-
     @abstractmethod
-    async def answer(self, call: ProxyCall) -> Answer:
-        """Answer a call in one piece; a failure of the model is an answer too.
+    def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
+        """Yield the bytes of a streamed answer as they come, and an Answer at last.
+
+        A failure of the model is an answer too. One before any bytes is JSON, sent
+        instead of a stream.
 
         Raises:
             ApiError: The call was never made: malformed, or nobody to ask.
-        """
-
-    @abstractmethod
-    def stream(self, call: ProxyCall) -> AsyncIterator[bytes | Answer]:
-        """Yield an answer's server-sent events as they come, at last an Answer.
-
-        An Answer that comes first, before any bytes, is sent instead of a stream.
-
-        Raises:
-            ApiError: As :meth:`answer`.
         """
 
     async def start(self) -> None:
@@ -90,108 +122,126 @@ class PolicyUpstream(Upstream):
         """The policy's name."""
         return self._policy.model_name
 
-    async def answer(self, call: ProxyCall) -> Answer:
-        """Answer a call in one piece."""
-        request = self._request(call)
-        started = time.perf_counter()
-        try:
-            result = await self._policy.chat(request)
-        except ContextLengthError as error:  # the episode's own doing
-            return self._failure(call, request, error, started)
-        except Exception as error:
-            logger.warning("a model call failed", exc_info=True)
-            return self._failure(call, request, error, started)
-        record = self._record(call, request, result, started)
-        body = completions.with_ids(
-            record.response, result, logprobs=completions.wants_logprobs(call.body)
-        )
-        return Answer(200, orjson.dumps(body), record)
-
-    async def stream(self, call: ProxyCall) -> AsyncIterator[bytes | Answer]:
-        """Yield an answer's text as the policy samples it."""
-        request = self._request(call)
-        started = time.perf_counter()
-        writer = ChunkWriter(
-            _call_id(request),
-            self.model_name,
-            logprobs=completions.wants_logprobs(call.body),
-            include_usage=completions.wants_usage(call.body),
-        )
+    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
+        """Yield what the policy samples."""
+        if call.path != "chat/completions":
+            told = "This policy answers chat completions only; ask chat/completions."
+            raise ApiError(404, told, "unsupported_path")
+        sampling = self._settings.sampling(call)
+        request = _request(call, sampling)
+        asked = call.body | sampling
+        exchange = Exchange(call, self.model_name, "in-process", None, asked)
+        call_id = f"chatcmpl-{request.seed:016x}"
+        writer = ChunkWriter(call_id, self.model_name, call.body)
         has_begun = False
+
+        def ended(result: ChatResult) -> Answer:
+            exchange.version = result.model_version
+            body = _completion(result, call_id, self.model_name)
+            told = _log_probs(result) if call.body.get("logprobs") else None
+            shown = body | {"choices": [body["choices"][0] | {"logprobs": told}]}
+            end = writer.end(shown) if call.streams else orjson.dumps(shown)
+            return exchange.answer(body, end)
+
         try:
+            if not call.streams:
+                yield ended(await self._policy.chat(request))
+                return
             async for item in self._policy.stream(request):
                 if not has_begun:
                     has_begun = True
                     yield writer.start()
-                if isinstance(item, str):
-                    yield writer.text(item)
-                    continue
-                record = self._record(call, request, item, started)
-                yield Answer(200, writer.end(item), record, is_stream=True)
-                return
+                if not isinstance(item, str):
+                    yield ended(item)
+                    return
+                yield writer.text(item)
             raise EngineError("The policy's stream ended without a result.")
         except Exception as error:
-            if not isinstance(error, ContextLengthError):
+            if not isinstance(error, ContextLengthError):  # the episode's own doing
                 logger.warning("a model call failed", exc_info=True)
-            failure = self._failure(call, request, error, started)
-            body = frame(failure.record.response) if has_begun else failure.payload
-            yield Answer(failure.status, body, failure.record)
-
-    def _request(self, call: ProxyCall) -> ChatRequest:
-        if call.path != "chat/completions":
-            raise ApiError(
-                404,
-                "This policy answers chat completions only; ask chat/completions.",
-                "unsupported_path",
-            )
-        return completions.chat_request(call, self._settings)
-
-    def _record(
-        self, call: ProxyCall, request: ChatRequest, result: ChatResult, started: float
-    ) -> RecordedCall:
-        return RecordedCall(
-            agent=call.agent,
-            model=self.model_name,
-            endpoint=IN_PROCESS,
-            model_version=result.model_version,
-            request=_sent(call, request),
-            response=completions.completion(result, _call_id(request), self.model_name),
-            prompt_ids=result.prompt_ids,
-            response_ids=result.response_ids,
-            logprobs=result.logprobs,
-            latency_ms=1000 * (time.perf_counter() - started),
-        )
-
-    def _failure(
-        self, call: ProxyCall, request: ChatRequest, error: Exception, started: float
-    ) -> Answer:
-        if not isinstance(error, EngineError):
-            error = EngineError(f"{type(error).__name__}: {error}")
-        told = engine_error(error)
-        record = RecordedCall(
-            agent=call.agent,
-            model=self.model_name,
-            endpoint=IN_PROCESS,
-            model_version=None,
-            request=_sent(call, request),
-            response=told.body,
-            prompt_ids=[],
-            response_ids=[],
-            latency_ms=1000 * (time.perf_counter() - started),
-            http_status=told.status,
-        )
-        return Answer(told.status, orjson.dumps(told.body), record)
+            yield exchange.refusal(engine_error(error), has_begun=has_begun)
 
 
-def _call_id(request: ChatRequest) -> str:
-    return f"chatcmpl-{request.seed:016x}"
+def _request(call: ProxyCall, sampling: dict[str, Any]) -> ChatRequest:
+    """Return what the policy is asked; refuse what is malformed or it cannot do."""
+    body = call.body
+    messages, tools = body.get("messages"), body.get("tools") or []
+    if not _are_objects(messages) or not messages:
+        raise _refused("'messages' must be a list of objects.", "invalid_messages")
+    if not _are_objects(tools):
+        raise _refused("'tools' must be a list of objects.", "invalid_tools")
+    for message in messages:
+        parts = message.get("content")
+        try:
+            joined_text(parts if isinstance(parts, list) else [])
+        except ValueError as error:
+            told = f"In a {message.get('role')!r} message {error}"
+            told += "; this policy reads only text."
+            raise _refused(told, "unsupported_content") from error
+    changes_answer = {
+        "n": body.get("n") not in (None, 1),
+        "stop": bool(body.get("stop")),
+        "tool_choice": body.get("tool_choice") not in (None, "auto", "none"),
+        "response_format": body.get("response_format") not in _PLAIN_FORMATS,
+    }
+    for name in (name for name, is_set in changes_answer.items() if is_set):
+        told = f"{name} = {body[name]!r} is not supported by this policy."
+        raise _refused(told, "unsupported_parameter")
+    tools = [] if body.get("tool_choice") == "none" else tools
+    return ChatRequest(messages, tools, session=call.session, **sampling)
 
 
-def _sent(call: ProxyCall, request: ChatRequest) -> dict[str, Any]:
-    """Return the call's body with the sampling settings that were used."""
+def _refused(told: str, code: str) -> ApiError:
+    return ApiError(400, told, code)
+
+
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def _log_probs(result: ChatResult) -> dict[str, Any]:
+    """Return log-probabilities in chat's form, with tokens named by id as in vLLM."""
+    tokens: list[dict[str, Any]] = [
+        {"token": f"token_id:{i}", "logprob": x, "bytes": None, "top_logprobs": []}
+        for i, x in zip(result.response_ids, result.logprobs, strict=True)
+    ]
+    return {"content": tokens}
+
+
+def _completion(result: ChatResult, call_id: str, model: str) -> dict[str, Any]:
+    """Return a ``chat.completion`` body with exact token ids.
+
+    Log-probabilities are in the form of text completions, a tenth of chat's in size.
+    """
+    message: dict[str, Any] = {"role": "assistant", "content": result.content}
+    if result.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in result.tool_calls
+        ]
+    prompt, response = len(result.prompt_ids), len(result.response_ids)
     return {
-        **call.body,
-        "temperature": request.temperature,
-        "max_tokens": request.max_tokens,
-        "seed": request.seed,
+        "id": call_id,
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "finish_reason": result.finish_reason,
+                "logprobs": {"token_logprobs": result.logprobs},
+                "token_ids": result.response_ids,
+            }
+        ],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": response,
+            "total_tokens": prompt + response,
+        },
+        "prompt_token_ids": result.prompt_ids,
     }

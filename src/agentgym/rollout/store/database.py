@@ -3,8 +3,8 @@
 import logging
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,43 +12,39 @@ from agentgym.errors import RolloutError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _SCHEMA = """
 CREATE TABLE rollouts (
     rollout_id TEXT PRIMARY KEY,
-    ordinal INTEGER NOT NULL UNIQUE,
-    is_train INTEGER NOT NULL,
-    input BLOB NOT NULL,
-    config BLOB NOT NULL,
-    metadata BLOB NOT NULL,
-    state TEXT NOT NULL,
-    status BLOB NOT NULL,
-    terminal_order INTEGER
+    terminal_order INTEGER,
+    rollout TEXT NOT NULL,
+    is_train INTEGER AS (json_extract(rollout, '$.is_train')),
+    step INTEGER AS (json_extract(rollout, '$.metadata.step')),
+    status TEXT AS (json_extract(rollout, '$.status')),
+    state TEXT AS (json_extract(rollout, '$.status.state'))
 );
 CREATE INDEX rollouts_by_state ON rollouts (state);
 CREATE INDEX rollouts_by_end ON rollouts (terminal_order)
     WHERE terminal_order IS NOT NULL;
 CREATE TABLE events (
+    event_type TEXT NOT NULL,
     rollout_id TEXT NOT NULL,
     attempt_id TEXT NOT NULL,
-    seq INTEGER NOT NULL,
-    event_type TEXT NOT NULL,
     timestamp REAL NOT NULL,
-    data BLOB NOT NULL,
-    tokens BLOB,
-    routes BLOB,
-    UNIQUE (rollout_id, attempt_id, seq)
+    data BLOB NOT NULL
 );
+CREATE INDEX events_by_attempt ON events (rollout_id, attempt_id);
 CREATE TABLE models (
     model TEXT NOT NULL,
     endpoint TEXT NOT NULL,
-    version INTEGER NOT NULL,
+    server TEXT NOT NULL,
     PRIMARY KEY (model, endpoint)
 );
 """
+_MAX_PENDING = 20_000
 
-Params = Sequence[Any]
+Params = Sequence[Any] | Mapping[str, Any]
 Write = tuple[str, Params | Callable[[], Params]]
 """A statement, and its parameters or what computes them in the writing thread."""
 
@@ -59,75 +55,50 @@ class Database:
     Writes are queued and committed together every ``group_commit_s``; the writes of
     one :meth:`submit` are committed together or not at all. A killed process loses
     at most what was not flushed; a power cut may also lose the last commits, but
-    leaves the file consistent (``synchronous=NORMAL``).
+    leaves the file consistent (``synchronous=NORMAL``). Once a write has failed,
+    every method but :meth:`read` raises RolloutError, which says why.
 
     Args:
         path: The file, made if missing; None keeps everything in memory.
         group_commit_s: Longest time a write waits for others.
-        max_pending: Writes that may wait; beyond it :meth:`submit` blocks.
 
     Raises:
-        RolloutError: The file is no such database, corrupt, or of a newer version.
+        RolloutError: The file is no such database, corrupt, or of another version.
     """
 
-    def __init__(
-        self,
-        path: Path | None,
-        *,
-        group_commit_s: float = 0.03,
-        max_pending: int = 20_000,
-    ) -> None:
+    def __init__(self, path: Path | None, *, group_commit_s: float) -> None:
         self.path = path
         self._group_commit_s = group_commit_s
-        self._max_pending = max_pending
-        self._connection = _open(path)
-        self._lock = threading.Lock()
-        self._reader, self._reader_lock = self._connection, self._lock
+        self._connection = self._open()
+        self._connection_lock = threading.Lock()
+        self._reader, self._reader_lock = self._connection, self._connection_lock
         if path is not None:
-            self._reader, self._reader_lock = _connect(path), threading.Lock()
-        self._changed = threading.Condition()
+            self._reader, self._reader_lock = self._connect(), threading.Lock()
+        self._lock = threading.Lock()
         self._pending: list[Write] = []
-        self._submitted = 0
-        self._committed = 0
-        self._hurry = False
-        self._closing = False
-        self._failure: RolloutError | None = None
-        self._writer = threading.Thread(
-            target=self._run, name="agentgym-store", daemon=True
-        )
-        self._writer.start()
+        self._hurry = threading.Event()
+        self._error: RolloutError | None = None
+        self._is_closed = False
+        self._writer = ThreadPoolExecutor(1, "agentgym-store")
+        self._group = self._writer.submit(lambda: None)
 
     def submit(self, *writes: Write) -> None:
-        """Queue writes that belong together.
-
-        Raises:
-            RolloutError: An earlier write failed, or the database is closed.
-        """
-        with self._changed:
-            while len(self._pending) >= self._max_pending and self._failure is None:
-                self._hurry = True
-                self._changed.notify_all()
-                self._changed.wait()
-            self._check()
+        """Queue writes that belong together; blocks while too many wait."""
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if self._is_closed:
+                raise RolloutError("The rollout store is closed.")
             if not self._pending:
-                self._changed.notify_all()
-            self._pending.extend(writes)
-            self._submitted += len(writes)
+                self._group = self._writer.submit(self._commit_group)
+            self._pending += writes
+        if len(self._pending) > _MAX_PENDING:
+            self.flush()
 
     def flush(self) -> None:
-        """Return once everything submitted before is committed.
-
-        Raises:
-            RolloutError: A write failed, e.g. because the disk is full.
-        """
-        with self._changed:
-            target = self._submitted
-            while self._committed < target and self._failure is None:
-                self._hurry = True
-                self._changed.notify_all()
-                self._changed.wait()
-            if self._failure is not None:
-                raise self._failure
+        """Return once everything submitted before is committed."""
+        self._hurry.set()
+        self._group.result()
 
     def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query; what is not flushed is not seen.
@@ -139,60 +110,29 @@ class Database:
             try:
                 return self._reader.execute(sql, params).fetchall()
             except sqlite3.Error as error:
-                raise RolloutError(_explain(self.path, error)) from error
+                raise self._explained(error) from error
 
     def close(self) -> None:
-        """Commit what is queued and close the file.
-
-        Raises:
-            RolloutError: A write failed.
-        """
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        self._writer.join()
-        with self._reader_lock:
-            self._reader.close()
-        self._connection.close()
-        if self._failure is not None:
-            raise self._failure
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        if self._closing:
-            raise RolloutError("The rollout store is closed.")
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._pending and not self._closing:
-                    self._changed.wait()
-                if not self._pending:
-                    return
-                self._gather()
-                batch, self._pending = self._pending, []
-                self._hurry = False
-                self._changed.notify_all()
-            failure = self._commit(batch)
-            with self._changed:
-                self._committed += len(batch)
-                self._failure = failure
-                self._changed.notify_all()
-            if failure is not None:
-                return
-
-    def _gather(self) -> None:
-        """Wait for more writes until the group is due or somebody is waiting."""
-        due = time.monotonic() + self._group_commit_s
-        while not self._hurry and not self._closing:
-            left = due - time.monotonic()
-            if left <= 0:
-                return
-            self._changed.wait(left)
-
-    def _commit(self, batch: list[Write]) -> RolloutError | None:
+        """Commit what is queued and close the file."""
         with self._lock:
+            self._is_closed = True
+        try:
+            self.flush()
+        finally:
+            self._writer.shutdown()
+            with self._reader_lock:
+                self._reader.close()
+            self._connection.close()
+
+    def _commit_group(self) -> None:
+        """Wait for more writes until the group is due or somebody asks; commit it."""
+        self._hurry.wait(self._group_commit_s)
+        with self._lock:
+            batch, self._pending = self._pending, []
+            self._hurry.clear()
+            if self._error is not None:
+                raise self._error
+        with self._connection_lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 for sql, params in batch:
@@ -203,67 +143,54 @@ class Database:
                 logger.exception("a group of writes failed")
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-                failure = RolloutError(_explain(self.path, error))
-                failure.__cause__ = error
-                return failure
-        return None
+                self._error = self._explained(error)
+                raise self._error from error
 
+    def _connect(self) -> sqlite3.Connection:
+        path = self.path or ":memory:"
+        try:
+            return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
 
-def _open(path: Path | None) -> sqlite3.Connection:
-    """Open the file for writing, made or checked.
-
-    Raises:
-        RolloutError: It cannot be used.
-    """
-    try:
-        connection = _connect(path)
+    def _open(self) -> sqlite3.Connection:
+        """Open the file for writing, made, or checked to be ours and whole."""
+        connection = self._connect()
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
-            _prepare(connection, path)
-        except BaseException:
+            ((version,),) = connection.execute("PRAGMA user_version")
+            ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+            if version == 0 and tables:
+                told = f"{self.path} is an SQLite file but no rollout store."
+                raise RolloutError(told)
+            if version == 0:
+                connection.executescript(
+                    f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;"
+                )
+            elif version != SCHEMA_VERSION:
+                raise RolloutError(
+                    f"The rollout store {self.path} has version {version}; this "
+                    f"agentgym reads {SCHEMA_VERSION}. Upgrade agentgym, or start a "
+                    "new run."
+                )
+            ((verdict,),) = connection.execute("PRAGMA quick_check(1)")
+            if verdict != "ok":
+                raise sqlite3.DatabaseError(verdict)
+        except BaseException as error:
             connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._explained(error) from error
             raise
-    except sqlite3.Error as error:
-        raise RolloutError(_explain(path, error)) from error
-    return connection
+        return connection
 
-
-def _connect(path: Path | None) -> sqlite3.Connection:
-    return sqlite3.connect(
-        path or ":memory:", isolation_level=None, check_same_thread=False
-    )
-
-
-def _prepare(connection: sqlite3.Connection, path: Path | None) -> None:
-    """Create the tables, or check that they are ours and whole."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > SCHEMA_VERSION:
-        raise RolloutError(
-            f"The rollout store {path} has version {version}; this agentgym reads "
-            f"up to {SCHEMA_VERSION}. Upgrade agentgym, or start a new run."
-        )
-    if version == 0:
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables:
-            raise RolloutError(f"{path} is an SQLite file but no rollout store.")
-        connection.executescript(
-            f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;"
-        )
-        return
-    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise sqlite3.DatabaseError(verdict)
-
-
-def _explain(path: Path | None, error: Exception) -> str:
-    what = f"The rollout store {path or 'in memory'}"
-    text = str(error)
-    if "full" in text:
-        return f"{what} cannot be written: {text}. Free some space, then resume."
-    corrupt = isinstance(error, sqlite3.DatabaseError) and not isinstance(
-        error, sqlite3.OperationalError
-    )
-    if corrupt:
-        return f"{what} is corrupt ({text}). Move it away, or restore a copy."
-    return f"{what} failed: {text}."
+    def _explained(self, error: Exception) -> RolloutError:
+        what = f"The rollout store {self.path or 'in memory'}"
+        text = str(error)
+        if "full" in text:
+            told = f"cannot be written: {text}. Free some space, then resume."
+        elif type(error) is sqlite3.DatabaseError:
+            told = f"is corrupt ({text}). Move it away, or restore a copy."
+        else:
+            told = f"failed: {text}."
+        return RolloutError(f"{what} {told}")

@@ -1,94 +1,175 @@
-"""RecordedEvent: what happened in an attempt, and Agent Lightning's views of it."""
+"""What happened in an attempt: events, model calls among them, and views of both."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
-from agentgym.core.trajectory import ModelCall
+import orjson
+
+from agentgym.core.openai import DEFAULT_AGENT, Completion
+from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.errors import RolloutError
-from agentgym.rollout.store.calls import MODEL_REQUEST, RecordedCall, record_of_data
+
+MODEL_REQUEST = "model_request"
+ATTEMPT_FAILED = "attempt_failed"
+"""Type of the event that says why an attempt was given up."""
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """One model call: the payload of Agent Lightning's ``model_request`` event.
+
+    A client may post such an event too, so little of what is in it is certain.
+
+    Attributes:
+        data: The payload, with the request's and the response's bodies.
+    """
+
+    data: dict[str, Any]
+
+    @property
+    def agent(self) -> str:
+        """Who of a team spoke."""
+        return self.data.get("agent") or DEFAULT_AGENT
+
+    @property
+    def completion(self) -> Completion:
+        """What the model answered, or the error's body."""
+        response = self.data.get("response")
+        return Completion(response if isinstance(response, dict) else {})
+
+    @property
+    def http_status(self) -> int:
+        """400 and above are errors."""
+        failed = self.data.get("status") == "error"
+        return self.data.get("http_status") or (500 if failed else 200)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model answered."""
+        return self.http_status < 400
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """OpenAI's error object; empty if there is none of this shape."""
+        error = self.completion.body.get("error")
+        return error if isinstance(error, dict) else {}
+
+    def to_triplet(self) -> dict[str, Any]:
+        """Return the payload in Agent Lightning's ``triplet`` format."""
+        completion = self.completion
+        triplet = {
+            "prompt_token_ids": completion.prompt_ids,
+            "response_token_ids": completion.response_ids,
+            "response_log_probs": completion.logprobs,
+            "server": self._server(),
+            "http_status": self.http_status,
+            "status": "ok" if self.ok else "error",
+        }
+        if self.data.get("routed_experts") is not None:
+            triplet["routed_experts"] = self.data["routed_experts"]
+        if "error" in completion.body:
+            triplet["error"] = completion.body["error"]
+        return triplet
+
+    def to_model_call(self) -> ModelCall:
+        """Return the call as a step of a trajectory, its values as recorded."""
+        request, completion = self.data.get("request") or {}, self.completion
+        choice, counts = completion.choice, completion.token_counts
+        message = choice.get("message") or {}
+        calls = [
+            RequestedCall(
+                id=call.get("id") or "",
+                name=call["function"]["name"],
+                arguments=call["function"].get("arguments") or "",
+            )
+            for call in message.get("tool_calls") or []
+        ]
+        return ModelCall.model_construct(
+            agent=self.agent,
+            messages=request.get("messages") or [],
+            tools=request.get("tools") or [],
+            content=_text(message.get("content", choice.get("text"))),
+            tool_calls=calls,
+            prompt_ids=completion.prompt_ids,
+            response_ids=completion.response_ids,
+            logprobs=completion.logprobs or [],
+            model_version=self._server()["version"] or 0,
+            finish_reason=choice.get("finish_reason") or "stop",
+            latency_ms=self.data.get("latency_ms") or 0.0,
+            prompt_tokens=counts.get("prompt_tokens"),
+            response_tokens=counts.get("response_tokens"),
+        )
+
+    def repeats_routes(self, before: "RecordedCall") -> bool:
+        """Say whether it continues ``before``, so that its routed experts repeat."""
+        asked, answered = self.completion.prompt_ids, before.completion
+        whole = answered.prompt_ids + answered.response_ids
+        continues = asked == answered.prompt_ids or asked[: len(whole)] == whole
+        return continues and before.data.get("routed_experts") is not None
+
+    def _server(self) -> dict[str, Any]:
+        found = self.data.get("server") or {}
+        model = found.get("model") or self.data.get("model") or ""
+        version = found.get("version", self.data.get("model_version"))
+        return {"model": model, "version": version}
+
+
+@dataclass(frozen=True)
 class RecordedEvent:
-    """One event of an attempt; its place in the list is its identity.
+    """One event of an attempt; as text, which takes a fraction of the memory.
 
     Attributes:
         event_type: ``model_request``, ``tool_call``, ``reward`` or any other.
         rollout_id: The rollout, ``attempt_id`` its try.
         timestamp: Seconds since the epoch, when it was recorded.
-        payload: The model call, or what a client posted.
+        raw: What a client posted, or the gateway recorded, as JSON.
     """
 
     event_type: str
     rollout_id: str
     attempt_id: str
     timestamp: float
-    payload: RecordedCall | dict[str, Any]
+    raw: bytes
 
-    @property
+    @classmethod
+    def now(cls, kind: str, rollout_id: str, attempt_id: str, data: Any) -> Self:
+        """Record ``data``, or raise RolloutError if it is not JSON."""
+        try:
+            raw = orjson.dumps(data)
+        except TypeError as error:
+            raise RolloutError(f"A {kind!r} event is not JSON: {error}") from error
+        return cls(kind, rollout_id, attempt_id, time.time(), raw)
+
+    @cached_property
     def data(self) -> dict[str, Any]:
-        """The payload as Agent Lightning's ``Event.data``."""
-        if isinstance(self.payload, RecordedCall):
-            return self.payload.to_data()
-        return self.payload
+        """What was recorded."""
+        data: dict[str, Any] = orjson.loads(self.raw)
+        return data
 
     @property
     def call(self) -> RecordedCall | None:
         """The model call, None if this event is of another type."""
-        if isinstance(self.payload, RecordedCall):
-            return self.payload
-        if self.event_type == MODEL_REQUEST:
-            return record_of_data(self.payload)
-        return None
+        return RecordedCall(self.data) if self.event_type == MODEL_REQUEST else None
 
     def to_dict(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the fields of Agent Lightning's ``Event``."""
-        return {
-            "event_type": self.event_type,
-            "rollout_id": self.rollout_id,
-            "attempt_id": self.attempt_id,
-            "timestamp": self.timestamp,
-            "data": self.data if data is None else data,
-        }
+        """Return the fields of Agent Lightning's ``Event``, to be dumped by orjson."""
+        names = ("event_type", "rollout_id", "attempt_id", "timestamp")
+        fields = {name: getattr(self, name) for name in names}
+        return fields | {"data": orjson.Fragment(self.raw) if data is None else data}
 
     def without_routes(self) -> "RecordedEvent":
         """Return the event without routed experts."""
-        if isinstance(self.payload, RecordedCall):
-            if self.payload.routed_experts is None:
-                return self
-            return replace(self, payload=replace(self.payload, routed_experts=None))
-        rest = {k: v for k, v in self.payload.items() if k != "routed_experts"}
-        return replace(self, payload=rest)
-
-
-def to_model_call(event: RecordedEvent) -> ModelCall:
-    """Return the model call of a ``model_request`` event as a trajectory's step.
-
-    Raises:
-        RolloutError: The event is of another type.
-    """
-    call = event.call
-    if call is None:
-        raise RolloutError(f"A {event.event_type!r} event is no model call.")
-    return call.to_model_call()
+        rest = {k: v for k, v in self.data.items() if k != "routed_experts"}
+        return replace(self, raw=orjson.dumps(rest))
 
 
 def answered_calls(events: Sequence[RecordedEvent]) -> list[RecordedCall]:
     """Return the model calls that the policy answered, in order."""
-    calls = (event.call for event in events if event.event_type == MODEL_REQUEST)
+    calls = (event.call for event in events)
     return [call for call in calls if call is not None and call.ok]
-
-
-def reward_of(events: Sequence[RecordedEvent]) -> float | None:
-    """Return the last reward that was reported; None if there is none."""
-    for event in reversed(events):
-        if event.event_type == "reward":
-            value = event.data.get("value")
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                return float(value)
-            return None
-    return None
 
 
 def triplets(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
@@ -97,44 +178,24 @@ def triplets(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
     Of model calls with the same prompt ids only the last is kept: so that trainer
     expects it. Every call is in the other formats.
     """
-    last: dict[tuple[int, ...], int] = {}
-    kept: list[dict[str, Any] | None] = []
-    for event in events:
-        call = event.call
-        if call is not None:
-            key = tuple(call.prompt_ids)
-            if key and key in last:
-                kept[last[key]] = None
-            last[key] = len(kept)
-            kept.append(event.to_dict(call.to_triplet()))
+    kept: dict[Any, dict[str, Any]] = {}
+    for place, event in enumerate(events):
+        key: Any = place
+        data = None
+        if (call := event.call) is not None:
+            key = tuple(call.completion.prompt_ids) or place
+            data = call.to_triplet()
         elif event.event_type == "reward":
-            reward = {"value": event.data.get("value")}
-            reward |= {k: v for k, v in event.data.items() if k in _REWARD_KEYS}
-            kept.append(event.to_dict(reward))
-        else:
-            kept.append(event.to_dict())
-    return [event for event in kept if event is not None]
+            told = {k: v for k, v in event.data.items() if k in ("source", "reason")}
+            data = {"value": event.data.get("value"), **told}
+        kept.pop(key, None)  # the last one counts, at its own place
+        kept[key] = event.to_dict(data)
+    return list(kept.values())
 
 
-def superseded_routes(
-    events: Sequence[RecordedEvent], call: RecordedCall
-) -> int | None:
-    """Return the place of the event whose routed experts ``call`` makes redundant.
-
-    Route tensors are large, and a call that continues another's context repeats
-    its routes.
-    """
-    if call.routed_experts is None:
-        return None
-    for place in range(len(events) - 1, -1, -1):
-        before = events[place].call
-        if before is not None:
-            context = before.prompt_ids + before.response_ids
-            same = call.prompt_ids == before.prompt_ids
-            continues = call.prompt_ids[: len(context)] == context
-            has_routes = before.routed_experts is not None
-            return place if has_routes and (same or continues) else None
-    return None
-
-
-_REWARD_KEYS = ("source", "reason")
+def _text(content: Any) -> str | None:
+    """Return a message's text, also of content in parts."""
+    if not isinstance(content, list):
+        return None if content is None else str(content)
+    texts = (part.get("text") for part in content if isinstance(part, dict))
+    return "".join(str(text or "") for text in texts)

@@ -1,47 +1,55 @@
-"""Store: rollouts and their events, live ones in memory, all of them in SQLite."""
+"""Store: rollouts and their events, unfinished ones in memory, all in SQLite."""
 
 import threading
+import time
+import uuid
 from collections import deque
-from collections.abc import Collection, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from agentlightning.schemas import (
     TERMINAL_STATES,
     VALID_TRANSITIONS,
     EventCreate,
+    Model,
     Rollout,
+    RolloutConfig,
     RolloutCreate,
+    RolloutLifecycleStatus,
+    RolloutMetadata,
     RolloutState,
     RolloutStatusPatch,
 )
 
-from agentgym.core.trajectory import Reason
-from agentgym.errors import RolloutError, RolloutStateError
+from agentgym.core.trajectory import ModelCall, Reason
+from agentgym.errors import RolloutNotFoundError, RolloutStateError
 from agentgym.rollout.store import signals, tables
-from agentgym.rollout.store.database import Write
-from agentgym.rollout.store.event_log import EventLog
-from agentgym.rollout.store.live import (
+from agentgym.rollout.store.database import Database, Write
+from agentgym.rollout.store.events import (
     ATTEMPT_FAILED,
-    LiveRollout,
-    check_json,
-    new_rollout,
+    MODEL_REQUEST,
+    RecordedCall,
+    RecordedEvent,
+    answered_calls,
 )
-from agentgym.rollout.store.model_servers import ModelServers
+from agentgym.rollout.store.live import LiveRollout
 from agentgym.rollout.store.signals import Signals
 
-FAILED = Reason(kind="failed")
-INTERRUPTED = Reason(kind="interrupted")
-_UNFINISHED = [state for state in RolloutState if state not in TERMINAL_STATES]
+_RECENT = 64  # ended rollouts that stay in memory, for who reads them next
 
 
-class Store(EventLog):
+class Store:
     """Rollouts, their attempts and their events. Thread-safe.
 
     Writes reach SQLite within ``group_commit_s``; :meth:`flush` is the barrier.
-    Unfinished rollouts are always in memory; finished ones until :meth:`forget`.
-    One store per file at a time.
+    Unfinished rollouts, and those that ended last, are in memory as well; the others
+    are read from SQLite, behind that barrier. One store per file at a time.
+
+    What takes a rollout's id raises :class:`RolloutNotFoundError` if there is none
+    with this id, and :class:`RolloutStateError` if it has ended or the attempt was
+    given up. What is not JSON is refused with :class:`RolloutError`; so is everything
+    once SQLite cannot be written.
 
     Args:
         path: SQLite file, made if missing; None keeps everything in memory.
@@ -49,7 +57,7 @@ class Store(EventLog):
         group_commit_s: Longest time a write waits for others.
 
     Raises:
-        RolloutError: The file is corrupt, of a newer version, or something else.
+        RolloutError: The file is corrupt, of another version, or something else.
     """
 
     def __init__(
@@ -59,44 +67,63 @@ class Store(EventLog):
         max_attempts: int = 3,
         group_commit_s: float = 0.03,
     ) -> None:
-        super().__init__(path, group_commit_s=group_commit_s)
         self.signals = Signals()
         self._max_attempts = max_attempts
+        self._lock = threading.RLock()
+        self._database = database = Database(path, group_commit_s=group_commit_s)
+        self._live: dict[str, LiveRollout] = {}
         self._queue: deque[str] = deque()
+        self._recent: deque[str] = deque()
         self._retired: set[str] = set()
-        self._ordinal = 0
-        self._ended = 0
-        self.models = ModelServers(self._database)
-        self._load()
+        known = database.read("SELECT server FROM models")
+        models = [Model.model_validate_json(text) for (text,) in known]
+        self._models = {(model.model, model.endpoint): model for model in models}
+        ((last,),) = database.read("SELECT max(terminal_order) FROM rollouts")
+        self._ended = last or 0
+        unfinished = set(RolloutState) - TERMINAL_STATES
+        for rollout in tables.read_in_states(database, unfinished, -1):
+            self._live[rollout.rollout_id] = self._load(rollout)
+            if rollout.status.state is RolloutState.QUEUING:
+                self._queue.append(rollout.rollout_id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def flush(self) -> None:
+        """Return once everything recorded so far is in SQLite."""
+        self._database.flush()
+
+    def close(self) -> None:
+        """Write what is left and close the file."""
+        self._database.close()
+
+    # Rollouts
 
     def create_rollouts(self, items: Sequence[RolloutCreate]) -> list[Rollout]:
-        """Queue rollouts; those whose id is known are returned as they are.
-
-        Raises:
-            RolloutError: An input or its metadata is not JSON.
-        """
-        created: dict[str, Rollout] = {}
+        """Queue rollouts; those whose id is known are returned as they are."""
+        created: dict[str, LiveRollout] = {}
         found = []
-        writes: list[Write] = []
         with self._lock:
             for item in items:
-                known = item.rollout_id and (
-                    created.get(item.rollout_id) or self._find(item.rollout_id)
-                )
-                if not known:
-                    known = new_rollout(item)
-                    created[known.rollout_id] = known
-                    ordinal = self._ordinal + len(created)
-                    writes.append(_insert(known, ordinal))
-                found.append(known)
-            self._database.submit(*writes)
-            self._ordinal += len(created)
-            for rollout_id, rollout in created.items():
-                self._live[rollout_id] = LiveRollout(rollout)
-                self._deleted.discard(rollout_id)
-                self._queue.append(rollout_id)
+                name = item.rollout_id or uuid.uuid4().hex
+                live = created.get(name) or self._find(name)
+                if live is None:
+                    live = created[name] = LiveRollout(_new_rollout(name, item))
+                found.append(live.rollout)
+            new = (tables.write_rollout(live.rollout) for live in created.values())
+            self._database.submit(*new)
+            self._live |= created
+            self._queue += created
         self.signals.notify(signals.QUEUE, signals.ANY)
         return found
+
+    def get(self, rollout_id: str) -> Rollout:
+        """Return a rollout."""
+        with self._lock:
+            return self._get_live(rollout_id).rollout
 
     def list_rollouts(
         self, states: Collection[RolloutState], limit: int = 500
@@ -104,56 +131,63 @@ class Store(EventLog):
         """Return the oldest rollouts in ``states``."""
         if TERMINAL_STATES.isdisjoint(states):
             with self._lock:
-                live = [item.rollout for item in self._live.values()]
-            return [r for r in live if r.status.state in states][:limit]
+                found = [i.rollout for i in self._live.values() if i.state in states]
+            return found[:limit]
         self.flush()
         return tables.read_in_states(self._database, states, limit)
 
-    def has_any(self, states: Collection[RolloutState]) -> bool:
-        """Return whether a rollout in memory is in one of ``states``."""
-        with self._lock:
-            return any(i.rollout.status.state in states for i in self._live.values())
+    def has_ended(self, rollout_id: str) -> bool:
+        """Say whether a rollout succeeded, failed or was deleted."""
+        live = self._live.get(rollout_id)
+        return live is None or live.ended
 
     def list_terminal(self, after: int, limit: int) -> tuple[list[Rollout], int, int]:
-        """Return rollouts in the order they ended.
-
-        Args:
-            after: The cursor that the call before returned; 0 at first.
-            limit: Most rollouts to return.
+        """Return rollouts in the order they ended, behind the cursor ``after``.
 
         Returns:
             The rollouts, the next cursor, and how many ever ended.
         """
         self.flush()
-        orders = self._database.read(
-            "SELECT terminal_order FROM rollouts WHERE terminal_order > ? "
-            "ORDER BY terminal_order LIMIT ?",
-            (after, limit),
-        )
-        if not orders:
-            return [], after, self._ended
-        found = tables.read_rollouts(
-            self._database,
-            "terminal_order > ? AND terminal_order <= ? ORDER BY terminal_order",
-            (after, orders[-1][0]),
-        )
-        return found, orders[-1][0], self._ended
+        sql = """SELECT rollout, terminal_order FROM rollouts
+            WHERE terminal_order > ? ORDER BY terminal_order LIMIT ?"""
+        rows = self._database.read(sql, (after, limit))
+        found = [Rollout.model_validate_json(text) for text, _ in rows]
+        return found, rows[-1][1] if rows else after, self._ended
+
+    def wait_terminal(
+        self,
+        ids: Collection[str],
+        timeout: float = threading.TIMEOUT_MAX,
+        *,
+        count: int | None = None,
+    ) -> set[str]:
+        """Block until ``count`` of the rollouts have ended, by default all.
+
+        Returns those that have, after ``timeout`` seconds at the latest; deleted ones
+        count as ended.
+        """
+        wanted = set(ids)
+        needed = len(wanted) if count is None else count
+        until = time.monotonic() + timeout
+        changed = threading.Event()
+        with self.signals.listening(map(signals.terminal, wanted), changed.set):
+            while True:
+                changed.clear()
+                ended = set(filter(self.has_ended, wanted))
+                left = until - time.monotonic()
+                if len(ended) >= needed or left <= 0:
+                    return ended
+                changed.wait(left)
 
     def patch(self, rollout_id: str, status: RolloutStatusPatch) -> Rollout:
-        """Change the fields of a rollout's status that ``status`` sets.
-
-        Raises:
-            RolloutNotFoundError: There is none with this id.
-            RolloutStateError: Agent Lightning's table of transitions forbids it.
-        """
+        """Change what ``status`` sets, as Agent Lightning's transitions allow."""
         updates = status.model_dump(exclude_unset=True)
         with self._lock:
             live = self._get_live(rollout_id)
-            state = live.rollout.status.state
-            new = updates.get("state", state)
-            if "state" in updates and new not in VALID_TRANSITIONS[state]:
+            new = updates.get("state")
+            if "state" in updates and new not in VALID_TRANSITIONS[live.state]:
                 raise RolloutStateError(
-                    f"Rollout {rollout_id}: cannot transition {state} -> {new}"
+                    f"Rollout {rollout_id}: cannot transition {live.state} -> {new}"
                 )
             return self._change(live, **updates) if updates else live.rollout
 
@@ -161,52 +195,45 @@ class Store(EventLog):
         """Remove a rollout and its events; one that is not there is no error."""
         with self._lock:
             live = self._live.pop(rollout_id, None)
-            self._deleted.add(rollout_id)
-            self._database.submit(*tables.delete_rollout(rollout_id))
+            self._database.submit(
+                ("DELETE FROM events WHERE rollout_id = ?", (rollout_id,)),
+                ("DELETE FROM rollouts WHERE rollout_id = ?", (rollout_id,)),
+            )
         if live is not None:
             self.signals.notify(signals.terminal(rollout_id), signals.ANY)
 
-    def delete_steps_after(self, step: int) -> list[str]:
+    def delete_steps_after(self, step: int) -> None:
         """Remove rollouts of training steps after ``step`` (``metadata.step``).
 
         A resumed run makes them again, under the same ids.
         """
         self.flush()
-        found = self._database.read(
-            "SELECT rollout_id FROM rollouts "
-            "WHERE json_extract(CAST(metadata AS TEXT), '$.step') > ?",
-            (step,),
-        )
-        for (rollout_id,) in found:
-            self.delete(rollout_id)
-        return [rollout_id for (rollout_id,) in found]
+        for rollout in tables.read_rollouts(self._database, "step > ?", (step,)):
+            self.delete(rollout.rollout_id)
 
-    def recover(self, reason: Reason = INTERRUPTED) -> list[str]:
-        """Requeue what was running when the process before this one ended."""
-        with self._lock:
-            interrupted = self.running()
-            for rollout_id in interrupted:
-                self.requeue(rollout_id, reason, charge=False)
-        return interrupted
+    # Attempts
 
-    def claim(self, worker: str, n: int = 1, *, wait_s: float = 0.0) -> list[Rollout]:
+    def claim(self, worker: str, n: int = 1) -> list[Rollout]:
         """Hand up to ``n`` queued rollouts to a worker and mark them running.
 
         A worker that was retired gets none.
-
-        Args:
-            worker: Who will run them.
-            n: At most this many.
-            wait_s: Block this long until there is one.
         """
-        return self.signals.wait(
-            signals.QUEUE, lambda: self._claim_now(worker, n), wait_s
-        )
+        claimed: list[Rollout] = []
+        with self._lock:
+            while self._queue and len(claimed) < n and worker not in self._retired:
+                live = self._live.get(self._queue.popleft())
+                if live and live.state is RolloutState.QUEUING:
+                    live.worker = worker
+                    state, attempt = RolloutState.RUNNING, live.attempt_id
+                    claimed.append(
+                        self._change(live, state=state, last_attempt_id=attempt)
+                    )
+        return claimed
 
     async def claim_async(self, worker: str, n: int, *, wait_s: float) -> list[Rollout]:
-        """Like :meth:`claim`, without blocking the event loop."""
+        """Like :meth:`claim`, waiting up to ``wait_s`` until there is one."""
         return await self.signals.wait_async(
-            signals.QUEUE, lambda: self._claim_now(worker, n), wait_s
+            signals.QUEUE, lambda: self.claim(worker, n), wait_s
         )
 
     def finish(
@@ -223,40 +250,27 @@ class Store(EventLog):
 
         A failed attempt is queued again, with a fresh attempt id, while tries are
         left and ``retry`` is true.
-
-        Raises:
-            RolloutNotFoundError: There is none with this id.
-            RolloutStateError: The rollout has ended, or the attempt was given up.
-            RolloutError: An event is not JSON.
         """
         with self._lock:
             live = self._get_live(rollout_id)
             live.check_current(attempt_id)
-            current = live.rollout.status.state
-            if state not in VALID_TRANSITIONS[current] & TERMINAL_STATES:
+            if state not in VALID_TRANSITIONS[live.state] & TERMINAL_STATES:
                 raise RolloutStateError(
-                    f"Rollout {rollout_id}: cannot end as {state} from {current}."
+                    f"Rollout {rollout_id}: cannot end as {state} from {live.state}."
                 )
-            for event in events:
-                check_json(event.event_type, event.data)
-            writes = [
-                write
-                for event in events
-                for write in live.append(attempt_id, event.event_type, event.data)
-            ]
+            where = rollout_id, attempt_id
+            last = [RecordedEvent.now(e.event_type, *where, e.data) for e in events]
             if state is RolloutState.FAILED:
-                return self._give_up(live, reason or FAILED, writes, retry=retry)
-            return self._change(
-                live, state=state, last_attempt_id=attempt_id, writes=writes
-            )
+                why = reason or Reason(kind="failed")
+                return self._give_up(live, why, last, retry=retry)
+            return self._change(live, last, state=state, last_attempt_id=attempt_id)
 
-    def fail(self, rollout_id: str, reason: Reason) -> Rollout:
+    def fail(self, rollout_id: str, reason: Reason) -> None:
         """End a rollout as failed; one that has ended is left as it is."""
         with self._lock:
             live = self._get_live(rollout_id)
-            if live.ended:
-                return live.rollout
-            return self._give_up(live, reason, [], retry=False)
+            if not live.ended:
+                self._give_up(live, reason, retry=False)
 
     def requeue(
         self,
@@ -270,28 +284,20 @@ class Store(EventLog):
 
         Args:
             rollout_id: The rollout.
-            reason: Why; recorded in the attempt that is given up.
+            reason: Why; recorded in the attempt.
             charge: Whether the attempt counts against ``max_attempts``.
             worker: Leave the rollout as it is unless this worker is running it.
 
         Returns:
             Whether it was queued; if no tries are left it ends as failed.
-
-        Raises:
-            RolloutStateError: The rollout has ended, and no worker was named.
         """
         with self._lock:
             live = self._get_live(rollout_id)
             if worker is not None and not live.is_run_by(worker):
                 return False
             live.check_current(live.attempt_id)
-            self._give_up(live, reason, [], charge=charge)
+            self._give_up(live, reason, charge=charge)
             return not live.ended
-
-    def held_by(self, worker: str) -> list[str]:
-        """Return the rollouts that a worker is running."""
-        with self._lock:
-            return [i for i, live in self._live.items() if live.is_run_by(worker)]
 
     def retire(self, worker: str) -> list[str]:
         """Hand a worker nothing any more; return the rollouts that it is running.
@@ -300,145 +306,166 @@ class Store(EventLog):
         """
         with self._lock:
             self._retired.add(worker)
-            return self.held_by(worker)
+            return [i for i, live in self._live.items() if live.is_run_by(worker)]
 
-    def running(self) -> list[str]:
-        """Return the rollouts that are running."""
+    # Events
+
+    def begin_call(self, rollout_id: str, attempt_id: str, agent: str) -> int:
+        """Admit a model call; return how many this agent made in the attempt before."""
         with self._lock:
-            return [
-                rollout_id
-                for rollout_id, live in self._live.items()
-                if live.rollout.status.state is RolloutState.RUNNING
-            ]
+            live = self._get_live(rollout_id)
+            live.check_current(attempt_id)
+            live.calls[attempt_id, agent] += 1
+            return live.calls[attempt_id, agent] - 1
 
-    def wait_terminal(
-        self,
-        ids: Collection[str],
-        timeout: float | None = None,
-        *,
-        count: int | None = None,
-    ) -> set[str]:
-        """Block until rollouts have ended; deleted ones count as ended.
-
-        Args:
-            ids: The rollouts waited for.
-            timeout: Seconds to wait at most.
-            count: How many of them must have ended; None means all.
-
-        Returns:
-            Those that have ended.
-        """
-        needed = len(set(ids)) if count is None else count
-        ended: set[str] = set()
-        enough = threading.Event()
-
-        def mark(rollout_id: str) -> None:
-            ended.add(rollout_id)
-            if len(ended) >= needed:
-                enough.set()
-
-        waiting = [(signals.terminal(i), partial(mark, i), i) for i in set(ids)]
-        try:
-            for key, callback, rollout_id in waiting:
-                self.signals.subscribe(key, callback)
-                if self.has_ended(rollout_id):
-                    mark(rollout_id)
-            if len(ended) < needed:
-                enough.wait(timeout)
-        finally:
-            for key, callback, _ in waiting:
-                self.signals.unsubscribe(key, callback)
-        return set(ended)
-
-    def has_ended(self, rollout_id: str) -> bool:
-        """Return whether a rollout succeeded, failed or was deleted."""
+    def record_call(self, rollout_id: str, attempt_id: str, call: RecordedCall) -> None:
+        """Record a model call, unless the answer came too late."""
         with self._lock:
-            live = self._live.get(rollout_id)
-            return live is None or live.ended
+            self._get_live(rollout_id).check_current(attempt_id)
+            self.add_event(rollout_id, attempt_id, MODEL_REQUEST, call.data)
 
-    def _load(self) -> None:
-        """Take over what an earlier store left in the file."""
-        ((ordinal, ended),) = self._database.read(
-            "SELECT coalesce(max(ordinal), 0), coalesce(max(terminal_order), 0) "
-            "FROM rollouts"
-        )
-        self._ordinal, self._ended = ordinal, ended
-        for rollout in tables.read_in_states(self._database, _UNFINISHED, -1):
-            self._revive(rollout)
-            if rollout.status.state is RolloutState.QUEUING:
-                self._queue.append(rollout.rollout_id)
+    def add_event(
+        self, rollout_id: str, attempt_id: str, event_type: str, data: dict[str, Any]
+    ) -> RecordedEvent:
+        """Record an event of any type, also after the rollout ended."""
+        event = RecordedEvent.now(event_type, rollout_id, attempt_id, data)
+        writes = [tables.write_event(event)]
+        with self._lock:
+            live = self._get_live(rollout_id)
+            if event_type == MODEL_REQUEST:
+                changed = live.drop_repeated_routes(attempt_id, RecordedCall(data))
+                if changed is not None:
+                    writes.insert(0, tables.write_event(changed, anew=True))
+            live.append(event)
+            self._database.submit(*writes)
+        return event
+
+    def attempts(self, rollout_id: str) -> list[str]:
+        """Return the attempts that recorded something, in order."""
+        with self._lock:
+            return list(self._get_live(rollout_id).events)
+
+    def events(
+        self, rollout_id: str, attempt_id: str | None = None
+    ) -> list[RecordedEvent]:
+        """Return the events of an attempt, by default the last one, in order."""
+        with self._lock:
+            live = self._get_live(rollout_id)
+            return list(live.events.get(attempt_id or live.attempt_id, ()))
+
+    def model_calls(
+        self, rollout_id: str, attempt_id: str | None = None
+    ) -> list[ModelCall]:
+        """Return the calls that the policy answered in an attempt, in order."""
+        calls = answered_calls(self.events(rollout_id, attempt_id))
+        return [call.to_model_call() for call in calls]
+
+    # Model servers that a trainer registered
+
+    def models(self, name: str) -> list[Model]:
+        """Return the servers of a model."""
+        with self._lock:
+            return [model for model in self._models.values() if model.model == name]
+
+    def register_models(self, models: Iterable[Model]) -> None:
+        """Add servers, or replace those with the same model and endpoint."""
+        with self._lock:
+            for model in models:
+                self._models[model.model, model.endpoint] = model
+                row = (model.model, model.endpoint, model.model_dump_json())
+                sql = "INSERT OR REPLACE INTO models VALUES (?, ?, ?)"
+                self._database.submit((sql, row))
+
+    def clear_models(self) -> None:
+        """Remove all servers."""
+        with self._lock:
+            self._models.clear()
+            self._database.submit(("DELETE FROM models", ()))
+
+    def _find(self, rollout_id: str) -> LiveRollout | None:
+        if live := self._live.get(rollout_id):
+            return live
+        self.flush()
+        found = tables.read_rollouts(self._database, "rollout_id = ?", (rollout_id,))
+        return self._load(found[0]) if found else None
+
+    def _load(self, rollout: Rollout) -> LiveRollout:
+        live = LiveRollout(rollout)
+        live.restore(tables.read_events(self._database, rollout.rollout_id))
+        return live
+
+    def _get_live(self, rollout_id: str) -> LiveRollout:
+        live = self._find(rollout_id)
+        if live is None:
+            raise RolloutNotFoundError(rollout_id)
+        return live
 
     def _change(
-        self, live: LiveRollout, *, writes: Sequence[Write] = (), **updates: Any
+        self, live: LiveRollout, events: Sequence[RecordedEvent] = (), **updates: Any
     ) -> Rollout:
-        """Update a rollout's status, store it, and wake who waits for it."""
-        rollout = live.change(**updates)
-        has_just_ended = live.ended and live.terminal_order is None
-        if has_just_ended:
-            self._ended += 1
-            live.terminal_order = self._ended
-        status = tables.update_status(rollout, live.terminal_order)
-        self._database.submit(*writes, status)
-        if has_just_ended:
-            self.signals.notify(signals.terminal(rollout.rollout_id))
+        """Record events and a new status as one, and wake who waits for it."""
+        writes: list[Write] = [tables.write_event(event) for event in events]
+        had_ended = live.ended
+        for event in events:
+            live.append(event)
+        status = live.rollout.status
+        updates |= {"version": status.version + 1, "updated_at": time.time()}
+        changed = {"status": status.model_copy(update=updates)}
+        live.rollout = live.rollout.model_copy(update=changed)
+        order = None
+        if live.ended and not had_ended:
+            order = self._ended = self._ended + 1
+        self._database.submit(*writes, tables.write_rollout(live.rollout, order))
         self.signals.notify(signals.ANY)
-        return rollout
+        if order is not None:
+            self._recent.append(live.rollout.rollout_id)
+            if len(self._recent) > _RECENT:
+                oldest = self._live.get(rollout_id := self._recent.popleft())
+                if oldest is not None and oldest.ended:  # not made anew meanwhile
+                    del self._live[rollout_id]
+            self.signals.notify(signals.terminal(live.rollout.rollout_id))
+        return live.rollout
 
     def _give_up(
         self,
         live: LiveRollout,
         reason: Reason,
-        writes: list[Write],
+        events: Sequence[RecordedEvent] = (),
         *,
         charge: bool = True,
         retry: bool = True,
     ) -> Rollout:
         """Queue a fresh attempt, or let the rollout fail if it gets none."""
-        payload = {"reason": reason.model_dump(), "charged": charge}
-        writes += live.append(live.attempt_id, ATTEMPT_FAILED, payload)
-        live.tries += charge
-        live.worker = ""
-        if not retry or live.tries >= self._max_attempts:
-            return self._change(
-                live,
-                state=RolloutState.FAILED,
-                last_attempt_id=live.attempt_id,
-                error_message=str(reason),
-                writes=writes,
-            )
+        rollout_id, attempt_id = live.rollout.rollout_id, live.attempt_id
+        why = {"reason": reason.model_dump(), "charged": charge}
+        given_up = RecordedEvent.now(ATTEMPT_FAILED, rollout_id, attempt_id, why)
+        tries = live.tries + charge
+        state = RolloutState.FAILED
+        if is_tried_again := retry and tries < self._max_attempts:
+            state = RolloutState.QUEUING
+            number = attempt_id.isdigit()
+            attempt_id = str(int(attempt_id) + 1) if number else f"{attempt_id}-again"
         rollout = self._change(
             live,
-            state=RolloutState.QUEUING,
-            last_attempt_id=live.next_attempt_id,
+            [*events, given_up],
+            state=state,
+            last_attempt_id=attempt_id,
             error_message=str(reason),
-            writes=writes,
         )
-        self._queue.appendleft(rollout.rollout_id)
-        self.signals.notify(signals.QUEUE)
+        live.tries, live.worker = tries, ""
+        if is_tried_again:
+            self._queue.appendleft(rollout_id)
+            self.signals.notify(signals.QUEUE)
         return rollout
 
-    def _claim_now(self, worker: str, n: int) -> list[Rollout]:
-        claimed: list[Rollout] = []
-        with self._lock:
-            most = 0 if worker in self._retired else n
-            while self._queue and len(claimed) < most:
-                live = self._live.get(self._queue.popleft())
-                if live and live.rollout.status.state is RolloutState.QUEUING:
-                    live.worker = worker
-                    claimed.append(
-                        self._change(
-                            live,
-                            state=RolloutState.RUNNING,
-                            last_attempt_id=live.attempt_id,
-                        )
-                    )
-        return claimed
 
-
-def _insert(rollout: Rollout, ordinal: int) -> Write:
-    try:
-        return tables.insert_rollout(rollout, ordinal)
-    except TypeError as error:
-        raise RolloutError(
-            f"Rollout {rollout.rollout_id} is not JSON: {error}"
-        ) from error
+def _new_rollout(rollout_id: str, item: RolloutCreate) -> Rollout:
+    now = time.time()
+    return Rollout(
+        rollout_id=rollout_id,
+        input=item.input,
+        is_train=item.is_train,
+        config=item.config or RolloutConfig(),
+        metadata=RolloutMetadata.model_validate(item.metadata or {}),
+        status=RolloutLifecycleStatus(created_at=now, updated_at=now),
+    )

@@ -1,0 +1,196 @@
+"""The client that asks model servers, through real HTTP."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from agentgym.models import http
+from agentgym.models.http import HttpClient, overflow_told
+from tests.rollout.stub_server import Handler, StubServer
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = asyncio.sleep
+    monkeypatch.setattr(http.asyncio, "sleep", lambda _: sleep(0))
+
+
+def wait(told: str) -> float:
+    """Return the seconds that the client said it would wait."""
+    return float(told.rpartition(" in ")[2].removesuffix(" s"))
+
+
+def answers(*statuses: int, **headers: str) -> Handler:
+    """Return a handler that answers with each status in turn, the last one for ever."""
+    left = list(statuses)
+
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        status = left.pop(0) if len(left) > 1 else left[0]
+        return web.json_response({"status": status}, status=status, headers=headers)
+
+    return respond
+
+
+async def post(server: StubServer, **options: Any) -> tuple[int, list[str]]:
+    """Return the status of the answer, and what was said of each further try."""
+    told: list[str] = []
+    async with HttpClient(**options) as client:
+        url = f"{server.endpoint}/chat/completions"
+        answer = await client.post(url, b"{}", on_retry=told.append)
+        assert await answer.json() == {"status": answer.status}
+        return answer.status, told
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
+async def test_what_may_succeed_later_is_tried_again(status: int) -> None:
+    with StubServer(answers(status, status, 200)) as server:
+        answer, told = await post(server)
+    assert answer == 200
+    assert len(server.bodies) == 3
+    assert [f"status {status}, trying again in" in line for line in told] == [True] * 2
+
+
+async def test_the_last_answer_counts_whatever_it_is() -> None:
+    with StubServer(answers(503)) as server:
+        assert (await post(server, tries=2))[0] == 503
+    assert len(server.bodies) == 2
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 422])
+async def test_what_never_succeeds_is_asked_once(status: int) -> None:
+    with StubServer(answers(status)) as server:
+        assert await post(server) == (status, [])
+
+
+async def test_the_statuses_that_are_tried_again_can_be_chosen() -> None:
+    with StubServer(answers(409)) as server:
+        assert await post(server, retried={429}) == (409, [])
+
+
+async def test_waits_double_up_to_a_bound() -> None:
+    with StubServer(answers(500)) as server:
+        _, told = await post(server, tries=8, backoff_s=1.0)
+    for line, least in zip(told, [1, 2, 4, 8, 8, 8, 8], strict=True):
+        assert least <= wait(line) <= 1.25 * least
+
+
+@pytest.mark.parametrize(
+    ("said", "least"),
+    [
+        ("30", 30.0),
+        ("3600", 60.0),
+        ("0.1", 0.5),
+        ("-1", 0.5),
+        ("soon", 0.5),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.5),
+        ("Wed, 21 Oct 2115 07:28:00 GMT", 60.0),
+    ],
+)
+async def test_a_wait_that_is_asked_for_is_kept_up_to_a_minute(
+    said: str, least: float
+) -> None:
+    with StubServer(answers(429, 200, **{"Retry-After": said})) as server:
+        _, [told] = await post(server)
+    assert least <= wait(told) <= 1.26 * least
+
+
+def broken_off(times: int) -> Callable[..., Any]:
+    """Return a handler whose first answers end before they are whole."""
+    left = [True] * times
+
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Length": "14"})
+        await answer.prepare(request)
+        await answer.write(b'{"status": 200}'[: 5 if left else 15])
+        if left:
+            left.pop()
+            assert request.transport is not None
+            request.transport.close()
+        return answer
+
+    return respond
+
+
+async def test_a_broken_answer_is_asked_for_again_unless_it_is_streamed() -> None:
+    with StubServer(broken_off(1)) as server:
+        async with HttpClient() as client:
+            url = f"{server.endpoint}/chat/completions"
+            whole = await client.post(url, b"{}")
+            assert len(await whole.read()) == 14
+        assert len(server.bodies) == 2
+    with StubServer(broken_off(1)) as server:
+        async with HttpClient() as client:
+            url = f"{server.endpoint}/chat/completions"
+            begun = await client.post(url, b"{}", stream=True)
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await begun.read()
+        assert len(server.bodies) == 1
+
+
+async def test_a_server_that_is_not_there_is_an_error() -> None:
+    told: list[str] = []
+    async with HttpClient(tries=3) as client:
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await client.post("http://127.0.0.1:9/v1", b"{}", on_retry=told.append)
+    assert len(told) == 2
+
+
+async def test_an_address_that_is_none_is_tried_once() -> None:
+    told: list[str] = []
+    async with HttpClient() as client:
+        with pytest.raises(aiohttp.InvalidURL):
+            await client.post("http://", b"{}", on_retry=told.append)
+    assert told == []
+
+
+async def test_a_try_has_a_time_limit() -> None:
+    gate = asyncio.Event()
+
+    async def hang(request: web.Request, body: dict[str, Any]) -> web.Response:
+        await gate.wait()
+        raise AssertionError
+
+    with StubServer(hang) as server:
+        async with HttpClient(tries=2, timeout_s=0.1) as client:
+            with pytest.raises(TimeoutError):
+                await client.post(f"{server.endpoint}/chat/completions", b"{}")
+    assert len(server.bodies) == 2
+
+
+async def test_the_key_and_the_base_address_go_with_every_request() -> None:
+    keys: list[str | None] = []
+
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        keys.append(request.headers.get("Authorization"))
+        return web.json_response({})
+
+    with StubServer(respond) as server:
+        for key in ("secret", ""):
+            base = server.endpoint.removesuffix("/v1")
+            async with HttpClient(base, api_key=key) as client:
+                await client.post("/v1/chat/completions", b"{}")
+    assert keys == ["Bearer secret", None]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (
+            b'{"error": {"message": "too long", "code": "context_length_exceeded"}}',
+            "too",
+        ),
+        (b'{"message": "The maximum context length is 5."}', "The maximum"),
+        (b'{"error": "maximum context length"}', "maximum"),
+        (b"the maximum context length is 5", "the maximum"),
+        (b'["maximum context length"]', "["),
+        (b'{"error": {"message": "no such model"}}', None),
+        (b"", None),
+    ],
+)
+def test_a_prompt_that_is_too_long_is_seen(body: bytes, told: str | None) -> None:
+    found = overflow_told(body)
+    assert found is None if told is None else str(found).startswith(told)
