@@ -18,7 +18,6 @@ from agentgym.engines.base import (
     UpdateMetrics,
 )
 from agentgym.integrations.base import Adapter, AgentLoop, Blueprint, Conversation
-from agentgym.integrations.episode import current_episode
 from agentgym.integrations.transport import PLACEHOLDER, episode_client, speaking_as
 
 ANSWER = "Done."
@@ -36,27 +35,19 @@ class ToyAdapter(Adapter):
         return trained.spec.system_prompt
 
 
-class ToyLoop(AgentLoop):
+class ToyLoop(AgentLoop, Conversation):
     def __init__(self, blueprint: Blueprint) -> None:
         self.key = {"Authorization": f"Bearer {blueprint.api_key}"}
         self.url = f"{blueprint.gateway}{PLACEHOLDER}/chat/completions"
         self.client = episode_client(blueprint)
 
     def converse(self) -> Conversation:
-        return ToyConversation(self)
-
-
-class ToyConversation(Conversation):
-    def __init__(self, loop: ToyLoop) -> None:
-        self.loop = loop
+        return self
 
     async def turn(self, message: str) -> str:
-        assert current_episode().task.instruction == message
         asked = {"messages": [{"role": "user", "content": message}]}
         with speaking_as("parrot"):
-            said = await self.loop.client.post(
-                self.loop.url, json=asked, headers=self.loop.key
-            )
+            said = await self.client.post(self.url, json=asked, headers=self.key)
         return str(said.json()["choices"][0]["message"]["content"])
 
 

@@ -74,6 +74,16 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def test_files_that_the_architecture_names_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`([a-z_/]+(?:/|\.py))`", page))
+    assert len(named) > 30
+    source = ROOT / "src" / "agentgym"
+    assert {
+        n for n in named if not any((b / n).exists() for b in (ROOT, source))
+    } == set()
+
+
 def test_readme_opens_with_the_two_commands() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
     assert lines[2:4] == [
