@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from agentgym.integrations.base import Adapter, AgentLoop, Blueprint, Conversati
 from agentgym.integrations.transport import PLACEHOLDER, episode_client, speaking_as
 
 ANSWER = "Done."
+IDS = [*ANSWER.encode(), 0]
 
 
 class ToyAdapter(Adapter):
@@ -55,11 +56,7 @@ class ToyPolicy(Policy):
     model_name = "toy"
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        ids = [*ANSWER.encode(), 0]
-        return ChatResult([1, 2], ids, [-0.5] * len(ids), ANSWER, [], "stop", 0)
-
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
-        yield await self.chat(request)
+        return ChatResult([1, 2], IDS, [-0.5] * len(IDS), ANSWER, [], "stop", 0)
 
 
 class ToyEngine(Engine):
@@ -104,10 +101,9 @@ class ServedToyEngine(ToyEngine):
 class ToyServer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        ids = [*ANSWER.encode(), 0]
-        logprobs = {"content": [{"token": "", "logprob": -0.5}] * len(ids)}
+        logprobs = {"content": [{"token": "", "logprob": -0.5}] * len(IDS)}
         message = {"role": "assistant", "content": ANSWER}
-        choice = {"message": message, "token_ids": ids, "logprobs": logprobs}
+        choice = {"message": message, "token_ids": IDS, "logprobs": logprobs}
         body = json.dumps({"choices": [choice], "prompt_token_ids": [1, 2]}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

@@ -70,12 +70,13 @@ class Policy(ABC):
             EngineError: The prompt does not fit the context, or generation failed.
         """
 
-    @abstractmethod
-    def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
         """Yield pieces of the response's content as sampled, then the whole result.
 
-        Tool calls are not content: they come with the result alone.
+        Tool calls are not content: they come with the result alone. A policy that
+        does not stream yields the result alone.
         """
+        yield await self.chat(request)
 
     def close(self) -> None:
         """Stop answering: pending and later requests fail with EngineError."""
