@@ -14,7 +14,7 @@ def test_few_conversations_hold_nothing_of_the_test_pools(kind: str) -> None:
     assert (found.conversations, found.hits) == (150, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("shard", range(5))
 @pytest.mark.parametrize("kind", SHIPPED)
 def test_four_thousand_conversations_hold_nothing_of_the_test_pools(

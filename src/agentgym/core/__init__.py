@@ -1,1 +1,1 @@
-"""The vocabulary (config, task, tools, trajectory, metrics) and the verbs."""
+"""The vocabulary: words that every other folder uses."""
