@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any
 
 import httpx
 import psutil
+import uvloop
 from machine import machine
 
 KEY = "benchmark"
@@ -330,13 +331,8 @@ def serve_gateway(port: int, *, with_policy: bool) -> None:
 
 
 def run_fast[T](main: Coroutine[Any, Any, T]) -> T:
-    """Run on uvloop where it is installed."""
-    factory: Callable[[], asyncio.AbstractEventLoop]
-    try:
-        from uvloop import new_event_loop as factory
-    except ImportError:
-        factory = asyncio.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
+    """Run on the loop that the gateway has."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Self
 
+import uvloop
 from aiohttp import web
 from pydantic import ValidationError
 
@@ -116,7 +117,7 @@ class Gateway:
             self._loop.call_soon_threadsafe(callback)
 
     def _run(self) -> None:
-        asyncio.run(self._serve(), loop_factory=_loop_factory())
+        asyncio.run(self._serve(), loop_factory=uvloop.new_event_loop)
 
     async def _serve(self) -> None:
         app = web.Application(
@@ -205,12 +206,3 @@ def _told(error: Exception) -> ApiError:
             return ApiError(error.status, error.reason, "http_error")
     message = f"{type(error).__name__}: {error}"
     return ApiError(500, message, "internal_error", "server_error")
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return uvloop's factory where it is installed, else asyncio's."""
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        return asyncio.new_event_loop
-    return new_event_loop
