@@ -163,7 +163,7 @@ def _show(path: Path, as_json: bool) -> None:
     found = {name: list(map(str, lost)) for name, lost in losses.items() if lost}
     if as_json:
         body = summary.model_dump(mode="json")
-        print_json({**body, "context_losses": found, "broken": list(map(str, broken))})
+        print_json({**body, "context_losses": found, "broken": broken})
     else:
         from agentgym.ui.cards import continuity_view, summary_view
 

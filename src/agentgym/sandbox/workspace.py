@@ -2,23 +2,37 @@
 
 import posixpath
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
-from agentgym.errors import ToolError
+from agentgym.errors import SandboxError, ToolError
+from agentgym.sandbox.commands import Argv
+from agentgym.sandbox.result import SandboxResult
+from agentgym.sandbox.sandbox import Sandbox
+
+_MAX_PATH = 200
+_MAX_FILES = 1_000
 
 
 class Workspace:
-    """A folder of text files.
+    """A folder of text files; every path stays inside, and commands see only it.
 
     Args:
         files: Relative path to text; copied.
         max_characters: Of a file that is written.
+        sandbox: Where commands run, if any may.
     """
 
     def __init__(
-        self, files: Mapping[str, str], *, max_characters: int = 8_000
+        self,
+        files: Mapping[str, str],
+        *,
+        max_characters: int = 8_000,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self.files = dict(files)
+        self._start = dict(files)
         self._max_characters = max_characters
+        self._sandbox = sandbox
 
     def resolve(self, path: str) -> str:
         """Return ``path`` in its shortest form, ``"."`` for the root.
@@ -65,10 +79,57 @@ class Workspace:
         if count > 1:
             raise ToolError(f"the old text is {count} times in {path}; copy more.")
         changed = text.replace(old, new)
-        self.check_length(path, changed)
+        self._check_length(path, changed)
         self.files[path] = changed
 
-    def check_length(self, path: str, text: str) -> None:
+    def write(self, path: str, text: str) -> str:
+        """Write a file, and return its resolved path.
+
+        Raises:
+            ToolError: The path leads outside or is taken by a folder, or the text
+                is too long or no Unicode.
+        """
+        name = self.resolve(path)
+        if name == "." or self.below(name):
+            raise ToolError(f"{name} is a folder; name a file.")
+        for parent in map(str, PurePosixPath(name).parents):
+            if parent in self.files:
+                raise ToolError(f"{parent} is a file, so {name} cannot be below it.")
+        if len(name) > _MAX_PATH:
+            raise ToolError(f"a path may have at most {_MAX_PATH} characters.")
+        if name not in self.files and len(self.files) >= _MAX_FILES:
+            raise ToolError(f"there may be at most {_MAX_FILES} files.")
+        self._check_length(name, text)
+        try:
+            (name + text).encode()
+        except UnicodeEncodeError as error:
+            raise ToolError(f"the text is no Unicode: {error.reason}.") from None
+        self.files[name] = text
+        return name
+
+    async def run(self, argv: tuple[str, ...], timeout_s: float) -> SandboxResult:
+        """Run a command on the files, and keep the text files that it changed."""
+        if self._sandbox is None:
+            raise SandboxError("No command can run here: the toolbox is not open.")
+        result = await self._sandbox.run(
+            self.files, Argv(argv), timeout_s=timeout_s, collect=True
+        )
+        for name, text in (result.files or {}).items():
+            if text is None:
+                self.files.pop(name, None)
+            else:
+                self.files[name] = text
+        return result
+
+    def changed(self) -> dict[str, str | None]:
+        """Return the files that differ from the start, None for one that is gone."""
+        return {
+            name: self.files.get(name)
+            for name in sorted({*self._start, *self.files})
+            if self.files.get(name) != self._start.get(name)
+        }
+
+    def _check_length(self, path: str, text: str) -> None:
         """Raise a ``ToolError`` if a text is too long for the file at ``path``."""
         if len(text) > self._max_characters:
             raise ToolError(

@@ -12,14 +12,14 @@ import pytest
 from agentgym.core.tools import Tool
 from agentgym.errors import NotFoundError, ScenarioError, ToolError, UsageError
 from agentgym.rollout import tool
-from agentgym.rollout.solo.toolbox.base import AttemptWorkspace
-from agentgym.rollout.solo.toolbox.calculator import calculate
-from agentgym.rollout.solo.toolbox.toolbox import Toolbox
+from agentgym.rollout.solo.calculator import calculate
+from agentgym.rollout.solo.toolbox import Toolbox
+from agentgym.sandbox.workspace import Workspace
 
 FILES = {"src/app.py": "def add(a, b):\n    return a + b\n", "README": "Adds.\n"}
 
 
-Maker = Callable[..., tuple[Tool, AttemptWorkspace]]
+Maker = Callable[..., tuple[Tool, Workspace]]
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def made() -> Iterator[Maker]:
     """Yield a function that returns a tool and its workspace."""
     with ExitStack() as stack:
 
-        def make(*named: str, **settings: Any) -> tuple[Tool, AttemptWorkspace]:
+        def make(*named: str, **settings: Any) -> tuple[Tool, Workspace]:
             box = Toolbox({**{name: {} for name in named}, **settings})
             stack.callback(box.close)
             box.open()

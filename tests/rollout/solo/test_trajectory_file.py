@@ -51,8 +51,8 @@ def test_broken_lines_in_the_middle_are_all_named(tmp_path: Path) -> None:
     write_jsonl(path, [make("b")])
     found, broken = scan_jsonl(path)
     assert ids(found) == ["a", "b"]
-    assert [line.number for line in broken] == [2, 3, 5]
-    assert "scenario: Field required" in broken[1].problem
+    assert [line[: len("line 0")] for line in broken] == ["line 2", "line 3", "line 5"]
+    assert "scenario: Field required" in broken[1]
 
 
 @pytest.mark.parametrize("length", [1, 40, 70_000])
@@ -93,8 +93,3 @@ with TrajectoryWriter(Path({str(path)!r})) as writer:
     process.wait()
     process.stdout.close()
     assert ids(read_jsonl(path)) == ["a", "b", "c"]
-
-
-def test_writer_that_was_not_opened_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="not entered"):
-        TrajectoryWriter(tmp_path / "t.jsonl").write(make("a"))

@@ -26,7 +26,7 @@ from agentgym.rollout.solo.agents import RolloutAgent, get_agent
 from agentgym.rollout.solo.config import RolloutConfig
 from agentgym.rollout.solo.rewards import FunctionEnding, RewardFunction
 from agentgym.rollout.solo.tasks import TaskLike, as_tasks, files_of
-from agentgym.rollout.solo.toolbox.toolbox import Toolbox
+from agentgym.rollout.solo.toolbox import Toolbox
 from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
 from agentgym.rollout.workers.loop_watch import LoopWatch
 from agentgym.scenarios.base import Environment, Scenario

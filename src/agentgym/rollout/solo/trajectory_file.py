@@ -4,7 +4,6 @@ import json
 import logging
 import mmap
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -14,22 +13,6 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrajectoryFileError, first_problem
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class BrokenLine:
-    """A line that holds no trajectory.
-
-    Attributes:
-        number: Of the line, from 1.
-        problem: What is wrong with it.
-    """
-
-    number: int
-    problem: str
-
-    def __str__(self) -> str:
-        return f"line {self.number} {self.problem}"
 
 
 class TrajectoryWriter:
@@ -43,20 +26,15 @@ class TrajectoryWriter:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.count = 0
-        self._file: BinaryIO | None = None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a+b")
+        _mend_last_line(path, self._file)
 
     def __enter__(self) -> Self:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("a+b")
-        _mend_last_line(self.path, self._file)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._file.close()
 
     def write(self, trajectory: Trajectory) -> None:
         """Append one trajectory and flush it.
@@ -64,20 +42,18 @@ class TrajectoryWriter:
         Raises:
             OSError: The disk is full, or the file cannot be written.
         """
-        if self._file is None:
-            raise ValueError("write() of a TrajectoryWriter that is not entered")
         line = json.dumps(trajectory.to_dict(), ensure_ascii=False)
         self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
         self._file.flush()
-        self.count += 1
 
 
 def write_jsonl(path: Path, trajectories: Iterable[Trajectory]) -> int:
     """Append trajectories to a JSON Lines file; return how many were written."""
+    count = 0
     with TrajectoryWriter(path) as writer:
-        for trajectory in trajectories:
+        for count, trajectory in enumerate(trajectories, 1):
             writer.write(trajectory)
-    return writer.count
+    return count
 
 
 def read_jsonl(path: Path, *, strict: bool = True) -> list[Trajectory]:
@@ -95,20 +71,20 @@ def read_jsonl(path: Path, *, strict: bool = True) -> list[Trajectory]:
     """
     trajectories, broken = scan_jsonl(path)
     if broken and strict:
-        raise TrajectoryFileError(str(path), list(map(str, broken)), trajectories)
+        raise TrajectoryFileError(str(path), broken, trajectories)
     for line in broken:
         logger.warning("%s: %s", path, line)
     return trajectories
 
 
-def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[BrokenLine]]:
-    """Return the trajectories of a file, and its lines that hold none.
+def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[str]]:
+    """Return the trajectories of a file, and what is wrong with its other lines.
 
     Raises:
         OSError: The file cannot be read.
     """
     trajectories: list[Trajectory] = []
-    broken: list[BrokenLine] = []
+    broken: list[str] = []
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -122,7 +98,7 @@ def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[BrokenLine]]:
             except ValueError:
                 cut = not line.endswith(b"\n")
                 problem = "was cut while it was written" if cut else "is no JSON"
-            broken.append(BrokenLine(number, problem))
+            broken.append(f"line {number} {problem}")
     return trajectories, broken
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agentgym.core.tools import tool
 from agentgym.errors import ToolError
-from agentgym.rollout.solo.toolbox.base import BuiltInTool
+from agentgym.rollout.solo.tools import BuiltInTool
 
 Number = int | float
 

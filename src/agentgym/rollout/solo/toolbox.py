@@ -12,12 +12,10 @@ from agentgym.core.settings import explain_invalid
 from agentgym.core.tools import Tool, bound_tools, result_text, spec_of
 from agentgym.errors import ConfigError, NotFoundError, ToolError, UsageError
 from agentgym.integrations.registry import load_factory
-from agentgym.rollout.solo.toolbox.base import AttemptWorkspace, BuiltInTool
-from agentgym.rollout.solo.toolbox.bash import Bash
-from agentgym.rollout.solo.toolbox.calculator import Calculator
-from agentgym.rollout.solo.toolbox.file_editor import FileEditor
-from agentgym.rollout.solo.toolbox.search import Search
+from agentgym.rollout.solo.calculator import Calculator
+from agentgym.rollout.solo.tools import Bash, BuiltInTool, FileEditor, Search
 from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox.workspace import Workspace
 from agentgym.scenarios.base import Environment
 
 _BUILT_IN: Mapping[str, type[BuiltInTool]] = {
@@ -26,12 +24,13 @@ _BUILT_IN: Mapping[str, type[BuiltInTool]] = {
     "file_editor": FileEditor,
     "search": Search,
 }
+_MAX_CHARACTERS = 200_000
 
 
 class Workbench(Environment):
     """The environment of a rollout without a scenario: tools, and a workspace."""
 
-    def __init__(self, workspace: AttemptWorkspace, tools: list[Tool]) -> None:
+    def __init__(self, workspace: Workspace, tools: list[Tool]) -> None:
         self.workspace = workspace
         self._tools = tools
 
@@ -86,7 +85,9 @@ class Toolbox:
 
     def bench(self, files: Mapping[str, str]) -> Workbench:
         """Return the tools of one rollout, on a workspace with these files."""
-        workspace = AttemptWorkspace(files, self._sandbox)
+        workspace = Workspace(
+            files, max_characters=_MAX_CHARACTERS, sandbox=self._sandbox
+        )
         found = [t for kind in self._built_in for t in bound_tools(kind.on(workspace))]
         return Workbench(workspace, [*found, *self._own])
 

@@ -1,1 +1,0 @@
-"""Tools for agents: ready-made ones, a file each, and one's own functions."""
