@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentgym.sandbox import RunTests, Sandbox, SandboxConfig, open_sandbox
-from agentgym.sandbox.ladder import available_rungs
+from agentgym.sandbox.guest.settings import RUNGS
 
 FILES = {
     "shop/__init__.py": "",
@@ -128,7 +128,7 @@ def main() -> None:
     """Measure the best rung, or the one that is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=40)
-    parser.add_argument("--rung", choices=[rung.name for rung in available_rungs()])
+    parser.add_argument("--rung", choices=list(RUNGS))
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,

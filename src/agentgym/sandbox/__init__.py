@@ -1,10 +1,11 @@
 """Run code that a model wrote, isolated from the machine and from other executions.
 
-- ``sandbox``: :func:`open_sandbox` and :class:`Sandbox`, a pool of warm zygotes.
-- ``config``, ``commands``, ``result``: what goes in and what comes out.
+- ``sandbox``: :func:`open_sandbox` and :class:`Sandbox`, a pool of warm zygotes that
+  remembers results.
+- ``config``, ``commands``, ``result``: what goes in, and what comes out and how it is
+  read.
 - ``ladder``: the ways of isolating, safest first, and the probe.
 - ``guest_process``, ``launch``, ``runtime``: starting a zygote and talking to it.
-- ``report``, ``cache``: decoding and remembering results.
 - ``workspace``: the text files of one episode, for tools that read and edit them.
 - ``guest``: the code that runs inside, and what it and the host must agree on.
 """

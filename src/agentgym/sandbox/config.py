@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from agentgym.sandbox.guest.settings import Limits
 
@@ -19,10 +18,6 @@ class SandboxConfig:
         concurrency: Executions in flight at one time.
         limits: What one execution may use.
         cache_entries: How many results to remember; 0 for none.
-        preload: Modules to import once, beyond those that are always there.
-        python_path: Folders that executions may read and import from.
-        env: Environment of executions, beyond the minimal one. It is readable by
-            the untrusted code: put no secret here.
         unsafe_local_exec: Whether to run with no isolation at all where nothing
             better works.
     """
@@ -32,7 +27,4 @@ class SandboxConfig:
     concurrency: int = field(default_factory=lambda: min(4, os.cpu_count() or 1))
     limits: Limits = field(default_factory=Limits)
     cache_entries: int = 1024
-    preload: tuple[str, ...] = ()
-    python_path: tuple[Path, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
     unsafe_local_exec: bool = False

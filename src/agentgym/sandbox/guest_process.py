@@ -19,8 +19,7 @@ from agentgym.sandbox import launch
 from agentgym.sandbox.commands import Job
 from agentgym.sandbox.config import SandboxConfig
 from agentgym.sandbox.guest.settings import Rung, Settings
-from agentgym.sandbox.report import complete
-from agentgym.sandbox.result import SandboxResult
+from agentgym.sandbox.result import SandboxResult, complete
 from agentgym.sandbox.runtime import own_python, readable_by_anyone, readable_python
 
 _START_S = 30.0
@@ -112,8 +111,6 @@ class GuestProcess:
             limits=config.limits,
             identity=identity if rung.own_identity else None,
             scratch=str(scratch) if scratch and not rung.bubblewrap else None,
-            path=tuple(map(str, config.python_path)),
-            preload=config.preload,
         )
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._owned.enter_context(self._log)
@@ -126,7 +123,7 @@ class GuestProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
                 pass_fds=(theirs.fileno(),),
-                env=launch.environment(config, python),
+                env=launch.environment(python),
                 cwd="/",
                 start_new_session=True,
                 user=start_as,

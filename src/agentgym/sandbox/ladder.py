@@ -86,11 +86,6 @@ def _named(name: str, *, unsafe: bool) -> Rung:
     return rung
 
 
-def available_rungs() -> tuple[Rung, ...]:
-    """Return the isolating rungs that work on this machine, safest first."""
-    return tuple(rung for rung in RUNGS.values() if rung.isolates and not probe(rung))
-
-
 @functools.cache
 def probe(rung: Rung) -> str:
     """Run an execution that tries to break out, once; return what is wrong, or ""."""

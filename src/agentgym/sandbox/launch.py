@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.config import SandboxConfig
 from agentgym.sandbox.guest.settings import DEVICES, SYSTEM, SYSTEM_FILES, Settings
 
 GUEST = Path(__file__).with_name("guest")
@@ -47,8 +46,11 @@ def reserve_identity() -> tuple[int, socket.socket]:
     )
 
 
-def environment(config: SandboxConfig, python: Path) -> dict[str, str]:
-    """Return the whole environment of the zygote and of executions."""
+def environment(python: Path) -> dict[str, str]:
+    """Return the whole environment of the zygote and of executions.
+
+    Untrusted code can read it: it holds no secret.
+    """
     env = {
         "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
@@ -60,7 +62,7 @@ def environment(config: SandboxConfig, python: Path) -> dict[str, str]:
     libraries = python.parents[1] / "lib"
     if any(libraries.glob("libpython*.so*")):
         env["LD_LIBRARY_PATH"] = str(libraries)
-    return {**env, **dict(config.env)}
+    return env
 
 
 def command_line(
@@ -98,9 +100,8 @@ def _bubblewrap(settings: Settings, python: Path, guest: Path) -> list[str]:
             options += ["--ro-bind", folder, folder]
     for file in SYSTEM_FILES:
         options += ["--ro-bind-try", file, file]
-    for tree in (python.parents[1], *map(Path, settings.path)):
-        if not tree.is_relative_to("/usr"):
-            options += _shown(tree, tree)
+    if not (prefix := python.parents[1]).is_relative_to("/usr"):
+        options += _shown(prefix, prefix)
     options += ["--proc", "/proc", "--tmpfs", "/dev", "--dir", "/dev/shm"]
     for device in DEVICES:
         options += ["--dev-bind", device, device]

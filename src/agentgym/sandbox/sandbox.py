@@ -2,14 +2,15 @@
 
 import asyncio
 import os
+import threading
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.cache import ResultCache
 from agentgym.sandbox.commands import Command, Job
 from agentgym.sandbox.config import SandboxConfig
 from agentgym.sandbox.guest.settings import Rung
@@ -29,7 +30,6 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     Attributes:
         config: How it was opened.
         rung: The rung that isolates it.
-        cache_stats: Hits and misses of the result cache.
         restarts: How many zygotes had to be replaced because they died.
     """
 
@@ -38,8 +38,9 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         self.rung = rung
         self.restarts = 0
         self._owner = os.getpid()
-        self._cache = ResultCache(config.cache_entries)
-        self.cache_stats = self._cache.stats
+        self._results: OrderedDict[bytes, SandboxResult] = OrderedDict()
+        """What is remembered; the most recently used is the last."""
+        self._lock = threading.Lock()
         self._idle: deque[GuestProcess] = deque()
         """Zygotes that wait for work; the most recently used is taken first."""
         self._pool = ThreadPoolExecutor(config.concurrency, "agentgym-sandbox")
@@ -91,7 +92,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             raise SandboxError(
                 "This sandbox was opened in another process: open one after the fork."
             )
-        if known := self._cache.get(job):
+        if known := self._remembered(job):
             done: Future[SandboxResult] = Future()
             done.set_result(known)
             return done
@@ -115,8 +116,28 @@ class Sandbox(AbstractContextManager["Sandbox"]):
                 warm=self.config.warm,
                 error=f"The sandbox process died: {died}",
             )
-        self._cache.put(job, result)
+        self._remember(job, result)
         return result
+
+    def _remembered(self, job: Job) -> SandboxResult | None:
+        if not self.config.cache_entries:
+            return None
+        with self._lock:
+            result = self._results.get(job.key)
+            if result is None:
+                return None
+            self._results.move_to_end(job.key)
+        return replace(result, cached=True)
+
+    def _remember(self, job: Job, result: SandboxResult) -> None:
+        """Keep a result, but if a clock or a signal made it: it may come otherwise."""
+        if not self.config.cache_entries or result.status != "exited":
+            return
+        with self._lock:
+            self._results[job.key] = result
+            self._results.move_to_end(job.key)
+            if len(self._results) > self.config.cache_entries:
+                self._results.popitem(last=False)
 
     def _attempt(self, job: Job) -> SandboxResult:
         guest = _take(self._idle) or GuestProcess(self.rung, self.config)

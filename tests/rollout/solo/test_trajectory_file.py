@@ -11,7 +11,6 @@ import pytest
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrajectoryFileError
 from agentgym.rollout.solo.trajectory_file import (
-    TrajectoryWriter,
     read_jsonl,
     scan_jsonl,
     write_jsonl,

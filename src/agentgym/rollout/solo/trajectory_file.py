@@ -51,8 +51,9 @@ def write_jsonl(path: Path, trajectories: Iterable[Trajectory]) -> int:
     """Append trajectories to a JSON Lines file; return how many were written."""
     count = 0
     with TrajectoryWriter(path) as writer:
-        for count, trajectory in enumerate(trajectories, 1):
+        for trajectory in trajectories:
             writer.write(trajectory)
+            count += 1
     return count
 
 

@@ -29,7 +29,7 @@ def confine(settings: Settings, timeout_s: float, writable: tuple[str, ...]) -> 
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     if rung.landlock:
-        readable = (*SYSTEM, *SYSTEM_FILES, sys.prefix, *settings.path)
+        readable = (*SYSTEM, *SYSTEM_FILES, sys.prefix)
         landlock.restrict(readable=readable, writable=writable, devices=DEVICES)
     if rung.isolates:
         seccomp.install(seccomp.build_filter(strict=rung.strict, pid=os.getpid()))

@@ -107,16 +107,12 @@ class Settings:
         limits: What each may use.
         identity: User and group id to change to, on a rung that changes it.
         scratch: Folder for workspaces, where they cannot be mounted.
-        path: The configuration's ``python_path``.
-        preload: The configuration's.
     """
 
     rung: Rung
     limits: Limits
     identity: int | None
     scratch: str | None
-    path: tuple[str, ...]
-    preload: tuple[str, ...]
 
     def encode(self) -> str:
         """Return them as JSON."""

@@ -65,8 +65,7 @@ class Zygote:
         if sys.platform == "linux" and not self._rung.bubblewrap:
             libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
             libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGTERM)
-        sys.path[:0] = settings.path
-        for module in [*_PRELOAD.split(), *settings.preload]:
+        for module in _PRELOAD.split():
             importlib.import_module(module)
         site.setquit()
         site.sethelper()
