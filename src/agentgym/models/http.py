@@ -1,23 +1,26 @@
-"""HttpClient: asks model servers, and asks again where that may help."""
+"""Asking model servers, and asking again where that may help."""
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Self
+from typing import Any
 
 import aiohttp
 import orjson
 
 from agentgym.core.openai import CONTEXT_LENGTH
+from agentgym.errors import ContextLengthError, ModelCallError, ProviderError
+from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 
 logger = logging.getLogger(__name__)
 
-RETRIED = frozenset({408, 409, 429, *range(500, 600)})
+_RETRIED = frozenset({408, 409, 429, *range(500, 600)})
 """HTTP statuses of requests that may succeed later."""
 
+_BACKOFF_S = 0.5
 _BACKOFF_CAP_S = 8.0
 _RETRY_AFTER_CAP_S = 60.0
 _SHOWN = 300
@@ -32,43 +35,29 @@ class HttpClient:
     minute.
 
     Args:
-        base_url: What the paths of requests are below, if they are no whole URLs.
         api_key: Bearer key, empty if none is needed.
         tries: Of one request.
         backoff_s: First wait between tries; doubles up to 8 s.
         timeout_s: Of one try; None waits for ever.
-        retried: HTTP statuses that are tried again.
-        connections: Most of them at a time; 0 is no limit.
     """
 
     def __init__(
         self,
-        base_url: str | None = None,
         *,
         api_key: str = "",
         tries: int = 4,
         backoff_s: float = 0.5,
         timeout_s: float | None = None,
-        retried: Collection[int] = RETRIED,
-        connections: int = 0,
     ) -> None:
         self._tries = tries
         self._backoff_s = backoff_s
-        self._retried = retried
         authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._session = aiohttp.ClientSession(
-            base_url,
-            connector=aiohttp.TCPConnector(limit=connections),
+            connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=timeout_s),
             headers={"Content-Type": "application/json", **authorization},
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -98,7 +87,7 @@ class HttpClient:
             is_last, asked = attempt == self._tries - 1, 0.0
             try:
                 response = await self._session.post(url, data=data)
-                if is_last or response.status not in self._retried:
+                if is_last or response.status not in _RETRIED:
                     if not stream:
                         await response.read()
                     return response
@@ -117,6 +106,63 @@ class HttpClient:
             on_retry(f"{url}: {reason}, trying again in {delay:.2f} s")
             await asyncio.sleep(delay)
         raise AssertionError("unreachable: the last try returns or raises")
+
+
+class EndpointLlm:
+    """Asks ``/chat/completions`` of a server; create it inside the running loop.
+
+    Broken connections and statuses 408, 409, 429 and 5xx are tried again a few times
+    with growing waits, or the wait that the server asks for. How long a call may take
+    is the rollout's affair.
+
+    Args:
+        endpoint: The server, the key and the model.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._http = HttpClient(api_key=endpoint.api_key, backoff_s=_BACKOFF_S)
+
+    async def __call__(
+        self, messages: list[dict[str, Any]], **options: Any
+    ) -> dict[str, Any]:
+        """Return the server's chat completion.
+
+        Raises:
+            ProviderError: The server refused the key.
+            ContextLengthError: The conversation is longer than the model's context.
+            ModelCallError: The server did not answer, or not with a completion.
+        """
+        where = self._endpoint.base_url
+        body = {"model": self._endpoint.model, "messages": messages, **options}
+        try:
+            response = await self._http.post(
+                f"{where}/chat/completions", orjson.dumps(body)
+            )
+        except aiohttp.ClientError as error:
+            raise ModelCallError(
+                f"The model server at {where} does not answer "
+                f"({type(error).__name__}: {error})."
+            ) from None
+        status, payload = response.status, await response.read()
+        text = payload[:_SHOWN].decode(errors="replace")
+        if status in KEY_REFUSED:
+            raise ProviderError(refusal(where, status, text))
+        if status >= 400 and overflow_told(payload) is not None:
+            raise ContextLengthError(f"{where} answered {status}: {text}")
+        if status >= 400:
+            raise ModelCallError(f"{where} answered {status}: {text}")
+        try:
+            answer = orjson.loads(payload)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise ModelCallError(f"{where} answered {status}, not JSON: {text!r}")
+        return answer
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
 
 
 def overflow_told(body: bytes) -> str | None:
