@@ -76,6 +76,11 @@ class RequestedCall(_Record):
     name: str
     arguments: str
 
+    def to_openai(self) -> dict[str, Any]:
+        """Return the call as it stands in a message of the assistant."""
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
 
 class ModelCall(_Record):
     """One call of the policy.

@@ -118,14 +118,7 @@ def _read_message(
     ]
     said: dict[str, Any] = {"role": "assistant", "content": content}
     if calls:
-        said["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": call.model_dump(exclude={"id"}),
-            }
-            for call in calls
-        ]
+        said["tool_calls"] = [call.to_openai() for call in calls]
     if not isinstance(finish_reason, str):
         finish_reason = "tool_calls" if calls else "stop"
     return Reply(content or "", calls, said, finish_reason, recorded)

@@ -10,26 +10,25 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from agentgym.core.trajectory import ModelCall, Trajectory
 
 _SHOWN = 60
 
 
-class LossKind(StrEnum):
-    """How a conversation lost context."""
-
-    MISSING = "missing"
-    ALTERED = "altered"
-    INSERTED = "inserted"
-    SYSTEM_CHANGED = "system_changed"
-    REPLY_MISSING = "reply_missing"
-    REPLY_ALTERED = "reply_altered"
-    RESULT_MISSING = "result_missing"
-    RESULT_WITHOUT_CALL = "result_without_call"
-    TOKENS_BROKEN = "tokens_broken"
+LossKind = Literal[
+    "missing",
+    "altered",
+    "inserted",
+    "system_changed",
+    "reply_missing",
+    "reply_altered",
+    "result_missing",
+    "result_without_call",
+    "tokens_broken",
+]
+"""How a conversation lost context."""
 
 
 @dataclass(frozen=True)
@@ -99,20 +98,20 @@ def _compare(before: ModelCall, call: ModelCall) -> Losses:
                 yield j, *_change(earlier, call.messages[j])
                 j += 1
             else:
-                yield i, LossKind.MISSING, f"{_words(earlier)} is missing"
+                yield i, "missing", f"{_words(earlier)} is missing"
         reply_at = j
         if i2 < len(old):
             for place in range(j, j2):
                 detail = f"{_words(call.messages[place])} stands before earlier ones"
-                yield place, LossKind.INSERTED, detail
+                yield place, "inserted", detail
     yield from _compare_reply(before, call, reply_at)
 
 
 def _change(old: dict[str, Any], new: dict[str, Any]) -> tuple[LossKind, str]:
     if old.get("role") == "system":
         detail = f"the system prompt changed from {_cut(old)} to {_cut(new)}"
-        return LossKind.SYSTEM_CHANGED, detail
-    return LossKind.ALTERED, f"{_words(old)} became {_words(new)}"
+        return "system_changed", detail
+    return "altered", f"{_words(old)} became {_words(new)}"
 
 
 def _compare_reply(before: ModelCall, call: ModelCall, start: int) -> Losses:
@@ -120,10 +119,7 @@ def _compare_reply(before: ModelCall, call: ModelCall, start: int) -> Losses:
     said = {
         "role": "assistant",
         "content": before.content,
-        "tool_calls": [
-            {"id": c.id, "function": {"name": c.name, "arguments": c.arguments}}
-            for c in before.tool_calls
-        ],
+        "tool_calls": [requested.to_openai() for requested in before.tool_calls],
     }
     rest = call.messages[start:]
     if _key(said) not in map(_key, rest):
@@ -132,15 +128,15 @@ def _compare_reply(before: ModelCall, call: ModelCall, start: int) -> Losses:
             place = roles.index("assistant")
             became = f"{_cut(said)} and became {_cut(rest[place])}"
             detail = f"the reply to the call before was {became}"
-            yield start + place, LossKind.REPLY_ALTERED, detail
+            yield start + place, "reply_altered", detail
             return
         detail = f"the reply to the call before, {_cut(said)}, is missing"
-        yield start, LossKind.REPLY_MISSING, detail
+        yield start, "reply_missing", detail
     answered = {m.get("tool_call_id") for m in rest if m.get("role") == "tool"}
     for requested in before.tool_calls:
         if requested.id not in answered:
             detail = f"the result of tool call {requested.id!r} is missing"
-            yield start, LossKind.RESULT_MISSING, detail
+            yield start, "result_missing", detail
 
 
 def _results_without_call(call: ModelCall) -> Losses:
@@ -150,7 +146,7 @@ def _results_without_call(call: ModelCall) -> Losses:
             asked |= {c.get("id", "") for c in _calls(message)}
         elif message.get("role") == "tool" and message.get("tool_call_id") not in asked:
             detail = f"a tool result, {_cut(message)}, has no tool call before it"
-            yield place, LossKind.RESULT_WITHOUT_CALL, detail
+            yield place, "result_without_call", detail
 
 
 def _compare_tokens(before: ModelCall, call: ModelCall) -> Losses:
@@ -160,7 +156,7 @@ def _compare_tokens(before: ModelCall, call: ModelCall) -> Losses:
     at = next((i for i, (old, new) in pairs if old != new), shorter)
     if at < len(context):
         detail = f"the prompt's tokens differ from token {at} of the {len(context)}"
-        yield None, LossKind.TOKENS_BROKEN, f"{detail} before it"
+        yield None, "tokens_broken", f"{detail} before it"
 
 
 def _key(message: dict[str, Any]) -> str:
