@@ -25,7 +25,7 @@ from agentgym.sandbox import ladder as ladder_module
 from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.sandbox.ladder import choose_rung, probe
-from agentgym.sandbox.runtime import readable_by_anyone, readable_python
+from agentgym.sandbox.launch import readable_by_anyone, readable_python
 from tests.sandbox import attacks, processes
 
 SOURCE = Path(agentgym.__file__).parents[1]

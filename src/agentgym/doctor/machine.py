@@ -42,7 +42,7 @@ def check_machine() -> list[Check]:
 
 
 def _looked_at() -> Iterator[Check]:
-    from agentgym.sandbox.config import SandboxConfig
+    from agentgym.sandbox.commands import SandboxConfig
     from agentgym.sandbox.ladder import choose_rung
 
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")

@@ -2,16 +2,20 @@
 
 - ``sandbox``: :func:`open_sandbox` and :class:`Sandbox`, a pool of warm zygotes that
   remembers results.
-- ``config``, ``commands``, ``result``: what goes in, and what comes out and how it is
-  read.
+- ``commands``, ``result``: what goes in, and what comes out and how it is read.
 - ``ladder``: the ways of isolating, safest first, and the probe.
-- ``guest_process``, ``launch``, ``runtime``: starting a zygote and talking to it.
+- ``guest_process``, ``launch``: starting a zygote and talking to it.
 - ``workspace``: the text files of one episode, for tools that read and edit them.
 - ``guest``: the code that runs inside, and what it and the host must agree on.
 """
 
-from agentgym.sandbox.commands import Argv, Command, PythonScript, RunTests
-from agentgym.sandbox.config import SandboxConfig
+from agentgym.sandbox.commands import (
+    Argv,
+    Command,
+    PythonScript,
+    RunTests,
+    SandboxConfig,
+)
 from agentgym.sandbox.guest.settings import Limits
 from agentgym.sandbox.result import SandboxResult, TestOutcome
 from agentgym.sandbox.sandbox import Sandbox, open_sandbox

@@ -16,11 +16,9 @@ from typing import Any
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox import launch
-from agentgym.sandbox.commands import Job
-from agentgym.sandbox.config import SandboxConfig
+from agentgym.sandbox.commands import Job, SandboxConfig
 from agentgym.sandbox.guest.settings import Rung, Settings
 from agentgym.sandbox.result import SandboxResult, complete
-from agentgym.sandbox.runtime import own_python, readable_by_anyone, readable_python
 
 _START_S = 30.0
 _GRACE_S = 15.0
@@ -95,9 +93,9 @@ class GuestProcess:
             self._owned.enter_context(lock)
         start_as = None if rung.own_identity else identity
         sees_ours = identity is None or (rung.bubblewrap and rung.own_identity)
-        python = own_python() if sees_ours else readable_python()
+        python = launch.own_python() if sees_ours else launch.readable_python()
         guest, scratch = launch.GUEST, None
-        hidden = start_as is not None and not readable_by_anyone(guest)
+        hidden = start_as is not None and not launch.readable_by_anyone(guest)
         if hidden or not rung.bubblewrap:
             scratch = Path(tempfile.mkdtemp(prefix="agentgym-sandbox-"))
             self._owned.callback(shutil.rmtree, scratch, ignore_errors=True)

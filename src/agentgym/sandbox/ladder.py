@@ -8,8 +8,7 @@ import sys
 from contextlib import closing
 
 from agentgym.errors import SandboxError, SandboxUnavailableError
-from agentgym.sandbox.commands import Job, PythonScript
-from agentgym.sandbox.config import SandboxConfig
+from agentgym.sandbox.commands import Job, PythonScript, SandboxConfig
 from agentgym.sandbox.guest.settings import RUNGS, Rung
 from agentgym.sandbox.guest_process import GuestProcess
 

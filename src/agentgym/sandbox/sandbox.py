@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.commands import Command, Job
-from agentgym.sandbox.config import SandboxConfig
+from agentgym.sandbox.commands import Command, Job, SandboxConfig
 from agentgym.sandbox.guest.settings import Rung
 from agentgym.sandbox.guest_process import GuestDiedError, GuestProcess
 from agentgym.sandbox.ladder import choose_rung
