@@ -114,7 +114,7 @@ class TrainingLoop:
             self._engine, config, self._scenario.define_trainable_components()
         )
         pace = Pace(config.episodes, state.episodes)
-        with open_tracker(config, self._run.path) as tracker:
+        with open_tracker(config, self._run.path) as track:
             for step in self._steps():
                 pace.begin()
                 chosen = tasks.take(self._most_tasks())
@@ -126,7 +126,7 @@ class TrainingLoop:
                 tasks.learn(groups)
                 report = self._report(groups, credited, update, pace)
                 measured = self._validate(report)
-                tracker.log(report, measured)
+                track(report, measured)
                 self._save(report, measured)
         return GOAL if self._measuring.goal_reached else SPENT
 
