@@ -1,6 +1,7 @@
 """The training loop: one run from its baseline to its trained agent."""
 
 import dataclasses
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +19,7 @@ from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.measuring import Measuring
-from agentgym.train.process import InterruptFlag, Lap, Pace, ResourceUse
+from agentgym.train.process import InterruptFlag, ResourceUse
 from agentgym.train.result import Artifacts, TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
 from agentgym.train.tasks import TaskStream
@@ -103,28 +104,26 @@ class TrainingLoop:
     def _train(self) -> str:
         """Do steps until the goal is reached or the budget spent; say which."""
         config, state = self._config, self.state
-        tasks = TaskStream(
-            self._scenario,
-            config.seed,
-            state.stream,
-            adaptive=config.task_choice == "adaptive",
-            failure_cost=config.failure_cost,
+        tasks = TaskStream(self._scenario, config, state.stream)
+        builder = BatchBuilder(
+            config.algorithm,
+            self._scenario.define_trainable_components(),
+            self._engine.pieces,
+            self._engine.stop_ids,
+            config.failure_cost,
         )
-        builder = BatchBuilder.of(
-            self._engine, config, self._scenario.define_trainable_components()
-        )
-        pace = Pace(config.episodes, state.episodes)
+        self._began, self._first = time.monotonic(), state.episodes
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():
-                pace.begin()
+                begun = time.monotonic()
                 chosen = tasks.take(self._most_tasks())
                 groups = self._attempt(chosen, step)
-                pace.sampled()
-                credited = builder.build(groups, self._call_rewards(groups))
+                sampled = time.monotonic()
+                credited = builder.build(groups, self._scenario.broadcast_rewards)
                 update = self._engine.update(credited.batch)
                 self._account(groups, credited, update)
                 tasks.learn(groups)
-                report = self._report(groups, credited, update, pace)
+                report = self._report(groups, credited, update, begun, sampled)
                 measured = self._validate(report)
                 track(report, measured)
                 self._save(report, measured)
@@ -175,18 +174,6 @@ class TrainingLoop:
             )
         return [found[i : i + size] for i in range(0, len(found), size)]
 
-    def _call_rewards(
-        self, groups: Sequence[Sequence[Trajectory]]
-    ) -> dict[str, list[float]]:
-        """Return the reward of each model call of the rollouts that were scored."""
-        return {
-            trajectory.rollout_id: self._scenario.broadcast_rewards(trajectory)
-            for group in groups
-            for trajectory in group
-            if trajectory.reward is not None
-            and trajectory.status is not RolloutStatus.DROPPED
-        }
-
     def _account(
         self,
         groups: Sequence[Sequence[Trajectory]],
@@ -212,17 +199,19 @@ class TrainingLoop:
         groups: Sequence[Sequence[Trajectory]],
         credited: Credited,
         update: UpdateMetrics,
-        pace: Pace,
+        begun: float,
+        sampled: float,
     ) -> StepReport:
-        """Put the step into numbers."""
-        lap: Lap = pace.end(self.state.episodes)
+        """Put the step into numbers; its rollouts began and ended at these times."""
+        now, done = time.monotonic(), self.state.episodes
+        left = self._config.episodes - done
         rollouts = [t for group in groups for t in group]
         scored = [t for t in rollouts if t.reward is not None]
         calls = [call for t in scored for call in t.get_tool_calls()]
         tokens = sum(len(c.response_ids) for t in rollouts for c in t.model_calls)
         return StepReport(
             step=update.step,
-            episodes=self.state.episodes,
+            episodes=done,
             budget=self._config.episodes,
             reward=sum(t.reward or 0.0 for t in scored) / len(scored),
             success_rate=sum(bool(t.success) for t in scored) / len(scored),
@@ -237,10 +226,10 @@ class TrainingLoop:
             groups=len(groups),
             dropped=len(rollouts) - len(scored),
             sampled_tokens=tokens,
-            rollout_seconds=lap.rollouts,
-            update_seconds=lap.update,
-            tokens_per_second=tokens / (lap.rollouts + lap.update),
-            seconds_left=lap.left,
+            rollout_seconds=sampled - begun,
+            update_seconds=now - sampled,
+            tokens_per_second=tokens / (now - begun),
+            seconds_left=left * (now - self._began) / (done - self._first),
         )
 
     def _validate(self, report: StepReport) -> Metrics | None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import new_folder, write_atomically, write_json
@@ -31,7 +31,7 @@ _MINIMUM_FREE_BYTES = 200 * 2**20
 _KEPT = 2  # checkpoints
 
 
-class RunState(BaseModel):
+class RunState(BaseModel, extra="forbid"):
     """What a checkpoint knows beside weights: where the run stands.
 
     Attributes:
@@ -45,8 +45,6 @@ class RunState(BaseModel):
         confirmation: That of as many others and it together, where it was good.
         ledger: Model calls so far.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     step: int = 0
     episodes: int = 0
