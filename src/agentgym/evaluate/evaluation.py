@@ -15,7 +15,7 @@ from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.registry import create_engine
 from agentgym.errors import Interrupted, RolloutError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
-from agentgym.evaluate.metrics import CRITERIA, FREE, Metrics, Prices
+from agentgym.evaluate.metrics import FREE, Metrics, Prices
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import AttemptResult, Evaluation
 from agentgym.evaluate.trivial import CallEverything, DoNothing, run_trivial
@@ -68,32 +68,6 @@ def attempt(
                 f"{found[0].reason}."
             )
     return by_set
-
-
-def measure(
-    session: RolloutSession,
-    sets: Mapping[str, Sequence[Task]],
-    samples: int,
-    on_rollout: Callable[[Trajectory], None],
-    *,
-    step: int = 0,
-) -> dict[str, Metrics]:
-    """Do the same as :func:`attempt`, and return the metrics of each set."""
-    found = attempt(session, sets, samples, on_rollout, step=step)
-    return {name: Metrics.of(made, k=samples) for name, made in found.items()}
-
-
-def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
-    """Say whether ``metrics`` reach every criterion that training waits for.
-
-    Without any, there is nothing that could be reached: the budget is spent.
-    """
-    held = [
-        metrics[CRITERIA[name]].value >= least
-        for name, least in criteria.items()
-        if name in CRITERIA  # plans refuse names that are unknown
-    ]
-    return bool(held) and all(held)
 
 
 def evaluate(
