@@ -20,14 +20,21 @@ class Credited:
     """A step's rollouts made into a batch.
 
     Attributes:
+        groups: The rollouts, by task.
         batch: What the engine learns from.
         ledger: For each rollout id the bucket of each model call, in order.
         skipped_groups: Groups that teach nothing, their rewards being equal.
     """
 
+    groups: Sequence[Sequence[Trajectory]]
     batch: TrainingBatch = field(default_factory=TrainingBatch)
     ledger: dict[str, list[Bucket]] = field(default_factory=dict)
     skipped_groups: int = 0
+
+    @property
+    def rollouts(self) -> list[Trajectory]:
+        """The rollouts of all groups."""
+        return [rollout for group in self.groups for rollout in group]
 
     def refuse(self, reason: str) -> None:
         """Mask what was to be trained: the engine has left its weights as they were."""
@@ -58,7 +65,7 @@ class BatchBuilder:
         self, groups: Sequence[Sequence[Trajectory]], broadcast: Broadcast
     ) -> Credited:
         """Put every model call of ``groups`` into the batch and its ledger."""
-        made = Credited()
+        made = Credited(groups)
         rewards = [[_rewards(rollout, broadcast) for rollout in g] for g in groups]
         credited = [
             group_advantages(given, self.algorithm, [self._charges(r) for r in group])

@@ -4,12 +4,11 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 from agentgym.core.ledger import Bucket
 from agentgym.core.task import Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
-from agentgym.engines.base import Engine, UpdateMetrics
+from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.registry import create_engine
 from agentgym.errors import TrainingFailedError, TrainingInterrupted
 from agentgym.evaluate.metrics import Metrics
@@ -46,7 +45,6 @@ class TrainingLoop:
         self._progress = progress
         self._scenario = get_scenario(config.scenario)
         self.state = RunState()
-        self._saved_step = 0
 
     def run(self) -> TrainingResult:
         """Run to the end.
@@ -56,8 +54,9 @@ class TrainingLoop:
             TrainingFailedError: Every rollout of a step was dropped.
         """
         plan = self._plan
-        checkpoint = self._run.load_state()
-        resumed = checkpoint[0].step if checkpoint else None
+        self.state, checkpoint = self._run.load_state() or (RunState(), None)
+        self._saved_step = self.state.step
+        resumed = self.state.step if checkpoint else None
         self._progress.planned(
             dataclasses.replace(plan, run=self._run.path, resumed_step=resumed)
         )
@@ -65,7 +64,8 @@ class TrainingLoop:
         with ExitStack() as stack:
             stack.callback(self._engine.close)
             if checkpoint:
-                self._restore(*checkpoint)
+                self._engine.load_checkpoint(checkpoint)
+                self._run.truncate_metrics(self.state.step)
             stack.enter_context(self._run.recorded(self._config))
             self._interrupt = stack.enter_context(InterruptFlag())
             self._use = stack.enter_context(ResourceUse(self.state))
@@ -78,16 +78,16 @@ class TrainingLoop:
                     resumed_step=-1 if resumed is None else resumed,
                 )
             )
-            return self._run_with(self._engine)
+            return self._run_within()
 
-    def _run_with(self, engine: Engine) -> TrainingResult:
+    def _run_within(self) -> TrainingResult:
         """Measure, train, measure again, and export."""
         state = self.state
         self._measuring = Measuring(
             self._config,
             self._scenario,
             state,
-            engine,
+            self._engine,
             self._session,
             self._progress,
             self._on_rollout,
@@ -121,9 +121,9 @@ class TrainingLoop:
                 sampled = time.monotonic()
                 credited = builder.build(groups, self._scenario.broadcast_rewards)
                 update = self._engine.update(credited.batch)
-                self._account(groups, credited, update)
+                self._account(credited, update)
                 tasks.learn(groups)
-                report = self._report(groups, credited, update, begun, sampled)
+                report = self._report(credited, update, begun, sampled)
                 measured = self._validate(report)
                 track(report, measured)
                 self._save(report, measured)
@@ -174,17 +174,12 @@ class TrainingLoop:
             )
         return [found[i : i + size] for i in range(0, len(found), size)]
 
-    def _account(
-        self,
-        groups: Sequence[Sequence[Trajectory]],
-        credited: Credited,
-        update: UpdateMetrics,
-    ) -> None:
+    def _account(self, credited: Credited, update: UpdateMetrics) -> None:
         """Count the step, and put each of its model calls into its bucket."""
         state = self.state
         if update.refused:
             credited.refuse(update.refused)
-        for trajectory in (t for group in groups for t in group):
+        for trajectory in credited.rollouts:
             calls = len(trajectory.model_calls)
             state.ledger.add(credited.ledger[trajectory.rollout_id], calls=calls)
             for reason, count in trajectory.unused_calls.items():
@@ -195,17 +190,12 @@ class TrainingLoop:
             state.validation = state.confirmation = None
 
     def _report(
-        self,
-        groups: Sequence[Sequence[Trajectory]],
-        credited: Credited,
-        update: UpdateMetrics,
-        begun: float,
-        sampled: float,
+        self, credited: Credited, update: UpdateMetrics, begun: float, sampled: float
     ) -> StepReport:
         """Put the step into numbers; its rollouts began and ended at these times."""
         now, done = time.monotonic(), self.state.episodes
         left = self._config.episodes - done
-        rollouts = [t for group in groups for t in group]
+        rollouts = credited.rollouts
         scored = [t for t in rollouts if t.reward is not None]
         calls = [call for t in scored for call in t.get_tool_calls()]
         tokens = sum(len(c.response_ids) for t in rollouts for c in t.model_calls)
@@ -223,7 +213,7 @@ class TrainingLoop:
             clip_fraction=update.clip_fraction,
             trained_tokens=credited.batch.trained_tokens,
             skipped_groups=credited.skipped_groups,
-            groups=len(groups),
+            groups=len(credited.groups),
             dropped=len(rollouts) - len(scored),
             sampled_tokens=tokens,
             rollout_seconds=sampled - begun,
@@ -264,13 +254,6 @@ class TrainingLoop:
     def _check_interrupt(self) -> None:
         if self._interrupt.requested:
             raise TrainingInterrupted(str(self._run.path), self._saved_step)
-
-    def _restore(self, state: RunState, folder: Path) -> None:
-        """Continue from the checkpoint in ``folder``."""
-        self.state = state
-        self._saved_step = state.step
-        self._engine.load_checkpoint(folder)
-        self._run.truncate_metrics(state.step)
 
     def _finish(self, stopped: str, after: dict[str, Metrics]) -> TrainingResult:
         state, before = self.state, self.state.baseline
