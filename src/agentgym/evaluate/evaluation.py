@@ -1,8 +1,8 @@
 """Measuring a policy on tasks that it does not train on."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -98,16 +98,21 @@ def evaluate(
     """
     scenario, _ = check_rollouts(config)
     tasks = make_tasks(scenario, split, config.seed, config.test_tasks)
-    endpoint = resolve_model(config.model) if is_remote(config.model) else None
-    if endpoint is None:
-        prices = prices or FREE
-    else:
-        config = _for_provider(config)
-    with (
-        _policy(config, endpoint) as policy,
-        TemporaryDirectory(prefix="agentgym-eval-") as folder,
-        RolloutSession(config, policy, Path(folder), worker_count(config)) as session,
-    ):
+    with ExitStack() as stack:
+        policy: Policy | ServedPolicy | Endpoint
+        if is_remote(config.model):
+            policy = endpoint = resolve_model(config.model)
+            config = _for_provider(config)
+        else:
+            endpoint, prices = None, prices or FREE
+            engine = create_engine(config)
+            stack.callback(engine.close)
+            stack.enter_context(engine.sampling())
+            policy = engine.policy
+        folder = stack.enter_context(TemporaryDirectory(prefix="agentgym-eval-"))
+        session = stack.enter_context(
+            RolloutSession(config, policy, Path(folder), worker_count(config))
+        )
         progress.phase("evaluation", len(tasks) * config.eval_samples)
         found = attempt(
             session,
@@ -150,22 +155,6 @@ def measure_baselines(
         }
     finally:
         scenario.close()
-
-
-@contextmanager
-def _policy(
-    config: TrainingConfig, endpoint: Endpoint | None
-) -> Iterator[Policy | ServedPolicy | Endpoint]:
-    """Yield who answers: the endpoint, or a model loaded for the time being."""
-    if endpoint is not None:
-        yield endpoint
-        return
-    engine = create_engine(config)
-    try:
-        with engine.sampling():
-            yield engine.policy
-    finally:
-        engine.close()
 
 
 def _for_provider(config: TrainingConfig) -> TrainingConfig:
