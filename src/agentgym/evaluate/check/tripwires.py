@@ -236,12 +236,13 @@ def prompts(examined: Examination) -> Iterator[Remark]:
     if find_spec("transformers") is None:
         yield Remark("skip", "needs the extra 'local' to count tokens")
         return
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import PreTrainedTokenizerFast  # AutoTokenizer imports torch
 
     from agentgym.models.nano import nano_path
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(nano_path())
-    context = int(AutoConfig.from_pretrained(nano_path()).max_position_embeddings)
+    tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(nano_path())
+    config = json.loads((nano_path() / "config.json").read_text(encoding="utf-8"))
+    context = config["max_position_embeddings"]
     told = [spec.to_openai() for spec in examined.scenario.tools()]
     system = {"role": "system", "content": examined.scenario.system_prompt()}
     longest = max(
