@@ -184,7 +184,7 @@ def batch(engine: Any, groups: list[list[Any]]) -> Any:
     from agentgym.train.batch import BatchBuilder
 
     builder = BatchBuilder("rloo", TRAINABLE, engine.pieces, engine.stop_ids, 0.0)
-    return builder.build(groups, lambda t: [t.reward] * CALLS).batch
+    return builder.build(groups, lambda t: [t.reward or 0.0] * CALLS).batch
 
 
 def train_plainly(engine: Any, groups: list[list[Any]]) -> None:
