@@ -183,9 +183,8 @@ def batch(engine: Any, groups: list[list[Any]]) -> Any:
     """Make rollouts into what is trained."""
     from agentgym.train.batch import BatchBuilder
 
-    rewards = {t.rollout_id: [t.reward] * CALLS for g in groups for t in g}
     builder = BatchBuilder("rloo", TRAINABLE, engine.pieces, engine.stop_ids, 0.0)
-    return builder.build(groups, rewards).batch
+    return builder.build(groups, lambda t: [t.reward or 0.0] * CALLS).batch
 
 
 def train_plainly(engine: Any, groups: list[list[Any]]) -> None:

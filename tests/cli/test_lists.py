@@ -27,7 +27,7 @@ def make_run(name: str, status: str = "interrupted") -> RunFolder:
 def make_agent(home: Path, name: str) -> TrainedAgent:
     """Make an agent that is saved under ``name``."""
     agent = TrainedAgent(
-        home / "agents" / name,
+        path=home / "agents" / name,
         spec=AgentSpec(
             scenario="coding",
             framework="langchain",

@@ -254,7 +254,7 @@ def test_evidence_survives_a_corrupt_checkpoint(tmp_path: Path) -> None:
     run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
     with run.new_checkpoint(RunState(step=1)):
         pass
-    (run.checkpoint_path(1) / "state.json").write_text("{")
+    (run.checkpoints()[-1] / "state.json").write_text("{")
     assert titles(read_evidence(run)) == ["the newest checkpoint is corrupt"]
 
 

@@ -128,9 +128,9 @@ def test_a_conversation_goes_on_until_the_user_is_done(
         stop_ids=frozenset(policy.tokenizer.encode(END, add_special_tokens=False)),
         failure_cost=0.0,
     )
-    rewards = {t.rollout_id: [t.reward or 0.0] * 5 for t in (trajectory, other)}
-    batch = builder.build([[trajectory, other]], rewards)
-    assert batch.ledger == {t: [TRAINED] * 5 for t in rewards}
+    pair = [trajectory, other]
+    batch = builder.build([pair], lambda t: [t.reward or 0.0] * 5)
+    assert batch.ledger == {t.rollout_id: [TRAINED] * 5 for t in pair}
     assert len(batch.batch.sequences) == 2
     assert batch.batch.sequences[0].ids == [
         *trajectory.model_calls[-1].prompt_ids,

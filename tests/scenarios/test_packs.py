@@ -186,7 +186,7 @@ def test_an_agent_outlives_its_pack(pack: Path, tmp_path: Path) -> None:
         created="2026-11-21",
     )
     made = TrainedAgent(
-        tmp_path / "agent",
+        path=tmp_path / "agent",
         spec=spec,
         provenance=provenance,
         baseline=made_up.metrics(0.5),

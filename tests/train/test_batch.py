@@ -6,7 +6,7 @@ from agentgym.core.ledger import TRAINED, Bucket
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ToolCall, Trajectory
 from agentgym.train.batch import BatchBuilder, Credited
-from tests.engines.local.rollouts import TRAINABLE, call, rewards_of, rollout
+from tests.engines.local.rollouts import TRAINABLE, broadcast, call, rollout
 
 # A vocabulary of its own: id 1 ends, 2 opens a call, 3 its skeleton, 4 an argument.
 TEXTS = {
@@ -37,7 +37,9 @@ def build(
         stop_ids=frozenset({1}),
         failure_cost=failure_cost,
     )
-    return builder.build(groups, rewards_of(groups) if rewards is None else rewards)
+    if rewards is None:
+        return builder.build(groups, broadcast)
+    return builder.build(groups, lambda rollout: rewards[rollout.rollout_id])
 
 
 def pair(*calls: object) -> list[list[Trajectory]]:
@@ -157,7 +159,7 @@ def test_a_mistake_is_unlearned_also_where_all_attempts_earn_the_same() -> None:
 
 def test_a_missing_reward_is_never_taken_for_zero() -> None:
     groups = [[rollout(n, 1.0, [call(PROMPT, CALL)]) for n in ("a", "b", "c")]]
-    batch = build(groups, rewards={"a": [1.0], "b": [0.0]})
+    batch = build(groups, rewards={"a": [1.0], "b": [0.0], "c": []})
     alone = build(groups, rewards={"a": [1.0], "b": [0.0], "c": [0.0, 0.0]})
 
     for found in (batch, alone):

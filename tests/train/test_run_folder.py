@@ -153,7 +153,7 @@ def test_only_the_newest_checkpoints_are_kept(run: RunFolder) -> None:
 def test_corrupt_checkpoint_says_what_to_remove(run: RunFolder) -> None:
     with run.new_checkpoint(RunState(step=1)):
         pass
-    (run.checkpoint_path(1) / "state.json").write_text('{"step": 1, "epis')
+    (run.checkpoints()[-1] / "state.json").write_text('{"step": 1, "epis')
     with pytest.raises(CheckpointError, match="step-000001 is corrupt"):
         run.load_state()
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from agentgym import TrainingConfig
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
@@ -16,14 +17,13 @@ from agentgym.train.tasks import StreamState, TaskStream
 SCENARIO = get_scenario("coding")
 
 
+def settings(*, adaptive: bool = True) -> TrainingConfig:
+    choice = "adaptive" if adaptive else "uniform"
+    return TrainingConfig.create(seed=3, task_choice=choice, failure_cost=0.5)
+
+
 def stream(state: StreamState | None = None, *, adaptive: bool = True) -> TaskStream:
-    return TaskStream(
-        SCENARIO,
-        3,
-        StreamState() if state is None else state,
-        adaptive=adaptive,
-        failure_cost=0.5,
-    )
+    return TaskStream(SCENARIO, settings(adaptive=adaptive), state or StreamState())
 
 
 def tell(
@@ -135,7 +135,7 @@ def test_a_short_list_of_tasks_is_gone_through_again(
     names = [task.id for task in scenario.tasks(Split.TRAIN, 0, 3)]
 
     def choosing(state: StreamState) -> TaskStream:
-        return TaskStream(scenario, 3, state, adaptive=adaptive, failure_cost=0.5)
+        return TaskStream(scenario, settings(adaptive=adaptive), state)
 
     first = [task.id for task in choosing(state).take(4)]
     saved = StreamState.model_validate_json(state.model_dump_json())
@@ -148,8 +148,6 @@ def test_a_short_list_of_tasks_is_gone_through_again(
 def test_a_scenario_without_training_tasks_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    empty = TaskStream(
-        short(0, monkeypatch), 3, StreamState(), adaptive=True, failure_cost=0.5
-    )
+    empty = TaskStream(short(0, monkeypatch), settings(), StreamState())
     with pytest.raises(ScenarioError, match=r"tasks\(train\) of coding is empty"):
         empty.take(1)

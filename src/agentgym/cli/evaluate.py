@@ -85,7 +85,7 @@ def evaluate(
     from agentgym.core.config import TrainingConfig
     from agentgym.core.task import Split
     from agentgym.errors import UsageError
-    from agentgym.evaluate.compare import Gate
+    from agentgym.evaluate.criteria import Gate
     from agentgym.evaluate.metrics import Prices
     from agentgym.evaluate.result import write_text
     from agentgym.train.trainer import Trainer

@@ -1,9 +1,4 @@
-"""Comparing: two measurements of the same tasks, and one with what is asked of it."""
-
-import math
-from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Self
+"""Comparing two measurements of the same tasks."""
 
 from pydantic import BaseModel
 
@@ -72,51 +67,3 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
             [new.success_rate - old.success_rate for old, new in pairs]
         ),
     )
-
-
-@dataclass(frozen=True)
-class Gate:
-    """A share that must be reached: by its value, or the low end of its interval."""
-
-    metric: MetricName
-    least: float
-    by_low: bool = False
-
-    @classmethod
-    def parse(cls, text: str, *, by_low: bool = False) -> Self:
-        """Read ``0.95``, which means tool reliability, or ``pass_1=0.9``.
-
-        Raises:
-            UsageError: No such share, or no number in 0..1.
-        """
-        name, equals, number = text.rpartition("=")
-        metric = name.strip() if equals else "tool_reliability"
-        if metric not in SHARES:
-            close = get_close_matches(metric, SHARES, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise UsageError(
-                f"No share is named {metric!r}.{hint} Known: {', '.join(SHARES)}."
-            )
-        try:
-            least = float(number)
-        except ValueError:
-            least = math.nan
-        if not 0 <= least <= 1:
-            raise UsageError(f"{text!r}: write a share from 0 to 1, e.g. {metric}=0.9.")
-        return cls(metric, least, by_low)
-
-    def miss(self, metrics: Metrics) -> str | None:
-        """Return what is missing in words; None if the gate is passed.
-
-        What was not measured passes no gate.
-        """
-        found = metrics[self.metric]
-        name = self.metric.replace("_", " ")
-        least = f"{100 * self.least:g} %"
-        if found.n == 0:
-            return f"{name.capitalize()} was not measured, so it is not {least}."
-        reached = found.low if self.by_low else found.value
-        if reached >= self.least:
-            return None
-        what = f"The lower end of the interval of {name}" if self.by_low else name
-        return f"{what.capitalize()}, {100 * reached:.1f} %, is below {least}."

@@ -1,8 +1,8 @@
 """Measuring a policy on tasks that it does not train on."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.registry import create_engine
 from agentgym.errors import Interrupted, RolloutError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
-from agentgym.evaluate.metrics import CRITERIA, FREE, Metrics, Prices
+from agentgym.evaluate.metrics import FREE, Metrics, Prices
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import AttemptResult, Evaluation
 from agentgym.evaluate.trivial import CallEverything, DoNothing, run_trivial
@@ -70,32 +70,6 @@ def attempt(
     return by_set
 
 
-def measure(
-    session: RolloutSession,
-    sets: Mapping[str, Sequence[Task]],
-    samples: int,
-    on_rollout: Callable[[Trajectory], None],
-    *,
-    step: int = 0,
-) -> dict[str, Metrics]:
-    """Do the same as :func:`attempt`, and return the metrics of each set."""
-    found = attempt(session, sets, samples, on_rollout, step=step)
-    return {name: Metrics.of(made, k=samples) for name, made in found.items()}
-
-
-def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
-    """Say whether ``metrics`` reach every criterion that training waits for.
-
-    Without any, there is nothing that could be reached: the budget is spent.
-    """
-    held = [
-        metrics[CRITERIA[name]].value >= least
-        for name, least in criteria.items()
-        if name in CRITERIA  # plans refuse names that are unknown
-    ]
-    return bool(held) and all(held)
-
-
 def evaluate(
     config: TrainingConfig,
     split: Split,
@@ -124,16 +98,21 @@ def evaluate(
     """
     scenario, _ = check_rollouts(config)
     tasks = make_tasks(scenario, split, config.seed, config.test_tasks)
-    endpoint = resolve_model(config.model) if is_remote(config.model) else None
-    if endpoint is None:
-        prices = prices or FREE
-    else:
-        config = _for_provider(config)
-    with (
-        _policy(config, endpoint) as policy,
-        TemporaryDirectory(prefix="agentgym-eval-") as folder,
-        RolloutSession(config, policy, Path(folder), worker_count(config)) as session,
-    ):
+    with ExitStack() as stack:
+        policy: Policy | ServedPolicy | Endpoint
+        if is_remote(config.model):
+            policy = endpoint = resolve_model(config.model)
+            config = _for_provider(config)
+        else:
+            endpoint, prices = None, prices or FREE
+            engine = create_engine(config)
+            stack.callback(engine.close)
+            stack.enter_context(engine.sampling())
+            policy = engine.policy
+        folder = stack.enter_context(TemporaryDirectory(prefix="agentgym-eval-"))
+        session = stack.enter_context(
+            RolloutSession(config, policy, Path(folder), worker_count(config))
+        )
         progress.phase("evaluation", len(tasks) * config.eval_samples)
         found = attempt(
             session,
@@ -176,22 +155,6 @@ def measure_baselines(
         }
     finally:
         scenario.close()
-
-
-@contextmanager
-def _policy(
-    config: TrainingConfig, endpoint: Endpoint | None
-) -> Iterator[Policy | ServedPolicy | Endpoint]:
-    """Yield who answers: the endpoint, or a model loaded for the time being."""
-    if endpoint is not None:
-        yield endpoint
-        return
-    engine = create_engine(config)
-    try:
-        with engine.sampling():
-            yield engine.policy
-    finally:
-        engine.close()
 
 
 def _for_provider(config: TrainingConfig) -> TrainingConfig:

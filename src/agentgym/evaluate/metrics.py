@@ -33,8 +33,6 @@ MetricName = Literal[
 METRICS: tuple[MetricName, ...] = get_args(MetricName)
 SHARES: tuple[MetricName, ...] = METRICS[:5]
 """Those that are shares, 0..1; the others are means per rollout."""
-CRITERIA: dict[str, MetricName] = {"success_rate": "pass_1", **{s: s for s in SHARES}}
-"""The metric of each name that a scenario's success criteria may use."""
 
 
 class Prices(BaseModel, frozen=True, extra="forbid"):

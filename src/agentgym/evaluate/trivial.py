@@ -7,7 +7,6 @@ policy would learn that instead of the task. Both are played here, in process.
 import itertools
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -47,22 +46,8 @@ class Call(NamedTuple):
     arguments: dict[str, Any]
 
 
-class TrivialAgent(ABC):
-    """An agent that decides what to call before it has seen any result.
-
-    Attributes:
-        name: For reports, e.g. ``call-everything``.
-    """
-
-    name: str
-
-    @abstractmethod
-    def calls(self, task: Task, specs: Sequence[ToolSpec]) -> list[Call]:
-        """Return the calls to make, in order; the same for the same arguments."""
-
-
 @dataclass(frozen=True)
-class DoNothing(TrivialAgent):
+class DoNothing:
     """Answers at once, without a call."""
 
     name: str = "do-nothing"
@@ -73,7 +58,7 @@ class DoNothing(TrivialAgent):
 
 
 @dataclass(frozen=True)
-class CallEverything(TrivialAgent):
+class CallEverything:
     """Calls every tool, with arguments that fit its schema and mean nothing.
 
     Attributes:
@@ -81,6 +66,7 @@ class CallEverything(TrivialAgent):
         from_instruction: Whether texts and numbers are taken from the instruction,
             as an agent does that copies without understanding.
         rounds: How often it calls each tool, with new arguments each time.
+        name: For reports.
     """
 
     seed: int = 0
@@ -191,7 +177,9 @@ async def play(
     return made, made.score
 
 
-def run_trivial(scenario: Scenario, task: Task, agent: TrivialAgent) -> Trajectory:
+def run_trivial(
+    scenario: Scenario, task: Task, agent: DoNothing | CallEverything
+) -> Trajectory:
     """Play one episode of ``agent`` and wait; see :func:`attempt`."""
     return in_background(attempt(scenario, task, agent.calls(task, scenario.tools())))
 

@@ -3,21 +3,16 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
 from agentgym.core.components import is_trained, label_tokens
-from agentgym.core.config import TrainingConfig
-from agentgym.core.credit import (
-    Algorithm,
-    call_failures,
-    group_advantages,
-    normalise,
-)
+from agentgym.core.credit import Algorithm, call_failures, group_advantages, normalise
 from agentgym.core.ledger import NO_VARIANCE, TRAINED, Bucket
 from agentgym.core.trajectory import NO_REASON, ModelCall, RolloutStatus, Trajectory
-from agentgym.engines.base import Engine, TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
 
 Pieces = Callable[[Sequence[int]], list[str] | None]
+Broadcast = Callable[[Trajectory], Sequence[float]]
+"""Gives a scored rollout's reward to each of its model calls."""
 
 
 @dataclass
@@ -25,14 +20,21 @@ class Credited:
     """A step's rollouts made into a batch.
 
     Attributes:
+        groups: The rollouts, by task.
         batch: What the engine learns from.
         ledger: For each rollout id the bucket of each model call, in order.
         skipped_groups: Groups that teach nothing, their rewards being equal.
     """
 
+    groups: Sequence[Sequence[Trajectory]]
     batch: TrainingBatch = field(default_factory=TrainingBatch)
     ledger: dict[str, list[Bucket]] = field(default_factory=dict)
     skipped_groups: int = 0
+
+    @property
+    def rollouts(self) -> list[Trajectory]:
+        """The rollouts of all groups."""
+        return [rollout for group in self.groups for rollout in group]
 
     def refuse(self, reason: str) -> None:
         """Mask what was to be trained: the engine has left its weights as they were."""
@@ -59,62 +61,45 @@ class BatchBuilder:
     stop_ids: frozenset[int]
     failure_cost: float
 
-    @classmethod
-    def of(
-        cls, engine: Engine, config: TrainingConfig, trainable: Mapping[str, bool]
-    ) -> Self:
-        """Return the builder of batches for an engine."""
-        return cls(
-            config.algorithm,
-            trainable,
-            engine.pieces,
-            engine.stop_ids,
-            config.failure_cost,
-        )
-
     def build(
-        self,
-        groups: Sequence[Sequence[Trajectory]],
-        call_rewards: Mapping[str, Sequence[float]],
+        self, groups: Sequence[Sequence[Trajectory]], broadcast: Broadcast
     ) -> Credited:
         """Put every model call of ``groups`` into the batch and its ledger."""
-        made = Credited()
-        credited: list[list[list[float] | None] | None] = []
-        for group in groups:
-            rewards = [_rewards(rollout, call_rewards) for rollout in group]
-            charges = [
-                [self.failure_cost * count for count in call_failures(rollout)]
-                for rollout in group
-            ]
-            credited.append(group_advantages(rewards, self.algorithm, charges))
+        made = Credited(groups)
+        rewards = [[_rewards(rollout, broadcast) for rollout in g] for g in groups]
+        credited = [
+            group_advantages(given, self.algorithm, [self._charges(r) for r in group])
+            for group, given in zip(groups, rewards, strict=True)
+        ]
         scale = 1.0
         if self.algorithm == "rloo":
             every = [a for g in credited if g for calls in g if calls for a in calls]
             scale = normalise(every)
-        for number, (group, advantages) in enumerate(
-            zip(groups, credited, strict=True)
+        for number, (group, given, advantages) in enumerate(
+            zip(groups, rewards, credited, strict=True)
         ):
-            if advantages is None:
-                made.skipped_groups += 1
+            made.skipped_groups += advantages is None
             for index, rollout in enumerate(group):
-                given = advantages[index] if advantages is not None else None
-                if given is not None and any(given):
-                    scaled = [advantage * scale for advantage in given]
-                    self._add(made, number, rollout, scaled)
+                earned = advantages[index] if advantages is not None else None
+                if earned is not None and any(earned):
+                    scaled = [advantage * scale for advantage in earned]
+                    entries = self._add(made.batch, number, rollout, scaled)
                 else:
-                    reason = _left_out(rollout, call_rewards)
-                    made.ledger[rollout.rollout_id] = [reason] * len(
-                        rollout.model_calls
-                    )
+                    reason = _left_out(rollout, given[index])
+                    entries = [reason] * len(rollout.model_calls)
+                made.ledger[rollout.rollout_id] = entries
         return made
+
+    def _charges(self, rollout: Trajectory) -> list[float]:
+        return [self.failure_cost * count for count in call_failures(rollout)]
 
     def _add(
         self,
-        made: Credited,
+        batch: TrainingBatch,
         group: int,
         rollout: Trajectory,
         advantages: Sequence[float],
-    ) -> None:
+    ) -> list[Bucket]:
         """Merge a rollout's calls into as few sequences as their tokens allow."""
         sequences: list[TrainingSequence] = []
         entries: list[Bucket] = []
@@ -132,8 +117,8 @@ class BatchBuilder:
             sequence.trained += [
                 TrainedToken(start + p, call.logprobs[p], advantage) for p in positions
             ]
-        made.batch.sequences += sequences
-        made.ledger[rollout.rollout_id] = entries
+        batch.sequences += sequences
+        return entries
 
     def _trained_positions(self, call: ModelCall) -> list[int] | Bucket:
         """Return which response tokens are trained, or the bucket of a call without."""
@@ -155,25 +140,21 @@ class BatchBuilder:
         return positions or Bucket("masked", "no trainable component")
 
 
-def _rewards(
-    rollout: Trajectory, call_rewards: Mapping[str, Sequence[float]]
-) -> list[float] | None:
+def _rewards(rollout: Trajectory, broadcast: Broadcast) -> list[float] | None:
     """Return one finite reward per call, None if the rollout was not scored."""
     if rollout.status is RolloutStatus.DROPPED or rollout.reward is None:
         return None
-    rewards = list(call_rewards.get(rollout.rollout_id, []))
+    rewards = list(broadcast(rollout))
     if len(rewards) != len(rollout.model_calls) or not all(map(math.isfinite, rewards)):
         return None
     return rewards
 
 
-def _left_out(
-    rollout: Trajectory, call_rewards: Mapping[str, Sequence[float]]
-) -> Bucket:
+def _left_out(rollout: Trajectory, rewards: Sequence[float] | None) -> Bucket:
     """Return the bucket of the calls of a rollout that is not trained."""
     if rollout.status is RolloutStatus.DROPPED:
         return Bucket("dropped", (rollout.reason or NO_REASON).kind)
-    if _rewards(rollout, call_rewards) is None:
+    if rewards is None:
         return Bucket("dropped", "no reward for each model call")
     return Bucket("masked", NO_VARIANCE)
 

@@ -1,14 +1,14 @@
 """The training loop: one run from its baseline to its trained agent."""
 
 import dataclasses
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 from agentgym.core.ledger import Bucket
 from agentgym.core.task import Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
-from agentgym.engines.base import Engine, UpdateMetrics
+from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.registry import create_engine
 from agentgym.errors import TrainingFailedError, TrainingInterrupted
 from agentgym.evaluate.metrics import Metrics
@@ -18,7 +18,7 @@ from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.measuring import Measuring
-from agentgym.train.process import InterruptFlag, Lap, Pace, ResourceUse
+from agentgym.train.process import InterruptFlag, ResourceUse
 from agentgym.train.result import Artifacts, TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
 from agentgym.train.tasks import TaskStream
@@ -45,7 +45,6 @@ class TrainingLoop:
         self._progress = progress
         self._scenario = get_scenario(config.scenario)
         self.state = RunState()
-        self._saved_step = 0
 
     def run(self) -> TrainingResult:
         """Run to the end.
@@ -55,8 +54,9 @@ class TrainingLoop:
             TrainingFailedError: Every rollout of a step was dropped.
         """
         plan = self._plan
-        checkpoint = self._run.load_state()
-        resumed = checkpoint[0].step if checkpoint else None
+        self.state, checkpoint = self._run.load_state() or (RunState(), None)
+        self._saved_step = self.state.step
+        resumed = self.state.step if checkpoint else None
         self._progress.planned(
             dataclasses.replace(plan, run=self._run.path, resumed_step=resumed)
         )
@@ -64,7 +64,8 @@ class TrainingLoop:
         with ExitStack() as stack:
             stack.callback(self._engine.close)
             if checkpoint:
-                self._restore(*checkpoint)
+                self._engine.load_checkpoint(checkpoint)
+                self._run.truncate_metrics(self.state.step)
             stack.enter_context(self._run.recorded(self._config))
             self._interrupt = stack.enter_context(InterruptFlag())
             self._use = stack.enter_context(ResourceUse(self.state))
@@ -77,16 +78,16 @@ class TrainingLoop:
                     resumed_step=-1 if resumed is None else resumed,
                 )
             )
-            return self._run_with(self._engine)
+            return self._run_within()
 
-    def _run_with(self, engine: Engine) -> TrainingResult:
+    def _run_within(self) -> TrainingResult:
         """Measure, train, measure again, and export."""
         state = self.state
         self._measuring = Measuring(
             self._config,
             self._scenario,
             state,
-            engine,
+            self._engine,
             self._session,
             self._progress,
             self._on_rollout,
@@ -103,30 +104,28 @@ class TrainingLoop:
     def _train(self) -> str:
         """Do steps until the goal is reached or the budget spent; say which."""
         config, state = self._config, self.state
-        tasks = TaskStream(
-            self._scenario,
-            config.seed,
-            state.stream,
-            adaptive=config.task_choice == "adaptive",
-            failure_cost=config.failure_cost,
+        tasks = TaskStream(self._scenario, config, state.stream)
+        builder = BatchBuilder(
+            config.algorithm,
+            self._scenario.define_trainable_components(),
+            self._engine.pieces,
+            self._engine.stop_ids,
+            config.failure_cost,
         )
-        builder = BatchBuilder.of(
-            self._engine, config, self._scenario.define_trainable_components()
-        )
-        pace = Pace(config.episodes, state.episodes)
-        with open_tracker(config, self._run.path) as tracker:
+        self._began, self._first = time.monotonic(), state.episodes
+        with open_tracker(config, self._run.path) as track:
             for step in self._steps():
-                pace.begin()
+                begun = time.monotonic()
                 chosen = tasks.take(self._most_tasks())
                 groups = self._attempt(chosen, step)
-                pace.sampled()
-                credited = builder.build(groups, self._call_rewards(groups))
+                sampled = time.monotonic()
+                credited = builder.build(groups, self._scenario.broadcast_rewards)
                 update = self._engine.update(credited.batch)
-                self._account(groups, credited, update)
+                self._account(credited, update)
                 tasks.learn(groups)
-                report = self._report(groups, credited, update, pace)
+                report = self._report(credited, update, begun, sampled)
                 measured = self._validate(report)
-                tracker.log(report, measured)
+                track(report, measured)
                 self._save(report, measured)
         return GOAL if self._measuring.goal_reached else SPENT
 
@@ -175,29 +174,12 @@ class TrainingLoop:
             )
         return [found[i : i + size] for i in range(0, len(found), size)]
 
-    def _call_rewards(
-        self, groups: Sequence[Sequence[Trajectory]]
-    ) -> dict[str, list[float]]:
-        """Return the reward of each model call of the rollouts that were scored."""
-        return {
-            trajectory.rollout_id: self._scenario.broadcast_rewards(trajectory)
-            for group in groups
-            for trajectory in group
-            if trajectory.reward is not None
-            and trajectory.status is not RolloutStatus.DROPPED
-        }
-
-    def _account(
-        self,
-        groups: Sequence[Sequence[Trajectory]],
-        credited: Credited,
-        update: UpdateMetrics,
-    ) -> None:
+    def _account(self, credited: Credited, update: UpdateMetrics) -> None:
         """Count the step, and put each of its model calls into its bucket."""
         state = self.state
         if update.refused:
             credited.refuse(update.refused)
-        for trajectory in (t for group in groups for t in group):
+        for trajectory in credited.rollouts:
             calls = len(trajectory.model_calls)
             state.ledger.add(credited.ledger[trajectory.rollout_id], calls=calls)
             for reason, count in trajectory.unused_calls.items():
@@ -208,21 +190,18 @@ class TrainingLoop:
             state.validation = state.confirmation = None
 
     def _report(
-        self,
-        groups: Sequence[Sequence[Trajectory]],
-        credited: Credited,
-        update: UpdateMetrics,
-        pace: Pace,
+        self, credited: Credited, update: UpdateMetrics, begun: float, sampled: float
     ) -> StepReport:
-        """Put the step into numbers."""
-        lap: Lap = pace.end(self.state.episodes)
-        rollouts = [t for group in groups for t in group]
+        """Put the step into numbers; its rollouts began and ended at these times."""
+        now, done = time.monotonic(), self.state.episodes
+        left = self._config.episodes - done
+        rollouts = credited.rollouts
         scored = [t for t in rollouts if t.reward is not None]
         calls = [call for t in scored for call in t.get_tool_calls()]
         tokens = sum(len(c.response_ids) for t in rollouts for c in t.model_calls)
         return StepReport(
             step=update.step,
-            episodes=self.state.episodes,
+            episodes=done,
             budget=self._config.episodes,
             reward=sum(t.reward or 0.0 for t in scored) / len(scored),
             success_rate=sum(bool(t.success) for t in scored) / len(scored),
@@ -234,13 +213,13 @@ class TrainingLoop:
             clip_fraction=update.clip_fraction,
             trained_tokens=credited.batch.trained_tokens,
             skipped_groups=credited.skipped_groups,
-            groups=len(groups),
+            groups=len(credited.groups),
             dropped=len(rollouts) - len(scored),
             sampled_tokens=tokens,
-            rollout_seconds=lap.rollouts,
-            update_seconds=lap.update,
-            tokens_per_second=tokens / (lap.rollouts + lap.update),
-            seconds_left=lap.left,
+            rollout_seconds=sampled - begun,
+            update_seconds=now - sampled,
+            tokens_per_second=tokens / (now - begun),
+            seconds_left=left * (now - self._began) / (done - self._first),
         )
 
     def _validate(self, report: StepReport) -> Metrics | None:
@@ -275,13 +254,6 @@ class TrainingLoop:
     def _check_interrupt(self) -> None:
         if self._interrupt.requested:
             raise TrainingInterrupted(str(self._run.path), self._saved_step)
-
-    def _restore(self, state: RunState, folder: Path) -> None:
-        """Continue from the checkpoint in ``folder``."""
-        self.state = state
-        self._saved_step = state.step
-        self._engine.load_checkpoint(folder)
-        self._run.truncate_metrics(state.step)
 
     def _finish(self, stopped: str, after: dict[str, Metrics]) -> TrainingResult:
         state, before = self.state, self.state.baseline

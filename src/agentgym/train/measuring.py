@@ -1,12 +1,14 @@
 """Measuring the policy while a run goes on: held-out and validation tasks, the goal."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.base import Engine
-from agentgym.evaluate.evaluation import criteria_hold, measure
+from agentgym.evaluate.criteria import criteria_hold
+from agentgym.evaluate.evaluation import attempt
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Progress
 from agentgym.rollout.session import RolloutSession
@@ -15,6 +17,7 @@ from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.train.run_folder import RunState
 
 
+@dataclass(frozen=True)
 class Measuring:
     """What is measured of a run's policy, and whether that is good enough.
 
@@ -22,7 +25,7 @@ class Measuring:
     would end training, as many other tasks are measured, and all of them count. Where
     there are no others, the same ones are attempted once more.
 
-    Args:
+    Attributes:
         config: Every setting.
         scenario: Whose tasks and criteria they are.
         state: Where the newest validation is kept.
@@ -32,55 +35,42 @@ class Measuring:
         on_rollout: Called as each ends; may raise to give up.
     """
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        scenario: Scenario,
-        state: RunState,
-        engine: Engine,
-        session: RolloutSession,
-        progress: Progress,
-        on_rollout: Callable[[Trajectory], None],
-    ) -> None:
-        self._config = config
-        self._scenario = scenario
-        self._criteria = scenario.success_criteria()
-        self._state = state
-        self._engine = engine
-        self._session = session
-        self._progress = progress
-        self._on_rollout = on_rollout
+    config: TrainingConfig
+    scenario: Scenario
+    state: RunState
+    engine: Engine
+    session: RolloutSession
+    progress: Progress
+    on_rollout: Callable[[Trajectory], None]
 
     @property
     def is_due(self) -> bool:
         """Whether this step has validation tasks to measure that were not yet."""
-        state = self._state
-        if not state.step or state.step % self._config.eval_every:
+        state = self.state
+        if not state.step or state.step % self.config.eval_every:
             return False
-        return state.validation is None or (
-            state.confirmation is None and self._is_promising
-        )
+        return state.validation is None or self._is_unconfirmed
+
+    @property
+    def _is_unconfirmed(self) -> bool:
+        state = self.state
+        return state.confirmation is None and self._is_good(state.validation)
 
     @property
     def goal_reached(self) -> bool:
         """Whether the criteria hold on validation tasks, together with others."""
-        confirmed = self._state.confirmation
-        return (
-            self._config.early_stop
-            and confirmed is not None
-            and criteria_hold(self._criteria, confirmed)
-        )
+        return self._is_good(self.state.confirmation)
 
     def validate(self) -> Metrics:
         """Measure what is missing of this step's validation, and return it."""
-        state, size = self._state, self._config.eval_tasks
+        state, size = self.state, self.config.eval_tasks
         if state.validation is None:
             state.validation = self._validation("v", 0, size)
-        if state.confirmation is None and self._is_promising:
+        if self._is_unconfirmed:
             others = self._validation("c", size, 2 * size)
             tasks = [*state.validation.by_task, *others.by_task]
             state.confirmation = Metrics.of_tasks(tasks, k=1)
-        self._progress.validated(state.step, state.validation, self.goal_reached)
+        self.progress.validated(state.step, state.validation, self.goal_reached)
         return state.validation
 
     def held_out(self, phase: str, *, step: int) -> dict[str, Metrics]:
@@ -90,33 +80,33 @@ class Measuring:
             phase: ``before`` or ``after``.
             step: A resumed run forgets the rollouts of later steps than its own.
         """
-        config = self._config
-        sets = held_out_sets(self._scenario, config.seed, config.test_tasks)
-        self._progress.phase(phase, config.eval_samples * sum(map(len, sets.values())))
+        config = self.config
+        sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
+        self.progress.phase(phase, config.eval_samples * sum(map(len, sets.values())))
         made = {f"{phase} {name}": tasks for name, tasks in sets.items()}
         done = self._measure(made, samples=config.eval_samples, step=step)
         return {name: done[f"{phase} {name}"] for name in sets}
 
-    @property
-    def _is_promising(self) -> bool:
-        found = self._state.validation
+    def _is_good(self, found: Metrics | None) -> bool:
+        """Whether training ends early where this is what was measured."""
         return (
-            self._config.early_stop
+            self.config.early_stop
             and found is not None
-            and criteria_hold(self._criteria, found)
+            and criteria_hold(self.scenario.success_criteria(), found)
         )
 
     def _validation(self, prefix: str, first: int, end: int) -> Metrics:
         """Measure the validation tasks from ``first`` to before ``end``, once each."""
-        step = self._state.step
-        made = make_tasks(self._scenario, Split.VALIDATION, self._config.seed, end)
+        step = self.state.step
+        made = make_tasks(self.scenario, Split.VALIDATION, self.config.seed, end)
         tasks = made[first:] or made
         name = f"{prefix}{step:05d}"
-        self._progress.phase("validation", len(tasks))
+        self.progress.phase("validation", len(tasks))
         return self._measure({name: tasks}, samples=1, step=step)[name]
 
     def _measure(
         self, sets: Mapping[str, Sequence[Task]], *, samples: int, step: int
     ) -> dict[str, Metrics]:
-        with self._engine.sampling():
-            return measure(self._session, sets, samples, self._on_rollout, step=step)
+        with self.engine.sampling():
+            made = attempt(self.session, sets, samples, self.on_rollout, step=step)
+        return {name: Metrics.of(found, k=samples) for name, found in made.items()}

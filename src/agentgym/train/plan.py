@@ -6,7 +6,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
 from agentgym.engines.registry import check_engine
 from agentgym.errors import ScenarioError, UsageError
-from agentgym.evaluate.check.tripwires import unknown_names
+from agentgym.evaluate.criteria import unknown_names
 from agentgym.evaluate.progress import Plan
 from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks

@@ -1,10 +1,11 @@
-"""What a run is as a process: Ctrl-C, the seconds and the memory it takes, its pace."""
+"""What a run is as a process: Ctrl-C, and the seconds and memory that it takes."""
 
 import signal
 import threading
 import time
+from contextlib import suppress
 from types import FrameType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from agentgym.train.run_folder import RunState
 
@@ -39,43 +40,6 @@ class InterruptFlag:
         self.requested = True
 
 
-class Lap(NamedTuple):
-    """Wall seconds of a step: its rollouts, its update; and those left of the run."""
-
-    rollouts: float
-    update: float
-    left: float
-
-
-class Pace:
-    """The clock of a run's steps.
-
-    Args:
-        budget: Episodes of the whole run.
-        done: Episodes that are done before the clock starts.
-    """
-
-    def __init__(self, budget: int, done: int) -> None:
-        self._budget = budget
-        self._first = done
-        self._started = self._began = self._sampled = time.monotonic()
-
-    def begin(self) -> None:
-        """A step's rollouts begin."""
-        self._began = time.monotonic()
-
-    def sampled(self) -> None:
-        """Its rollouts are done, its update begins."""
-        self._sampled = time.monotonic()
-
-    def end(self, done: int) -> Lap:
-        """The step is over; ``done`` counts the episodes with it."""
-        now = time.monotonic()
-        each = (now - self._started) / (done - self._first)
-        left = each * (self._budget - done)
-        return Lap(self._sampled - self._began, now - self._sampled, left)
-
-
 class ResourceUse:
     """Adds this process tree's use to a state while entered.
 
@@ -93,8 +57,6 @@ class ResourceUse:
         self._state = state
         self._process = psutil.Process()
         self._wall = time.monotonic()
-        self._ended_cpu = 0.0
-        self._children: dict[int, float] = {}
         self._cpu = self._total_cpu()
         self._closing = threading.Event()
         self._lock = threading.Lock()
@@ -121,23 +83,18 @@ class ResourceUse:
             self.update()
 
     def _total_cpu(self) -> float:
-        """CPU seconds of this process and of its children, ended ones included."""
+        """Return the CPU seconds of all processes, ended ones included.
+
+        A process counts those of its children that it has waited for as its own.
+        """
         import psutil
 
-        own = self._process.cpu_times()
-        resident = self._process.memory_info().rss
-        alive: dict[int, float] = {}
-        for child in self._process.children(recursive=True):
-            try:
-                times = child.cpu_times()
-                alive[child.pid] = times.user + times.system
-                resident += child.memory_info().rss
-            except psutil.NoSuchProcess:
-                continue
-        self._ended_cpu += sum(
-            seconds for pid, seconds in self._children.items() if pid not in alive
-        )
-        self._children = alive
+        used = resident = 0.0
+        for process in (self._process, *self._process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                resident += process.memory_info().rss
+                used += times.user + times.system
+                used += times.children_user + times.children_system
         self.peak_memory_mb = max(self.peak_memory_mb, resident / 2**20)
-        used: float = own.user + own.system + self._ended_cpu + sum(alive.values())
         return used

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from agentgym.core.config import TrainingConfig
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.errors import RunFolderError
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 RESULT_FILE = "result.json"
 
 
-class Artifacts(BaseModel):
+class Artifacts(BaseModel, extra="forbid"):
     """Where a run's files are.
 
     Attributes:
@@ -26,14 +25,12 @@ class Artifacts(BaseModel):
         saved_as: The name it can be loaded by.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     run: Path
     agent: Path
     saved_as: str
 
 
-class TrainingResult(BaseModel):
+class TrainingResult(BaseModel, extra="forbid"):
     """Before and after, on held-out tasks, and where things are.
 
     Attributes:
@@ -50,8 +47,6 @@ class TrainingResult(BaseModel):
         peak_memory_mb: Highest resident memory of all processes together.
         ledger: Where every model call went.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     scenario: str
     config: dict[str, Any]
@@ -100,7 +95,3 @@ class TrainingResult(BaseModel):
     def to_langchain(self, **options: Any) -> Any:
         """Return the agent as LangGraph; see ``TrainedAgent.to_langchain``."""
         return self.agent.to_langchain(**options)
-
-    def settings(self) -> TrainingConfig:
-        """Return the configuration that the run had."""
-        return TrainingConfig.restore(self.config)

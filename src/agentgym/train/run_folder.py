@@ -1,17 +1,17 @@
 """A run's folder: its layout, its lock, and what is found in it later."""
 
-import dataclasses
 import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import new_folder, write_atomically, write_json
@@ -31,7 +31,7 @@ _MINIMUM_FREE_BYTES = 200 * 2**20
 _KEPT = 2  # checkpoints
 
 
-class RunState(BaseModel):
+class RunState(BaseModel, extra="forbid"):
     """What a checkpoint knows beside weights: where the run stands.
 
     Attributes:
@@ -46,8 +46,6 @@ class RunState(BaseModel):
         ledger: Model calls so far.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     step: int = 0
     episodes: int = 0
     wall_seconds: float = 0.0
@@ -59,6 +57,7 @@ class RunState(BaseModel):
     ledger: Ledger = Field(default_factory=Ledger)
 
 
+@dataclass(frozen=True)
 class RunFolder:
     """Paths and records of one run.
 
@@ -76,11 +75,10 @@ class RunFolder:
         path: The folder.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     @classmethod
-    def check_new(cls, config: TrainingConfig) -> "RunFolder":
+    def check_new(cls, config: TrainingConfig) -> Self:
         """Return the folder of a new run; nothing is made.
 
         Raises:
@@ -114,7 +112,7 @@ class RunFolder:
         return cls(path)
 
     @classmethod
-    def create(cls, config: TrainingConfig) -> "RunFolder":
+    def create(cls, config: TrainingConfig) -> Self:
         """Make a new folder for ``config``.
 
         Raises:
@@ -132,7 +130,7 @@ class RunFolder:
         return run
 
     @classmethod
-    def open(cls, name: str | Path, output: Path = Path("runs")) -> "RunFolder":
+    def open(cls, name: str | Path, output: Path = Path("runs")) -> Self:
         """Find a run by path, or by name below ``output``.
 
         Raises:
@@ -218,15 +216,11 @@ class RunFolder:
 
         Of the older checkpoints one is kept, the others are removed afterwards.
         """
-        with new_folder(self.checkpoint_path(state.step)) as folder:
+        with new_folder(self.path / f"checkpoints/step-{state.step:06d}") as folder:
             yield folder
             write_json(folder / "state.json", state.model_dump(mode="json"))
         for old in self.checkpoints()[:-_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
-
-    def checkpoint_path(self, step: int) -> Path:
-        """Return where the checkpoint of ``step`` is or would be."""
-        return self.path / "checkpoints" / f"step-{step:06d}"
 
     def checkpoints(self) -> list[Path]:
         """Return the complete checkpoints, oldest first."""
@@ -284,7 +278,7 @@ def metrics_line(report: StepReport, validation: Metrics | None) -> dict[str, An
         validation: The validation after the step, added as ``validation``; None if
             there was none, as after most steps.
     """
-    line = dataclasses.asdict(report)
+    line = asdict(report)
     if validation is not None:
         line["validation"] = validation.model_dump(mode="json")
     return line

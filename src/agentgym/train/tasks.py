@@ -9,8 +9,9 @@ families are worth sampling, so that hardly any rollout is thrown away.
 from collections.abc import Sequence
 from random import Random
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from agentgym.core.config import TrainingConfig
 from agentgym.core.credit import call_failures, deviation
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
@@ -27,7 +28,7 @@ _LEAST_SHARE = 0.25
 """How often at least a family is taken, so that it is not forgotten."""
 
 
-class StreamState(BaseModel):
+class StreamState(BaseModel, extra="forbid"):
     """Where a stream of tasks stands.
 
     Attributes:
@@ -35,8 +36,6 @@ class StreamState(BaseModel):
         spread: For each family how much there was to tell apart lately in attempts
             at one task: the running mean of their rewards' standard deviation.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     position: int = 0
     spread: dict[str, float] = Field(default_factory=dict)
@@ -49,27 +48,20 @@ class TaskStream:
 
     Args:
         scenario: Makes the tasks.
-        seed: Of the tasks and their choice.
+        config: Says the seed, what a failed tool call is charged (it is something to
+            learn), and whether the choice is adaptive: families that teach nothing at
+            present are passed over at times. Else every task is taken.
         state: Is kept up to date.
-        adaptive: Whether families that teach nothing at present are passed over at
-            times; else every task is taken.
-        failure_cost: What a failed tool call is charged; it is something to learn.
     """
 
     def __init__(
-        self,
-        scenario: Scenario,
-        seed: int,
-        state: StreamState,
-        *,
-        adaptive: bool,
-        failure_cost: float,
+        self, scenario: Scenario, config: TrainingConfig, state: StreamState
     ) -> None:
         self._scenario = scenario
-        self._seed = seed
+        self._seed = config.seed
+        self._adaptive = config.task_choice == "adaptive"
+        self._failure_cost = config.failure_cost
         self._state = state
-        self._adaptive = adaptive
-        self._failure_cost = failure_cost
         self._epoch: tuple[int, list[Task]] = (-1, [])
 
     def take(self, count: int) -> list[Task]:

@@ -2,12 +2,13 @@
 
 import json
 import shutil
+from contextlib import suppress
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
@@ -29,7 +30,7 @@ _PACKAGES = ("agentgym", "agentlightning", "torch", "transformers", "langchain")
 MODEL_FOLDER = "model"
 
 
-class Provenance(BaseModel):
+class Provenance(BaseModel, extra="forbid"):
     """Where an agent comes from.
 
     Attributes:
@@ -41,8 +42,6 @@ class Provenance(BaseModel):
         versions: Of the packages that mattered.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     base_model: str
     config: dict[str, Any]
     steps: int
@@ -51,7 +50,7 @@ class Provenance(BaseModel):
     versions: dict[str, str] = Field(default_factory=dict)
 
 
-class TrainedAgent:
+class TrainedAgent(BaseModel):
     """A trained agent, loadable into any supported framework.
 
     Attributes:
@@ -62,20 +61,11 @@ class TrainedAgent:
         metrics: Held-out metrics after training.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        spec: AgentSpec,
-        provenance: Provenance,
-        baseline: Metrics,
-        metrics: Metrics,
-    ) -> None:
-        self.path = path
-        self.spec = spec
-        self.provenance = provenance
-        self.baseline = baseline
-        self.metrics = metrics
+    path: Path = Field(exclude=True)
+    spec: AgentSpec
+    provenance: Provenance
+    baseline: Metrics
+    metrics: Metrics
 
     @property
     def model_path(self) -> Path:
@@ -97,37 +87,21 @@ class TrainedAgent:
         """
         for path in (agents_home() / name, Path(name)):
             if (path / AGENT_FILE).is_file():
-                return cls._read(path)
-        hint = "Train one with `agentgym train SCENARIO`."
-        raise NotFoundError("trained agent", str(name), agent_names(), hint)
-
-    @classmethod
-    def _read(cls, path: Path) -> Self:
+                break
+        else:
+            hint = "Train one with `agentgym train SCENARIO`."
+            raise NotFoundError("trained agent", str(name), agent_names(), hint)
         try:
-            data = json.loads((path / AGENT_FILE).read_text(encoding="utf-8"))
-            return cls(
-                path,
-                spec=AgentSpec.model_validate(data["spec"]),
-                provenance=Provenance.model_validate(data["provenance"]),
-                baseline=Metrics.model_validate(data["baseline"]),
-                metrics=Metrics.model_validate(data["metrics"]),
-            )
-        except (OSError, ValueError, KeyError, ValidationError) as error:
+            card = json.loads((path / AGENT_FILE).read_text(encoding="utf-8"))
+            return cls(**{**card, "path": path})
+        except (OSError, ValueError, TypeError) as error:
             raise AgentGymError(
                 f"The agent in {path} cannot be read ({error}). Train or save it again."
             ) from None
 
     def write_card(self) -> None:
         """Write ``agent.json`` into the agent's folder."""
-        write_json(
-            self.path / AGENT_FILE,
-            {
-                "spec": self.spec.model_dump(mode="json"),
-                "provenance": self.provenance.model_dump(mode="json"),
-                "baseline": self.baseline.model_dump(mode="json"),
-                "metrics": self.metrics.model_dump(mode="json"),
-            },
-        )
+        write_json(self.path / AGENT_FILE, self.model_dump(mode="json"))
 
     def save(self, name: str) -> Path:
         """Copy the agent to ``AGENTGYM_HOME`` under ``name``; the old one goes.
@@ -222,7 +196,7 @@ def export_agent(
     with new_folder(folder) as temporary:
         engine.export(temporary / MODEL_FOLDER)
         TrainedAgent(
-            temporary,
+            path=temporary,
             spec=spec,
             provenance=provenance,
             baseline=baseline,
@@ -235,8 +209,6 @@ def export_agent(
 def _versions() -> dict[str, str]:
     found = {}
     for package in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found

@@ -79,23 +79,14 @@ class Trainer:
             TrainingInterrupted: Ctrl-C or SIGTERM; what was finished is saved.
             TrainingFailedError: No usable policy came out.
         """
-        given = {
-            "scenario": scenario,
-            "framework": framework,
-            "episodes": episodes,
-            "gpu": gpu,
-            **settings,
-        }
-        if resume is not None:
-            run = RunFolder.open(resume, self.config.output)
-            config = run.config()
-            if episodes is not None:
-                config = config.replaced(episodes=episodes)
-            plan = make_plan(config)
+        if resume is None:
+            given = {"scenario": scenario, "framework": framework, "gpu": gpu}
+            config = self.config.replaced(**given, episodes=episodes, **settings)
+            plan = make_plan(_located(config))
+            run = RunFolder.create(plan.config)
         else:
-            config = _located(self.config.replaced(**given))
-            plan = make_plan(config)
-            run = RunFolder.create(config)
+            run = RunFolder.open(resume, self.config.output)
+            plan = make_plan(run.config().replaced(episodes=episodes))
         try:
             with run.lock():
                 return TrainingLoop(plan, run, self._progress).run()

@@ -44,13 +44,8 @@ def rollout(name: str, reward: float | None, calls: Sequence[ModelCall]) -> Traj
     )
 
 
-def rewards_of(groups: Sequence[Sequence[Trajectory]]) -> dict[str, list[float]]:
-    return {
-        t.rollout_id: [t.reward] * len(t.model_calls)
-        for group in groups
-        for t in group
-        if t.reward is not None
-    }
+def broadcast(trajectory: Trajectory) -> list[float]:
+    return [trajectory.reward or 0.0] * len(trajectory.model_calls)
 
 
 def credit(
@@ -61,7 +56,7 @@ def credit(
 ) -> Credited:
     """Make rollouts into a batch, as training does, but for what failures cost."""
     builder = BatchBuilder(algorithm, trainable, engine.pieces, engine.stop_ids, 0.0)
-    return builder.build(groups, rewards_of(groups))
+    return builder.build(groups, broadcast)
 
 
 def random_groups(

@@ -11,7 +11,7 @@ from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.prefix_tree import plant
 from agentgym.train.batch import BatchBuilder
-from tests.engines.local.rollouts import TRAINABLE, random_groups, rewards_of
+from tests.engines.local.rollouts import TRAINABLE, broadcast, random_groups
 
 CLIP, ENTROPY, TEMPERATURE = 0.2, 0.05, 0.8
 
@@ -30,7 +30,7 @@ def sequences(loaded: LoadedModel, seed: int = 0) -> list[TrainingSequence]:
         stop_ids=loaded.stop_ids,
         failure_cost=0.0,
     )
-    return builder.build(groups, rewards_of(groups)).batch.sequences
+    return builder.build(groups, broadcast).batch.sequences
 
 
 def plain_gradients(

@@ -60,7 +60,11 @@ def exported(monkeypatch: pytest.MonkeyPatch, agent: str | None, needed: int) ->
     )
     scores = made_up.metrics(0.5)
     trained = TrainedAgent(
-        Path("none"), spec=spec, provenance=provenance, baseline=scores, metrics=scores
+        path=Path("none"),
+        spec=spec,
+        provenance=provenance,
+        baseline=scores,
+        metrics=scores,
     )
     monkeypatch.setattr(PolicyChatModel, "of", lambda _: Busy(needed=needed))
     return trained.to_langchain(tools=[look])

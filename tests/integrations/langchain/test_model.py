@@ -60,7 +60,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> TrainedAgent:
     )
     scores = made_up.metrics(0.5)
     TrainedAgent(
-        path, spec=spec, provenance=provenance, baseline=scores, metrics=scores
+        path=path, spec=spec, provenance=provenance, baseline=scores, metrics=scores
     ).write_card()
     return TrainedAgent.load(path)
 

@@ -118,16 +118,15 @@ class Examination:
     def episodes(self) -> list[Played]:
         """Episodes of every agent on the tasks to play, the idle one first."""
         specs = self.scenario.tools()
-        made = [self.play(task, DoNothing().name, []) for task in self.to_play]
-        for agent in CALL_EVERYTHING:
-            made += [
-                self.play(task, agent.name, agent.calls(task, specs))
-                for task in self.to_play
-            ]
-        for task in self.to_play:
-            calls = self.solution(task)
-            if calls is not None:
-                made.append(self.play(task, ORACLE, calls))
+        made = [
+            self.play(task, agent.name, agent.calls(task, specs))
+            for agent in (DoNothing(), *CALL_EVERYTHING)
+            for task in self.to_play
+        ]
+        solved = ((task, self.solution(task)) for task in self.to_play)
+        made += [
+            self.play(t, ORACLE, calls) for t, calls in solved if calls is not None
+        ]
         return made
 
     def _make(self, split: Split) -> list[Task]:

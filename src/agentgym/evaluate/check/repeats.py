@@ -4,7 +4,9 @@ import hashlib
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
@@ -12,10 +14,10 @@ from agentgym.core.task import Split, Task
 from agentgym.evaluate.check.examination import Examination
 from agentgym.evaluate.trivial import CallEverything, DoNothing
 from agentgym.rollout.workers.forks import fork_server
+from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
 
 _TIMEOUT_S = 300.0
-_TELLER = "agentgym.evaluate.check.fingerprint"
 _REPLAYED = 12
 _FLOOD = CallEverything(seed=1, from_instruction=True)
 
@@ -53,8 +55,8 @@ def _told_by_others(examined: Examination) -> list[str]:
     asked = json.dumps([examined.reference, examined.seed, examined.count])
     with open(os.devnull, "wb") as nowhere:
         children = [
-            fork_server((_TELLER,), hash_seed).fork(
-                f"{_TELLER}:main", asked, errors=nowhere.fileno()
+            fork_server((__name__,), hash_seed).fork(
+                f"{__name__}:tell", asked, errors=nowhere.fileno()
             )
             for hash_seed in ("1", "2")
         ]
@@ -69,7 +71,30 @@ def _told_by_others(examined: Examination) -> list[str]:
             child.close()
 
 
-def fingerprint(examined: Examination) -> dict[str, dict[str, str]]:
+def tell(asked: str) -> None:
+    """Write digests, or why there are none, as JSON to standard output.
+
+    What the scenario itself prints there goes to standard error.
+
+    Args:
+        asked: Reference of the scenario, seed and number of tasks, as a JSON list.
+    """
+    reference, seed, count = json.loads(asked)
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    with redirect_stdout(sys.stderr), os.fdopen(stdout, "w") as file:
+        try:
+            scenario = get_scenario(reference)
+            try:
+                found = _digests(Examination(reference, scenario, count, seed))
+            finally:
+                scenario.close()
+            json.dump(found, file)
+        except Exception as error:  # noqa: BLE001 - the scenario's own code
+            json.dump({"error": f"{type(error).__name__}: {error}"}, file)
+
+
+def _digests(examined: Examination) -> dict[str, dict[str, str]]:
     """Return digests of tasks and episodes by name, to compare with another's."""
     scenario, specs = examined.scenario, examined.scenario.tools()
     tasks = {

@@ -8,17 +8,14 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from importlib.util import find_spec
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
-from agentgym.core.components import Component
 from agentgym.core.task import Split, Task
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check.examination import ORACLE, Examination, Played
-from agentgym.evaluate.metrics import CRITERIA
-from agentgym.scenarios.base import Scenario
+from agentgym.evaluate.criteria import unknown_names
 from agentgym.scenarios.packs import locate_pack, pack_name
 from agentgym.scenarios.scoring import reward_problem
 from agentgym.scenarios.task_lists import task_list
@@ -28,8 +25,6 @@ _MOST_TOKENS = 160
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DIFFICULTIES = ("beginner", "intermediate", "advanced")
 _TYPED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
-_REPORTED_ONLY = {"cost_reduction"}  # a criterion that training does not wait for
-_COMPONENTS = {*map(str, Component), "tool_execution"}  # the latter is never its text
 
 
 class Remark(NamedTuple):
@@ -57,20 +52,6 @@ def card(examined: Examination) -> Iterator[str]:
     path = locate_pack(examined.reference)
     if path is not None and pack_name(path) != scenario.name:
         yield f"the folder is {pack_name(path)!r} but `name` is {scenario.name!r}"
-
-
-def unknown_names(scenario: Scenario) -> Iterator[str]:
-    """Yield what is wrong with names that would only be looked up while training."""
-    criteria = scenario.success_criteria()
-    components = scenario.define_trainable_components()
-    for where, used, known in (
-        ("success_criteria", criteria, {*CRITERIA, *_REPORTED_ONLY}),
-        ("define_trainable_components", components, _COMPONENTS),
-    ):
-        for name in [name for name in used if name not in known]:
-            close = get_close_matches(name, known, n=1)
-            hint = f", did you mean {close[0]!r}?" if close else ";"
-            yield f"{where}() has {name!r}{hint} Known: {', '.join(sorted(known))}"
 
 
 def tools(examined: Examination) -> Iterator[str]:
@@ -255,12 +236,13 @@ def prompts(examined: Examination) -> Iterator[Remark]:
     if find_spec("transformers") is None:
         yield Remark("skip", "needs the extra 'local' to count tokens")
         return
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import PreTrainedTokenizerFast  # AutoTokenizer imports torch
 
     from agentgym.models.nano import nano_path
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(nano_path())
-    context = int(AutoConfig.from_pretrained(nano_path()).max_position_embeddings)
+    tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(nano_path())
+    config = json.loads((nano_path() / "config.json").read_text(encoding="utf-8"))
+    context = config["max_position_embeddings"]
     told = [spec.to_openai() for spec in examined.scenario.tools()]
     system = {"role": "system", "content": examined.scenario.system_prompt()}
     longest = max(

@@ -1,0 +1,92 @@
+"""Criteria: what a measurement is asked to reach, by a scenario or by a user."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Self
+
+from agentgym.core.components import Component
+from agentgym.errors import UsageError
+from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
+from agentgym.scenarios.base import Scenario
+
+CRITERIA: dict[str, MetricName] = {"success_rate": "pass_1", **{s: s for s in SHARES}}
+"""The metric of each name that a scenario's success criteria may use."""
+_REPORTED_ONLY = {"cost_reduction"}  # a criterion that training does not wait for
+_COMPONENTS = {*map(str, Component), "tool_execution"}  # the latter is never its text
+
+
+def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
+    """Say whether ``metrics`` reach every criterion that training waits for.
+
+    Without any, there is nothing that could be reached: the budget is spent.
+    """
+    held = [
+        metrics[CRITERIA[name]].value >= least
+        for name, least in criteria.items()
+        if name in CRITERIA  # plans refuse names that are unknown
+    ]
+    return bool(held) and all(held)
+
+
+def unknown_names(scenario: Scenario) -> Iterator[str]:
+    """Yield what is wrong with names that would only be looked up while training."""
+    criteria = scenario.success_criteria()
+    components = scenario.define_trainable_components()
+    for where, used, known in (
+        ("success_criteria", criteria, {*CRITERIA, *_REPORTED_ONLY}),
+        ("define_trainable_components", components, _COMPONENTS),
+    ):
+        for name in [name for name in used if name not in known]:
+            close = get_close_matches(name, known, n=1)
+            hint = f", did you mean {close[0]!r}?" if close else ";"
+            yield f"{where}() has {name!r}{hint} Known: {', '.join(sorted(known))}"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A share that must be reached: by its value, or the low end of its interval."""
+
+    metric: MetricName
+    least: float
+    by_low: bool = False
+
+    @classmethod
+    def parse(cls, text: str, *, by_low: bool = False) -> Self:
+        """Read ``0.95``, which means tool reliability, or ``pass_1=0.9``.
+
+        Raises:
+            UsageError: No such share, or no number in 0..1.
+        """
+        name, equals, number = text.rpartition("=")
+        metric = name.strip() if equals else "tool_reliability"
+        if metric not in SHARES:
+            close = get_close_matches(metric, SHARES, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UsageError(
+                f"No share is named {metric!r}.{hint} Known: {', '.join(SHARES)}."
+            )
+        try:
+            least = float(number)
+        except ValueError:
+            least = math.nan
+        if not 0 <= least <= 1:
+            raise UsageError(f"{text!r}: write a share from 0 to 1, e.g. {metric}=0.9.")
+        return cls(metric, least, by_low)
+
+    def miss(self, metrics: Metrics) -> str | None:
+        """Return what is missing in words; None if the gate is passed.
+
+        What was not measured passes no gate.
+        """
+        found = metrics[self.metric]
+        name = self.metric.replace("_", " ")
+        least = f"{100 * self.least:g} %"
+        if found.n == 0:
+            return f"{name.capitalize()} was not measured, so it is not {least}."
+        reached = found.low if self.by_low else found.value
+        if reached >= self.least:
+            return None
+        what = f"The lower end of the interval of {name}" if self.by_low else name
+        return f"{what.capitalize()}, {100 * reached:.1f} %, is below {least}."
