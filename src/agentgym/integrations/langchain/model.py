@@ -131,9 +131,7 @@ class PolicyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._request(messages, **kwargs)
-        result = _until(stop, in_background(self._policy.chat(request)))
-        return ChatResult(generations=[ChatGeneration(message=_message(result))])
+        return in_background(self._agenerate(messages, stop, **kwargs))
 
     async def _agenerate(
         self,
@@ -153,11 +151,9 @@ class PolicyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        request = self._request(messages, **kwargs)
-        pieces = _stream_until(stop, self._policy.stream(request))
-        with closing(_iterate_in_background(pieces)) as items:
-            for piece in items:
-                chunk = _chunk(piece)
+        chunks = self._astream(messages, stop, **kwargs)
+        with closing(_iterate_in_background(chunks)) as items:
+            for chunk in items:
                 if run_manager is not None:
                     run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
