@@ -220,7 +220,6 @@ def _read_call(text: str, match: re.Match[str]) -> CallSpan:
 
 
 def _after(mark: re.Pattern[str], text: str, at: int) -> int:
-    """Return where the text goes on after a mark and the space around it."""
     found = mark.match(text, at)
     if found is None:
         raise ValueError(f"{mark.pattern} is missing")

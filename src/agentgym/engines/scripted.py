@@ -80,12 +80,7 @@ class ScriptedPolicy(Policy):
 
 
 class ScriptedEngine(Engine):
-    """An engine that learns nothing and remembers what it was given.
-
-    Attributes:
-        policy: What answers.
-        batches: What it was to learn from, update by update.
-    """
+    """An engine that learns nothing, and remembers its ``batches``."""
 
     def __init__(self, respond: Callable[[ChatRequest], Reply]) -> None:
         self.batches: list[TrainingBatch] = []

@@ -154,8 +154,7 @@ class Episode:
         Raises:
             EpisodeCut: All turns were made. Let it pass: it ends the episode.
             ContextLengthError: The conversation is longer than the model's context.
-            ReplyError: The answer is no message.
-            ModelCallError: The model could not be asked.
+            ModelCallError: The model could not be asked, or its answer is no message.
             TypeError: A message holds what is no JSON.
         """
         if self.llm is None:
@@ -196,12 +195,7 @@ class Episode:
 
         What the model did wrong, and what the tool refused, is text that starts with
         ``Error:``; any other exception ends the episode as crashed. Malformed arguments
-        reach no tool.
-
-        Args:
-            name: The tool, as the model named it.
-            arguments: As the model wrote them, JSON, or parsed.
-            call_id: The id of the model's tool call, if it has one.
+        (text that is no JSON object, as the model wrote it) reach no tool.
 
         Raises:
             EpisodeCut: ``stuck``: the same call has failed in the same way three times
@@ -305,7 +299,6 @@ def _shortened(reason: Reason) -> Reason:
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Say whether the current thread runs this event loop."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -313,9 +306,5 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a copy of ``value`` as it will be saved.
-
-    Raises:
-        TypeError: Something in it is no JSON, so that it could not be saved.
-    """
+    """Return a copy of ``value`` as it will be saved; a TypeError if it is no JSON."""
     return json.loads(json.dumps(value))

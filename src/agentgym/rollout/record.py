@@ -23,10 +23,10 @@ from agentgym.rollout.store.events import ATTEMPT_FAILED, RecordedEvent, answere
 def to_trajectory(
     rollout: Rollout, attempts: Mapping[str, Sequence[RecordedEvent]]
 ) -> Trajectory:
-    """Return what a rollout recorded.
+    """Return what a rollout that has ended recorded.
 
     Args:
-        rollout: One that has ended.
+        rollout: The rollout.
         attempts: The events of every attempt, in order; the last attempt counts.
 
     Returns:

@@ -37,11 +37,7 @@ class LossSums(NamedTuple):
 class PolicyLoss:
     """Computes the loss of forests and adds its gradients to the parameters.
 
-    Args:
-        loaded: The model.
-        clip: Range of the ratio beyond which it is clipped.
-        entropy_coefficient: Weight of the entropy bonus.
-        temperature: That the tokens were sampled with.
+    The ratio of probabilities is clipped beyond ``1 - clip`` and ``1 + clip``.
 
     Attributes:
         chunk_tokens: Most tokens of a micro-batch, but for a tree that has more.

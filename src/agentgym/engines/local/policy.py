@@ -24,9 +24,7 @@ _FIXED_ROWS = 32
 class LocalPolicy(Policy):
     """A model in this process that answers many requests at once, from any thread.
 
-    Args:
-        loaded: The model.
-        deterministic: The same request gives the same bits whatever else runs.
+    If it is ``deterministic``, the same request gives the same bits whatever else runs.
 
     Attributes:
         decoder: Samples the responses.

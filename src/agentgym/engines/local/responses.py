@@ -13,16 +13,15 @@ from agentgym.core.trajectory import RequestedCall
 def parse_response(
     text: str, key: str, *, thinking: bool = False
 ) -> tuple[str | None, list[RequestedCall]]:
-    """Split a response into content and tool calls.
+    """Split a response, without its end token, into content and tool calls.
 
     Args:
-        text: The response, but for its end token.
+        text: The response.
         key: What the calls' ids are made from: the same key, the same ids.
         thinking: Whether the prompt ends in an open ``<think>``.
 
     Returns:
-        The text outside well-formed tool calls, exactly as written, None if it is
-        blank; and those calls.
+        The text outside well-formed tool calls, None if it is blank; and those calls.
     """
     calls: list[RequestedCall] = []
     content, position = "", 0

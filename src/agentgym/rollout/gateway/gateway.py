@@ -188,7 +188,6 @@ async def _health(request: web.Request) -> web.Response:
 
 
 def _told(error: Exception) -> ApiError:
-    """Return what a client is told of an error."""
     match error:
         case ApiError():
             return error

@@ -101,11 +101,7 @@ class Database:
         self._group.result()
 
     def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; what is not flushed is not seen.
-
-        Raises:
-            RolloutError: The database cannot be read.
-        """
+        """Return the rows of a query; what is not flushed is not seen."""
         with self._reader_lock:
             try:
                 return self._reader.execute(sql, params).fetchall()

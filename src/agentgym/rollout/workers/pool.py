@@ -1,8 +1,6 @@
 """Worker processes: started, watched, replaced when they die, ended."""
 
 import logging
-import os
-import select
 import signal
 import threading
 from collections.abc import Callable
@@ -66,22 +64,19 @@ class _Worker:
             return f"{type(error).__name__}: {error}"
 
     def _listen(self, child: Child, silence_s: float) -> str:
-        """Read what the worker says until it ends; return why it ended."""
         buffer = b""
         try:
-            while True:
-                limit = silence_s if self.ready else _START_LIMIT_S
-                readable, _, _ = select.select([child.output], [], [], limit)
-                if not readable:
-                    child.signal(signal.SIGKILL)
-                    child.wait()
-                    return f"silent for {limit:.0f} s"
-                data = os.read(child.output, 65536)
-                if not data:
-                    return f"exit code {child.wait()}"
+            limit = _START_LIMIT_S
+            while data := child.read_some(limit):
                 *lines, buffer = (buffer + data).split(b"\n")
                 for line in lines:
                     self._hear(line)
+                limit = silence_s if self.ready else _START_LIMIT_S
+            return f"exit code {child.wait()}"
+        except TimeoutError:
+            child.signal(signal.SIGKILL)
+            child.wait()
+            return f"silent for {limit:.0f} s"
         finally:
             child.close()
 
@@ -96,7 +91,6 @@ class _Worker:
             self.blamed = said.get("blocked", self.blamed)
 
     def end(self) -> None:
-        """Ask the process to end, then make it."""
         if self.child is not None:
             self.child.end(_END_GRACE_S)
 

@@ -61,8 +61,6 @@ class WorkerSpec(BaseModel):
 
     Attributes:
         worker: Its name in the store.
-        gateway: Base URL of the gateway, and its key.
-        model: Name of the policy.
         concurrency: Episodes in flight.
         timeout_s: Wall seconds after which an episode is ended.
         memory_mb: Address space beyond which allocations fail in the worker.
@@ -84,13 +82,7 @@ class WorkerSpec(BaseModel):
 
 
 class Worker:
-    """Runs episodes until it is told to stop.
-
-    Args:
-        spec: What to run and where.
-        scenario: The scenario, its sandbox settings applied.
-        agent: The agent, built once.
-    """
+    """Runs episodes until it is told to stop, all with the same ``agent``."""
 
     def __init__(self, spec: WorkerSpec, scenario: Scenario, agent: AgentLoop) -> None:
         import aiohttp
@@ -169,7 +161,6 @@ class Worker:
             await self._finish(path, _failed(refused))
 
     async def _finish(self, path: str, report: dict[str, Any]) -> None:
-        """Report the end of an attempt, unless it was given up meanwhile."""
         try:
             await self._post(f"{path}/finish", report)
         except ApiError as error:
@@ -204,11 +195,6 @@ class _GatewayEnding(ScenarioEnding):
         self._get = get
 
     async def steps(self, episode: Episode) -> list[Step]:
-        """Return model calls and the tool calls that they asked for.
-
-        Raises:
-            RolloutError: There are no model calls: nothing went through the gateway.
-        """
         calls = await self._get(f"{_path(episode)}/calls")
         if not calls:
             raise RolloutError(
@@ -245,7 +231,6 @@ def _report(ended: Trajectory) -> dict[str, Any]:
 
 
 def _failed(reason: Reason) -> dict[str, Any]:
-    """Return the report of an attempt that failed."""
     return {"state": "failed", "reason": reason.model_dump()}
 
 
@@ -326,11 +311,7 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
 
 
 def main(argument: str) -> int:
-    """Run a worker to its end; return the exit code.
-
-    Args:
-        argument: A :class:`WorkerSpec` as JSON.
-    """
+    """Run a worker to its end, given its spec as JSON; return the exit code."""
     control = ControlChannel()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("agentgym.integrations").setLevel(logging.INFO)  # what crashed
