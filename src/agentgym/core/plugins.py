@@ -2,8 +2,8 @@
 
 import inspect
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any
 
 from agentgym.errors import NotFoundError, UsageError
@@ -40,7 +40,7 @@ class Plugins[T]:
             UsageError: It cannot be imported or made, or breaks the contract.
         """
         if name in self._built_in:
-            return self._made(name, _imported(self._built_in[name]))
+            return self._made(name, resolve_name(self._built_in[name]))
         points = [*entry_points(group=self._group, name=name)]
         if not points:
             raise NotFoundError(self._thing, name, self.names())
@@ -92,8 +92,3 @@ def require_type[T](value: Any, expected: type[T], where: str) -> T:
             f"{type(value).__name__}."
         )
     return value
-
-
-def _imported(target: str) -> Any:
-    module, _, name = target.partition(":")
-    return getattr(import_module(module), name)

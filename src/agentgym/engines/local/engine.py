@@ -147,8 +147,8 @@ class LocalEngine(Engine):
     def save_checkpoint(self, folder: Path) -> None:
         """Write weights (only the adapter's with LoRA), optimizer and random state.
 
-        The manifest, with every other file's checksum, comes last: a checkpoint that was
-        cut short or changed is recognised.
+        The manifest, which has the checksums of the other files, comes last: so one can
+        tell a checkpoint that was cut short or changed.
         """
         weights: dict[str, Tensor] = dict(self._loaded.trained_parameters())
         state = {"rng": torch.get_rng_state()}
@@ -201,7 +201,7 @@ class LocalEngine(Engine):
         }
 
     def export(self, folder: Path) -> None:
-        """Write model (or adapter) and tokenizer in the precision they were trained in."""
+        """Write model (or adapter) and tokenizer, in the precision of training."""
         with quiet():
             (self._loaded.adapter or self._loaded.model).save_pretrained(str(folder))
         self._loaded.tokenizer.save_pretrained(folder)

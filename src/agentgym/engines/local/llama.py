@@ -29,7 +29,7 @@ class _Layer(NamedTuple):
 
 
 class FusedLlama:
-    """Predicts with fused copies of a Llama's weights, for rows of up to ``columns``."""
+    """Predicts with fused copies of a Llama's weights; rows have up to ``columns``."""
 
     def __init__(self, model: LlamaForCausalLM, columns: int) -> None:
         config: Any = model.config

@@ -52,11 +52,10 @@ class LocalPolicy(Policy):
         Args:
             path: ``nano``, a Hugging Face id, or a folder that ``export`` or
                 ``save_pretrained`` wrote (of a model or of a peft adapter).
-            gpu: ``auto``, ``local`` or ``none``.
+            gpu: As :func:`check_device` takes and refuses it.
 
         Raises:
             ModelError: It cannot be loaded or does not call tools.
-            GPUNotAvailableError: ``local``, and no GPU is there.
         """
         device = check_device(gpu)
         policy = cls(load_model(str(path), device=device, rank=None, seed=0))

@@ -79,7 +79,7 @@ class Renderer:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Message], session: str = ""
     ) -> Prompt:
-        """Return the prompt of a request, which may continue earlier turns of a session.
+        """Return the prompt of a request, which may continue a turn of its session.
 
         Raises:
             EngineError: The chat template refuses the messages, or one holds

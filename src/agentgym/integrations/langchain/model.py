@@ -95,9 +95,8 @@ class PolicyChatModel(BaseChatModel):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Offer ``tools``; the policy itself decides whether to call one.
 
-        Raises:
-            UnsupportedError: ``tool_choice`` or another option asks for a certain call
-                or form of answer, as ``with_structured_output`` does.
+        Options that ask for a certain call or form of answer are refused, as
+        ``with_structured_output`` makes them.
         """
         _refuse_unsupported(tool_choice=tool_choice, **kwargs)
         offered = [convert_to_openai_tool(t) for t in tools]

@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from pkgutil import resolve_name
 from typing import Any
 
 from agentgym.errors import RolloutError
@@ -47,11 +48,7 @@ class Child:
         return self._ended.result(timeout)
 
     def read(self, timeout: float) -> bytes:
-        """Return all that it writes until it ends.
-
-        Raises:
-            TimeoutError: It has not ended in time.
-        """
+        """Return all that it writes until it ends; see :meth:`read_some`."""
         deadline = time.monotonic() + timeout
         found = b""
         while data := self.read_some(max(0.0, deadline - time.monotonic())):
@@ -278,8 +275,7 @@ def _run(request: dict[str, Any], output: int, errors: int) -> None:
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
         sys.path[:] = request["path"]
-        module, _, name = request["target"].partition(":")
-        code = getattr(importlib.import_module(module), name)(request["argument"])
+        code = resolve_name(request["target"])(request["argument"])
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else _FAILED
     except BaseException:  # noqa: BLE001 - it ends here, whatever it is
