@@ -269,21 +269,17 @@ def _unreadable(call: RequestedCall) -> str | None:
 
 
 def _message(result: PolicyResult) -> AIMessage:
-    raw = [(call, _unreadable(call)) for call in result.tool_calls]
+    calls, invalid = [], []
+    for call in result.tool_calls:
+        if (text := _unreadable(call)) is not None:
+            invalid.append(invalid_tool_call(name=call.name, args=text, id=call.id))
+        else:
+            arguments = parse_arguments(call.arguments) or {}
+            calls.append(tool_call(name=call.name, args=arguments, id=call.id))
     return AIMessage(
         content=result.content or "",
-        tool_calls=[
-            tool_call(
-                name=call.name, args=parse_arguments(call.arguments) or {}, id=call.id
-            )
-            for call, unreadable in raw
-            if unreadable is None
-        ],
-        invalid_tool_calls=[
-            invalid_tool_call(name=call.name, args=unreadable, id=call.id)
-            for call, unreadable in raw
-            if unreadable is not None
-        ],
+        tool_calls=calls,
+        invalid_tool_calls=invalid,
         usage_metadata={
             "input_tokens": len(result.prompt_ids),
             "output_tokens": len(result.response_ids),

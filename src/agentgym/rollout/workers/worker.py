@@ -123,15 +123,12 @@ class Worker:
             if free == 0:
                 await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
                 continue
-            for rollout in await self._claim(free):
+            worker = self._spec.worker
+            body = {"n": free, "worker": worker, "wait_s": _CLAIM_WAIT_S}
+            for rollout in await self._post("/api/rollouts/claim", body):
                 episode = episodes.create_task(self._run_rollout(rollout))
                 self._running.add(episode)
                 episode.add_done_callback(self._running.discard)
-
-    async def _claim(self, n: int) -> list[dict[str, Any]]:
-        body = {"n": n, "worker": self._spec.worker, "wait_s": _CLAIM_WAIT_S}
-        rollouts: list[dict[str, Any]] = await self._post("/api/rollouts/claim", body)
-        return rollouts
 
     async def _run_rollout(self, rollout: dict[str, Any]) -> None:
         rollout_id, scenario = rollout["rollout_id"], self._scenario
