@@ -154,7 +154,8 @@ class Episode:
         Raises:
             EpisodeCut: All turns were made. Let it pass: it ends the episode.
             ContextLengthError: The conversation is longer than the model's context.
-            ModelCallError: The model could not be asked, or its answer is no message.
+            ReplyError: The answer is no message.
+            ModelCallError: The model could not be asked.
             TypeError: A message holds what is no JSON.
         """
         if self.llm is None:
@@ -195,7 +196,12 @@ class Episode:
 
         What the model did wrong, and what the tool refused, is text that starts with
         ``Error:``; any other exception ends the episode as crashed. Malformed arguments
-        (text that is no JSON object, as the model wrote it) reach no tool.
+        reach no tool.
+
+        Args:
+            name: The tool, as the model named it.
+            arguments: As the model wrote them, JSON, or parsed.
+            call_id: The id of the model's tool call, if it has one.
 
         Raises:
             EpisodeCut: ``stuck``: the same call has failed in the same way three times

@@ -307,7 +307,10 @@ class Decoder:
         self._sample(first, logits[[index for index, _ in joining]], new)
 
     def _shared_prefix(self) -> int:
-        """Return how long the rows' common head is; 0 in deterministic mode."""
+        """Return how long the rows' common head is; 0 if they differ.
+
+        Not in deterministic mode, where the neighbours must make no difference.
+        """
         if self._fixed_rows or len(self._rows) < _SHARING_ROWS:
             return 0
         first = self._rows[0]
@@ -341,8 +344,8 @@ class Decoder:
 
         Args:
             first: First row.
-            logits: After each given token, row after row, and maybe more, which are not
-                looked at, (tokens, vocabulary).
+            logits: After each given token, row after row, (tokens, vocabulary); more
+                than those are not looked at.
             given: Of each row the newest token, and those drafted.
         """
         rows, device = self._rows[first:], logits.device

@@ -201,7 +201,11 @@ class LocalEngine(Engine):
         }
 
     def export(self, folder: Path) -> None:
-        """Write model (or adapter) and tokenizer, in the precision of training."""
+        """Write model (or adapter) and tokenizer as transformers and peft read them.
+
+        Weights keep the precision they were trained in: the exported policy answers as
+        the evaluated one did.
+        """
         with quiet():
             (self._loaded.adapter or self._loaded.model).save_pretrained(str(folder))
         self._loaded.tokenizer.save_pretrained(folder)

@@ -37,7 +37,8 @@ class LossSums(NamedTuple):
 class PolicyLoss:
     """Computes the loss of forests and adds its gradients to the parameters.
 
-    The ratio of probabilities is clipped beyond ``1 - clip`` and ``1 + clip``.
+    The ratio is clipped beyond ``1 - clip`` and ``1 + clip``; ``temperature`` is that
+    with which the tokens were sampled.
 
     Attributes:
         chunk_tokens: Most tokens of a micro-batch, but for a tree that has more.

@@ -21,7 +21,8 @@ def parse_response(
         thinking: Whether the prompt ends in an open ``<think>``.
 
     Returns:
-        The text outside well-formed tool calls, None if it is blank; and those calls.
+        The text outside well-formed tool calls, exactly as written, None if it is
+        blank; and those calls.
     """
     calls: list[RequestedCall] = []
     content, position = "", 0

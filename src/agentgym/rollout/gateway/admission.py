@@ -48,7 +48,11 @@ class Admission:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Hold one of the places, or raise ApiError: 429, with ``Retry-After``."""
+        """Hold one of the places.
+
+        Raises:
+            ApiError: 429, with ``Retry-After``: paused, or no place became free.
+        """
         self._refuse_if_paused()
         await self._take_place()
         self.in_flight += 1

@@ -64,6 +64,9 @@ class GatewaySettings:
         fewer tokens. The seed, in 0 .. 2**63 - 1, depends on nothing but the run's, the
         rollout, the attempt, the agent and the call's place, so it is the same however
         calls interleave.
+
+        Raises:
+            ApiError: 400; the agent's limit of tokens is no positive number.
         """
         body = call.body
         own = self.train_temperature if call.mode == "train" else self.val_temperature

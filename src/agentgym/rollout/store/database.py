@@ -101,7 +101,11 @@ class Database:
         self._group.result()
 
     def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; what is not flushed is not seen."""
+        """Return the rows of a query; what is not flushed is not seen.
+
+        Raises:
+            RolloutError: The database cannot be read.
+        """
         with self._reader_lock:
             try:
                 return self._reader.execute(sql, params).fetchall()
