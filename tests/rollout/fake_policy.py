@@ -1,6 +1,7 @@
 """A policy with a script, so that gateway tests need no model."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
@@ -46,7 +47,7 @@ class FakePolicy(Policy):
         self,
         script: Script = lambda request: say(),
         *,
-        gate: asyncio.Event | None = None,
+        gate: threading.Event | None = None,
         pieces: list[str] | None = None,
     ) -> None:
         self._script = script
@@ -60,8 +61,8 @@ class FakePolicy(Policy):
 
     async def chat(self, request: ChatRequest) -> ChatResult:
         self.requests.append(request)
-        if self._gate is not None:
-            await self._gate.wait()
+        while self._gate is not None and not self._gate.is_set():
+            await asyncio.sleep(0.001)
         return self._script(request)
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:

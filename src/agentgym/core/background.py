@@ -5,7 +5,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 
@@ -39,29 +39,17 @@ async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any)
 
     A thread that never ends is left behind: it holds up no other one, and no exit.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()  # who waits may give up, it goes on
     context = contextvars.copy_context()
 
-    def settle(result: Any, error: BaseException | None) -> None:
-        if future.done():  # the rollout was given up meanwhile
-            return
-        if error is None:
-            future.set_result(result)
-        else:
+    def work() -> None:
+        try:
+            future.set_result(context.run(function, *args, **named))
+        except (StopIteration, SystemExit) as error:  # no future may hold these
+            future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
             future.set_exception(error)
 
-    def work() -> None:
-        result: Any = None
-        failure: BaseException | None = None
-        try:
-            result = context.run(function, *args, **named)
-        except (StopIteration, SystemExit) as error:  # no future may hold these
-            failure = RuntimeError(f"{type(error).__name__}: {error}")
-        except BaseException as error:  # noqa: BLE001 - raised again by the caller
-            failure = error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, result, failure)
-
     threading.Thread(target=work, name="agentgym-tool", daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)

@@ -85,13 +85,9 @@ class CallSpan:
 def find_calls(text: str, *, thinking: bool = False) -> list[CallSpan]:
     """Return the tool calls in ``text``, malformed ones included, in order.
 
-    Arguments may be a JSON object or a JSON string that holds one. What stands
-    within ``<think>``, or before a ``</think>`` that nothing in the text opens, is no
-    call.
-
-    Args:
-        text: A response.
-        thinking: Whether its prompt ends in an open ``<think>``.
+    Arguments may be a JSON object or a JSON string that holds one. What stands within
+    ``<think>``, or before a ``</think>`` that nothing in the text opens, is no call;
+    ``thinking`` says that the text's prompt ends in an open ``<think>``.
     """
     return _calls_from(_reasoning_end(text, thinking=thinking), text)
 
@@ -220,7 +216,6 @@ def _read_call(text: str, match: re.Match[str]) -> CallSpan:
 
 
 def _after(mark: re.Pattern[str], text: str, at: int) -> int:
-    """Return where the text goes on after a mark and the space around it."""
     found = mark.match(text, at)
     if found is None:
         raise ValueError(f"{mark.pattern} is missing")

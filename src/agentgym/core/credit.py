@@ -73,13 +73,11 @@ def group_advantages(
 
 
 def deviation(rewards: Sequence[Sequence[float]]) -> float:
-    """Return the standard deviation of a group's rewards, 0 for an empty one.
+    """Return the standard deviation of rollouts' rewards, 0 if there are none.
 
-    Every rollout has the same weight, however many calls it has; where all calls of a
-    rollout have its reward, this is the standard deviation over rollouts.
-
-    Args:
-        rewards: For each rollout one reward per model call, at least one.
+    Each has one reward per model call, at least one. Every rollout has the same weight,
+    however many calls it has; where all calls of a rollout have its reward, this is the
+    standard deviation over rollouts.
     """
     if not rewards:
         return 0.0

@@ -30,10 +30,7 @@ class NeededCall:
     def accepts(self, call: ToolCall, spec: ToolSpec | None, succeeded: bool) -> bool:
         """Say whether ``call`` ran and is this call.
 
-        Args:
-            call: One that was made.
-            spec: Of the tool; fills in defaults on both sides before they compare.
-            succeeded: Whether the episode did.
+        Defaults of the tool's ``spec`` are filled in on both sides before they compare.
         """
         if call.name != self.tool or call.outcome is not ToolOutcome.OK:
             return False

@@ -47,10 +47,7 @@ class ApiError(RolloutError):
 
 
 def joined_text(parts: list[Any]) -> str:
-    """Return the text of a message whose content comes in parts.
-
-    Args:
-        parts: OpenAI-shaped parts (``{"type": "text", "text": ...}``) or strings.
+    """Return the text of a message whose content comes in OpenAI's parts, or strings.
 
     Raises:
         ValueError: A part is no text; the message says of which type it is.

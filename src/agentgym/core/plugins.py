@@ -2,8 +2,8 @@
 
 import inspect
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any
 
 from agentgym.errors import NotFoundError, UsageError
@@ -40,7 +40,7 @@ class Plugins[T]:
             UsageError: It cannot be imported or made, or breaks the contract.
         """
         if name in self._built_in:
-            return self._made(name, _imported(self._built_in[name]))
+            return self._made(name, resolve_name(self._built_in[name]))
         points = [*entry_points(group=self._group, name=name)]
         if not points:
             raise NotFoundError(self._thing, name, self.names())
@@ -58,7 +58,7 @@ class Plugins[T]:
         if not (inspect.isclass(kind) and issubclass(kind, self._base)):
             raise UsageError(f"{what} is no agentgym {self._base.__name__} subclass.")
         if missing := sorted(getattr(kind, "__abstractmethods__", ())):
-            raise UsageError(f"{what} lacks {contract_of(self._base, missing[0])}")
+            raise UsageError(f"{what} lacks {_contract_of(self._base, missing[0])}")
         try:
             return kind()
         except Exception as error:  # another package's code
@@ -68,8 +68,7 @@ class Plugins[T]:
             ) from error
 
 
-def contract_of(base: type, method: str) -> str:
-    """Return what a method must be like: its signature and what it is to do."""
+def _contract_of(base: type, method: str) -> str:
     function = inspect.getattr_static(base, method)
     if isinstance(function, property):
         told = inspect.getdoc(function) or ""
@@ -83,11 +82,8 @@ def require_type[T](value: Any, expected: type[T], where: str) -> T:
 
     Args:
         value: What it gave.
-        expected: What it must give.
+        expected: What it must give; a UsageError is raised if it is something else.
         where: The method, e.g. ``create_environment() of the framework 'mine'``.
-
-    Raises:
-        UsageError: It is something else.
     """
     if not isinstance(value, expected):
         article = "an" if expected.__name__[0] in "AEIOU" else "a"
@@ -96,8 +92,3 @@ def require_type[T](value: Any, expected: type[T], where: str) -> T:
             f"{type(value).__name__}."
         )
     return value
-
-
-def _imported(target: str) -> Any:
-    module, _, name = target.partition(":")
-    return getattr(import_module(module), name)

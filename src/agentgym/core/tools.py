@@ -230,13 +230,8 @@ def check_call(
 ) -> tuple[ToolOutcome, str]:
     """Judge a call before it runs, the same way for every framework.
 
-    Args:
-        specs: The tools that were offered, by name, with their original schemas.
-        name: The tool that the model named.
-        raw_arguments: The arguments as the model wrote them.
-
-    Returns:
-        The outcome (``OK`` if the call may run) and the reason, empty if OK.
+    ``specs`` are the tools that were offered, with their original schemas. Returned are
+    the outcome (``OK`` if the call may run) and the reason, empty if OK.
     """
     if name not in specs:
         return ToolOutcome.UNKNOWN_TOOL, f"no tool is named {name!r}"
@@ -274,7 +269,6 @@ async def run_tool(
 
 
 def _described_arguments(doc: str) -> dict[str, str]:
-    """Return the descriptions below ``Args:``, lines that go on joined."""
     _, _, section = doc.partition("Args:\n")
     found: dict[str, str] = {}
     name = ""

@@ -360,7 +360,6 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
 
 
 def _tokens(call: ModelCall) -> tuple[int, int] | None:
-    """Return prompt and response tokens of a call, from its ids or its counts."""
     if call.prompt_ids or call.response_ids:
         return len(call.prompt_ids), len(call.response_ids)
     if call.prompt_tokens is None and call.response_tokens is None:

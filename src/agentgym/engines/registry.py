@@ -18,19 +18,13 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
     """Check what the engine must support, without loading a model.
 
     Raises:
-        UsageError: No engine has this name, or it does not support a setting.
-        MissingExtraError: Its libraries are not installed.
+        UsageError: As :meth:`EngineFactory.check`; or no engine has this name.
     """
     return _factory(config).check(config)
 
 
 def create_engine(config: TrainingConfig) -> Engine:
-    """Load the model and return the engine.
-
-    Raises:
-        UsageError: As :func:`check_engine`; nothing was loaded.
-        ModelError: The model cannot be loaded or trained.
-    """
+    """Load the model and return the engine; see :meth:`EngineFactory.create`."""
     return _factory(config).create(config)
 
 

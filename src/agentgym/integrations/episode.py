@@ -305,7 +305,6 @@ def _shortened(reason: Reason) -> Reason:
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Say whether the current thread runs this event loop."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -313,9 +312,5 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a copy of ``value`` as it will be saved.
-
-    Raises:
-        TypeError: Something in it is no JSON, so that it could not be saved.
-    """
+    """Return a copy of ``value`` as it will be saved; a TypeError if it is no JSON."""
     return json.loads(json.dumps(value))

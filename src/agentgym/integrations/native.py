@@ -2,8 +2,8 @@
 
 import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agentgym.core.agent import Trained
@@ -33,54 +33,36 @@ class Move(NamedTuple):
     complaint: str = ""
 
 
-class Prompt(ABC):
-    """How a model is told of tools, and how its calls are read.
+class Prompt:
+    """How a model is told of tools, and its calls read: as chat completions have them.
 
     Attributes:
         options: Of every request.
     """
 
-    options: dict[str, Any]
+    options: Mapping[str, Any] = MappingProxyType({})
 
-    @abstractmethod
     def opening(self, system_prompt: str, tools: Sequence[Tool]) -> Messages:
         """Return what stands before the task."""
-
-    @abstractmethod
-    def read(self, reply: Reply) -> Move:
-        """Say what a reply asks for."""
-
-    @abstractmethod
-    def told(self, call: RequestedCall, result: str) -> dict[str, Any]:
-        """Return the message that tells the model what a call gave."""
-
-
-class NativeCalls(Prompt):
-    """Tool calls as the chat completions API has them."""
-
-    def __init__(self) -> None:
-        self.options = {}
-
-    def opening(self, system_prompt: str, tools: Sequence[Tool]) -> Messages:
-        """Return the system prompt, if there is one."""
         if not system_prompt:
             return []
         return [{"role": "system", "content": system_prompt}]
 
     def read(self, reply: Reply) -> Move:
-        """Return the reply's calls, or its text as the answer."""
+        """Say what a reply asks for."""
         if reply.tool_calls:
             return Move(reply.tool_calls)
         return Move(answer=reply.content)
 
     def told(self, call: RequestedCall, result: str) -> dict[str, Any]:
-        """Return a tool message."""
+        """Return the message that tells the model what a call gave."""
         return {"role": "tool", "tool_call_id": call.id, "content": result}
 
 
 class ReAct(Prompt):
     """Thoughts and actions as text (Yao et al., arXiv:2210.03629), in any model's."""
 
+    options = MappingProxyType({"offer_tools": False, "stop": ["\nObservation:"]})
     _ACTION = re.compile(r"^[ \t]*Action:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
     _INPUT = re.compile(r"\s*Action Input:\s*(?:```(?:json)?\s*)?")
     _ANSWER = re.compile(r"^[ \t]*Final Answer:", re.MULTILINE)
@@ -101,9 +83,6 @@ Final Answer: the answer
         "Observation: Error: write either an Action with an Action Input, or a Final "
         "Answer, each at the beginning of a line."
     )
-
-    def __init__(self) -> None:
-        self.options = {"offer_tools": False, "stop": ["\nObservation:"]}
 
     def opening(self, system_prompt: str, tools: Sequence[Tool]) -> Messages:
         """Return a system prompt that describes the tools and the form of actions."""
@@ -143,14 +122,7 @@ def _object(text: str) -> str:
 
 
 class ToolLoop(Conversation):
-    """Asks the model and runs the tools it calls, until it answers.
-
-    Args:
-        episode: Whose tools they are.
-        ask: Gives the model's reply to a conversation.
-        prompt: How calls are written.
-        system_prompt: What the agent is told before.
-    """
+    """Asks the model and runs the tools it calls, until it answers."""
 
     def __init__(
         self, episode: Episode, ask: Ask, prompt: Prompt, system_prompt: str
@@ -186,7 +158,7 @@ class NativeAgent(AgentLoop):
         import aiohttp
 
         self._blueprint = blueprint
-        self._prompt = NativeCalls()
+        self._prompt = Prompt()
         self._tools = [spec.to_openai() for spec in blueprint.tools]
         self._session = aiohttp.ClientSession(
             blueprint.gateway,
@@ -230,18 +202,14 @@ class NativeAdapter(Adapter):
         """Nothing beyond the base installation is needed."""
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return the ``@tool`` methods of an object, as one agent's."""
+        """Return an object as one agent, its ``@tool`` methods as the tools."""
         specs: list[ToolSpec] = tool_specs(type(agent))
         if not specs:
             raise UnsupportedError(f"{agent!r} has no methods marked with @tool.")
         return [AgentRole("agent", None, specs, None)]
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the loop.
-
-        Raises:
-            UnsupportedError: A factory was given; there is no framework to build in.
-        """
+        """Build the loop; a factory is refused, as there is nothing to build in."""
         if blueprint.factory is not None:
             raise UnsupportedError(
                 f"--agent {blueprint.factory} needs a framework; choose one with "
@@ -250,9 +218,5 @@ class NativeAdapter(Adapter):
         return NativeAgent(blueprint)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Refuse: a native agent has no framework to be given back to.
-
-        Raises:
-            UnsupportedError: Always; says what to use.
-        """
+        """Refuse: a native agent has no framework to be given back to."""
         raise UnsupportedError("Use to_langchain(), or serve the model folder.")

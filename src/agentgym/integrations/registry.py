@@ -35,11 +35,8 @@ def require(modules: list[str], extra: str, purpose: str) -> None:
 def load_factory(reference: str, *, option: str = "--agent") -> Callable[..., Any]:
     """Import ``make_agent`` of ``"my_package.my_module:make_agent"``.
 
-    The working folder is importable, as it is for ``python -m``.
-
-    Args:
-        reference: ``module:name``.
-        option: Where the user wrote it, for the error.
+    The working folder is importable, as it is for ``python -m``. Errors name the
+    ``option`` where the user wrote it.
 
     Raises:
         UsageError: The reference is malformed, or cannot be imported or called.

@@ -130,11 +130,7 @@ async def run_episode(
 
 
 async def converse(loop: AgentLoop, episode: Episode) -> str:
-    """Let an agent talk with the user of an episode to the end; return its last answer.
-
-    Raises:
-        Exception: Whatever the agent raises.
-    """
+    """Let an agent talk with the user of an episode to the end; see :func:`talk`."""
     conversation = loop.converse()
     try:
         return await talk(conversation, episode)
@@ -143,11 +139,7 @@ async def converse(loop: AgentLoop, episode: Episode) -> str:
 
 
 async def talk(conversation: Conversation, episode: Episode) -> str:
-    """Take turns with the user of an episode to the end; return the last answer.
-
-    Raises:
-        Exception: Whatever the agent raises.
-    """
+    """Take turns with the user of an episode to the end; return the last answer."""
     message: str | None = episode.task.instruction
     answer = ""
     while message is not None:
@@ -169,27 +161,15 @@ def reason_of(error: Exception) -> Reason:
 
 
 class _CutOffError(RolloutError):
-    """A rollout's work was cut off.
-
-    Attributes:
-        reason: What to record.
-    """
-
     def __init__(self, kind: str, detail: str) -> None:
         self.reason = Reason(kind=kind, detail=detail)
         super().__init__(str(self.reason))
 
 
 async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
-    """Run ``work`` in a task of its own and return its result.
+    """Run ``work`` in a task of its own; raise _CutOffError if it came to no end.
 
-    What does not end in time is cancelled; what does not heed that either is left
-    behind.
-
-    Raises:
-        _CutOffError: It did not end in time, or something cancelled it.
-        asyncio.CancelledError: The caller is cancelled, and the work with it.
-        Exception: What the work raised.
+    What does not end in time is cancelled; what does not heed that is left behind.
     """
     task = asyncio.create_task(_contained(work))
     try:

@@ -27,7 +27,7 @@ def speaking_as(role: str) -> Iterator[None]:
         _SPEAKER.reset(token)
 
 
-class EpisodeTransport(httpx.AsyncBaseTransport):
+class EpisodeTransport(AiohttpTransport):
     """Sends ``/episode/...`` for the current episode, so that one client serves all.
 
     One client per worker keeps the cost of a call low: building an OpenAI client
@@ -35,56 +35,44 @@ class EpisodeTransport(httpx.AsyncBaseTransport):
     its pool takes a fraction of the time of httpx's own.
     """
 
-    def __init__(self, limits: httpx.Limits) -> None:
-        self._inner = AiohttpTransport(limits=limits)
-
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request, unless the episode is over."""
         episode = _episode_of(request)
-        if episode is None or (refused := _refused(request, episode)) is None:
-            response = await self._inner.handle_async_request(request)
-            if episode is not None:
-                refusal = await response.aread() if response.status_code == 400 else b""
-                episode.overflowed = CONTEXT_LENGTH.encode() in refusal
-            return response
-        return refused
-
-    async def aclose(self) -> None:
-        """Close the pooled connections."""
-        await self._inner.aclose()
+        if episode is None:
+            return await super().handle_async_request(request)
+        if (refused := _refused(request, episode)) is not None:
+            return refused
+        response = await super().handle_async_request(request)
+        refusal = await response.aread() if response.status_code == 400 else b""
+        episode.overflowed = CONTEXT_LENGTH.encode() in refusal
+        return response
 
 
-class SyncEpisodeTransport(httpx.BaseTransport):
+class SyncEpisodeTransport(httpx.HTTPTransport):
     """The same for synchronous code, in threads that have the episode's context."""
-
-    def __init__(self, limits: httpx.Limits) -> None:
-        self._inner = httpx.HTTPTransport(limits=limits)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request, unless the episode is over."""
         episode = _episode_of(request)
-        if episode is None or (refused := _refused(request, episode)) is None:
-            response = self._inner.handle_request(request)
-            if episode is not None:
-                refusal = response.read() if response.status_code == 400 else b""
-                episode.overflowed = CONTEXT_LENGTH.encode() in refusal
-            return response
-        return refused
-
-    def close(self) -> None:
-        """Close the pooled connections."""
-        self._inner.close()
+        if episode is None:
+            return super().handle_request(request)
+        if (refused := _refused(request, episode)) is not None:
+            return refused
+        response = super().handle_request(request)
+        refusal = response.read() if response.status_code == 400 else b""
+        episode.overflowed = CONTEXT_LENGTH.encode() in refusal
+        return response
 
 
 def episode_client(blueprint: Blueprint) -> httpx.AsyncClient:
     """Return a client whose requests to ``/episode`` follow the current episode."""
-    transport = EpisodeTransport(_limits(blueprint))
+    transport = EpisodeTransport(limits=_limits(blueprint))
     return httpx.AsyncClient(transport=transport, timeout=None)
 
 
 def sync_episode_client(blueprint: Blueprint) -> httpx.Client:
     """Return the same for synchronous code."""
-    transport = SyncEpisodeTransport(_limits(blueprint))
+    transport = SyncEpisodeTransport(limits=_limits(blueprint))
     return httpx.Client(transport=transport, timeout=None)
 
 

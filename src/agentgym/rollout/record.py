@@ -23,15 +23,10 @@ from agentgym.rollout.store.events import ATTEMPT_FAILED, RecordedEvent, answere
 def to_trajectory(
     rollout: Rollout, attempts: Mapping[str, Sequence[RecordedEvent]]
 ) -> Trajectory:
-    """Return what a rollout recorded.
+    """Return what a rollout that has ended recorded, of the last of its ``attempts``.
 
-    Args:
-        rollout: One that has ended.
-        attempts: The events of every attempt, in order; the last attempt counts.
-
-    Returns:
-        The trajectory; dropped, with its reason and without a reward, unless the
-        rollout succeeded and a reward was reported.
+    It is dropped, with its reason and without a reward, unless the rollout succeeded
+    and a reward was reported.
     """
     task: dict[str, Any] = rollout.input
     last = rollout.status.last_attempt_id or DEFAULT_ATTEMPT_ID

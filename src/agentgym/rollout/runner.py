@@ -74,10 +74,7 @@ class Runner:
     ) -> list[Trajectory]:
         """Run every request to its end.
 
-        Args:
-            requests: What to run.
-            pool: Who runs it.
-            on_done: Called in this thread as each ends; may raise to give up.
+        ``on_done`` is called in this thread as each ends, and may raise to give up.
 
         Returns:
             One trajectory per request, in the same order; dropped ones included.
@@ -111,7 +108,6 @@ class Runner:
                 logger.exception("rollout %s has lost its worker", rollout_id)
 
     def _take_over(self, rollout_id: str, death: WorkerDeath) -> None:
-        """Decide what becomes of a rollout whose worker died."""
         reason = Reason(kind=WORKER_DIED, detail=death.reason)
         worker = death.worker
         if rollout_id == death.blamed:

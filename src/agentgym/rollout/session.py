@@ -157,11 +157,7 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
 
 
 def _check_agent(config: TrainingConfig) -> None:
-    """Check that the user's agent is found, as every worker will look for it.
-
-    Raises:
-        UsageError: The factory cannot be imported, or the framework takes none.
-    """
+    """Check that the user's agent is found, as every worker will look for it."""
     if config.agent is None:
         return
     if config.framework == "native":

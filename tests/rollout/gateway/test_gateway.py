@@ -405,7 +405,7 @@ def test_keys_are_random_unless_given_and_an_empty_one_asks_for_none() -> None:
 
 
 async def test_calls_beyond_the_limit_wait_and_then_are_refused() -> None:
-    gate = asyncio.Event()
+    gate = threading.Event()
     policy = FakePolicy(gate=gate)
     with serving(policy, max_in_flight=2, max_waiting=1, max_wait_s=30) as gateway:
         loop = asyncio.get_running_loop()
@@ -425,7 +425,7 @@ async def test_calls_beyond_the_limit_wait_and_then_are_refused() -> None:
                 await ask()
             assert int(caught.value.response.headers["Retry-After"]) >= 1
             assert len(policy.requests) == 2
-            gateway.call_soon(gate.set)
+            gate.set()
             answers = await asyncio.gather(*tasks)
         assert len(answers) == len(policy.requests) == 3
         assert gateway.admission.in_flight == 0
@@ -433,7 +433,7 @@ async def test_calls_beyond_the_limit_wait_and_then_are_refused() -> None:
 
 
 async def test_waiting_has_a_bound() -> None:
-    gate = asyncio.Event()
+    gate = threading.Event()
     with serving(FakePolicy(gate=gate), max_in_flight=1, max_wait_s=0.05) as gateway:
         async with AsyncOpenAI(
             base_url=gateway.proxy_url("r"), api_key=gateway.api_key, max_retries=0
@@ -444,14 +444,14 @@ async def test_waiting_has_a_bound() -> None:
                 await asyncio.sleep(0.005)
             with pytest.raises(openai.RateLimitError, match="within 0.05 s"):
                 await create(model="m", messages=HI)
-            gateway.call_soon(gate.set)
+            gate.set()
             await first
             await create(model="m", messages=HI)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_agent_that_hangs_up_frees_its_place(stream: bool) -> None:
-    gate = asyncio.Event()
+    gate = threading.Event()
     with serving(FakePolicy(gate=gate), max_in_flight=1) as gateway:
         async with AsyncOpenAI(
             base_url=gateway.proxy_url("r"), api_key=gateway.api_key, max_retries=0
@@ -465,12 +465,12 @@ async def test_an_agent_that_hangs_up_frees_its_place(stream: bool) -> None:
             while gateway.admission.in_flight:
                 await asyncio.sleep(0.005)
             assert gateway.store.events("r") == []
-            gateway.call_soon(gate.set)
+            gate.set()
             assert await create(model="m", messages=HI)
 
 
 async def test_512_calls_are_in_flight_at_once() -> None:
-    gate = asyncio.Event()
+    gate = threading.Event()
     policy = FakePolicy(gate=gate)
     with serving(policy) as gateway:
         async with aiohttp.ClientSession(
@@ -485,7 +485,7 @@ async def test_512_calls_are_in_flight_at_once() -> None:
             while len(policy.requests) < 512 or gateway.admission.waiting < 88:
                 await asyncio.sleep(0.01)
             assert len(policy.requests) == gateway.admission.in_flight == 512
-            gateway.call_soon(gate.set)
+            gate.set()
             answers = await asyncio.gather(*tasks)
         assert {answer.status for answer in answers} == {200}
         assert len(gateway.store.model_calls("r")) == 600
@@ -529,7 +529,7 @@ def test_everything_survives_a_restart_of_the_gateway(tmp_path: Path) -> None:
 
 def test_closing_cuts_off_who_waits() -> None:
     with Store() as store:
-        gateway = Gateway(store, policy=FakePolicy(gate=asyncio.Event())).start()
+        gateway = Gateway(store, policy=FakePolicy(gate=threading.Event())).start()
         store.create_rollouts([RolloutCreate(rollout_id="r", input={})])
         errors: list[Exception] = []
 

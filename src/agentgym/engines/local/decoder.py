@@ -50,15 +50,10 @@ class Generation:
 
 @dataclass
 class Job:
-    """One request as the decoder takes it.
+    """One request as the decoder takes it; see :class:`ChatRequest`.
 
     Attributes:
-        prompt: Token ids.
-        head: How many of them are the prompt's head, shared with other requests.
-        session: Whose earlier turns may be continued; empty for none.
-        temperature: 0 is greedy.
-        max_tokens: Most tokens to sample.
-        seed: Of its own random stream.
+        head: How many tokens of the prompt are its head, shared with other requests.
         on_token: Told each token as it is sampled; runs in the decoder's thread.
         future: Gets the generation; cancelling it ends the request.
     """
@@ -80,8 +75,6 @@ class Job:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A prompt to prefill."""
-
     jobs: list[Job]  # that have it; one is prefilled, the others are copies
     head: torch.Tensor | None  # keys and values of its head,
     start: int  # which is so long;
@@ -93,8 +86,6 @@ class _Plan:
 
 @dataclass
 class _Row:
-    """A running response."""
-
     job: Job
     head: torch.Tensor | None  # the very tensor that its first keys came from,
     start: int  # and how many of them
@@ -263,7 +254,6 @@ class Decoder:
             plans = plans[count:]
 
     def _plan(self, jobs: list[Job]) -> _Plan:
-        """Find what of a prompt is held already."""
         job = jobs[0]
         most = len(job.prompt) - 1  # the last token's logits are always needed
         start = job.head if job.head <= most else 0

@@ -72,12 +72,7 @@ class LocalEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Load the model and start to answer requests.
-
-        Raises:
-            GPUNotAvailableError: A GPU was asked for and none is there.
-            ModelError: The model cannot be loaded or trained.
-        """
+        """Load the model and start to answer requests; see :class:`EngineFactory`."""
         device = check_device(config.gpu, deterministic=config.deterministic)
         rank = new_rank(config.model, config.lora_rank)
         return cls(
@@ -152,8 +147,8 @@ class LocalEngine(Engine):
     def save_checkpoint(self, folder: Path) -> None:
         """Write weights (only the adapter's with LoRA), optimizer and random state.
 
-        The manifest is written last and holds a checksum of every other file, so a
-        checkpoint that was cut short or changed is recognised as such.
+        The manifest, which has the checksums of the other files, comes last: so one can
+        tell a checkpoint that was cut short or changed.
         """
         weights: dict[str, Tensor] = dict(self._loaded.trained_parameters())
         state = {"rng": torch.get_rng_state()}
@@ -208,8 +203,8 @@ class LocalEngine(Engine):
     def export(self, folder: Path) -> None:
         """Write model (or adapter) and tokenizer as transformers and peft read them.
 
-        Weights are written in the precision they were trained in, so that the
-        exported policy answers as the evaluated one did.
+        Weights keep the precision they were trained in: the exported policy answers as
+        the evaluated one did.
         """
         with quiet():
             (self._loaded.adapter or self._loaded.model).save_pretrained(str(folder))

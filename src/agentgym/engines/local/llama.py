@@ -29,12 +29,7 @@ class _Layer(NamedTuple):
 
 
 class FusedLlama:
-    """Predicts with fused copies of a Llama's weights.
-
-    Args:
-        model: As :func:`fuse` checks it.
-        columns: Most tokens of a row.
-    """
+    """Predicts with fused copies of a Llama's weights; rows have up to ``columns``."""
 
     def __init__(self, model: LlamaForCausalLM, columns: int) -> None:
         config: Any = model.config

@@ -159,7 +159,6 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
 def _packed_states(
     model: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout
 ) -> Tensor:
-    """Return the last hidden states of packed tokens, (tokens, width)."""
     states: Tensor = model.get_decoder()(
         input_ids=ids[None],
         position_ids=positions[None],

@@ -37,11 +37,8 @@ class LossSums(NamedTuple):
 class PolicyLoss:
     """Computes the loss of forests and adds its gradients to the parameters.
 
-    Args:
-        loaded: The model.
-        clip: Range of the ratio beyond which it is clipped.
-        entropy_coefficient: Weight of the entropy bonus.
-        temperature: That the tokens were sampled with.
+    The ratio is clipped beyond ``1 - clip`` and ``1 + clip``; ``temperature`` is that
+    with which the tokens were sampled.
 
     Attributes:
         chunk_tokens: Most tokens of a micro-batch, but for a tree that has more.

@@ -24,9 +24,7 @@ _FIXED_ROWS = 32
 class LocalPolicy(Policy):
     """A model in this process that answers many requests at once, from any thread.
 
-    Args:
-        loaded: The model.
-        deterministic: The same request gives the same bits whatever else runs.
+    If it is ``deterministic``, the same request gives the same bits whatever else runs.
 
     Attributes:
         decoder: Samples the responses.
@@ -54,11 +52,10 @@ class LocalPolicy(Policy):
         Args:
             path: ``nano``, a Hugging Face id, or a folder that ``export`` or
                 ``save_pretrained`` wrote (of a model or of a peft adapter).
-            gpu: ``auto``, ``local`` or ``none``.
+            gpu: As :func:`check_device` takes and refuses it.
 
         Raises:
             ModelError: It cannot be loaded or does not call tools.
-            GPUNotAvailableError: ``local``, and no GPU is there.
         """
         device = check_device(gpu)
         policy = cls(load_model(str(path), device=device, rank=None, seed=0))

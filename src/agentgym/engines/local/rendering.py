@@ -38,8 +38,6 @@ class Prompt:
 
 @dataclass
 class _Head:
-    """A system prompt with tools, rendered once."""
-
     system: list[Message]  # one or none
     tools: list[Message]
     text: str
@@ -81,12 +79,7 @@ class Renderer:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Message], session: str = ""
     ) -> Prompt:
-        """Return the prompt of a request.
-
-        Args:
-            messages: OpenAI-shaped.
-            tools: OpenAI-shaped.
-            session: Whose earlier turns may be continued.
+        """Return the prompt of a request, which may continue a turn of its session.
 
         Raises:
             EngineError: The chat template refuses the messages, or one holds
@@ -234,7 +227,6 @@ def _rendered(
 
 
 def _probe(arguments: str | dict[str, Any]) -> list[Message]:
-    """Return a chat with a tool call, to see what a chat template makes of it."""
     function = {"name": "probe_tool", "arguments": arguments}
     call = {"id": "call_00000", "type": "function", "function": function}
     return [

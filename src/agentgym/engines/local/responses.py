@@ -13,10 +13,10 @@ from agentgym.core.trajectory import RequestedCall
 def parse_response(
     text: str, key: str, *, thinking: bool = False
 ) -> tuple[str | None, list[RequestedCall]]:
-    """Split a response into content and tool calls.
+    """Split a response, without its end token, into content and tool calls.
 
     Args:
-        text: The response, but for its end token.
+        text: The response.
         key: What the calls' ids are made from: the same key, the same ids.
         thinking: Whether the prompt ends in an open ``<think>``.
 
@@ -41,14 +41,9 @@ def parse_response(
 
 
 class Detokenizer:
-    """Tells the text of tokens.
+    """Tells the text of tokens; ``piece`` is that of a token alone.
 
-    Args:
-        tokenizer: Of the policy.
-        thinking: Whether its prompts end in an open ``<think>``.
-
-    Attributes:
-        piece: Returns the text of a token alone.
+    It is ``thinking`` if the policy's prompts end in an open ``<think>``.
     """
 
     def __init__(
@@ -128,10 +123,7 @@ class GrowingContent:
     """Turns tokens into the pieces of content that are safe to show already.
 
     From a ``<tool_call>`` on, or what may become one, nothing is shown: whether it
-    is a call, and so no content, is known only at the end.
-
-    Attributes:
-        sent: Characters shown so far.
+    is a call, and so no content, is known only at the end. ``sent`` counts characters.
     """
 
     def __init__(self, detokenizer: Detokenizer, stop_ids: frozenset[int]) -> None:

@@ -76,11 +76,6 @@ class _GraphConversation(Conversation):
         self._messages: list[Any] | None = []
 
     async def turn(self, message: str) -> str:
-        """Run the graph until it answers.
-
-        Raises:
-            UnsupportedError: The user goes on, and the graph has lost the messages.
-        """
         from langchain_core.messages import HumanMessage
         from langgraph.errors import GraphRecursionError
 
@@ -115,11 +110,7 @@ class LangChainAdapter(Adapter):
         require(modules, "langchain", "The LangChain adapter")
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return the one agent of a graph made by ``create_agent``.
-
-        Raises:
-            UnsupportedError: The graph has no ``tools`` node.
-        """
+        """Return the one agent of a graph made by ``create_agent``."""
         require_graph(agent, repr(agent))
         node = agent.nodes.get("tools")
         if node is None:
@@ -141,11 +132,7 @@ class LangChainAdapter(Adapter):
 
     @contextmanager
     def rebound(self, agent: Any, model: Any) -> Iterator[str]:
-        """Put another model into the closure of a ``create_agent`` graph.
-
-        Raises:
-            UnsupportedError: The graph holds its model elsewhere.
-        """
+        """Put another model into the closure of a ``create_agent`` graph."""
         require_graph(agent, repr(agent))
         cells = _model_cells(agent)
         if not cells:
@@ -161,12 +148,7 @@ class LangChainAdapter(Adapter):
             cell.cell_contents = old
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the graph whose model is the gateway.
-
-        Raises:
-            MissingExtraError: LangChain is not installed.
-            UsageError: The user's factory does not work.
-        """
+        """Build the graph whose model is the gateway."""
         self.check()
         return LangChainAgent(blueprint)
 

@@ -63,7 +63,6 @@ def _model(trained: Trained, base_url: str | None, api_key: str | None) -> Any:
 
 
 def _example_tools(trained: Trained) -> list[BaseTool]:
-    """Return the scenario's tools on one held-out task's fresh environment."""
     try:
         scenario = get_scenario(trained.scenario)
     except (UsageError, ScenarioError) as error:
@@ -97,11 +96,7 @@ def bound_tool(tool: Tool) -> BaseTool:
 
 
 class TurnLimit(BaseCallbackHandler):
-    """Ends each run of a graph that calls its model too often.
-
-    Args:
-        max_turns: Model calls of one run.
-    """
+    """Ends each run of a graph that calls its model more than ``max_turns`` times."""
 
     raise_error = True
     run_inline = True
@@ -131,11 +126,7 @@ class TurnLimit(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """Count a model call.
-
-        Raises:
-            GraphRecursionError: It is one too many.
-        """
+        """Count a model call; one too many raises GraphRecursionError."""
         calls = self._of(parent_run_id)
         calls.append(run_id)
         if len(calls) > self._max_turns:
@@ -144,9 +135,7 @@ class TurnLimit(BaseCallbackHandler):
                 "coming to an end, and was trained with that limit (max_turns)."
             )
 
-    def on_chain_end(
-        self, outputs: dict[str, Any], *, run_id: UUID, **kwargs: Any
-    ) -> None:
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Forget a run that has ended."""
         self._calls.pop(run_id, None)
 

@@ -95,9 +95,8 @@ class PolicyChatModel(BaseChatModel):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Offer ``tools``; the policy itself decides whether to call one.
 
-        Raises:
-            UnsupportedError: ``tool_choice`` or another option asks for a certain call
-                or form of answer, as ``with_structured_output`` does.
+        Options that ask for a certain call or form of answer are refused, as
+        ``with_structured_output`` makes them.
         """
         _refuse_unsupported(tool_choice=tool_choice, **kwargs)
         offered = [convert_to_openai_tool(t) for t in tools]
@@ -131,9 +130,7 @@ class PolicyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._request(messages, **kwargs)
-        result = _until(stop, in_background(self._policy.chat(request)))
-        return ChatResult(generations=[ChatGeneration(message=_message(result))])
+        return in_background(self._agenerate(messages, stop, **kwargs))
 
     async def _agenerate(
         self,
@@ -153,11 +150,9 @@ class PolicyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        request = self._request(messages, **kwargs)
-        pieces = _stream_until(stop, self._policy.stream(request))
-        with closing(_iterate_in_background(pieces)) as items:
-            for piece in items:
-                chunk = _chunk(piece)
+        chunks = self._astream(messages, stop, **kwargs)
+        with closing(_iterate_in_background(chunks)) as items:
+            for chunk in items:
                 if run_manager is not None:
                     run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
@@ -274,21 +269,17 @@ def _unreadable(call: RequestedCall) -> str | None:
 
 
 def _message(result: PolicyResult) -> AIMessage:
-    raw = [(call, _unreadable(call)) for call in result.tool_calls]
+    calls, invalid = [], []
+    for call in result.tool_calls:
+        if (text := _unreadable(call)) is not None:
+            invalid.append(invalid_tool_call(name=call.name, args=text, id=call.id))
+        else:
+            arguments = parse_arguments(call.arguments) or {}
+            calls.append(tool_call(name=call.name, args=arguments, id=call.id))
     return AIMessage(
         content=result.content or "",
-        tool_calls=[
-            tool_call(
-                name=call.name, args=parse_arguments(call.arguments) or {}, id=call.id
-            )
-            for call, unreadable in raw
-            if unreadable is None
-        ],
-        invalid_tool_calls=[
-            invalid_tool_call(name=call.name, args=unreadable, id=call.id)
-            for call, unreadable in raw
-            if unreadable is not None
-        ],
+        tool_calls=calls,
+        invalid_tool_calls=invalid,
         usage_metadata={
             "input_tokens": len(result.prompt_ids),
             "output_tokens": len(result.response_ids),

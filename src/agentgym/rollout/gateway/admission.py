@@ -14,12 +14,8 @@ _RATE_LIMIT = "rate_limit_error"
 class Admission:
     """Limits the calls in flight; the rest wait in order, up to a bound.
 
-    Belongs to one event loop, except :meth:`pause`, :meth:`resume` and the
-    attributes, which any thread may use.
-
-    Attributes:
-        in_flight: Calls being answered.
-        waiting: Calls that wait for a place.
+    Belongs to one event loop; :meth:`pause`, :meth:`resume` and the numbers of calls
+    ``in_flight`` and ``waiting`` are any thread's.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:

@@ -92,13 +92,11 @@ class Api:
         return reply(await asyncio.to_thread(self._store.list_rollouts, states, limit))
 
     async def _claim(self, request: web.Request) -> web.Response:
-        """Hand queued rollouts to a worker, marked running."""
         body = ClaimRequest.model_validate_json(await request.read())
         wait_s = min(body.wait_s, _MAX_WAIT_S)
         return reply(await self._store.claim_async(body.worker, body.n, wait_s=wait_s))
 
     async def _list_terminal(self, request: web.Request) -> web.Response:
-        """Page through rollouts in the order they ended."""
         after = max(_number(request, "after", 0), 0)
         limit = max(_number(request, "limit", 1000), 1)
         found, after, total = await asyncio.to_thread(
@@ -168,7 +166,6 @@ class Api:
         return reply(self._store.finish(**where, **dict(body)))
 
     async def _register_models(self, request: web.Request) -> web.Response:
-        """Register model servers; the same model and endpoint is replaced."""
         models = _MODELS.validate_json(await request.read())
         if not self._takes_models:
             told = "This gateway answers for the policy that it was given; it forwards "

@@ -108,13 +108,9 @@ class Gateway:
 
     def close(self) -> None:
         """Stop listening; requests that wait are cut off."""
-        self.call_soon(self._stop.set)
-        self._thread.join()
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` on the gateway's event loop, if it still runs."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(callback)
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
 
     def _run(self) -> None:
         asyncio.run(self._serve(), loop_factory=uvloop.new_event_loop)
@@ -192,7 +188,6 @@ async def _health(request: web.Request) -> web.Response:
 
 
 def _told(error: Exception) -> ApiError:
-    """Return what a client is told of an error."""
     match error:
         case ApiError():
             return error

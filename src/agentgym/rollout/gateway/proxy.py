@@ -47,7 +47,6 @@ class Proxy:
         ]
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        """Answer a model call."""
         where = request.match_info
         mode, path = where["mode"], where["path"]
         if mode not in ("train", "val"):

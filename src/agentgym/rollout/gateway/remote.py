@@ -103,12 +103,9 @@ class ForwardingUpstream(Upstream):
 class RemoteUpstream(ForwardingUpstream):
     """Forwards to servers of the policy, e.g. vLLM, and asks for exact token ids.
 
-    A rollout always goes to the same server. Sampling is the gateway's.
-
-    Args:
-        source: Where the servers are known: a policy that names them, or the store
-            in which a trainer registered them, as Agent Lightning's does.
-        settings: Sampling, tries, timeouts and waits.
+    They are known to the ``source``: a policy that names them, or the store in which a
+    trainer registered them, as Agent Lightning's does. A rollout always goes to the
+    same server. Sampling is the gateway's.
     """
 
     def __init__(self, source: ServedPolicy | Store, settings: GatewaySettings) -> None:
@@ -187,7 +184,6 @@ class ProviderUpstream(ForwardingUpstream):
         return Model(model=name, endpoint=self._endpoint.base_url), body
 
     def _judge(self, answer: Answer) -> None:
-        """Note whether there is any use in asking on."""
         status, error = answer.record.http_status, answer.record.error
         if status < 400:
             self._has_answered = True
@@ -209,7 +205,6 @@ class ProviderUpstream(ForwardingUpstream):
 
 
 def _whole(sent: Exchange, status: int, payload: bytes) -> Answer:
-    """Return an answer that is not streamed."""
     if status == 400:
         _refuse_overflow(payload)
     try:

@@ -88,11 +88,7 @@ class LiveRollout:
         return last
 
     def check_current(self, attempt_id: str) -> None:
-        """Refuse what comes from an attempt that is over.
-
-        Raises:
-            RolloutStateError: The rollout has ended, or the attempt was given up.
-        """
+        """Refuse with RolloutStateError what comes from an attempt that is over."""
         rollout_id = self.rollout.rollout_id
         if self.ended:
             raise RolloutStateError(f"Rollout {rollout_id} has ended: {self.state}.")

@@ -23,11 +23,7 @@ _LAST_EVENT = """UPDATE events SET data = :data WHERE rowid = (
 
 
 def write_rollout(rollout: Rollout, terminal_order: int | None = None) -> Write:
-    """Add a rollout, or store its new status and its place if it has just ended.
-
-    Raises:
-        RolloutError: Its input or its metadata is not JSON.
-    """
+    """Add a rollout, or store its new status and its place if it has just ended."""
     rollout_id = rollout.rollout_id
     try:
         return _ROLLOUT, (rollout_id, terminal_order, rollout.model_dump_json())

@@ -31,9 +31,6 @@ def assemble_steps(
         model_calls: From the gateway, in order.
         tool_calls: From around the callables, in the order they finished.
         specs: The offered tools by name, with their original schemas.
-
-    Returns:
-        Every model call followed by one tool call per requested call.
     """
     pending = list(tool_calls)
     steps: list[Step] = []
@@ -47,7 +44,6 @@ def assemble_steps(
 def _outcome(
     requested: RequestedCall, pending: list[ToolCall], specs: dict[str, ToolSpec]
 ) -> ToolCall:
-    """Return what became of a requested call, taking it from ``pending``."""
     outcome, reason = check_call(specs, requested.name, requested.arguments)
     arguments = parse_arguments(requested.arguments)
     spec = specs.get(requested.name)

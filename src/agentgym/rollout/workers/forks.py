@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from pkgutil import resolve_name
 from typing import Any
 
 from agentgym.errors import RolloutError
@@ -31,12 +32,7 @@ _FAILED = 1
 
 
 class Child:
-    """A forked process.
-
-    Attributes:
-        pid: Its process id.
-        output: Read end of the pipe that is its standard output.
-    """
+    """A forked process; ``output`` is the read end of its standard output."""
 
     def __init__(self, pid: int, output: int, ended: "Future[int]") -> None:
         self.pid = pid
@@ -52,20 +48,22 @@ class Child:
         return self._ended.result(timeout)
 
     def read(self, timeout: float) -> bytes:
-        """Return all that it writes until it ends.
-
-        Raises:
-            TimeoutError: It has not ended in time.
-        """
+        """Return all that it writes until it ends; see :meth:`read_some`."""
         deadline = time.monotonic() + timeout
         found = b""
-        while True:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([self.output], [], [], left)[0]:
-                raise TimeoutError
-            if not (data := os.read(self.output, 65536)):
-                return found
+        while data := self.read_some(max(0.0, deadline - time.monotonic())):
             found += data
+        return found
+
+    def read_some(self, timeout: float) -> bytes:
+        """Return what it writes next, nothing if it has ended.
+
+        Raises:
+            TimeoutError: It has written nothing in time.
+        """
+        if not select.select([self.output], [], [], timeout)[0]:
+            raise TimeoutError
+        return os.read(self.output, 65536)
 
     def signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
@@ -90,9 +88,8 @@ class Child:
 class ForkServer:
     """A process that forks; started when first asked, and again should it die.
 
-    Args:
-        preload: Modules that it imports, before it forks anything.
-        environment: Variables it starts with, beside the parent's.
+    It imports the modules of ``preload`` before it forks anything, and starts with the
+    variables of ``environment`` beside the parent's.
     """
 
     def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:
@@ -102,12 +99,10 @@ class ForkServer:
         self._server: _Connection | None = None
 
     def fork(self, target: str, argument: str, *, errors: int) -> Child:
-        """Call ``target`` with ``argument`` in a child; it returns the exit code.
+        """Call ``target``, as ``module:function``, with ``argument`` in a child.
 
-        Args:
-            target: ``module:function``.
-            argument: Text.
-            errors: Descriptor that becomes the child's standard error.
+        What it returns is the exit code; ``errors`` is the descriptor that becomes the
+        child's standard error.
 
         Raises:
             RolloutError: The server cannot be started, or cannot import.
@@ -122,9 +117,7 @@ class ForkServer:
 def fork_server(preload: tuple[str, ...], hash_seed: str = "random") -> ForkServer:
     """Return this process's server for ``preload``; it ends with this process.
 
-    Args:
-        preload: Modules.
-        hash_seed: The children's ``PYTHONHASHSEED``.
+    ``hash_seed`` is the children's ``PYTHONHASHSEED``.
     """
     environment = {
         "LANGSMITH_TRACING": "false",
@@ -219,12 +212,7 @@ class _Connection:
 
 
 def main(descriptor: str, *preload: str) -> None:
-    """Import, then fork for whoever holds the other end of a socket.
-
-    Args:
-        descriptor: Of the socket.
-        preload: Modules to import.
-    """
+    """Import ``preload``, then fork for whoever holds the other end of a socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     server = socket.socket(fileno=int(descriptor))
     try:
@@ -287,8 +275,7 @@ def _run(request: dict[str, Any], output: int, errors: int) -> None:
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
         sys.path[:] = request["path"]
-        module, _, name = request["target"].partition(":")
-        code = getattr(importlib.import_module(module), name)(request["argument"])
+        code = resolve_name(request["target"])(request["argument"])
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else _FAILED
     except BaseException:  # noqa: BLE001 - it ends here, whatever it is

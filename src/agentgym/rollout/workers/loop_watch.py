@@ -19,8 +19,7 @@ class LoopWatch:
     Args:
         limit_s: Seconds that the loop may stand still.
         blocked: Called once each time it has stood still for so long. By default the
-            place is logged: nothing can end what blocks the loop, so that people have
-            to be told where it is.
+            place is logged, as nothing can end what blocks the loop.
         turned: Called each time it was seen to turn.
         every_s: Seconds between two looks, ``limit_s`` by default.
     """

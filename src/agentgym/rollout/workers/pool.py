@@ -1,8 +1,6 @@
 """Worker processes: started, watched, replaced when they die, ended."""
 
 import logging
-import os
-import select
 import signal
 import threading
 from collections.abc import Callable
@@ -12,7 +10,6 @@ from typing import Self
 
 import orjson
 
-from agentgym.errors import RolloutError
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.workers.forks import Child, ForkServer, fork_server
 from agentgym.rollout.workers.worker import WorkerSpec
@@ -67,22 +64,19 @@ class _Worker:
             return f"{type(error).__name__}: {error}"
 
     def _listen(self, child: Child, silence_s: float) -> str:
-        """Read what the worker says until it ends; return why it ended."""
         buffer = b""
         try:
-            while True:
-                limit = silence_s if self.ready else _START_LIMIT_S
-                readable, _, _ = select.select([child.output], [], [], limit)
-                if not readable:
-                    child.signal(signal.SIGKILL)
-                    child.wait()
-                    return f"silent for {limit:.0f} s"
-                data = os.read(child.output, 65536)
-                if not data:
-                    return f"exit code {child.wait()}"
+            limit = _START_LIMIT_S
+            while data := child.read_some(limit):
                 *lines, buffer = (buffer + data).split(b"\n")
                 for line in lines:
                     self._hear(line)
+                limit = silence_s if self.ready else _START_LIMIT_S
+            return f"exit code {child.wait()}"
+        except TimeoutError:
+            child.signal(signal.SIGKILL)
+            child.wait()
+            return f"silent for {limit:.0f} s"
         finally:
             child.close()
 
@@ -97,13 +91,12 @@ class _Worker:
             self.blamed = said.get("blocked", self.blamed)
 
     def end(self) -> None:
-        """Ask the process to end, then make it."""
         if self.child is not None:
             self.child.end(_END_GRACE_S)
 
 
 class WorkerPool:
-    """Keeps ``count`` workers alive.
+    """Keeps ``count`` workers alive within a ``with`` block; they get ready in it.
 
     Args:
         spec: What each runs; ``worker`` is the prefix of their names.
@@ -125,7 +118,6 @@ class WorkerPool:
         self._log = log
         self._on_death = on_death
         self._closing = threading.Event()
-        self._changed = threading.Condition()
         self._workers: dict[int, _Worker] = {}
         self._server = fork_server(
             (
@@ -142,11 +134,16 @@ class WorkerPool:
         ]
 
     def __enter__(self) -> Self:
-        self.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._closing.set()
+        for process in list(self._workers.values()):
+            process.end()
+        for thread in self._threads:
+            thread.join(_END_GRACE_S)
 
     @property
     def failure(self) -> str | None:
@@ -163,35 +160,6 @@ class WorkerPool:
         """Process ids of the workers."""
         found = [worker.child for worker in list(self._workers.values())]
         return [child.pid for child in found if child is not None]
-
-    def start(self) -> None:
-        """Start the workers; they get ready in the background."""
-        for thread in self._threads:
-            thread.start()
-
-    def wait_ready(self) -> None:
-        """Wait until every worker is ready.
-
-        Raises:
-            RolloutError: They cannot start; says why.
-        """
-        with self._changed:
-            while not self._all_ready():
-                if self.failure is not None:
-                    raise RolloutError(f"The workers cannot start: {self.failure}")
-                self._changed.wait(0.1)
-
-    def close(self) -> None:
-        """End all workers."""
-        self._closing.set()
-        for process in list(self._workers.values()):
-            process.end()
-        for thread in self._threads:
-            thread.join(_END_GRACE_S)
-
-    def _all_ready(self) -> bool:
-        found = list(self._workers.values())
-        return len(found) == len(self._threads) and all(p.ready for p in found)
 
     def _keep(self, slot: int) -> None:
         """Run workers in ``slot``, one after the other, until closing."""
@@ -211,10 +179,7 @@ class WorkerPool:
             else:
                 self._bad_starts += _MAX_BAD_STARTS if process.error else 1
             logger.warning("worker %s died: %s", name, reason)
-            self._report(WorkerDeath(name, process.blamed, reason))
-
-    def _report(self, death: WorkerDeath) -> None:
-        try:
-            self._on_death(death)
-        except Exception:  # the pool goes on without whoever listens
-            logger.exception("the death of worker %s was not handled", death.worker)
+            try:
+                self._on_death(WorkerDeath(name, process.blamed, reason))
+            except Exception:  # the pool goes on without whoever listens
+                logger.exception("the death of worker %s was not handled", name)

@@ -61,8 +61,6 @@ class WorkerSpec(BaseModel):
 
     Attributes:
         worker: Its name in the store.
-        gateway: Base URL of the gateway, and its key.
-        model: Name of the policy.
         concurrency: Episodes in flight.
         timeout_s: Wall seconds after which an episode is ended.
         memory_mb: Address space beyond which allocations fail in the worker.
@@ -84,13 +82,7 @@ class WorkerSpec(BaseModel):
 
 
 class Worker:
-    """Runs episodes until it is told to stop.
-
-    Args:
-        spec: What to run and where.
-        scenario: The scenario, its sandbox settings applied.
-        agent: The agent, built once.
-    """
+    """Runs episodes until it is told to stop, all with the same ``agent``."""
 
     def __init__(self, spec: WorkerSpec, scenario: Scenario, agent: AgentLoop) -> None:
         import aiohttp
@@ -131,15 +123,12 @@ class Worker:
             if free == 0:
                 await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
                 continue
-            for rollout in await self._claim(free):
+            worker = self._spec.worker
+            body = {"n": free, "worker": worker, "wait_s": _CLAIM_WAIT_S}
+            for rollout in await self._post("/api/rollouts/claim", body):
                 episode = episodes.create_task(self._run_rollout(rollout))
                 self._running.add(episode)
                 episode.add_done_callback(self._running.discard)
-
-    async def _claim(self, n: int) -> list[dict[str, Any]]:
-        body = {"n": n, "worker": self._spec.worker, "wait_s": _CLAIM_WAIT_S}
-        rollouts: list[dict[str, Any]] = await self._post("/api/rollouts/claim", body)
-        return rollouts
 
     async def _run_rollout(self, rollout: dict[str, Any]) -> None:
         rollout_id, scenario = rollout["rollout_id"], self._scenario
@@ -169,7 +158,6 @@ class Worker:
             await self._finish(path, _failed(refused))
 
     async def _finish(self, path: str, report: dict[str, Any]) -> None:
-        """Report the end of an attempt, unless it was given up meanwhile."""
         try:
             await self._post(f"{path}/finish", report)
         except ApiError as error:
@@ -204,11 +192,6 @@ class _GatewayEnding(ScenarioEnding):
         self._get = get
 
     async def steps(self, episode: Episode) -> list[Step]:
-        """Return model calls and the tool calls that they asked for.
-
-        Raises:
-            RolloutError: There are no model calls: nothing went through the gateway.
-        """
         calls = await self._get(f"{_path(episode)}/calls")
         if not calls:
             raise RolloutError(
@@ -245,7 +228,6 @@ def _report(ended: Trajectory) -> dict[str, Any]:
 
 
 def _failed(reason: Reason) -> dict[str, Any]:
-    """Return the report of an attempt that failed."""
     return {"state": "failed", "reason": reason.model_dump()}
 
 
@@ -326,11 +308,7 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
 
 
 def main(argument: str) -> int:
-    """Run a worker to its end; return the exit code.
-
-    Args:
-        argument: A :class:`WorkerSpec` as JSON.
-    """
+    """Run a worker to its end, given its spec as JSON; return the exit code."""
     control = ControlChannel()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("agentgym.integrations").setLevel(logging.INFO)  # what crashed
