@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 
 from agentgym import Trainer, TrainingConfig
-from agentgym.engines.base import TrainingBatch, UpdateMetrics
-from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.errors import ScenarioError, TrainingInterrupted
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Progress
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
-from tests.toys import ToyEngine
 
 SCENARIO = '''
 from agentgym import Environment, Reward, Scenario, Split, Task, tool
@@ -69,26 +67,13 @@ class Decided(Scenario):
 '''
 
 
-class ScriptedEngine(ToyEngine):
-    """Says that all is done, and learns nothing."""
-
-    stop_ids = frozenset()
-
-    def __init__(self) -> None:
-        self.policy = ScriptedPolicy(lambda _: Reply("Done."))
-
-    def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        self.step += 1
-        return UpdateMetrics(self.step)
-
-
 @pytest.fixture(autouse=True)
 def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a script answer: the tasks, not the policy, decide how a run goes."""
     monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
 
     def create(config: TrainingConfig) -> ScriptedEngine:
-        return ScriptedEngine()
+        return ScriptedEngine(lambda _: Reply("Done."))
 
     monkeypatch.setattr(loop, "create_engine", create)
 

@@ -1,13 +1,18 @@
-"""A policy without a model: a function answers, to try the rest."""
+"""A policy and an engine without a model: a function answers, to try the rest."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agentgym.core.components import CLOSE_CALL, OPEN_CALL
+from agentgym.core.files import write_json
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.trajectory import RequestedCall
+from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
+
+_STATE = "scripted.json"
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,52 @@ class ScriptedPolicy(Policy):
         for word in (result.content or "").split(" "):
             yield word + " "
         yield result
+
+
+class ScriptedEngine(Engine):
+    """An engine that learns nothing, and remembers its ``batches``."""
+
+    def __init__(self, respond: Callable[[ChatRequest], Reply]) -> None:
+        self.batches: list[TrainingBatch] = []
+        self._policy = ScriptedPolicy(respond)
+
+    @property
+    def policy(self) -> ScriptedPolicy:
+        """What answers."""
+        return self._policy
+
+    @property
+    def step(self) -> int:
+        """Updates done so far."""
+        return self._policy.version
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """None: an answer ends where its bytes do."""
+        return frozenset()
+
+    def pieces(self, ids: Sequence[int]) -> list[str] | None:
+        """Return each byte's character, as long as all are ASCII."""
+        return [chr(i) for i in ids] if all(i < 128 for i in ids) else None
+
+    def update(self, batch: TrainingBatch) -> UpdateMetrics:
+        """Remember the batch."""
+        self.batches.append(batch)
+        self._policy.version += 1
+        return UpdateMetrics(step=self.step)
+
+    def save_checkpoint(self, folder: Path) -> None:
+        """Write how many updates there were."""
+        write_json(folder / _STATE, self.step)
+
+    def load_checkpoint(self, folder: Path) -> None:
+        """Go on counting from there."""
+        self._policy.version = json.loads((folder / _STATE).read_text())
+
+    def export(self, folder: Path) -> None:
+        """Write the same in the place of weights."""
+        folder.mkdir()
+        self.save_checkpoint(folder)
 
 
 def _written(call: RequestedCall) -> str:
