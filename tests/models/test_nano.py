@@ -156,6 +156,7 @@ TURNS = st.lists(
         st.one_of(WORDS, st.lists(st.tuples(WORDS, ARGUMENTS), min_size=1, max_size=2)),
         WORDS,
     ),
+    min_size=1,
     max_size=5,
 )
 

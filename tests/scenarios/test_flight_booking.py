@@ -12,6 +12,7 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.trivial import Call, play
 from agentgym.scenarios.registry import get_scenario
+from tests.some import some
 
 PACK = str(Path(__file__).parents[2] / "scenarios" / "flight_booking")
 SCENARIO = get_scenario(PACK)
@@ -48,7 +49,7 @@ def test_passes_every_tripwire() -> None:
 
 @pytest.mark.parametrize("split", list(Split))
 def test_every_argument_is_in_the_request_or_an_earlier_result(split: Split) -> None:
-    for task in SCENARIO.tasks(split, 3, 10 * FAMILIES):
+    for task in some(SCENARIO.tasks(split, 3, 10 * FAMILIES)):
         trajectory, reward = run(task, needed(task))
         assert reward.success, task.id
         assert reward.value == 1.0

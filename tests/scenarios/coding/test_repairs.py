@@ -13,6 +13,7 @@ from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.projects import Module, other_arguments
 from agentgym.scenarios.coding.scenario import CodingScenario, make_task
 from agentgym.scenarios.coding.trusted import TrustedRunner
+from tests.some import some
 
 from .conftest import every_fault, play_in
 
@@ -174,7 +175,7 @@ async def test_a_repair_leaves_the_rest_as_it_was(sandboxed: CodingScenario) -> 
 
 def test_hidden_values_catch_every_fault_and_fit_every_project() -> None:
     runner = TrustedRunner()
-    for broken in every_fault(seed=6):
+    for broken in some(every_fault(seed=6)):
         hidden = {m.path: m.values() for m in broken.project.modules}
         assert execution.gives(runner, broken.project.files, hidden)
         assert not execution.gives(runner, broken.files, hidden)
