@@ -3,7 +3,8 @@
 import signal
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Self
 
@@ -38,6 +39,19 @@ class InterruptFlag:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
+
+
+@contextmanager
+def keyboard_interrupts() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt at once, as where a user is asked."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old)
 
 
 class ResourceUse:
