@@ -286,7 +286,7 @@ def test_the_best_validated_weights_are_kept(tmp_path: Path) -> None:
 def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
     result = trainer(tmp_path, 3, patience=2).train()
 
-    assert result.stopped == "validation tasks saw no gain since step 1"
+    assert result.stopped == "validation got no better within the patience of 2"
     assert (result.steps, result.weights_step) == (3, 1)
 
 

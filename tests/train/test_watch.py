@@ -50,7 +50,7 @@ def test_success_that_does_not_move_is_said_once_and_spends_patience() -> None:
     said = [kinds(watch, step, measured(30, solved="abc")) for step in range(1, 8)]
     assert said == [[], [], [], ["stalled"], [], [], []]
     assert watch.strikes == 6
-    assert "not risen above 30% since step 1" in watch.remarks[0].text
+    assert "does not rise above 30 %" in watch.remarks[0].text
     assert kinds(watch, 8, measured(31, solved="abc")) == []
     assert (watch.strikes, watch.remarks) == (0, [])
 
@@ -63,8 +63,8 @@ def test_a_choice_of_tools_worse_than_before_counts_twice() -> None:
     kinds(watch, 2, collapsed)
     assert watch.strikes == 2
     told = " ".join(remark.text for remark in watch.remarks)
-    assert "20% of the calls needed, 50% before training" in told
-    assert "find takes 90% of all tool calls, 50% before training" in told
+    assert "20 % of the calls needed, 50 % before training" in told
+    assert "find takes 90 % of all tool calls, 50 % before training" in told
 
 
 def test_one_tool_may_take_over_where_tools_are_chosen_better() -> None:

@@ -28,7 +28,7 @@ from agentgym.train.trained_agent import export_agent
 
 GOAL = "success criteria reached"
 SPENT = "budget spent"
-STALLED = "validation tasks saw no gain since step {step}"
+STALLED = "validation got no better within the patience of {patience}"
 
 
 class TrainingLoop:
@@ -178,7 +178,7 @@ class TrainingLoop:
                 track(report, measured)
                 self._save(report, measured)
         if self._measuring.patience_spent:
-            return STALLED.format(step=state.watch.best_step)
+            return STALLED.format(patience=config.patience)
         return GOAL if self._measuring.goal_reached else SPENT
 
     def _steps(self) -> Iterator[int]:

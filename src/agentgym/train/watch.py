@@ -76,8 +76,8 @@ class Watch(BaseModel, extra="forbid"):
     def _stalled(self, patience: int) -> list[Remark]:
         if self.best is None or self.strikes < max(2, patience // 2):
             return []
-        text = f"success on validation tasks has not risen above {self.best[0]:.0%} "
-        return [Remark(kind="stalled", text=f"{text}since step {self.best_step}")]
+        text = "success on validation tasks does not rise above "
+        return [Remark(kind="stalled", text=f"{text}{_percent(self.best[0])}")]
 
     def _unsolved(self, found: Metrics) -> list[Remark]:
         every = {task.family for task in found.by_task}
@@ -93,17 +93,23 @@ def _worse_choice(found: Metrics, baseline: Metrics) -> list[Remark]:
     remarks = []
     now, before = found.right_tool, baseline.right_tool
     if now.n and before.n and now.high < before.value and now.value < before.low:
-        text = f"the right tool is called for {now.value:.0%} of the calls needed, "
-        text += f"{before.value:.0%} before training"
+        text = (
+            f"the right tool is called for {_percent(now.value)} of the calls needed, "
+        )
+        text += f"{_percent(before.value)} before training"
         remarks.append(Remark(kind="right_tool", text=text))
     calls, earlier = _shares(found), _shares(baseline)
     tool, share = max(calls.items(), key=lambda item: item[1], default=("", 0.0))
     grown = share >= _TAKES_OVER and share > _GROWN * earlier.get(tool, 0.0)
     if grown and not (now.n and now.value > before.value):
-        text = f"{tool} takes {share:.0%} of all tool calls, "
-        text += f"{earlier.get(tool, 0.0):.0%} before training"
+        text = f"{tool} takes {_percent(share)} of all tool calls, "
+        text += f"{_percent(earlier.get(tool, 0.0))} before training"
         remarks.append(Remark(kind="one_tool", text=text))
     return remarks
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _shares(metrics: Metrics) -> dict[str, float]:
