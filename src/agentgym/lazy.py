@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-_IMPORT = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
+_IMPORT = re.compile(r"^    from (\S+) import \(?\s*(\w+) as \2\b", re.MULTILINE)
 # The ast module would cost every command three milliseconds.
 
 
@@ -16,7 +16,7 @@ def lazily(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
 
-    Its names are those that it imports below ``if TYPE_CHECKING:``, a line each, as
+    Its names are those that it imports below ``if TYPE_CHECKING:``, each by its own, as
     type checkers read them; this reads the same lines::
 
         if TYPE_CHECKING:
