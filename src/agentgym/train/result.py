@@ -46,7 +46,7 @@ class TrainingResult(BaseModel, extra="forbid"):
         episodes: Training rollouts.
         wall_seconds: Of the whole run, evaluations included, over all resumes.
         cpu_seconds: Of this machine's processes, likewise.
-        peak_memory_mb: Highest resident memory of all processes together.
+        peak_memory_mb: Most memory of all processes together, shared pages once.
         ledger: Where every model call went.
     """
 
