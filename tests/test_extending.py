@@ -82,9 +82,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train(folder: Path, **settings: Any) -> TrainingResult:
     small = {"episodes": 8, "group_size": 2, "tasks_per_step": 2, "eval_samples": 1}
-    few = {"eval_tasks": 2, "test_tasks": 2, "tracker": "none", "output": folder}
-    given = {"scenario": str(folder / "luck"), "framework": "toy", **small, **few}
-    return Trainer(TrainingConfig.create(**{**given, **settings})).train()
+    few = {"eval_tasks": 2, "test_tasks": 2, "tracker": "none", "yes": True}
+    given = {"scenario": str(folder / "luck"), "framework": "toy", "output": folder}
+    config = TrainingConfig.create(**(small | few | given | settings))
+    return Trainer(config).train()
 
 
 @pytest.mark.parametrize("engine", ["toy", "served"])

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,9 @@ PACKAGES = ["agentgym", "agentgym.rollout", "agentgym.scenarios"]
 def test_every_public_name_is_there_and_no_other(package: str) -> None:
     module = import_module(package)
     assert module.__all__
+    assert module.__file__ is not None
+    _, source = Path(module.__file__).read_text().split("if TYPE_CHECKING:")
+    assert len(module.__all__) == source.count("\n    from ")
     assert set(module.__all__) <= set(dir(module))
     for name in module.__all__:
         found = getattr(module, name)

@@ -21,7 +21,7 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
 @pytest.mark.parametrize(
     ("command", "settings", "expected"),
     [
-        (train, TrainingConfig, POLICY | TRAINED | {"name", "output"}),
+        (train, TrainingConfig, POLICY | TRAINED | {"name", "output", "yes"}),
         (evaluate, TrainingConfig, POLICY | {"concurrency"}),
         (
             rollout,

@@ -161,7 +161,7 @@ def test_resume_takes_the_run_and_a_larger_budget(
 ) -> None:
     ended = agentgym("train", "--resume", "runs/x", "--episodes", "99")
     assert ended.code == 0
-    assert fake.calls[0][1] == {"resume": "runs/x", "episodes": 99}
+    assert fake.calls[0][1] == {"resume": "runs/x", "episodes": 99, "yes": None}
 
 
 @pytest.mark.parametrize(

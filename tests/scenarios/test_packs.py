@@ -99,7 +99,7 @@ def test_lists_read_the_card_and_import_nothing(pack: Path) -> None:
     assert "notes" not in cards
 
 
-def test_unknown_names_and_places(pack: Path) -> None:
+def test_flaws_and_places(pack: Path) -> None:
     with pytest.raises(ScenarioNotFoundError, match="Did you mean 'mine'"):
         get_scenario("mime")
     with pytest.raises(UsageError, match="no scenario pack at ./mine"):

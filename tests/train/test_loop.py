@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import pytest
 
 from agentgym import Trainer, TrainingConfig
 from agentgym.engines.scripted import Reply, ScriptedEngine
-from agentgym.errors import ScenarioError, TrainingInterrupted
+from agentgym.errors import (
+    ScenarioError,
+    TrainingFailedError,
+    TrainingInterrupted,
+)
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Progress
 from agentgym.train import loop
@@ -51,7 +56,7 @@ class Decided(Scenario):
                 family="look",
                 level=1,
                 instruction="Look.",
-                goal={"solved": number < SOLVED},
+                goal={"solved": split != "train" and number < SOLVED},
             )
             for number in range(count)
         ]
@@ -60,7 +65,8 @@ class Decided(Scenario):
         return Nothing()
 
     def calculate_reward(self, task, environment, trajectory):
-        return Reward(float(task.goal["solved"]), task.goal["solved"])
+        lucky = task.split == "train" and trajectory.rollout_id.endswith("1")
+        return Reward(float(task.goal["solved"] or lucky), task.goal["solved"])
 
     def success_criteria(self):
         return {"success_rate": 0.9}
@@ -118,6 +124,7 @@ def trainer(
         "test_tasks": 1,
         "eval_samples": 1,
         "tracker": "none",
+        "yes": True,
         "name": "run",
         "output": folder / "runs",
     }
@@ -205,19 +212,6 @@ def test_the_step_that_reaches_the_goal_has_a_checkpoint(tmp_path: Path) -> None
     assert again.validations == []
 
 
-def test_without_criteria_the_budget_is_spent(tmp_path: Path) -> None:
-    pack = trainer(tmp_path, 8)
-    scenario = tmp_path / "decided" / "scenario.py"
-    reported = scenario.read_text().replace(
-        '"success_rate": 0.9', '"cost_reduction": 0'
-    )
-    scenario.write_text(reported)
-
-    result = pack.train()
-
-    assert (result.stopped, result.steps) == ("budget spent", 4)
-
-
 def shorten(folder: Path, tasks: str) -> None:
     """Let the scenario's ``tasks`` return something else than what it makes."""
     scenario = folder / "decided" / "scenario.py"
@@ -255,7 +249,7 @@ HALVED = """
     def calculate_reward(self, task, environment, trajectory):
         if trajectory.rollout_id.endswith("-00"):
             raise RuntimeError("the score is lost")
-        return Reward(0.0, False)
+        return Reward(float(trajectory.rollout_id.endswith("-01")), False)
 
     def broadcast_rewards(self, trajectory):
         return [trajectory.reward / 2] * len(trajectory.model_calls)
@@ -263,7 +257,8 @@ HALVED = """
 
 
 def test_only_rollouts_with_a_reward_give_it_to_their_calls(tmp_path: Path) -> None:
-    halving = trainer(tmp_path, 0, max_attempts=1, eval_samples=2, eval_every=9)
+    few = {"max_attempts": 1, "eval_samples": 2, "eval_every": 9}
+    halving = trainer(tmp_path, 0, episodes=32, group_size=4, **few)
     scenario = tmp_path / "decided" / "scenario.py"
     scenario.write_text(f"{scenario.read_text()}{HALVED}")
 
@@ -273,3 +268,83 @@ def test_only_rollouts_with_a_reward_give_it_to_their_calls(tmp_path: Path) -> N
     reasons = result.ledger.dropped
     assert sum(reasons.values()) > 0
     assert "no reward for each model call" not in reasons
+
+
+def test_the_best_validated_weights_are_kept(tmp_path: Path) -> None:
+    """Validation says the same of every step here, so the first is the best."""
+    result = train(tmp_path, solved=3)
+
+    assert (result.stopped, result.steps, result.weights_step) == ("budget spent", 4, 1)
+    run = RunFolder(tmp_path / "runs" / "run")
+    kept = [path.name for path in run.checkpoints()]
+    assert kept == ["step-000001", "step-000003", "step-000004"]
+    exported = result.agent.model_path / "scripted.json"
+    assert exported.read_text().strip() == "1"
+    assert result.agent.provenance.steps == 1
+
+
+def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
+    result = trainer(tmp_path, 3, patience=2).train()
+
+    assert result.stopped == "validation got no better within the patience of 2"
+    assert (result.steps, result.weights_step) == (3, 1)
+
+
+def test_without_early_stop_patience_ends_nothing(tmp_path: Path) -> None:
+    result = trainer(tmp_path, 3, patience=1, early_stop=False).train()
+
+    assert (result.stopped, result.steps) == ("budget spent", 4)
+
+
+class Answering(Progress):
+    """Answers doubts; notes them, and what is said against the run."""
+
+    def __init__(self, answer: bool) -> None:
+        self.answer = answer
+        self.doubts: list[str] = []
+        self.remarks: list[str] = []
+
+    def allows(self, doubts: Sequence[str]) -> bool:
+        self.doubts += doubts
+        return self.answer
+
+    def warned(self, remarks: Sequence[str]) -> None:
+        self.remarks += remarks
+
+
+def test_a_hopeless_baseline_starts_no_training(tmp_path: Path) -> None:
+    """What was measured is not lost: the run goes on from there if the user says so."""
+    nobody = Answering(False)
+    with pytest.raises(TrainingFailedError, match=r"Not one of 1 attempts .* --yes`"):
+        trainer(tmp_path, 0, progress=nobody, yes=False).train()
+    assert len(nobody.doubts) == 1
+    run = RunFolder(tmp_path / "runs" / "run")
+    assert run.metrics() == []
+
+    asked = Answering(False)
+    result = Trainer(progress=asked).train(resume=run.path, yes=True)
+
+    assert result.steps == 4
+    assert asked.doubts == []
+    assert asked.remarks[0].startswith("Not one of 1 attempts")
+
+
+def test_who_says_yes_is_not_asked_again(tmp_path: Path) -> None:
+    yes = Answering(True)
+    assert trainer(tmp_path, 0, progress=yes, yes=False).train().steps == 4
+    assert len(yes.doubts) == 1
+
+
+def test_a_run_without_a_trained_call_has_failed_and_saves_nothing(
+    tmp_path: Path,
+) -> None:
+    alike = trainer(tmp_path, 0)
+    scenario = tmp_path / "decided" / "scenario.py"
+    scenario.write_text(scenario.read_text().replace('endswith("1")', 'endswith("x")'))
+
+    with pytest.raises(TrainingFailedError, match="None of 16 model calls was trained"):
+        alike.train()
+
+    assert not (tmp_path / "home").exists()
+    assert not (tmp_path / "runs" / "run" / "agent").exists()
+    assert RunFolder(tmp_path / "runs" / "run").record()["status"] == "failed"

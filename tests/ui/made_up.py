@@ -104,6 +104,7 @@ def result(run: Path = Path("runs/demo")) -> TrainingResult:
         },
         stopped="success criteria reached",
         steps=31,
+        weights_step=31,
         episodes=3968,
         wall_seconds=251,
         cpu_seconds=468,

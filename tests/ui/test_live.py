@@ -43,9 +43,9 @@ def test_plain_output_has_the_whole_story() -> None:
     for part in (
         "about 5 minutes",
         "baseline: 480 rollouts",
-        "step 1  128/10,000 episodes  reward -0.36  success 32 %  tool reliability",
+        "step 1  128/10,000 episodes  reward -0.36  success 32 %  reliability",
         "4,000 tokens/s  at most 3 min 54 s left",
-        "validation pass^1 96 % [92, 100], tool reliability 96 % [92, 100]  goal",
+        "validation tool 96 %  arguments 96 %  pass^1 96 %  reliability 96 %  goal",
         "Training ended after 12 steps and 1,536 episodes: success criteria reached.",
         "final test: 480 rollouts",
     ):

@@ -42,6 +42,9 @@ def train(
     output: Annotated[Path | None, opt("Folder of runs; ./runs by default.")] = None,
     tracker: Annotated[str | None, opt("tensorboard, wandb or none.")] = None,
     unsafe_local_exec: UnsafeLocalExec = False,
+    yes: Annotated[
+        bool, opt("Train even where the baseline gives no hope.", "--yes")
+    ] = False,
     dry_run: Annotated[
         bool, opt("Check everything, train nothing.", "--dry-run")
     ] = False,
@@ -62,7 +65,7 @@ def train(
     if dry_run:
         _show_plan(settings, as_json)
     else:
-        _train(settings, resume, episodes, as_json)
+        _train(settings, resume, episodes, yes or None, as_json)
 
 
 def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
@@ -73,12 +76,13 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
     from agentgym.core.config import TrainingConfig
     from agentgym.errors import UsageError
 
+    allowed = ("output", "episodes", "yes")
     own = "--resume continues a run with its own settings; leave"
     if not clean:
         raise UsageError(f"{own} --config and --dry-run out.")
-    refused = ", ".join(key for key in given if key not in ("output", "episodes"))
+    refused = ", ".join(key for key in given if key not in allowed)
     if refused:
-        raise UsageError(f"{own} out: {refused}. Only --episodes may change.")
+        raise UsageError(f"{own} out: {refused}. Only --episodes and --yes may change.")
     return TrainingConfig.create(output=given.get("output"))
 
 
@@ -113,7 +117,11 @@ def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
 
 
 def _train(
-    settings: "TrainingConfig", resume: str | None, episodes: int | None, as_json: bool
+    settings: "TrainingConfig",
+    resume: str | None,
+    episodes: int | None,
+    yes: bool | None,
+    as_json: bool,
 ) -> None:
     """Train, show the result, and write it as ``report.md`` into the run folder."""
     from agentgym.core.files import write_atomically
@@ -125,7 +133,7 @@ def _train(
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:
         trainer = Trainer(settings, progress=progress)
-        result = trainer.train(resume=resume, episodes=episodes)
+        result = trainer.train(resume=resume, episodes=episodes, yes=yes)
     write_atomically(result.artifacts.run / "report.md", render_report(result))
     console.print(result_view(result))
     if as_json:

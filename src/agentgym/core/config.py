@@ -69,6 +69,10 @@ class TrainingConfig(Settings, BaseSettings):
         eval_samples: Attempts per held-out task, for pass^1 and pass^k.
         early_stop: End once the success criteria hold on validation tasks, and together
             with as many other ones at the same step.
+        patience: Validations in a row without a better one after which a run ends,
+            if ``early_stop`` holds; one that calls the right tool less often than
+            before training counts twice.
+        yes: Go on where the baseline says that training will hardly work.
         workers: Worker processes.
         concurrency: Episodes in flight per worker.
         rollout_timeout_s: Wall seconds after which an episode is ended.
@@ -108,6 +112,8 @@ class TrainingConfig(Settings, BaseSettings):
     test_tasks: int = Field(default=96, gt=0)
     eval_samples: int = Field(default=4, ge=1)
     early_stop: bool = True
+    patience: int = Field(default=10, ge=1)
+    yes: bool = False
     workers: int | None = Field(default=None, gt=0)
     concurrency: int = Field(default=64, gt=0)
     rollout_timeout_s: float = Field(default=60.0, gt=0)

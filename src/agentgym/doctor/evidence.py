@@ -12,6 +12,7 @@ from agentgym.core.trajectory import NO_REASON
 from agentgym.errors import CheckpointError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.train.run_folder import RunFolder, RunState
+from agentgym.train.watch import Remark
 
 _RECENT = 10  # steps that "lately" means
 _FAILURES = """
@@ -34,6 +35,7 @@ class Evidence:
     ledger: Ledger = field(default_factory=Ledger)
     baseline: Metrics | None = None
     validation: Metrics | None = None
+    remarks: list[Remark] = field(default_factory=list)  # of the newest validation
     checkpoint_error: str = ""  # why the newest checkpoint cannot be read
     failures: Counter[str] = field(default_factory=Counter)  # of training, by kind
 
@@ -69,6 +71,7 @@ def read_evidence(run: RunFolder) -> Evidence:
         ledger=state.ledger,
         baseline=next(iter(state.baseline.values()), None),
         validation=state.validation,
+        remarks=state.watch.remarks,
         checkpoint_error=problem,
         failures=_failures(run.path / "rollouts.db"),
     )

@@ -27,6 +27,33 @@ class Finding:
     advice: str
 
 
+_REMARKS = {
+    "stalled": "success has stopped rising",
+    "right_tool": "the right tool is called less often than before",
+    "one_tool": "one tool takes over",
+    "unsolved": "families of tasks are never solved",
+}
+_SETTLED = (
+    "Where hardly any attempt succeeds, calls that cannot fail are what is reinforced: "
+    "a stronger --model, easier tasks first, or a reward with partial credit; and let "
+    "no harmless call be worth anything."
+)
+_HARD = (
+    "Training cannot reinforce what never succeeds: partial credit, easier tasks of "
+    "these families, or a stronger --model."
+)
+_STALLED = (
+    "The best validated weights are kept. Try a lower learning_rate, a stronger "
+    "--model, or easier tasks first."
+)
+_ADVICE = {
+    "stalled": _STALLED,
+    "right_tool": _SETTLED,
+    "one_tool": _SETTLED,
+    "unsolved": _HARD,
+}
+
+
 _critical = partial(Finding, "critical")
 _warning = partial(Finding, "warning")
 _info = partial(Finding, "info")
@@ -34,7 +61,7 @@ _info = partial(Finding, "info")
 
 def diagnose(run: Evidence) -> list[Finding]:
     """Return what was found, the likeliest cause first; empty if all is well."""
-    checks = (_broken, _lost, _base, _signal, _updates, _outcome)
+    checks = (_broken, _lost, _base, _watched, _signal, _updates, _outcome)
     found = [finding for check in checks for finding in check(run)]
     ranks = ("critical", "warning", "info")
     found.sort(key=lambda finding: ranks.index(finding.severity))
@@ -119,6 +146,15 @@ def _base(run: Evidence) -> Iterator[Finding]:
             "reinforce.",
             "Start from a stronger --model, or from easier tasks first.",
         )
+
+
+def _watched(run: Evidence) -> Iterator[Finding]:
+    """Say what the newest validation showed."""
+    for remark in run.remarks:
+        severity: Severity = "info" if remark.kind == "unsolved" else "warning"
+        evidence = f"{remark.text[:1].upper()}{remark.text[1:]}."
+        title = _REMARKS[remark.kind]
+        yield Finding(severity, title, evidence, _ADVICE[remark.kind])
 
 
 def _signal(run: Evidence) -> Iterator[Finding]:

@@ -13,25 +13,22 @@ from agentgym.scenarios.base import Scenario
 
 CRITERIA: dict[str, MetricName] = {"success_rate": "pass_1", **{s: s for s in SHARES}}
 """The metric of each name that a scenario's success criteria may use."""
+_SUCCESS = ("success_rate", "pass_1", "pass_k")
 _REPORTED_ONLY = {"cost_reduction"}  # a criterion that training does not wait for
 _COMPONENTS = {*map(str, Component), "tool_execution"}  # the latter is never its text
 
 
 def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
-    """Say whether ``metrics`` reach every criterion that training waits for.
-
-    Without any, there is nothing that could be reached: the budget is spent.
-    """
-    held = [
+    """Say whether ``metrics`` reach every criterion that training waits for."""
+    return all(
         metrics[CRITERIA[name]].value >= least
         for name, least in criteria.items()
         if name in CRITERIA  # plans refuse names that are unknown
-    ]
-    return bool(held) and all(held)
+    )
 
 
-def unknown_names(scenario: Scenario) -> Iterator[str]:
-    """Yield what is wrong with names that would only be looked up while training."""
+def flaws(scenario: Scenario) -> Iterator[str]:
+    """Yield what of a scenario's criteria and components cannot be trained with."""
     criteria = scenario.success_criteria()
     components = scenario.define_trainable_components()
     for where, used, known in (
@@ -42,6 +39,15 @@ def unknown_names(scenario: Scenario) -> Iterator[str]:
             close = get_close_matches(name, known, n=1)
             hint = f", did you mean {close[0]!r}?" if close else ";"
             yield f"{where}() has {name!r}{hint} Known: {', '.join(sorted(known))}"
+    for name, least in criteria.items():
+        if not (isinstance(least, int | float) and 0 <= least <= 1):
+            yield f"success_criteria() has {name!r}: {least!r}, no share from 0 to 1"
+            return
+    if not any(criteria.get(name, 0) > 0 for name in _SUCCESS):
+        yield (
+            "success_criteria() asks for no task success: an agent that makes one "
+            "harmless call and gives up is perfectly reliable; add 'success_rate': 0.9"
+        )
 
 
 @dataclass(frozen=True)

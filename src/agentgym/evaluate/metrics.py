@@ -1,6 +1,6 @@
 """Metrics of an evaluation, each with its 95 % interval over tasks."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal, Self, get_args
@@ -57,6 +57,8 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
     successes: int
     dropped: int = 0  # rollouts that could not be scored; they count nowhere else
     sums: dict[str, Pair] = Field(default_factory=dict)  # per metric, but for pass^k
+    rewards: tuple[float, ...] = ()  # of the scored attempts, in their order
+    calls: dict[str, int] = Field(default_factory=dict)  # per tool, made in them
 
     @classmethod
     def of(cls, trajectories: Sequence[Trajectory], prices: Prices | None) -> Self:
@@ -76,6 +78,8 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
             successes=sum(bool(t.success) for t in scored),
             dropped=len(trajectories) - len(scored),
             sums=sums,
+            rewards=tuple(t.reward or 0.0 for t in scored),
+            calls=Counter(c.name for t in scored for c in t.get_tool_calls()),
         )
 
     @property
@@ -189,6 +193,15 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
                 for name in METRICS
             },
         )
+
+    def families(self) -> dict[str, Self]:
+        """Return the same of each family of tasks, those solved least often first."""
+        grouped: dict[str, list[TaskResult]] = defaultdict(list)
+        for task in self.by_task:
+            if task.attempts:
+                grouped[task.family].append(task)
+        found = {name: self.of_tasks(t, k=self.k) for name, t in grouped.items()}
+        return dict(sorted(found.items(), key=lambda item: item[1].pass_1.value))
 
     def at_most(self, k: int) -> Self:
         """Return the same with pass^k of at most ``k``, as far as tasks are recorded.

@@ -1,5 +1,6 @@
 """What a run tells whoever watches it: the terminal, a notebook, a test."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +50,8 @@ class StepReport:
         dropped: Rollouts of the step that were left out.
         sampled_tokens: In all its rollouts; ``tokens_per_second`` over its wall time.
         seconds_left: Until the budget is spent, at the pace so far.
+        right_tool: Share of the calls needed whose tool was called; None if the
+            scenario does not say what is needed. ``right_arguments`` likewise.
     """
 
     step: int
@@ -71,6 +74,8 @@ class StepReport:
     update_seconds: float
     tokens_per_second: float
     seconds_left: float
+    right_tool: float | None = None
+    right_arguments: float | None = None
 
 
 class Progress:
@@ -88,11 +93,18 @@ class Progress:
     def baseline(self, metrics: Metrics) -> None:
         """The untrained policy was measured on held-out tasks."""
 
+    def allows(self, doubts: Sequence[str]) -> bool:
+        """Say whether to train although the baseline gives reason for ``doubts``."""
+        return False
+
     def stepped(self, report: StepReport) -> None:
         """A training step has ended and is on disk."""
 
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
         """Validation tasks were measured; ``reached`` ends the training early."""
+
+    def warned(self, remarks: Sequence[str]) -> None:
+        """Validation shows what tells against the run, not said before."""
 
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Training is over: ``criteria reached``, ``budget spent``, ``interrupted``."""

@@ -156,9 +156,15 @@ class Scenario(ABC):
         """Return what validation tasks must reach for training to end early.
 
         ``tool_reliability`` and ``success_rate`` are lowest shares, 0..1;
-        ``cost_reduction`` is reported against the baseline, never waited for.
+        ``cost_reduction`` is reported against the baseline, never waited for. Success
+        must be among them: an agent that makes one harmless call and gives up is
+        perfectly reliable.
         """
-        return {"tool_reliability": 0.95, "cost_reduction": 0.30}
+        return {
+            "tool_reliability": 0.95,
+            "success_rate": 0.90,
+            "cost_reduction": 0.30,
+        }
 
     def close(self) -> None:
         """Release what outlives episodes, e.g. a sandbox. Called once, at the end."""

@@ -18,6 +18,7 @@ from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.measuring import Measuring
+from agentgym.train.outlook import doubts
 from agentgym.train.process import InterruptFlag, ResourceUse
 from agentgym.train.result import Artifacts, TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
@@ -27,6 +28,7 @@ from agentgym.train.trained_agent import export_agent
 
 GOAL = "success criteria reached"
 SPENT = "budget spent"
+STALLED = "validation got no better within the patience of {patience}"
 
 
 class TrainingLoop:
@@ -51,7 +53,8 @@ class TrainingLoop:
 
         Raises:
             TrainingInterrupted: Ctrl-C or SIGTERM; everything finished is saved.
-            TrainingFailedError: Every rollout of a step was dropped.
+            TrainingFailedError: The baseline gives no hope and nobody said to go on,
+                every rollout of a step was dropped, or no call was trained.
         """
         plan = self._plan
         self.state, checkpoint = self._run.load_state() or (RunState(), None)
@@ -96,13 +99,60 @@ class TrainingLoop:
             state.baseline = self._measuring.held_out("before", step=0)
             self._save()
         self._progress.baseline(next(iter(state.baseline.values())))
+        if not state.step:
+            self._ask(next(iter(state.baseline.values())))
         stopped = self._train()
         self._progress.ended(stopped, state.ledger)
+        self._check_trained()
+        weights = self._take_best(stopped)
         after = self._measuring.held_out("after", step=state.step + 1)
-        return self._finish(stopped, after)
+        return self._finish(stopped, weights, after)
+
+    def _ask(self, baseline: Metrics) -> None:
+        """Train where the baseline gives no hope only if the user says so.
+
+        Raises:
+            TrainingFailedError: The user does not.
+        """
+        found = doubts(baseline)
+        if found and self._config.yes:
+            self._progress.warned(found)
+        elif found and not self._progress.allows(found):
+            raise TrainingFailedError(
+                f"{' '.join(found)} Training was not started; to train all the same, "
+                f"`agentgym train --resume {self._run.path} --yes`."
+            )
+
+    def _check_trained(self) -> None:
+        """Check that training had an effect at all.
+
+        Raises:
+            TrainingFailedError: It had none.
+        """
+        ledger = self.state.ledger
+        if not ledger.trained:
+            reasons = (ledger.masked + ledger.dropped).most_common(1)
+            why = f", most of them because of: {reasons[0][0]}" if reasons else ""
+            raise TrainingFailedError(
+                f"None of {ledger.calls:,} model calls was trained{why}. The policy "
+                "is as it was before, and nothing was saved. See "
+                f"`agentgym doctor {self._run.path}`."
+            )
+
+    def _take_best(self, stopped: str) -> int:
+        """Go back to the best validated weights, and return their step.
+
+        Where the goal was reached the newest are the best: more tasks confirm them.
+        """
+        best = self._run.best_checkpoint(self.state)
+        step = self.state.watch.best_step
+        if stopped == GOAL or best is None or step == self.state.step:
+            return self.state.step
+        self._engine.load_checkpoint(best)
+        return step
 
     def _train(self) -> str:
-        """Do steps until the goal is reached or the budget spent; say which."""
+        """Do steps until the goal, the budget or all patience is reached; say which."""
         config, state = self._config, self.state
         tasks = TaskStream(self._scenario, config, state.stream)
         builder = BatchBuilder(
@@ -127,6 +177,8 @@ class TrainingLoop:
                 measured = self._validate(report)
                 track(report, measured)
                 self._save(report, measured)
+        if self._measuring.patience_spent:
+            return STALLED.format(patience=config.patience)
         return GOAL if self._measuring.goal_reached else SPENT
 
     def _steps(self) -> Iterator[int]:
@@ -134,8 +186,8 @@ class TrainingLoop:
         if self._measuring.is_due:  # it was interrupted
             self._measuring.validate()
         state = self.state
-        while (
-            state.episodes < self._config.episodes and not self._measuring.goal_reached
+        while state.episodes < self._config.episodes and not (
+            self._measuring.goal_reached or self._measuring.patience_spent
         ):
             yield state.step + 1
             self._check_interrupt()
@@ -205,6 +257,8 @@ class TrainingLoop:
             budget=self._config.episodes,
             reward=sum(t.reward or 0.0 for t in scored) / len(scored),
             success_rate=sum(bool(t.success) for t in scored) / len(scored),
+            right_tool=_mean([t.right_tool for t in scored]),
+            right_arguments=_mean([t.right_arguments for t in scored]),
             tool_reliability=sum(c.outcome == "ok" for c in calls) / max(1, len(calls)),
             loss=update.loss,
             entropy=update.entropy,
@@ -255,7 +309,9 @@ class TrainingLoop:
         if self._interrupt.requested:
             raise TrainingInterrupted(str(self._run.path), self._saved_step)
 
-    def _finish(self, stopped: str, after: dict[str, Metrics]) -> TrainingResult:
+    def _finish(
+        self, stopped: str, weights: int, after: dict[str, Metrics]
+    ) -> TrainingResult:
         state, before = self.state, self.state.baseline
         main, *others = before
         agent, saved_as = export_agent(
@@ -263,6 +319,7 @@ class TrainingLoop:
             self._scenario,
             self._config,
             folder=self._run.path / "agent",
+            step=weights,
             state=state,
             metrics=after[main],
             baseline=before[main],
@@ -276,6 +333,7 @@ class TrainingLoop:
             breakdown={name: (before[name], after[name]) for name in others},
             stopped=stopped,
             steps=state.step,
+            weights_step=weights,
             episodes=state.episodes,
             wall_seconds=state.wall_seconds,
             cpu_seconds=state.cpu_seconds,
@@ -285,3 +343,9 @@ class TrainingLoop:
         )
         result.write()
         return result
+
+
+def _mean(found: Sequence[float | None]) -> float | None:
+    """Return the mean of what is known; None if nothing is."""
+    known = [value for value in found if value is not None]
+    return sum(known) / len(known) if known else None

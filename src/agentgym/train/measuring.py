@@ -61,6 +61,12 @@ class Measuring:
         """Whether the criteria hold on validation tasks, together with others."""
         return self._is_good(self.state.confirmation)
 
+    @property
+    def patience_spent(self) -> bool:
+        """Whether validation has told against the run for too long."""
+        spent = self.state.watch.strikes >= self.config.patience
+        return self.config.early_stop and spent
+
     def validate(self) -> Metrics:
         """Measure what is missing of this step's validation, and return it."""
         state, size = self.state, self.config.eval_tasks
@@ -71,7 +77,15 @@ class Measuring:
             tasks = [*state.validation.by_task, *others.by_task]
             state.confirmation = Metrics.of_tasks(tasks, k=1)
         self.progress.validated(state.step, state.validation, self.goal_reached)
+        self._watch(state.validation)
         return state.validation
+
+    def _watch(self, found: Metrics) -> None:
+        state, patience = self.state, self.config.patience
+        baseline = next(iter(state.baseline.values()))
+        remarks = state.watch.look(state.step, found, baseline, patience)
+        if remarks and not self.goal_reached:
+            self.progress.warned([remark.text for remark in remarks])
 
     def held_out(self, phase: str, *, step: int) -> dict[str, Metrics]:
         """Measure the policy on every held-out set of the scenario, main one first.

@@ -6,7 +6,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
 from agentgym.engines.registry import check_engine
 from agentgym.errors import ScenarioError, UsageError
-from agentgym.evaluate.criteria import unknown_names
+from agentgym.evaluate.criteria import flaws
 from agentgym.evaluate.progress import Plan
 from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
@@ -27,7 +27,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         SandboxUnavailableError: No safe way to run code was found.
     """
     scenario, sandbox = check_rollouts(config)
-    wrong = list(unknown_names(scenario))
+    wrong = list(flaws(scenario))
     if wrong:
         raise ScenarioError(f"{scenario.name} cannot be trained on: {'; '.join(wrong)}")
     require_tracker(config.tracker)

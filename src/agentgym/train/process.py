@@ -3,7 +3,8 @@
 import signal
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Self
 
@@ -40,11 +41,24 @@ class InterruptFlag:
         self.requested = True
 
 
+@contextmanager
+def keyboard_interrupts() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt at once, as where a user is asked."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old)
+
+
 class ResourceUse:
     """Adds this process tree's use to a state while entered.
 
-    Memory is the resident set of all processes added up, sampled each second; pages
-    that they share are counted more than once, so it is an upper bound.
+    Memory is that of all processes, sampled each second; pages that some of them share,
+    as forked workers do, are counted once (Linux's proportional set size).
 
     Args:
         state: ``wall_seconds`` and ``cpu_seconds`` are kept up to date in it.
@@ -91,9 +105,9 @@ class ResourceUse:
 
         used = resident = 0.0
         for process in (self._process, *self._process.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 times = process.cpu_times()
-                resident += process.memory_info().rss
+                resident += process.memory_full_info().pss
                 used += times.user + times.system
                 used += times.children_user + times.children_system
         self.peak_memory_mb = max(self.peak_memory_mb, resident / 2**20)

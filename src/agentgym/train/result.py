@@ -41,10 +41,12 @@ class TrainingResult(BaseModel, extra="forbid"):
             ``out of vocabulary``): before and after.
         stopped: Why training ended.
         steps: Policy updates.
+        weights_step: The update whose weights these are: those that did best on
+            validation tasks, the newest where the goal was reached.
         episodes: Training rollouts.
         wall_seconds: Of the whole run, evaluations included, over all resumes.
         cpu_seconds: Of this machine's processes, likewise.
-        peak_memory_mb: Highest resident memory of all processes together.
+        peak_memory_mb: Most memory of all processes together, shared pages once.
         ledger: Where every model call went.
     """
 
@@ -55,6 +57,7 @@ class TrainingResult(BaseModel, extra="forbid"):
     breakdown: dict[str, tuple[Metrics, Metrics]] = Field(default_factory=dict)
     stopped: str
     steps: int
+    weights_step: int
     episodes: int
     wall_seconds: float
     cpu_seconds: float

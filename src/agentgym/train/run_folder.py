@@ -26,6 +26,7 @@ from agentgym.errors import (
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import StepReport
 from agentgym.train.tasks import StreamState
+from agentgym.train.watch import Watch
 
 _MINIMUM_FREE_BYTES = 200 * 2**20
 _KEPT = 2  # checkpoints
@@ -43,6 +44,7 @@ class RunState(BaseModel, extra="forbid"):
         baseline: Held-out measurements of the untrained policy, by name.
         validation: The newest validation measurement.
         confirmation: That of as many others and it together, where it was good.
+        watch: What all validations so far have shown.
         ledger: Model calls so far.
     """
 
@@ -54,6 +56,7 @@ class RunState(BaseModel, extra="forbid"):
     baseline: dict[str, Metrics] = Field(default_factory=dict)
     validation: Metrics | None = None
     confirmation: Metrics | None = None
+    watch: Watch = Field(default_factory=Watch)
     ledger: Ledger = Field(default_factory=Ledger)
 
 
@@ -66,7 +69,7 @@ class RunFolder:
         run.json            settings, status (running, interrupted, failed, done)
         metrics.jsonl       one line a step, see :func:`metrics_line`
         rollouts.db         every rollout, model call, tool call and reward (SQLite)
-        checkpoints/        step-000012/, newest last
+        checkpoints/        step-000012/, the two newest and the best validated
         tensorboard/        the same metrics as curves
         agent/              the trained agent, once done
         result.json         before and after, once done
@@ -214,13 +217,23 @@ class RunFolder:
     def new_checkpoint(self, state: RunState) -> Iterator[Path]:
         """Yield a folder that becomes ``state.step``'s checkpoint, atomically.
 
-        Of the older checkpoints one is kept, the others are removed afterwards.
+        Of the older checkpoints the newest and the best validated one are kept, the
+        others are removed afterwards.
         """
-        with new_folder(self.path / f"checkpoints/step-{state.step:06d}") as folder:
+        with new_folder(self._checkpoint(state.step)) as folder:
             yield folder
             write_json(folder / "state.json", state.model_dump(mode="json"))
         for old in self.checkpoints()[:-_KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
+            if old != self._checkpoint(state.watch.best_step):
+                shutil.rmtree(old, ignore_errors=True)
+
+    def best_checkpoint(self, state: RunState) -> Path | None:
+        """Return the checkpoint of the best validation; None if there is none."""
+        path = self._checkpoint(state.watch.best_step)
+        return path if path.exists() and state.watch.best_step else None
+
+    def _checkpoint(self, step: int) -> Path:
+        return self.path / "checkpoints" / f"step-{step:06d}"
 
     def checkpoints(self) -> list[Path]:
         """Return the complete checkpoints, oldest first."""

@@ -73,7 +73,8 @@ def open_tracker(config: TrainingConfig, run: Path) -> Iterator[Track]:
 
 
 def _scalars(report: StepReport, validation: Metrics | None) -> dict[str, float]:
-    numbers = {f"train/{k}": float(v) for k, v in dataclasses.asdict(report).items()}
+    known = {k: v for k, v in dataclasses.asdict(report).items() if v is not None}
+    numbers = {f"train/{name}": float(value) for name, value in known.items()}
     if validation is not None:
         numbers["validation/success_rate"] = validation.pass_1.value
         for name in _VALIDATED:

@@ -166,6 +166,7 @@ def export_agent(
     config: TrainingConfig,
     *,
     folder: Path,
+    step: int,
     state: RunState,
     baseline: Metrics,
     metrics: Metrics,
@@ -188,7 +189,7 @@ def export_agent(
     provenance = Provenance(
         base_model=config.model,
         config=config.model_dump(mode="json"),
-        steps=state.step,
+        steps=step,
         episodes=state.episodes,
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         versions=_versions(),

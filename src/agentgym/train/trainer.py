@@ -60,6 +60,7 @@ class Trainer:
         episodes: int | None = None,
         gpu: str | None = None,
         resume: str | Path | None = None,
+        yes: bool | None = None,
         **settings: Any,
     ) -> TrainingResult:
         """Train until the success criteria hold or the budget is spent.
@@ -71,22 +72,25 @@ class Trainer:
             gpu: ``auto``, ``local`` or ``none``.
             resume: A run's name or folder to continue; its own settings hold, but
                 ``episodes`` may raise the budget.
+            yes: Train even where the baseline says that it will hardly work.
             **settings: Further fields of :class:`TrainingConfig`.
 
         Raises:
             UsageError: A setting cannot work.
             RunFolderError: The run folder is in use, full or not writable.
             TrainingInterrupted: Ctrl-C or SIGTERM; what was finished is saved.
-            TrainingFailedError: No usable policy came out.
+            TrainingFailedError: The baseline gives no hope, or no usable policy
+                came out.
         """
         if resume is None:
-            given = {"scenario": scenario, "framework": framework, "gpu": gpu}
-            config = self.config.replaced(**given, episodes=episodes, **settings)
+            named = {"scenario": scenario, "framework": framework, "gpu": gpu}
+            given = {**named, "episodes": episodes, "yes": yes, **settings}
+            config = self.config.replaced(**given)
             plan = make_plan(_located(config))
             run = RunFolder.create(plan.config)
         else:
             run = RunFolder.open(resume, self.config.output)
-            plan = make_plan(run.config().replaced(episodes=episodes))
+            plan = make_plan(run.config().replaced(episodes=episodes, yes=yes))
         try:
             with run.lock():
                 return TrainingLoop(plan, run, self._progress).run()

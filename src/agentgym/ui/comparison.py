@@ -1,12 +1,12 @@
 """Before and after, row by row: shared by the terminal's tables and the reports."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from agentgym.evaluate.compare import are_paired, compare
 from agentgym.evaluate.intervals import UNMEASURED, Estimate
-from agentgym.evaluate.metrics import MetricName, Metrics
+from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
 from agentgym.ui.words import number, number_span, share_span
 
 
@@ -57,7 +57,7 @@ _MEASURES = (
     _Measure("seconds", "seconds", "cost", spent=True),
 )
 USUAL = tuple(measure.name for measure in _MEASURES if not measure.spent)
-BRIEF: tuple[MetricName, ...] = ("pass_1", "pass_k", "tool_reliability")
+BRIEF: tuple[MetricName, ...] = SHARES
 """What is compared of further held-out sets."""
 
 
@@ -92,6 +92,17 @@ def rows(
         for m in _MEASURES
         if m.name in names and _tells(m, k)
         if not m.spent or before[m.name].n or after[m.name].n
+    ]
+
+
+def family_rows(before: Metrics, after: Metrics) -> list[Row]:
+    """Return success by family of tasks, the worst after training first."""
+    old = before.families()
+    success = next(measure for measure in _MEASURES if measure.name == "pass_1")
+    return [
+        replace(_row(success, old[name], now, UNMEASURED, now.k), label=name)
+        for name, now in after.families().items()
+        if name in old
     ]
 
 

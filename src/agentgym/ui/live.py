@@ -1,21 +1,26 @@
 """TerminalProgress: a run as it goes, live on a terminal, in plain lines elsewhere."""
 
+import sys
+from collections.abc import Sequence
 from time import monotonic
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.prompt import Confirm
 from rich.table import Table
 from rich.text import Text
 
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
+from agentgym.train.process import keyboard_interrupts
 from agentgym.ui.tables import metrics_view, plan_view
-from agentgym.ui.words import duration, number, percent, plural, share_span, sparkline
+from agentgym.ui.words import duration, number, percent, plural, sparkline
 
 _PLAIN_SECONDS = 5.0
+_WORST = 3  # families named
 _PHASES = {"before": "baseline", "rollouts": "training", "after": "final test"}
 
 
@@ -86,14 +91,48 @@ class TerminalProgress(Progress):
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
         """Print a validation's figures."""
         self._phase = None
+        shown = (
+            ("tool", metrics.right_tool),
+            ("arguments", metrics.right_arguments),
+            ("pass^1", metrics.pass_1),
+            ("reliability", metrics.tool_reliability),
+        )
         line = Text.assemble(
             (f"step {step:<4}", "dim"),
             (" validation ", "bold"),
-            f"pass^1 {share_span(metrics.pass_1)}, "
-            f"tool reliability {share_span(metrics.tool_reliability)}",
+            "  ".join(f"{name} {percent(m.value)}" for name, m in shown if m.n),
             ("  goal reached" if reached else "", "bold green"),
         )
         self._print(line)
+        families = metrics.families().items()
+        worst = [
+            f"{name} {percent(found.pass_1.value)}"
+            for name, found in families
+            if found.pass_1.value < 1
+        ]
+        if worst and len(families) > 1:
+            self._print(Text(f"  worst: {', '.join(worst[:_WORST])}", "dim"))
+
+    def warned(self, remarks: Sequence[str]) -> None:
+        """Print what tells against the run."""
+        for remark in remarks:
+            self._print(Text(f"  note: {remark}", "yellow"))
+
+    def allows(self, doubts: Sequence[str]) -> bool:
+        """Print the doubts and ask, where somebody is there to answer."""
+        self._phase = None
+        if not (self._console.is_terminal and sys.stdin.isatty()):
+            return False
+        for doubt in doubts:
+            self._print(Text(doubt, "yellow"))
+        self._live.stop()
+        try:
+            with keyboard_interrupts():
+                return Confirm.ask("Train all the same?", console=self._console)
+        except EOFError:
+            return False
+        finally:
+            self._live.start()
 
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Print why training ended."""
@@ -142,11 +181,14 @@ class TerminalProgress(Progress):
 
 
 def _shares(report: StepReport) -> list[tuple[str, str]]:
-    return [
-        ("reward", number(report.reward)),
-        ("success", percent(report.success_rate)),
-        ("tool reliability", percent(report.tool_reliability)),
+    shares = [
+        ("right tool", report.right_tool),
+        ("arguments", report.right_arguments),
+        ("success", report.success_rate),
+        ("reliability", report.tool_reliability),
     ]
+    known = [(name, percent(share)) for name, share in shares if share is not None]
+    return [("reward", number(report.reward)), *known]
 
 
 def _figures(

@@ -6,9 +6,9 @@ from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult
-from agentgym.ui.comparison import BRIEF, Row, rows, values
+from agentgym.ui.comparison import BRIEF, Row, family_rows, rows, values
 from agentgym.ui.evaluation import confusion_cells, verdict
-from agentgym.ui.words import duration, plural
+from agentgym.ui.words import duration, plural, weights_words
 
 _USE = """```python
 from agentgym import TrainedAgent
@@ -23,7 +23,8 @@ def render_report(result: TrainingResult) -> str:
     config, metrics, ledger = result.config, result.metrics, result.ledger
     spent = (
         f"{plural(result.steps, 'step')} and {plural(result.episodes, 'episode')}; "
-        f"ended: {result.stopped}. {duration(result.wall_seconds)} of wall time, "
+        f"ended: {result.stopped}. {weights_words(result)} "
+        f"{duration(result.wall_seconds)} of wall time, "
         f"{duration(result.cpu_seconds)} of CPU time, at most "
         f"{result.peak_memory_mb:,.0f} MB of memory.\n"
     )
@@ -35,6 +36,8 @@ def render_report(result: TrainingResult) -> str:
         f"{size} after training; 95 % intervals over tasks in brackets.\n",
         _gains(rows(result.baseline, metrics)),
     ]
+    if families := family_rows(result.baseline, metrics):
+        parts += ["### Success by family of tasks, worst first\n", _gains(families)]
     for name, (before, after) in result.breakdown.items():
         heading = f"### {name[:1].upper()}{name[1:]}: {plural(after.tasks, 'task')}\n"
         parts += [heading, _gains(rows(before, after, BRIEF))]

@@ -12,12 +12,13 @@ from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.evaluate.progress import Plan
 from agentgym.train.result import TrainingResult
-from agentgym.ui.comparison import BRIEF, USUAL, Row, rows, values
-from agentgym.ui.words import duration, plural, rough_duration
+from agentgym.ui.comparison import BRIEF, USUAL, Row, family_rows, rows, values
+from agentgym.ui.words import duration, plural, rough_duration, weights_words
 
 _NARROW = 72
 _TIGHT = 92
 _REASONS = 6
+_FAMILIES = 8
 _LABELS = len("tool reliability")
 _SPANS = len("0.04 [-0.01, 0.09]")
 
@@ -98,6 +99,10 @@ def result_view(result: TrainingResult) -> RenderableType:
         Text("Before and after, on held-out tasks", "bold"),
         comparison_view(result.baseline, result.metrics),
     ]
+    if len(result.metrics.families()) > 1:
+        title = Text("Success by family of tasks, worst first", "bold")
+        families = families_view(result.baseline, result.metrics)
+        parts += [Text(""), title, families]
     for name, (before, after) in result.breakdown.items():
         title = Text(f"{name[:1].upper()}{name[1:]}", "bold")
         parts += [Text(""), title, comparison_view(before, after, BRIEF)]
@@ -106,7 +111,7 @@ def result_view(result: TrainingResult) -> RenderableType:
         f"{duration(result.wall_seconds)} of wall time, "
         f"{duration(result.cpu_seconds)} of CPU time, "
         f"{result.peak_memory_mb / 1024:.1f} GB of memory at most. "
-        f"Ended: {result.stopped}."
+        f"Ended: {result.stopped}. {weights_words(result)}"
     )
     name = result.artifacts.saved_as
     code = (
@@ -132,6 +137,15 @@ def comparison_view(
     """Show two measurements on the same tasks side by side."""
     table = comparison_table(rows(before, after, names))
     return Group(Text(over(after), "dim"), table)
+
+
+def families_view(before: Metrics, after: Metrics) -> RenderableType:
+    """Show success by family of tasks, worst first; of many the best are left out."""
+    found = family_rows(before, after)
+    left_out = len(found) - _FAMILIES
+    more = Text(f"{left_out} more families did better.", "dim")
+    parts = [comparison_table(found[:_FAMILIES]), *([more] if left_out > 0 else [])]
+    return Group(*parts)
 
 
 def over(metrics: Metrics) -> str:

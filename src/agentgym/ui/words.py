@@ -4,6 +4,7 @@ from itertools import pairwise
 from math import floor, isclose
 
 from agentgym.evaluate.intervals import Estimate
+from agentgym.train.result import TrainingResult
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 
@@ -64,6 +65,16 @@ def rough_duration(seconds: float) -> str:
 def plural(count: int, noun: str) -> str:
     """Return ``"1 step"`` or ``"1,204 steps"``."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def weights_words(result: TrainingResult) -> str:
+    """Say which step a result's weights are of."""
+    if result.weights_step == result.steps:
+        return f"The weights are those of the last step, {result.steps}."
+    return (
+        f"The weights are those of step {result.weights_step}, which did best on "
+        "validation tasks."
+    )
 
 
 def sparkline(values: list[float], width: int) -> str:

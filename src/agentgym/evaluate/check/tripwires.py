@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from agentgym.core.task import Split, Task
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check.examination import ORACLE, Examination, Played
-from agentgym.evaluate.criteria import unknown_names
+from agentgym.evaluate.criteria import flaws
 from agentgym.scenarios.packs import locate_pack, pack_name
 from agentgym.scenarios.scoring import reward_problem
 from agentgym.scenarios.task_lists import task_list
@@ -48,7 +48,7 @@ def card(examined: Examination) -> Iterator[str]:
         yield f"reward_range is {scenario.reward_range}, not two numbers that rise"
     if scenario.max_turns < 2:
         yield f"max_turns is {scenario.max_turns}: a call and an answer are two turns"
-    yield from unknown_names(scenario)
+    yield from flaws(scenario)
     path = locate_pack(examined.reference)
     if path is not None and pack_name(path) != scenario.name:
         yield f"the folder is {pack_name(path)!r} but `name` is {scenario.name!r}"

@@ -1,0 +1,47 @@
+"""What a baseline says of the training to come, before any time is spent on it."""
+
+from agentgym.evaluate.metrics import Metrics
+
+_TRY = "Try a stronger --model, easier tasks first, or a reward with partial credit."
+
+
+def doubts(baseline: Metrics) -> list[str]:
+    """Return why training will hardly work, in plain words; empty if it may.
+
+    Training reinforces attempts that did better than others at the same task. Where
+    none did, there is nothing to reinforce.
+
+    Args:
+        baseline: Of the untrained policy on held-out tasks; what a single attempt at
+            each task cannot tell is not said.
+    """
+    tasks = [task for task in baseline.by_task if task.attempts]
+    families = {task.family for task in tasks}
+    teaching = {task.family for task in tasks if len(set(task.rewards)) > 1}
+    solved = sum(task.successes for task in tasks)
+    attempts = sum(task.attempts for task in tasks)
+    found = []
+    if solved == 0:
+        found.append(
+            f"Not one of {attempts:,} attempts at {len(tasks):,} held-out tasks "
+            "succeeded. Training reinforces what succeeds at times; where nothing "
+            f"does, agents learn to make one harmless call. {_TRY}"
+        )
+    if solved == attempts:
+        found.append(
+            f"All {attempts:,} attempts at {len(tasks):,} held-out tasks succeeded: "
+            "there is nothing to learn from them. Use the model as it is, or take "
+            "harder tasks."
+        )
+    elif not teaching and any(task.attempts > 1 for task in tasks):
+        found.append(
+            "No two attempts at the same task were rewarded differently, so none is "
+            "better than another to learn from. Let the reward tell better attempts "
+            "from worse ones, or raise temperature."
+        )
+    if found and solved < attempts and teaching:
+        found.append(
+            f"There is something to learn in {len(teaching)} of {len(families)} "
+            f"families of tasks at present: {', '.join(sorted(teaching))}."
+        )
+    return found

@@ -1,0 +1,120 @@
+"""Watching validation while a run goes on: the best weights, and what goes wrong."""
+
+from collections import Counter
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from agentgym.evaluate.metrics import Metrics
+
+_TAKES_OVER = 0.6  # of all calls, from which on one tool is suspicious
+_GROWN = 1.5  # times its share before training
+_SETTLED = 3  # validations after which a family counts as never solved
+
+
+class Remark(BaseModel, frozen=True, extra="forbid"):
+    """Something that tells against a run.
+
+    Attributes:
+        kind: ``stalled``: success does not rise; ``right_tool``: it is called less
+            often than before training; ``one_tool``: it takes over; ``unsolved``:
+            families that no attempt has solved.
+        text: In words, with the numbers.
+    """
+
+    kind: Literal["stalled", "right_tool", "one_tool", "unsolved"]
+    text: str
+
+
+class Watch(BaseModel, extra="forbid"):
+    """What the validations so far have shown; a part of a run's state.
+
+    Attributes:
+        best: Success and reward of the best validation; None before the first.
+        best_step: Its step; 0 before the first.
+        strikes: Validations since success last rose; those that show a worse choice
+            of tools than before training count twice.
+        looks: Validations so far.
+        solved: Families of which an attempt has succeeded.
+        remarks: What the newest validation has shown.
+    """
+
+    best: tuple[float, float] | None = None
+    best_step: int = 0
+    strikes: int = 0
+    looks: int = 0
+    solved: list[str] = Field(default_factory=list)
+    remarks: list[Remark] = Field(default_factory=list)
+
+    def look(
+        self, step: int, found: Metrics, baseline: Metrics, patience: int
+    ) -> list[Remark]:
+        """Take in the validation of a step, and return what was not remarked before.
+
+        Args:
+            step: Updates done.
+            found: The validation.
+            baseline: Of the untrained policy, on held-out tasks.
+            patience: Strikes that end the run; from half of them on success counts
+                as stalled.
+        """
+        self.looks += 1
+        self.solved = sorted(
+            {t.family for t in found.by_task if t.successes}.union(self.solved)
+        )
+        worse = [*_worse_choice(found, baseline)]
+        score = (found.pass_1.value, found.reward.value)
+        self.strikes += 1 + bool(worse)
+        if self.best is None or score[0] > self.best[0]:
+            self.strikes = 0
+        if self.best is None or score > self.best:
+            self.best, self.best_step = score, step
+        old = {remark.kind for remark in self.remarks}
+        self.remarks = [*self._stalled(patience), *worse, *self._unsolved(found)]
+        return [remark for remark in self.remarks if remark.kind not in old]
+
+    def _stalled(self, patience: int) -> list[Remark]:
+        if self.best is None or self.strikes < max(2, patience // 2):
+            return []
+        text = "success on validation tasks does not rise above "
+        return [Remark(kind="stalled", text=f"{text}{_percent(self.best[0])}")]
+
+    def _unsolved(self, found: Metrics) -> list[Remark]:
+        every = {task.family for task in found.by_task}
+        never = sorted(every.difference(self.solved))
+        if self.looks < _SETTLED or not never:
+            return []
+        text = f"{len(never)} of {len(every)} families of tasks were never solved on "
+        return [Remark(kind="unsolved", text=f"{text}validation: {', '.join(never)}")]
+
+
+def _worse_choice(found: Metrics, baseline: Metrics) -> list[Remark]:
+    """Remark on tools that are chosen worse than before training, beyond chance."""
+    remarks = []
+    now, before = found.right_tool, baseline.right_tool
+    if now.n and before.n and now.high < before.value and now.value < before.low:
+        text = (
+            f"the right tool is called for {_percent(now.value)} of the calls needed, "
+        )
+        text += f"{_percent(before.value)} before training"
+        remarks.append(Remark(kind="right_tool", text=text))
+    calls, earlier = _shares(found), _shares(baseline)
+    tool, share = max(calls.items(), key=lambda item: item[1], default=("", 0.0))
+    grown = share >= _TAKES_OVER and share > _GROWN * earlier.get(tool, 0.0)
+    if grown and not (now.n and now.value > before.value):
+        text = f"{tool} takes {_percent(share)} of all tool calls, "
+        text += f"{_percent(earlier.get(tool, 0.0))} before training"
+        remarks.append(Remark(kind="one_tool", text=text))
+    return remarks
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _shares(metrics: Metrics) -> dict[str, float]:
+    """Return each tool's share of the calls made."""
+    counts: Counter[str] = Counter()
+    for task in metrics.by_task:
+        counts.update(task.calls)
+    return {name: count / counts.total() for name, count in counts.items()}

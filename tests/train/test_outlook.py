@@ -1,0 +1,54 @@
+"""What is said of a baseline before training starts."""
+
+import pytest
+
+from agentgym.evaluate.metrics import Metrics, TaskResult
+from agentgym.train.outlook import doubts
+
+
+def baseline(*rewards: tuple[float, ...], solved: float = 1.0) -> Metrics:
+    """Return a measurement of tasks by the rewards of the attempts at each."""
+    return Metrics.of_tasks(
+        [
+            TaskResult(
+                task_id=str(number),
+                family=f"family {number}",
+                attempts=len(earned),
+                successes=sum(reward >= solved for reward in earned),
+                sums={"pass_1": (float(sum(r >= solved for r in earned)), len(earned))},
+                rewards=earned,
+            )
+            for number, earned in enumerate(rewards)
+        ]
+    )
+
+
+def test_a_base_that_solves_some_tasks_raises_no_doubt() -> None:
+    assert doubts(baseline((0.0, 1.0), (0.0, 0.0))) == []
+
+
+def test_nothing_solved_is_said_with_what_can_be_learnt() -> None:
+    found = doubts(baseline((0.0, 0.2), (0.0, 0.0)))
+    assert "Not one of 4 attempts at 2 held-out tasks succeeded" in found[0]
+    assert "partial credit" in found[0]
+    assert found[1:] == [
+        "There is something to learn in 1 of 2 families of tasks at present: family 0."
+    ]
+
+
+def test_all_solved_is_nothing_to_learn() -> None:
+    (found,) = doubts(baseline((1.0, 1.0), (1.0, 1.0)))
+    assert "All 4 attempts at 2 held-out tasks succeeded" in found
+
+
+def test_rewards_that_never_differ_are_said() -> None:
+    (found,) = doubts(baseline((1.0, 1.0), (0.0, 0.0)))
+    assert "No two attempts at the same task were rewarded differently" in found
+    assert len(doubts(baseline((0.0, 0.0)))) == 2
+
+
+@pytest.mark.parametrize("earned", [((1.0,), (0.0,))])
+def test_single_attempts_cannot_tell_whether_rewards_differ(
+    earned: tuple[tuple[float, ...], ...],
+) -> None:
+    assert doubts(baseline(*earned)) == []

@@ -1,0 +1,88 @@
+"""What validations show: the best one, what tells against a run, and for how long."""
+
+from agentgym.evaluate.metrics import Metrics, TaskResult
+from agentgym.train.watch import Watch
+
+
+def measured(
+    success: int,
+    *,
+    right_tool: int = 50,
+    calls: dict[str, int] | None = None,
+    solved: str = "ab",
+) -> Metrics:
+    """Return a measurement of a hundred tasks, shares in per cent."""
+    return Metrics.of_tasks(
+        [
+            TaskResult(
+                task_id=str(number),
+                family="abc"[number % 3],
+                attempts=1,
+                successes=int(number < success and "abc"[number % 3] in solved),
+                sums={
+                    "pass_1": (float(number < success), 1.0),
+                    "right_tool": (float(number < right_tool), 1.0),
+                    "reward": (float(number < success), 1.0),
+                },
+                calls=calls or {"find": 1, "book": 1},
+            )
+            for number in range(100)
+        ]
+    )
+
+
+BASELINE = measured(10)
+
+
+def kinds(watch: Watch, step: int, found: Metrics, patience: int = 6) -> list[str]:
+    return [remark.kind for remark in watch.look(step, found, BASELINE, patience)]
+
+
+def test_the_best_validation_is_remembered() -> None:
+    watch = Watch()
+    for step, success in [(5, 20), (10, 60), (15, 40)]:
+        kinds(watch, step, measured(success))
+    assert (watch.best_step, watch.strikes) == (10, 1)
+
+
+def test_success_that_does_not_move_is_said_once_and_spends_patience() -> None:
+    watch = Watch()
+    said = [kinds(watch, step, measured(30, solved="abc")) for step in range(1, 8)]
+    assert said == [[], [], [], ["stalled"], [], [], []]
+    assert watch.strikes == 6
+    assert "does not rise above 30 %" in watch.remarks[0].text
+    assert kinds(watch, 8, measured(31, solved="abc")) == []
+    assert (watch.strikes, watch.remarks) == (0, [])
+
+
+def test_a_choice_of_tools_worse_than_before_counts_twice() -> None:
+    watch = Watch()
+    collapsed = measured(10, right_tool=20, calls={"find": 9, "book": 1})
+    assert kinds(watch, 1, collapsed) == ["right_tool", "one_tool"]
+    assert watch.strikes == 0
+    kinds(watch, 2, collapsed)
+    assert watch.strikes == 2
+    told = " ".join(remark.text for remark in watch.remarks)
+    assert "20 % of the calls needed, 50 % before training" in told
+    assert "find takes 90 % of all tool calls, 50 % before training" in told
+
+
+def test_one_tool_may_take_over_where_tools_are_chosen_better() -> None:
+    better = measured(50, right_tool=90, calls={"find": 9, "book": 1})
+    assert kinds(Watch(), 1, better) == []
+
+
+def test_families_never_solved_are_named_after_some_validations() -> None:
+    watch = Watch()
+    assert kinds(watch, 1, measured(20)) == []
+    assert kinds(watch, 2, measured(21)) == []
+    assert kinds(watch, 3, measured(22)) == ["unsolved"]
+    assert "1 of 3 families" in watch.remarks[0].text
+    assert kinds(watch, 4, measured(23, solved="abc")) == []
+    assert watch.remarks == []
+
+
+def test_what_was_seen_survives_a_resume() -> None:
+    watch = Watch()
+    kinds(watch, 1, measured(20))
+    assert Watch.model_validate_json(watch.model_dump_json()) == watch
