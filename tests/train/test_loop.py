@@ -315,9 +315,9 @@ class Answering(Progress):
 def test_a_hopeless_baseline_starts_no_training(tmp_path: Path) -> None:
     """What was measured is not lost: the run goes on from there if the user says so."""
     nobody = Answering(False)
-    with pytest.raises(TrainingFailedError, match=r"Not one of 1 attempts .* --yes`"):
-        trainer(tmp_path, 0, progress=nobody, yes=False).train()
-    assert len(nobody.doubts) == 1
+    with pytest.raises(TrainingFailedError, match=r"Not one of 16 attempts .* --yes`"):
+        trainer(tmp_path, 0, progress=nobody, yes=False, test_tasks=16).train()
+    assert len(nobody.doubts) == 2
     run = RunFolder(tmp_path / "runs" / "run")
     assert run.metrics() == []
 
@@ -326,13 +326,14 @@ def test_a_hopeless_baseline_starts_no_training(tmp_path: Path) -> None:
 
     assert result.steps == 4
     assert asked.doubts == []
-    assert asked.remarks[0].startswith("Not one of 1 attempts")
+    assert asked.remarks[0].startswith("Not one of 16 attempts")
 
 
 def test_who_says_yes_is_not_asked_again(tmp_path: Path) -> None:
     yes = Answering(True)
-    assert trainer(tmp_path, 0, progress=yes, yes=False).train().steps == 4
-    assert len(yes.doubts) == 1
+    sure = trainer(tmp_path, 0, progress=yes, yes=False, test_tasks=16)
+    assert sure.train().steps == 4
+    assert len(yes.doubts) == 2
 
 
 def test_a_run_without_a_trained_call_has_failed_and_saves_nothing(

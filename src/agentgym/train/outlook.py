@@ -1,7 +1,11 @@
 """What a baseline says of the training to come, before any time is spent on it."""
 
-from agentgym.evaluate.metrics import Metrics
+from collections.abc import Sequence
 
+from agentgym.evaluate.metrics import Metrics, TaskResult
+
+_ENOUGH = 16  # attempts: that none or all of them succeed is no accident
+_TASKS, _SAMPLES = 32, 4  # so many attempts at so many tasks, and none differ
 _TRY = "Try a stronger --model, easier tasks first, or a reward with partial credit."
 
 
@@ -12,14 +16,16 @@ def doubts(baseline: Metrics) -> list[str]:
     none did, there is nothing to reinforce.
 
     Args:
-        baseline: Of the untrained policy on held-out tasks; what a single attempt at
-            each task cannot tell is not said.
+        baseline: Of the untrained policy on held-out tasks; what it is too small to
+            tell is not said.
     """
     tasks = [task for task in baseline.by_task if task.attempts]
     families = {task.family for task in tasks}
     teaching = {task.family for task in tasks if len(set(task.rewards)) > 1}
     solved = sum(task.successes for task in tasks)
     attempts = sum(task.attempts for task in tasks)
+    if attempts < _ENOUGH:
+        return []
     found = []
     if solved == 0:
         found.append(
@@ -33,7 +39,7 @@ def doubts(baseline: Metrics) -> list[str]:
             "there is nothing to learn from them. Use the model as it is, or take "
             "harder tasks."
         )
-    elif not teaching and any(task.attempts > 1 for task in tasks):
+    elif not teaching and _never_differ(tasks):
         found.append(
             "No two attempts at the same task were rewarded differently, so none is "
             "better than another to learn from. Let the reward tell better attempts "
@@ -45,3 +51,14 @@ def doubts(baseline: Metrics) -> list[str]:
             f"families of tasks at present: {', '.join(sorted(teaching))}."
         )
     return found
+
+
+def _never_differ(tasks: Sequence[TaskResult]) -> bool:
+    """Whether rewards that differ within no task will hardly do so in training.
+
+    Attempts at a task that a policy can do are often alike, so few tasks tell nothing,
+    unless all rewards are one number.
+    """
+    often = [task for task in tasks if task.attempts >= _SAMPLES]
+    every = {reward for task in tasks for reward in task.rewards}
+    return len(often) >= _TASKS or len(every) == 1
