@@ -18,8 +18,14 @@ from tests.train.agents import make_agent, saved_agent
         (0.5, 0.8, {}, True, "it solves as many held-out tasks as coding@1 did"),
         (0.5, 0.803, {}, True, "it solves more than coding@1 did: 80.3 % against 80.0"),
         (0.5, 0.7, {}, False, "coding@1 solves more: 80 % against 70 % of held-out"),
-        (0.9, 0.9, {}, False, "training did not make it better: 90.00 % against 90.00"),
-        (0.95, 0.9, {}, False, "did not make it better: 90 % against 95 % of held-out"),
+        (
+            0.9,
+            0.9,
+            {},
+            False,
+            "not better than before training: 90 % of held-out tasks",
+        ),
+        (0.95, 0.9, {}, False, "than before training: 90 % against 95 % of held-out"),
         (
             0.5,
             1.0,

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,17 +20,18 @@ SAVE = """
 import sys
 from pathlib import Path
 from agentgym import TrainedAgent
+from agentgym.train.export import keep
 
 agent = TrainedAgent.load(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(10):
-    print(agent.save("coding").name, flush=True)
+    print(keep(agent, "coding").name, flush=True)
 """
 
 
 def start(agent: TrainedAgent) -> subprocess.Popen[str]:
-    """Start a process that saves ``agent`` ten times, once it is told to."""
+    """Start a process that keeps ``agent`` ten times, once it is told to."""
     process = subprocess.Popen(
         [sys.executable, "-c", SAVE, str(agent.path)],
         stdin=subprocess.PIPE,
@@ -63,17 +65,18 @@ def test_each_save_is_a_version_and_a_name_alone_means_the_default(
 
 
 def test_processes_that_save_at_once_get_numbers_of_their_own(tmp_path: Path) -> None:
-    agents = [make_agent(tmp_path / str(n), 0.5, n / 10) for n in range(3)]
+    levels = (0.6, 0.9, 0.7)
+    agents = [make_agent(tmp_path / str(level), 0.5, level) for level in levels]
     processes = [start(agent) for agent in agents]
     for process in processes:
         go(process)
     said = [process.communicate()[0].split() for process in processes]
-    numbers = [int(number) for each in said for number in each]
-    assert sorted(numbers) == list(range(1, 31))
+    names = {name for each in said for name in each}
+    assert names == {f"coding@{number}" for number in range(1, 31)}
     for agent, each in zip(agents, said, strict=True):
-        for number in each:
-            assert TrainedAgent.load(f"coding@{number}").metrics == agent.metrics
-    assert Versions("coding").default() is not None
+        for name in each:
+            assert TrainedAgent.load(name).metrics == agent.metrics
+    assert TrainedAgent.load("coding").metrics == agents[1].metrics
 
 
 def test_a_kill_while_saving_leaves_no_half_version(
@@ -180,6 +183,14 @@ def test_the_number_of_a_default_that_is_gone_is_not_given_again(
     assert agent.save("coding").name == "4"
 
 
+def test_a_version_may_lie_elsewhere(tmp_path: Path) -> None:
+    path = make_agent(tmp_path / "a", 0.5, 0.8).save("coding")
+    path.rename(tmp_path / "large_disk")
+    path.symlink_to(tmp_path / "large_disk")
+    agent = TrainedAgent.load("coding@1")
+    assert (agent.name, agent.make_default()) == ("coding@1", "coding@1")
+
+
 def test_a_folder_that_is_not_saved_is_no_default(tmp_path: Path) -> None:
     agent = make_agent(tmp_path / "a", 0.5, 0.8)
     with pytest.raises(UsageError, match="not saved under a name: save it first"):
@@ -224,7 +235,7 @@ def test_a_name_with_a_version_is_never_a_way_out_of_the_home(
             TrainedAgent.load(name)
 
 
-def refuse(number: int):  # type: ignore[no-untyped-def]
+def refuse(number: int) -> Callable[..., None]:
     """Return a function that fails as the operating system does."""
 
     def fail(*_: object, **__: object) -> None:

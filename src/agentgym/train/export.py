@@ -105,7 +105,7 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
     default, new = versions.default(), agent.metrics
     if not new.pass_1 > agent.baseline.pass_1:
         shares = _apart(new, agent.baseline)
-        return False, f"training did not make it better: {shares} before training"
+        return False, f"it is not better than before training: {shares}"
     if default is None:
         return True, f"{versions.name} had no default any more"
     try:
@@ -128,12 +128,13 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
 
 
 def _apart(first: Metrics, second: Metrics) -> str:
-    """Write two shares of solved tasks so that they differ if they do."""
+    """Write which shares of the tasks two solve, so that they differ if they do."""
+    shares = [100 * found.pass_1.value for found in (first, second)]
     for digits in range(3):
-        one, other = (f"{100 * m.pass_1.value:.{digits}f} %" for m in (first, second))
+        one, other = (f"{share:.{digits}f} %" for share in shares)
         if one != other:
-            break
-    return f"{one} against {other} of held-out tasks"
+            return f"{one} against {other} of held-out tasks"
+    return f"{shares[0]:.0f} % of held-out tasks"
 
 
 def _versions() -> dict[str, str]:

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -52,9 +52,10 @@ class Version(NamedTuple):
     @classmethod
     def at(cls, folder: Path) -> Self | None:
         """Return the version whose folder this is, None if it is of none."""
-        folder = folder.resolve()
+        folder = Path(os.path.abspath(folder))
         name, number = folder.parent.name, folder.name
-        if folder.parent.parent != agents_home().resolve() or not _is(name, number):
+        home = os.path.abspath(agents_home())
+        if str(folder.parent.parent) != home or not _is(name, number):
             return None
         return cls(name, int(number))
 
@@ -186,10 +187,7 @@ def _is(name: str, number: str) -> bool:
 def _link_or_copy(source: str, target: str) -> None:
     """Copy a file; weights, which nobody edits, share their space if they can."""
     if target.endswith(_WEIGHTS):
-        try:
+        with suppress(OSError):  # another file system, or one without hard links
             os.link(os.path.realpath(source), target)
-        except OSError:  # another file system, or one without hard links
-            pass
-        else:
             return
     shutil.copy2(source, target)
