@@ -32,7 +32,7 @@ _LOCK = ".lock"
 _UNFINISHED = ".saving"
 _WEIGHTS = ".safetensors"
 _NAME = re.compile(r"\w[\w.-]*")
-_NUMBER = re.compile(r"[1-9][0-9]*")
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class Version(NamedTuple):
