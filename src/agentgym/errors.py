@@ -15,7 +15,7 @@ def _nearest(value: str, known: Iterable[str]) -> str:
     """Return " Did you mean 'x'? Available: a, b." for an unknown ``value``."""
     from difflib import get_close_matches
 
-    names = sorted(known)
+    names = sorted(known, key=lambda name: (name.rstrip("0123456789"), len(name), name))
     close = get_close_matches(value, names, n=1, cutoff=0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"{hint} Available: {', '.join(names) or 'none'}."

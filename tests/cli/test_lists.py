@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.core.agent import AgentSpec
 from agentgym.train.run_folder import RunFolder, metrics_line
-from agentgym.train.trained_agent import Provenance, TrainedAgent
+from agentgym.train.trained_agent import TrainedAgent
 from tests.cli.conftest import Command
+from tests.train.agents import saved_agent
 from tests.ui import made_up
 
 TEXT = {"pass_1": {"value": "much"}}
@@ -26,26 +26,7 @@ def make_run(name: str, status: str = "interrupted") -> RunFolder:
 
 def make_agent(home: Path, name: str) -> TrainedAgent:
     """Make an agent that is saved under ``name``."""
-    agent = TrainedAgent(
-        path=home / "agents" / name,
-        spec=AgentSpec(
-            scenario="coding",
-            framework="langchain",
-            system_prompt="You repair code.",
-            tools=[{"type": "function", "function": {"name": "lint"}}],
-            max_turns=10,
-            max_tokens=160,
-            temperature=0.5,
-        ),
-        provenance=Provenance(
-            base_model="nano", config={}, steps=31, episodes=3968, created="2026-11-20"
-        ),
-        baseline=made_up.metrics(0.5),
-        metrics=made_up.metrics(0.97),
-    )
-    agent.path.mkdir(parents=True)
-    agent.write_card()
-    return agent
+    return saved_agent(home / "made", name, 0.5, 0.97)
 
 
 def test_scenarios_list_shows_the_built_in_ones(agentgym: Command) -> None:
@@ -155,7 +136,7 @@ def test_damaged_agent_is_listed_as_unreadable(
     (agent.path / "agent.json").write_text(card)
     ended = agentgym("agents", "list")
     assert ended.code == 0
-    assert ended.out.splitlines()[1].split() == ["odd", "unreadable"]
+    assert ended.out.splitlines()[1].split() == ["odd@1", "yes", "unreadable"]
 
 
 def test_a_list_that_cannot_be_made_is_explained_in_one_paragraph(

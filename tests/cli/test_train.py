@@ -77,9 +77,9 @@ def test_shows_everything_a_newcomer_needs(
         "+45 points",
         "Out of vocabulary",
         "9,000 trained, 800 masked, 200 dropped",
-        "Saved as coding",
+        "Saved as coding@1, now the default: it is the first version.",
         "from agentgym import TrainedAgent\n",
-        'agent = TrainedAgent.load("coding").to_langchain()\n',
+        'agent = TrainedAgent.load("coding@1").to_langchain()\n',
     ):
         assert part in ended.out
     assert "\x1b" not in ended.out

@@ -5,35 +5,14 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainedAgent
-from agentgym.core.agent import AgentSpec
 from agentgym.errors import AgentGymError
-from agentgym.train.trained_agent import AGENT_FILE, Provenance
-from tests.ui import made_up
+from agentgym.train.versions import AGENT_FILE
+from tests.train.agents import make_agent
 
 
 @pytest.fixture
 def agent(tmp_path: Path) -> TrainedAgent:
-    spec = AgentSpec(
-        scenario="coding",
-        framework="native",
-        system_prompt="You repair code.",
-        tools=[],
-        max_turns=10,
-        max_tokens=160,
-        temperature=0.0,
-    )
-    provenance = Provenance(
-        base_model="nano", config={}, steps=1, episodes=8, created="2026-11-23"
-    )
-    made = TrainedAgent(
-        path=tmp_path,
-        spec=spec,
-        provenance=provenance,
-        baseline=made_up.metrics(0.3),
-        metrics=made_up.metrics(0.9),
-    )
-    made.write_card()
-    return made
+    return make_agent(tmp_path / "made", 0.3, 0.9)
 
 
 def test_a_card_is_read_as_it_was_written(agent: TrainedAgent) -> None:

@@ -11,6 +11,7 @@ from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, StepReport
 from agentgym.evaluate.result import Evaluation
+from agentgym.train.export import Saved
 from agentgym.train.result import Artifacts, TrainingResult
 
 
@@ -110,7 +111,8 @@ def result(run: Path = Path("runs/demo")) -> TrainingResult:
         cpu_seconds=468,
         peak_memory_mb=1830,
         ledger=ledger(),
-        artifacts=Artifacts(run=run, agent=run / "agent", saved_as="coding"),
+        saved=Saved(name="coding@1", is_default=True, reason="it is the first version"),
+        artifacts=Artifacts(run=run, agent=run / "agent"),
     )
 
 

@@ -140,7 +140,7 @@ def test_report_is_markdown_with_everything() -> None:
         "### Out of vocabulary: 60 tasks\n",
         "| masked: zero_variance | 800 |\n",
         "| **all** | **10,000** |\n",
-        'agent = TrainedAgent.load("coding").to_langchain()\n',
+        'agent = TrainedAgent.load("coding@1").to_langchain()\n',
         "| seed | `0` |\n",
     ):
         assert part in text

@@ -13,24 +13,48 @@ app = typer.Typer(name="agents", help="Trained agents.", no_args_is_help=True)
 
 @app.command("list")
 def list_agents(as_json: AsJson = False) -> None:
-    """List the agents saved in AGENTGYM_HOME."""
+    """List the agents saved in AGENTGYM_HOME, every version of them."""
     print_result(listing.agents(as_json=as_json))
 
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A saved name, or a folder.")],
+    name: Annotated[str, typer.Argument(help="NAME, NAME@N or a folder.")],
     as_json: AsJson = False,
 ) -> None:
     """Show an agent: where it comes from, its tools, and what it reached."""
-    import json
-
-    from agentgym.train.trained_agent import AGENT_FILE, TrainedAgent
+    from agentgym.train.trained_agent import TrainedAgent
 
     agent = TrainedAgent.load(name)
     if as_json:
-        print_json(json.loads((agent.path / AGENT_FILE).read_text(encoding="utf-8")))
+        card = agent.model_dump(mode="json")
+        print_json({"name": agent.name, "default": agent.is_default, **card})
     else:
         from agentgym.ui.cards import agent_view
 
         progress_console().print(agent_view(agent))
+
+
+@app.command()
+def use(
+    name: Annotated[str, typer.Argument(help="NAME@N: a version of a saved agent.")],
+) -> None:
+    """Choose the default: the version that an agent's name alone means."""
+    from agentgym.errors import UsageError
+    from agentgym.train.trained_agent import TrainedAgent
+
+    agent = TrainedAgent.load(name)
+    alone, at, _ = name.partition("@")
+    if agent.version is None or not at:
+        example = agent.name if agent.version else "coding@2"
+        raise UsageError(
+            f"{name!r} does not say which version: name one, as in `agentgym agents "
+            f"use {example}`. `agentgym agents list` shows them all."
+        )
+    before = agent.make_default()
+    said = f"{alone} means {agent.name} from now on"
+    if before == agent.name:
+        said = f"{alone} means {agent.name} already"
+    elif before is not None:
+        said += f"; until now it meant {before}"
+    progress_console().print(f"{said}.")

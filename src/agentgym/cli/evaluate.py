@@ -22,7 +22,7 @@ def evaluate(
     context: typer.Context,
     scenario: Annotated[str, typer.Argument(help="What to measure on.")],
     trained: Annotated[
-        str | None, opt("A trained agent: its name or its folder.", "--agent")
+        str | None, opt("A trained agent: NAME, NAME@N or its folder.", "--agent")
     ] = None,
     model: Annotated[
         str | None,

@@ -8,7 +8,10 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
+
+    from agentgym.train.versions import Version
 
 Row = dict[str, Any]
 UNREADABLE = "unreadable"
@@ -56,23 +59,35 @@ def _run_row(path: "Path") -> Row:
 
 
 def agents(*, as_json: bool = False) -> str:
-    """Return the agents saved in ``AGENTGYM_HOME``."""
+    """Return the versions of the agents saved in ``AGENTGYM_HOME``, oldest first."""
     from agentgym.core.files import agents_home
+    from agentgym.train.versions import Versions, saved_names
 
-    home = agents_home()
-    rows = [_agent_row(path) for path in sorted(home.glob("*/agent.json"))]
-    empty = f"No agents in {home}. Train one with: agentgym train coding"
-    return _render(rows, as_json, empty)
+    rows = []
+    for name in saved_names():
+        versions = Versions(name)
+        default = versions.default()
+        rows += [_agent_row(each, each == default) for each in versions.all()]
+    if not as_json:
+        for row in rows:
+            row["created"] = row["created"].partition("T")[0]
+    empty = f"No agents in {agents_home()}. Train one with: agentgym train coding"
+    return _render(rows, as_json, empty, below=("scenario", "model", "run"))
 
 
-def _agent_row(path: "Path") -> Row:
-    data = _read(path)
+def _agent_row(version: "Version", is_default: bool) -> Row:
+    from agentgym.train.versions import AGENT_FILE
+
+    data = _read(version.path / AGENT_FILE)
+    scenario = _text(data, "spec", "scenario")
     return {
-        "name": path.parent.name,
-        "scenario": _text(data, "spec", "scenario") or UNREADABLE,
-        "base": _text(data, "provenance", "base_model"),
-        "created": _text(data, "provenance", "created"),
+        "name": str(version),
+        "default": is_default,
         **_changes(data),
+        "created": _text(data, "provenance", "created") if scenario else UNREADABLE,
+        "scenario": scenario,
+        "model": _text(data, "provenance", "base_model"),
+        "run": os.path.basename(_text(data, "provenance", "run")),
     }
 
 
@@ -123,22 +138,54 @@ def _read(path: "Path") -> Row:
     return data if isinstance(data, dict) else {}
 
 
-def _render(rows: list[Row], as_json: bool, empty: str) -> str:
-    """Lay rows out in columns, or as a JSON array of objects."""
+def _render(
+    rows: list[Row], as_json: bool, empty: str, below: "Collection[str]" = ()
+) -> str:
+    """Lay rows out in columns, or as a JSON array of objects.
+
+    The columns ``below`` go into a line of their own where a terminal is too narrow.
+    """
     if as_json:
         import json
 
         return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
     if not rows:
         return empty + "\n"
+    lines = _columns(rows)
+    width = _terminal_width()
+    if not below or not width or max(map(len, lines)) <= width:
+        return "".join(f"{line}\n" for line in lines)
+    lines = _columns([_without(row, below) for row in rows])
+    rest = [[name.upper() for name in below]]
+    rest += [[row[name] or "-" for name in below] for row in rows]
+    return "".join(
+        f"{line}\n  {', '.join(more)}\n" for line, more in zip(lines, rest, strict=True)
+    )
+
+
+def _columns(rows: list[Row]) -> list[str]:
+    """Return a line of heads, and one for each row."""
     lines = [[column.replace("_", " ").upper() for column in rows[0]]]
     lines += [[_cell(value) for value in row.values()] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     columns = "  ".join(f"{{:{width}}}" for width in widths)
-    return "".join(columns.format(*cells).rstrip() + "\n" for cells in lines)
+    return [columns.format(*cells).rstrip() for cells in lines]
 
 
-def _cell(value: str | dict[str, float] | None) -> str:
+def _without(row: Row, names: "Collection[str]") -> Row:
+    return {name: value for name, value in row.items() if name not in names}
+
+
+def _terminal_width() -> int:
+    """Return how many columns there are to read in; 0 for a file or a pipe."""
+    from shutil import get_terminal_size
+
+    return get_terminal_size((0, 0)).columns
+
+
+def _cell(value: str | bool | dict[str, float] | None) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else ""
     if isinstance(value, dict):
         return f"{100 * value['before']:.0f} % -> {100 * value['after']:.0f} %"
     return value or ""

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import Policy, ServedPolicy
@@ -76,6 +77,7 @@ def evaluate(
     progress: Progress,
     *,
     subject: str,
+    spec: AgentSpec | None = None,
     prices: Prices | None = None,
     baselines: bool = True,
 ) -> Evaluation:
@@ -86,6 +88,7 @@ def evaluate(
         split: Of the tasks.
         progress: Told what happens.
         subject: What to call who is measured.
+        spec: Of the trained agent that is measured, if it is one.
         prices: Of the model's tokens; None: nothing on this machine, unknown
             elsewhere.
         baselines: Whether agents without a model are measured beside it.
@@ -133,12 +136,21 @@ def evaluate(
         endpoint=None if endpoint is None else endpoint.base_url,
         prices=prices,
         settings=config.model_dump(mode="json"),
+        notes=_notes(subject, spec, scenario),
         metrics=Metrics.of(trajectories, k=config.eval_samples, prices=prices),
         baselines=measure_baselines(scenario, tasks, config) if baselines else {},
         calls={kind: calls[kind] for kind in CallClass if calls[kind]},
         confusion=confusion,
         attempts=attempts,
     )
+
+
+def _notes(subject: str, spec: AgentSpec | None, scenario: Scenario) -> list[str]:
+    if spec is None or spec.scenario == scenario.name:
+        return []
+    lent = "tools" if spec.agent else "prompt and tools"
+    told = f"{subject} was trained on {spec.scenario}, not on {scenario.name}"
+    return [f"{told}: its {lent} here are this scenario's."]
 
 
 def measure_baselines(

@@ -33,13 +33,15 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         version: Of this format; a newer one is refused.
         agentgym: Version of the package that measured; ``created`` is ISO 8601.
-        subject: Who was measured, as the user named it.
+        subject: Who was measured: a model as the user named it, an agent with its
+            version.
         scenario: On what; ``split``, ``seed`` and ``samples`` say which tasks and
             how often each.
         framework: Whose agent loop.
         endpoint: Base URL of the server that answered; None for this process.
         prices: Of the model's tokens; None if they were not known.
         settings: Every setting of the rollouts.
+        notes: What whoever reads the figures must know, in sentences.
         metrics: The figures, per-task sums included.
         baselines: Of agents without a model, on the same tasks, by name.
         calls: Tool calls of scored rollouts by class; they add up to all of them.
@@ -62,6 +64,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
     endpoint: str | None = None
     prices: Prices | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
+    notes: list[str] = Field(default_factory=list)
     metrics: Metrics
     baselines: dict[str, Metrics] = Field(default_factory=dict)
     calls: dict[CallClass, int] = Field(default_factory=dict)

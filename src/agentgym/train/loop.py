@@ -17,6 +17,7 @@ from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder, Credited
+from agentgym.train.export import export_agent
 from agentgym.train.measuring import Measuring
 from agentgym.train.outlook import doubts
 from agentgym.train.process import InterruptFlag, ResourceUse
@@ -24,7 +25,6 @@ from agentgym.train.result import Artifacts, TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
 from agentgym.train.tasks import TaskStream
 from agentgym.train.tracking import open_tracker
-from agentgym.train.trained_agent import export_agent
 
 GOAL = "success criteria reached"
 SPENT = "budget spent"
@@ -314,7 +314,7 @@ class TrainingLoop:
     ) -> TrainingResult:
         state, before = self.state, self.state.baseline
         main, *others = before
-        agent, saved_as = export_agent(
+        agent, saved = export_agent(
             self._engine,
             self._scenario,
             self._config,
@@ -339,7 +339,8 @@ class TrainingLoop:
             cpu_seconds=state.cpu_seconds,
             peak_memory_mb=self._use.peak_memory_mb,
             ledger=state.ledger,
-            artifacts=Artifacts(run=self._run.path, agent=agent, saved_as=saved_as),
+            saved=saved,
+            artifacts=Artifacts(run=self._run.path, agent=agent),
         )
         result.write()
         return result

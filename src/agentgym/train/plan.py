@@ -11,6 +11,7 @@ from agentgym.evaluate.progress import Plan
 from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.train.tracking import require_tracker
+from agentgym.train.versions import Versions
 
 # From docs/benchmarks.md: wall seconds on 2 cores with the nano policy.
 _SECONDS_PER_EPISODE = {"native": 0.068, "langchain": 0.075}
@@ -30,6 +31,7 @@ def make_plan(config: TrainingConfig) -> Plan:
     wrong = list(flaws(scenario))
     if wrong:
         raise ScenarioError(f"{scenario.name} cannot be trained on: {'; '.join(wrong)}")
+    Versions(scenario.name)  # which its agent will be saved under
     require_tracker(config.tracker)
     model, device = check_engine(config)
     per_step = config.group_size * config.tasks_per_step

@@ -1,7 +1,7 @@
 """TrainingResult: what a run reached, and the agent it made."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
@@ -9,9 +9,8 @@ from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.errors import RunFolderError
 from agentgym.evaluate.metrics import Metrics
-
-if TYPE_CHECKING:
-    from agentgym.train.trained_agent import TrainedAgent
+from agentgym.train.export import Saved
+from agentgym.train.trained_agent import TrainedAgent
 
 RESULT_FILE = "result.json"
 
@@ -22,12 +21,10 @@ class Artifacts(BaseModel, extra="forbid"):
     Attributes:
         run: The run folder.
         agent: The trained agent, loadable by path.
-        saved_as: The name it can be loaded by.
     """
 
     run: Path
     agent: Path
-    saved_as: str
 
 
 class TrainingResult(BaseModel, extra="forbid"):
@@ -48,6 +45,7 @@ class TrainingResult(BaseModel, extra="forbid"):
         cpu_seconds: Of this machine's processes, likewise.
         peak_memory_mb: Most memory of all processes together, shared pages once.
         ledger: Where every model call went.
+        saved: The version that the agent was saved as, and whether it is the default.
     """
 
     scenario: str
@@ -63,6 +61,7 @@ class TrainingResult(BaseModel, extra="forbid"):
     cpu_seconds: float
     peak_memory_mb: float
     ledger: Ledger
+    saved: Saved
     artifacts: Artifacts
 
     @classmethod
@@ -85,14 +84,12 @@ class TrainingResult(BaseModel, extra="forbid"):
         write_json(self.artifacts.run / RESULT_FILE, self.model_dump(mode="json"))
 
     @property
-    def agent(self) -> "TrainedAgent":
+    def agent(self) -> TrainedAgent:
         """The trained agent."""
-        from agentgym.train.trained_agent import TrainedAgent
-
         return TrainedAgent.load(self.artifacts.agent)
 
     def save(self, name: str) -> Path:
-        """Save the trained agent under ``name`` in ``AGENTGYM_HOME``."""
+        """Save the agent as the default version of ``name``; return its folder."""
         return self.agent.save(name)
 
     def to_langchain(self, **options: Any) -> Any:

@@ -1,32 +1,24 @@
 """TrainedAgent: weights, agent spec, provenance and metrics, in one folder."""
 
 import json
-import shutil
-from contextlib import suppress
-from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, Field
 
 from agentgym.core.agent import AgentSpec
-from agentgym.core.config import TrainingConfig
-from agentgym.core.files import agents_home, new_folder, write_json
+from agentgym.core.files import write_json
 from agentgym.core.policy import Policy
-from agentgym.engines.base import Engine
-from agentgym.errors import AgentGymError, NotFoundError, UsageError
+from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.integrations.registry import FRAMEWORKS
-from agentgym.scenarios.base import Scenario
-from agentgym.train.run_folder import RunState
+from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
-AGENT_FILE = "agent.json"
-_PACKAGES = ("agentgym", "agentlightning", "torch", "transformers", "langchain")
 MODEL_FOLDER = "model"
 
 
@@ -36,6 +28,7 @@ class Provenance(BaseModel, extra="forbid"):
     Attributes:
         base_model: What training started from.
         config: Every setting of the run.
+        run: The run's folder, where it was; empty if there was none.
         steps: Policy updates.
         episodes: Training rollouts.
         created: ISO 8601.
@@ -44,6 +37,7 @@ class Provenance(BaseModel, extra="forbid"):
 
     base_model: str
     config: dict[str, Any]
+    run: str = ""
     steps: int
     episodes: int
     created: str
@@ -77,20 +71,37 @@ class TrainedAgent(BaseModel):
         """What to load the scenario by: its name, or the path of its pack."""
         return str(self.provenance.config.get("scenario", self.spec.scenario))
 
+    @property
+    def version(self) -> Version | None:
+        """What it is saved as; None in any other folder."""
+        return Version.at(self.path)
+
+    @property
+    def name(self) -> str:
+        """``coding@3``; the folder's name if it is not a saved version."""
+        return str(self.version or self.path.name)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether its name alone means this version."""
+        version = self.version
+        return version is not None and Versions(version.name).default() == version
+
     @classmethod
     def load(cls, name: str | Path) -> Self:
-        """Load an agent by the name it was saved under, or by its folder.
+        """Load an agent: ``coding@3``, ``coding`` for its default, or a folder.
 
         Raises:
             NotFoundError: Names the nearest and those available.
+            UsageError: What follows the ``@`` is no number.
             AgentGymError: The folder is there but cannot be read.
         """
-        for path in (agents_home() / name, Path(name)):
-            if (path / AGENT_FILE).is_file():
-                break
-        else:
-            hint = "Train one with `agentgym train SCENARIO`."
-            raise NotFoundError("trained agent", str(name), agent_names(), hint)
+        try:
+            path = find(str(name)).path
+        except UsageError:
+            path = Path(name)
+            if not os.path.isfile(path / AGENT_FILE):  # whatever the text is
+                raise
         try:
             card = json.loads((path / AGENT_FILE).read_text(encoding="utf-8"))
             return cls(**{**card, "path": path})
@@ -104,18 +115,37 @@ class TrainedAgent(BaseModel):
         write_json(self.path / AGENT_FILE, self.model_dump(mode="json"))
 
     def save(self, name: str) -> Path:
-        """Copy the agent to ``AGENTGYM_HOME`` under ``name``; the old one goes.
+        """Add the agent to ``AGENTGYM_HOME`` as the default version of ``name``.
+
+        Versions that are there stay.
+
+        Returns:
+            The folder of the new version.
 
         Raises:
-            UsageError: The name is not one path component.
+            UsageError: The name is none, or ``AGENTGYM_HOME`` cannot be written.
         """
-        if not name or Path(name).name != name or name.startswith("."):
-            raise UsageError(f"{name!r} is no name for an agent; use letters and _.")
-        target = agents_home() / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with new_folder(target) as folder:
-            shutil.copytree(self.path, folder, dirs_exist_ok=True)
-        return target
+        with Versions(name).locked() as versions:
+            version = versions.add(self.path)
+            versions.set_default(version)
+        return version.path
+
+    def make_default(self) -> str | None:
+        """Let the agent's name alone mean this version.
+
+        Returns:
+            What it meant until now, ``coding@4``; None if that is gone.
+
+        Raises:
+            UsageError: The agent is not a saved version.
+        """
+        version = self.version
+        if version is None:
+            raise UsageError(f"{self.path} is not saved under a name: save it first.")
+        with Versions(version.name).locked() as versions:
+            before = versions.default()
+            versions.set_default(version)
+        return None if before is None else str(before)
 
     def load_policy(self) -> Policy:
         """Load the weights into this process; they are let go with the policy."""
@@ -153,63 +183,3 @@ class TrainedAgent(BaseModel):
             self, tools=tools, base_url=base_url, api_key=api_key
         )
         return graph
-
-
-def agent_names() -> list[str]:
-    """Return the names of all saved agents."""
-    return sorted(path.parent.name for path in agents_home().glob(f"*/{AGENT_FILE}"))
-
-
-def export_agent(
-    engine: Engine,
-    scenario: Scenario,
-    config: TrainingConfig,
-    *,
-    folder: Path,
-    step: int,
-    state: RunState,
-    baseline: Metrics,
-    metrics: Metrics,
-) -> tuple[Path, str]:
-    """Write the agent into ``folder`` and save it under the scenario's name.
-
-    Returns:
-        The folder, and the name that ``TrainedAgent.load`` takes.
-    """
-    spec = AgentSpec(
-        scenario=scenario.name,
-        framework=config.framework,
-        agent=config.agent,
-        system_prompt=scenario.system_prompt(),
-        tools=[tool.to_openai() for tool in scenario.tools()],
-        max_turns=scenario.max_turns,
-        max_tokens=config.max_tokens,
-        temperature=config.eval_temperature,
-    )
-    provenance = Provenance(
-        base_model=config.model,
-        config=config.model_dump(mode="json"),
-        steps=step,
-        episodes=state.episodes,
-        created=datetime.now().astimezone().isoformat(timespec="seconds"),
-        versions=_versions(),
-    )
-    with new_folder(folder) as temporary:
-        engine.export(temporary / MODEL_FOLDER)
-        TrainedAgent(
-            path=temporary,
-            spec=spec,
-            provenance=provenance,
-            baseline=baseline,
-            metrics=metrics,
-        ).write_card()
-    TrainedAgent.load(folder.resolve()).save(scenario.name)
-    return folder, scenario.name
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found

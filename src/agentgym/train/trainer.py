@@ -114,8 +114,9 @@ class Trainer:
 
         Args:
             scenario: Its name.
-            agent: A trained agent or its name; None measures ``config.model``, which
-                may be one of a provider, ``openai:MODEL``, or a server's address.
+            agent: A trained agent, or what ``TrainedAgent.load`` takes; None measures
+                ``config.model``, which may be one of a provider, ``openai:MODEL``, or
+                a server's address.
             split: ``validation``, ``test`` or ``out_of_vocabulary``.
             tasks: How many tasks.
             samples: Attempts per task.
@@ -150,7 +151,8 @@ class Trainer:
             config,
             Split(split),
             self._progress,
-            subject=config.model if trained is None else trained.path.name,
+            subject=config.model if trained is None else trained.name,
+            spec=None if trained is None else trained.spec,
             prices=prices,
             baselines=baselines,
         )

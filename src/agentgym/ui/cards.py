@@ -13,6 +13,7 @@ from agentgym.scenarios.base import Scenario
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
+from agentgym.train.versions import Version
 from agentgym.ui.tables import comparison_view, grid, headed, indent, result_view
 from agentgym.ui.words import duration, number, percent, plural
 
@@ -107,8 +108,19 @@ def agent_view(agent: TrainedAgent) -> RenderableType:
         ("folder", str(agent.path)),
         ("tools", ", ".join(tool["function"]["name"] for tool in spec.tools)),
     )
-    name = Text(agent.path.name, "bold cyan")
-    return Group(name, _below(facts), comparison_view(agent.baseline, agent.metrics))
+    if made.run:
+        facts.add_row("run", made.run)
+    title = Text(agent.name, "bold cyan")
+    if agent.version is not None:
+        title.append(_standing(agent, agent.version), "not bold default")
+    return Group(title, _below(facts), comparison_view(agent.baseline, agent.metrics))
+
+
+def _standing(agent: TrainedAgent, version: Version) -> str:
+    """Say whether a saved version is its name's default, else how to make it so."""
+    if agent.is_default:
+        return f"  the default of {version.name}"
+    return f"  not the default; make it so with: agentgym agents use {version}"
 
 
 def _below(view: RenderableType) -> Padding:

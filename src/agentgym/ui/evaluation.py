@@ -19,6 +19,7 @@ def evaluation_view(found: Evaluation) -> RenderableType:
     parts: list[RenderableType] = [
         Text(title, "bold"),
         Text(over(found.metrics), "dim"),
+        *_notes(found),
         indent(_metrics_table(found)),
     ]
     if found.calls:
@@ -41,7 +42,14 @@ def comparison_of_two(
     )
     names = (f"A: {before.subject}", f"B: {after.subject}", "B - A")
     table = comparison_table(rows(before.metrics, after.metrics, METRICS), names)
-    return Group(Text(where, "bold"), Text(size, "dim"), table, Text(verdict(found)))
+    notes = _notes(before, after)
+    return Group(
+        Text(where, "bold"), Text(size, "dim"), *notes, table, Text(verdict(found))
+    )
+
+
+def _notes(*every: Evaluation) -> list[Text]:
+    return [Text(note, "yellow") for found in every for note in found.notes]
 
 
 def verdict(found: Comparison) -> str:

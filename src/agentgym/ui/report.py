@@ -8,6 +8,7 @@ from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, Row, family_rows, rows, values
 from agentgym.ui.evaluation import confusion_cells, verdict
+from agentgym.ui.tables import saved_as
 from agentgym.ui.words import duration, plural, weights_words
 
 _USE = """```python
@@ -48,7 +49,8 @@ def render_report(result: TrainingResult) -> str:
         "## Where every model call went\n",
         _table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
         "## Use it\n",
-        _USE.format(name=result.artifacts.saved_as),
+        f"{saved_as(result.saved)}\n",
+        _USE.format(name=result.saved.name),
         "## Settings\n",
         _table(
             ["setting", "value"], [(k, f"`{v}`") for k, v in config.items()], left=2
@@ -63,6 +65,7 @@ def render_evaluation(found: Evaluation) -> str:
     parts = [
         f"# {found.subject} on {found.scenario}\n",
         f"{_size(found)} 95 % intervals over tasks in brackets.\n",
+        *(f"{note}\n" for note in found.notes),
         _table(["", found.subject, *found.baselines], shown),
     ]
     if found.calls:
@@ -93,7 +96,9 @@ def render_comparison(before: Evaluation, after: Evaluation, found: Comparison) 
     title = f"# {before.subject} and {after.subject} on {before.scenario}\n"
     said = f"{verdict(found)}\n"
     table = _gains(compared, names, left=1)
-    return "\n".join([title, size, table, said, _made(before), _made(after)])
+    notes = [f"{note}\n" for note in (*before.notes, *after.notes)]
+    made = [_made(before), _made(after)]
+    return "\n".join([title, size, *notes, table, said, *made])
 
 
 def _size(found: Evaluation) -> str:

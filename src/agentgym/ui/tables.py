@@ -11,6 +11,7 @@ from rich.text import Text
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.evaluate.progress import Plan
+from agentgym.train.export import Saved
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, USUAL, Row, family_rows, rows, values
 from agentgym.ui.words import duration, plural, rough_duration, weights_words
@@ -113,10 +114,9 @@ def result_view(result: TrainingResult) -> RenderableType:
         f"{result.peak_memory_mb / 1024:.1f} GB of memory at most. "
         f"Ended: {result.stopped}. {weights_words(result)}"
     )
-    name = result.artifacts.saved_as
     code = (
         "  from agentgym import TrainedAgent\n"
-        f'  agent = TrainedAgent.load("{name}").to_langchain()\n'
+        f'  agent = TrainedAgent.load("{result.saved.name}").to_langchain()\n'
     )
     rest = f"Everything else is in {result.artifacts.run}, report.md first."
     return Group(
@@ -125,9 +125,20 @@ def result_view(result: TrainingResult) -> RenderableType:
         ledger_view(result.ledger),
         Text(spent, "dim"),
         Text(""),
-        Text.assemble(("Saved as ", "bold"), (name, "bold cyan"), ". Use it:\n"),
+        Text(saved_as(result.saved)),
+        Text("Use it:\n"),
         Text(code, "green", overflow="fold"),
         Text(rest, "dim"),
+    )
+
+
+def saved_as(saved: Saved) -> str:
+    """Say which version an agent was saved as, and whether it is the default."""
+    if saved.is_default:
+        return f"Saved as {saved.name}, now the default: {saved.reason}."
+    return (
+        f"Saved as {saved.name}, not as the default: {saved.reason}. Make it the "
+        f"default with: agentgym agents use {saved.name}"
     )
 
 

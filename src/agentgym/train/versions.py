@@ -1,0 +1,193 @@
+"""Agents saved in ``AGENTGYM_HOME``: a name has numbered versions, one the default.
+
+::
+
+    agents/coding/1/agent.json, model/
+    agents/coding/2/agent.json, model/
+    agents/coding/default                the default's number
+
+``agentgym agents list`` reads them, so nothing heavy is imported.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from agentgym.core.files import (
+    agents_home,
+    require_writable_home,
+    sync_folder,
+    write_atomically,
+)
+from agentgym.errors import NotFoundError, UsageError
+
+AGENT_FILE = "agent.json"
+_DEFAULT = "default"
+_LOCK = ".lock"
+_UNFINISHED = ".saving"
+_WEIGHTS = ".safetensors"
+_NAME = re.compile(r"\w[\w.-]*")
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+
+
+class Version(NamedTuple):
+    """One version of a saved agent; as text ``coding@3``."""
+
+    name: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.number}"
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return agents_home() / self.name / str(self.number)
+
+    @classmethod
+    def at(cls, folder: Path) -> Self | None:
+        """Return the version whose folder this is, None if it is of none."""
+        folder = Path(os.path.abspath(folder))
+        name, number = folder.parent.name, folder.name
+        home = os.path.abspath(agents_home())
+        if str(folder.parent.parent) != home or not _is(name, number):
+            return None
+        return cls(name, int(number))
+
+
+class Versions:
+    """All versions of one name.
+
+    Raises:
+        UsageError: An agent cannot have this name.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} is no name for an agent: use letters, digits, _, - and ., "
+                "with a letter, a digit or _ first."
+            )
+        self.name = name
+        self._folder = agents_home() / name
+
+    def all(self) -> list[Version]:
+        """Return those that are whole, oldest first."""
+        found = (path.parent.name for path in self._folder.glob(f"*/{AGENT_FILE}"))
+        return sorted(Version(self.name, int(n)) for n in found if _is(self.name, n))
+
+    def default(self) -> Version | None:
+        """Return what the name alone means; None if that is gone.
+
+        It is the first version where nothing else was said.
+        """
+        every = self.all()
+        try:
+            number = (self._folder / _DEFAULT).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return every[0] if every else None
+        except (OSError, ValueError):
+            return None
+        return next((each for each in every if str(each.number) == number), None)
+
+    @contextmanager
+    def locked(self) -> Iterator[Self]:
+        """Let no other process add a version or choose the default meanwhile.
+
+        Raises:
+            UsageError: ``AGENTGYM_HOME`` cannot be written.
+        """
+        require_writable_home()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield self
+
+    def add(self, agent: Path) -> Version:
+        """Add what is in the folder of an agent as the next version; needs the lock.
+
+        It appears whole or not at all. Weights take no space where the file system
+        has hard links.
+        """
+        unfinished = self._folder / _UNFINISHED
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
+        try:
+            shutil.copytree(agent, unfinished, copy_function=_link_or_copy)
+            version = Version(self.name, self._next())
+            unfinished.rename(version.path)  # fails if there is something
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+        sync_folder(self._folder)
+        return version
+
+    def set_default(self, version: Version) -> None:
+        """Let the name alone mean ``version``; needs the lock."""
+        write_atomically(self._folder / _DEFAULT, f"{version.number}\n")
+
+    def _next(self) -> int:
+        """Return a number that nothing has, and above the default's if that is gone."""
+        taken = [path.name for path in self._folder.iterdir()]
+        if (self._folder / _DEFAULT).is_file():
+            taken.append((self._folder / _DEFAULT).read_text(errors="replace").strip())
+        return 1 + max((int(n) for n in taken if _NUMBER.fullmatch(n)), default=0)
+
+
+def saved_names() -> list[str]:
+    """Return the names that have versions."""
+    found = agents_home().glob(f"*/*/{AGENT_FILE}")
+    names = ((path.parent.parent.name, path.parent.name) for path in found)
+    return sorted({name for name, number in names if _is(name, number)})
+
+
+def find(text: str) -> Version:
+    """Return the version that ``coding@3`` means, or ``coding``: the default.
+
+    Raises:
+        NotFoundError: There is none; names those there are.
+        UsageError: What follows the ``@`` is no number, or there is no default.
+    """
+    name, at, number = text.partition("@")
+    names = saved_names()
+    if name not in names:
+        hint = "Train one with `agentgym train SCENARIO`."
+        raise NotFoundError("trained agent", text, names, hint)
+    versions = Versions(name)
+    every = versions.all()
+    told = ", ".join(map(str, every))
+    if at and not _NUMBER.fullmatch(number):
+        raise UsageError(
+            f"{text!r} means no version of {name}: write a number after the @. "
+            f"Available: {told}."
+        )
+    if at:
+        for each in every:
+            if str(each.number) == number:
+                return each
+        raise NotFoundError(f"version of {name}", text, map(str, every))
+    default = versions.default()
+    if default is None:
+        raise UsageError(
+            f"{name} has no default: the version that was it is gone. Choose one "
+            f"with `agentgym agents use {every[-1]}`. Available: {told}."
+        )
+    return default
+
+
+def _is(name: str, number: str) -> bool:
+    """Say whether two folders are those of a name and of a version of it."""
+    return bool(_NAME.fullmatch(name) and _NUMBER.fullmatch(number))
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    """Copy a file; weights, which nobody edits, share their space if they can."""
+    if target.endswith(_WEIGHTS):
+        with suppress(OSError):  # another file system, or one without hard links
+            os.link(os.path.realpath(source), target)
+            return
+    shutil.copy2(source, target)

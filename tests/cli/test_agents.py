@@ -1,0 +1,272 @@
+"""``agentgym agents``, and what training and measuring say of versions."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentgym import TrainedAgent, TrainingConfig
+from agentgym.core.policy import ChatRequest
+from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.evaluate import evaluation
+from agentgym.train import loop
+from agentgym.train.result import TrainingResult
+from tests.cli.conftest import Command
+from tests.train.agents import make_agent, saved_agent
+
+SCENARIO = '''
+from agentgym import Environment, Reward, Scenario, Task, tool
+from agentgym.core.tools import tool_specs
+
+
+class Nothing(Environment):
+    @tool
+    def look(self) -> str:
+        """Look around."""
+        return "nothing"
+
+
+class Skill(Scenario):
+    """The agent says how many of the tasks it solves."""
+
+    name = "skill"
+    description = "Say how good you are."
+    difficulty = "beginner"
+    estimated_time = "seconds"
+
+    def system_prompt(self):
+        return "You say a number."
+
+    def tools(self):
+        return tool_specs(Nothing)
+
+    def tasks(self, split, seed, count):
+        about = {"split": split, "seed": seed, "family": "say", "level": 1}
+        about["instruction"] = "Say a number."
+        return [
+            Task(id=f"{split}-{seed}-{n}", goal={"number": n}, **about)
+            for n in range(count)
+        ]
+
+    def create_environment(self, task):
+        return Nothing()
+
+    def calculate_reward(self, task, environment, trajectory):
+        said = trajectory.answer or ""
+        solved = said.isdigit() and task.goal["number"] < int(said)
+        if task.split == "train":  # where attempts differ, so that there is a gradient
+            solved = trajectory.rollout_id.endswith("0")
+        return Reward(float(solved), solved)
+'''
+
+
+class Learner(ScriptedEngine):
+    """Solves one task before training, and ``learned`` ones after."""
+
+    def __init__(self, learned: int) -> None:
+        super().__init__(self._reply)
+        self._learned = learned
+
+    def _reply(self, request: ChatRequest) -> Reply:
+        if request.messages[-1]["role"] == "user":
+            return Reply(calls=[("look", {})])
+        return Reply(str(self._learned if self.step else 1))
+
+
+@pytest.fixture
+def train(
+    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> "Train":
+    """Return a function that trains through the command line."""
+    pack = tmp_path / "scenarios" / "skill"
+    pack.mkdir(parents=True)
+    (pack / "scenario.py").write_text(SCENARIO)
+    return Train(agentgym, monkeypatch)
+
+
+class Train:
+    """Trains an agent that then solves so many of its held-out tasks."""
+
+    def __init__(self, agentgym: Command, patch: pytest.MonkeyPatch) -> None:
+        self._agentgym = agentgym
+        self._patch = patch
+
+    def __call__(self, learned: int, *, tasks: int = 4, name: str) -> str:
+        """Return what the terminal shows."""
+        small = {"group_size": 2, "tasks_per_step": 2, "eval_samples": 1}
+        sizes = {"eval_tasks": 4, "test_tasks": tasks, "workers": 1, **small}
+        for setting, value in sizes.items():
+            self._patch.setenv(f"AGENTGYM_{setting.upper()}", str(value))
+        self._patch.setattr(loop, "create_engine", lambda _: Learner(learned))
+        words = ["--framework", "native", "--tracker", "none", "--episodes", "4"]
+        ended = self._agentgym("train", "skill", *words, "--name", name)
+        assert ended.code == 0, ended.err
+        return " ".join(ended.out.split())
+
+
+def test_a_worse_run_never_replaces_a_better_one(
+    agentgym: Command, train: Train
+) -> None:
+    first = train(2, name="first")
+    assert "Saved as skill@1, now the default: it is the first version of" in first
+    better = train(4, name="better")
+    assert (
+        "Saved as skill@2, now the default: it solves more than skill@1 did: 100 % "
+        "against 50 % of held-out tasks." in better
+    )
+    worse = train(3, name="worse")
+    assert (
+        "Saved as skill@3, not as the default: skill@2 solves more: 100 % against 75 % "
+        "of held-out tasks. Make it the default with: agentgym agents use skill@3"
+        in worse
+    )
+    assert 'TrainedAgent.load("skill@3")' in worse
+
+    listed = agentgym("agents", "list").out.splitlines()
+    assert [line.split()[:1] + line.split("  ")[1:2] for line in listed[1:]] == [
+        ["skill@1", ""],
+        ["skill@2", "yes"],
+        ["skill@3", ""],
+    ]
+    rows = json.loads(agentgym("agents", "list", "--json").out)
+    assert [(row["name"], row["default"], row["run"]) for row in rows] == [
+        ("skill@1", False, "first"),
+        ("skill@2", True, "better"),
+        ("skill@3", False, "worse"),
+    ]
+    assert [row["success"]["after"] for row in rows] == [0.5, 1.0, 0.75]
+    assert TrainedAgent.load("skill").name == "skill@2"
+
+
+def test_what_was_decided_is_kept_with_the_run(agentgym: Command, train: Train) -> None:
+    train(4, name="good")
+    smaller = train(2, tasks=2, name="smaller")
+    told = "skill@1 on 4"
+    assert told in smaller
+    result = TrainingResult.load(Path("runs/smaller"))
+    assert result is not None
+    assert (result.saved.name, result.saved.is_default) == ("skill@2", False)
+    assert told in result.saved.reason
+    report = Path("runs/smaller/report.md").read_text()
+    assert "Saved as skill@2, not as the default: it was measured on 2 held-" in report
+    shown = json.loads(agentgym("runs", "show", "smaller", "--json").out)
+    assert shown["result"]["saved"] == result.saved.model_dump()
+    assert told in " ".join(agentgym("runs", "show", "smaller").out.split())
+
+
+def test_use_chooses_the_default(
+    agentgym: Command, own_home: Path, tmp_path: Path
+) -> None:
+    for number, after in enumerate((0.9, 0.6)):
+        saved_agent(tmp_path / str(number), "coding", 0.5, after)
+    assert TrainedAgent.load("coding").name == "coding@2"
+    ended = agentgym("agents", "use", "coding@1")
+    assert ended.code == 0
+    assert (
+        ended.out == "coding means coding@1 from now on; until now it meant coding@2.\n"
+    )
+    assert TrainedAgent.load("coding").name == "coding@1"
+    again = agentgym("agents", "use", "coding@1")
+    assert (again.code, again.out) == (0, "coding means coding@1 already.\n")
+    assert "the default of coding" in agentgym("agents", "show", "coding").out
+    other = agentgym("agents", "show", "coding@2").out
+    assert other.startswith("coding@2  not the default; make it so with: agentgym")
+    shown = json.loads(agentgym("agents", "show", "coding@2", "--json").out)
+    assert (shown["name"], shown["default"]) == ("coding@2", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("coding", "'coding' does not say which version"),
+        ("coding@", "'coding@' means no version of coding: write a number"),
+        ("coding@0", "'coding@0' means no version of coding: write a number"),
+        ("coding@01", "'coding@01' means no version of coding"),
+        ("coding@x", "Available: coding@1, coding@2."),
+        ("coding@1@2", "'coding@1@2' means no version"),
+        ("coding@7", "No version of coding is named 'coding@7'."),
+        ("coding@22", "Available: coding@1, coding@2."),
+        ("a\0b", "No trained agent is named"),
+        ("codign@1", "Did you mean 'coding'? Available: coding, other."),
+        ("@1", "No trained agent is named '@1'"),
+        ("../x", "No trained agent is named '../x'"),
+        ("../agents/coding@1", "No trained agent is named '../agents/coding@1'"),
+        ("", "No trained agent is named ''"),
+        ("made", "'made' does not say which version"),
+        ("x" * 300, "No trained agent is named 'xxx"),
+    ],
+)
+def test_use_refuses_what_is_no_version(
+    agentgym: Command, tmp_path: Path, name: str, told: str
+) -> None:
+    made = make_agent(tmp_path / "made", 0.5, 0.9)
+    for saved_as in ("coding", "coding", "other"):
+        made.save(saved_as)
+    ended = agentgym("agents", "use", name)
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+    assert ended.err.count("\n") == 1
+    assert TrainedAgent.load("coding").name == "coding@2"
+
+
+def test_the_list_is_readable_in_a_narrow_terminal(
+    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "runs" / "customer_support-langchain-20261120-101112"
+    about = {"scenario": "customer_support", "run": str(run)}
+    saved_agent(tmp_path / "a", "customer_support", 0.5, 1.0, **about)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = agentgym("agents", "list").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1] == "  SCENARIO, MODEL, RUN"
+    assert lines[2].split()[:2] == ["customer_support@1", "yes"]
+    assert lines[2].endswith("50 % -> 100 %     2026-11-20")
+    assert lines[3] == f"  customer_support, nano, {run.name}"
+    monkeypatch.setenv("COLUMNS", "200")
+    [head, line] = agentgym("agents", "list").out.splitlines()
+    assert head.endswith("CREATED     SCENARIO          MODEL  RUN")
+    assert line.endswith(run.name)
+
+
+def test_what_is_no_version_is_not_listed(
+    agentgym: Command, own_home: Path, tmp_path: Path
+) -> None:
+    """The layout before versions, what a kill left, and what others put there."""
+    agents = own_home / "agents"
+    make_agent(agents / "before", 0.5, 0.9)
+    make_agent(agents / "coding" / ".saving", 0.5, 0.9)
+    (agents / "coding" / "4").mkdir()
+    (agents / "coding" / "notes").mkdir()
+    (agents / "file").write_text("")
+    assert json.loads(agentgym("agents", "list", "--json").out) == []
+    saved_agent(tmp_path / "a", "coding", 0.5, 0.9)
+    [row] = json.loads(agentgym("agents", "list", "--json").out)
+    assert row["name"] == "coding@5"
+
+
+def test_eval_says_that_an_agent_was_trained_on_another_scenario(
+    agentgym: Command, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create(config: TrainingConfig) -> Learner:
+        return Learner(2)
+
+    monkeypatch.setattr(evaluation, "create_engine", create)
+    train(2, name="own")
+    saved_agent(tmp_path / "a", "coding", 0.5, 0.9)
+    told = "coding@1 was trained on coding, not on skill: its prompt and tools here are"
+    words = ["--framework", "native", "--save", "a.json", "--markdown", "a.md"]
+    ended = agentgym("eval", "skill", "--agent", "coding@1", *words)
+    assert ended.code == 0, ended.err
+    assert told in " ".join(ended.out.split())
+    assert told in Path("a.md").read_text()
+    assert told in json.loads(Path("a.json").read_text())["notes"][0]
+    both = ["--framework", "native", "--markdown", "b.md"]
+    ended = agentgym("eval", "skill", "--compare", "skill@1", "a.json", *both)
+    assert ended.code == 0, ended.err
+    assert told in " ".join(ended.out.split())
+    assert "A: skill@1" in ended.out
+    assert told in Path("b.md").read_text()
+    own = agentgym("eval", "skill", "--agent", "skill", *words[:2], "--json")
+    assert json.loads(own.out)["notes"] == []
+    assert json.loads(own.out)["subject"] == "skill@1"
+    assert "was trained on" not in own.err

@@ -1,0 +1,84 @@
+"""Which version becomes the default by itself, and what is said of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym import TrainedAgent
+from agentgym.train.export import keep
+from agentgym.train.versions import AGENT_FILE
+from tests.train.agents import make_agent, saved_agent
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "more", "is_default", "reason"),
+    [
+        (0.5, 0.9, {}, True, "it solves more than coding@1 did: 90 % against 80 % of"),
+        (0.5, 0.8, {}, True, "it solves as many held-out tasks as coding@1 did"),
+        (0.5, 0.803, {}, True, "it solves more than coding@1 did: 80.3 % against 80.0"),
+        (0.5, 0.7, {}, False, "coding@1 solves more: 80 % against 70 % of held-out"),
+        (
+            0.9,
+            0.9,
+            {},
+            False,
+            "not better than before training: 90 % of held-out tasks",
+        ),
+        (0.95, 0.9, {}, False, "than before training: 90 % against 95 % of held-out"),
+        (
+            0.5,
+            1.0,
+            {"tasks": 119},
+            False,
+            "measured on 119 held-out tasks, coding@1 on",
+        ),
+        (0.5, 0.9, {"tasks": 400}, True, "it solves more than coding@1 did"),
+        (0.5, 0.9, {"scenario": "other"}, False, "coding@1 was trained on coding, not"),
+    ],
+)
+def test_only_a_better_version_becomes_the_default_by_itself(
+    tmp_path: Path,
+    before: float,
+    after: float,
+    more: dict[str, Any],
+    is_default: bool,
+    reason: str,
+) -> None:
+    saved_agent(tmp_path / "old", "coding", 0.5, 0.8)
+    saved = keep(make_agent(tmp_path / "new", before, after, **more), "coding")
+    assert (saved.name, saved.is_default) == ("coding@2", is_default)
+    assert reason in saved.reason
+    assert TrainedAgent.load("coding").name == f"coding@{1 + is_default}"
+    assert TrainedAgent.load("coding@2").metrics.pass_1.value == after
+
+
+def test_it_is_compared_with_the_default_and_not_with_the_newest(
+    tmp_path: Path,
+) -> None:
+    for number, after in enumerate((0.8, 0.6)):
+        keep(make_agent(tmp_path / str(number), 0.5, after), "coding")
+    saved = keep(make_agent(tmp_path / "new", 0.5, 0.7), "coding")
+    assert saved.reason.startswith("coding@1 solves more")
+    TrainedAgent.load("coding@2").make_default()
+    saved = keep(make_agent(tmp_path / "newer", 0.5, 0.7), "coding")
+    assert saved.reason.startswith("it solves more than coding@2 did")
+
+
+def test_the_first_is_the_default_whatever_it_reached(tmp_path: Path) -> None:
+    saved = keep(make_agent(tmp_path / "a", 0.5, 0.4), "coding")
+    assert saved.is_default
+    assert saved.reason == "it is the first version of coding"
+
+
+@pytest.mark.parametrize("damage", ["card", "folder"])
+def test_a_default_that_cannot_be_had_is_replaced(tmp_path: Path, damage: str) -> None:
+    for number in range(2):
+        old = saved_agent(tmp_path / str(number), "coding", 0.5, 0.9)
+    if damage == "card":
+        (old.path / AGENT_FILE).write_text("{")
+    else:
+        old.path.rename(tmp_path / "gone")
+    saved = keep(make_agent(tmp_path / "new", 0.5, 0.6), "coding")
+    assert (saved.name, saved.is_default) == ("coding@3", True)
+    assert ("cannot be read" in saved.reason) == (damage == "card")
