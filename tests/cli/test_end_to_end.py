@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.models.nano import nano_path
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
 from tests.cli.conftest import Command
-from tests.engines.conftest import make_model, make_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -23,20 +24,14 @@ SETTINGS = {
     "EVAL_SAMPLES": "1",
     "EVAL_EVERY": "2",
     "TASKS_PER_STEP": "2",
-    "MAX_TOKENS": "24",
-    "LORA_RANK": "0",
 }
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a tiny random model with a context that the scenario fits in."""
-    folder = tmp_path_factory.mktemp("model")
-    tokenizer = make_tokenizer()
-    tokenizer.model_max_length = 4096
-    tokenizer.save_pretrained(folder)
-    tiny = make_model(len(tokenizer), max_position_embeddings=4096)
-    tiny.save_pretrained(folder)
+    """Return a folder with a model that can learn something."""
+    folder = tmp_path_factory.mktemp("models") / "own"
+    shutil.copytree(nano_path(), folder)
     return folder
 
 
