@@ -10,7 +10,7 @@ import orjson
 
 from agentgym.core.openai import DEFAULT_AGENT, Completion
 from agentgym.core.trajectory import ModelCall, RequestedCall
-from agentgym.errors import RolloutError
+from agentgym.errors import RecordError
 
 MODEL_REQUEST = "model_request"
 ATTEMPT_FAILED = "attempt_failed"
@@ -136,11 +136,11 @@ class RecordedEvent:
 
     @classmethod
     def now(cls, kind: str, rollout_id: str, attempt_id: str, data: Any) -> Self:
-        """Record ``data``, or raise RolloutError if it is not JSON."""
+        """Record ``data``, or raise RecordError if it is not JSON."""
         try:
             raw = orjson.dumps(data)
         except TypeError as error:
-            raise RolloutError(f"A {kind!r} event is not JSON: {error}") from error
+            raise RecordError(f"A {kind!r} event is not JSON: {error}") from error
         return cls(kind, rollout_id, attempt_id, time.time(), raw)
 
     @cached_property
