@@ -94,5 +94,8 @@ class Progress:
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
         """Validation tasks were measured; ``reached`` ends the training early."""
 
+    def stalled(self, reason: str | None) -> None:
+        """Writing waits, e.g. because the disk is full; None: it goes on."""
+
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Training is over: ``criteria reached``, ``budget spent``, ``interrupted``."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym.core.disk import BEAT_S, WAIT_S, Beat, disk_trouble, no_beat
+from agentgym.core.files import BEAT_S, WAIT_S, Beat, disk_trouble, no_beat
 from agentgym.errors import RecordError, RolloutError, StoreError
 
 logger = logging.getLogger(__name__)
@@ -215,7 +215,7 @@ class Database:
             self._on_failure()
 
     def _next_group(self) -> list[tuple[Write, ...]]:
-        """Return what is due once the group is, or somebody asks; nothing at the end."""
+        """Return what is due, once it is or somebody asks; nothing at the end."""
         with self._changed:
             while not self._pending and not self._is_closed:
                 self._changed.wait()

@@ -22,7 +22,7 @@ from agentlightning.schemas import (
     RolloutStatusPatch,
 )
 
-from agentgym.core.disk import WAIT_S, Beat, no_beat
+from agentgym.core.files import WAIT_S, Beat, no_beat
 from agentgym.core.trajectory import ModelCall, Reason
 from agentgym.errors import RolloutNotFoundError, RolloutStateError
 from agentgym.rollout.store import signals, tables
