@@ -130,7 +130,7 @@ def check_event(kind: str, data: dict[str, Any]) -> None:
         try:
             if call.ok:
                 told = call.completion.problem or call.completion.length_problem
-                ModelCall.model_validate(call.to_model_call().model_dump())
+                ModelCall.model_validate(vars(call.to_model_call()))
         except ValidationError as error:
             told = told or first_problem(error)
         except (TypeError, AttributeError, KeyError) as error:
