@@ -91,6 +91,7 @@ class Runner:
         asked = {request.rollout_id: request for request in requests}
         waiting = set(asked)
         done: dict[str, Trajectory] = {}
+        self._store.flush(beat)  # so that queueing does not wait for the disk
         self._store.create_rollouts([self._create(r) for r in requests])
         try:
             while waiting:

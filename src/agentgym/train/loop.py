@@ -12,7 +12,6 @@ from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.registry import create_engine
 from agentgym.errors import (
-    AgentGymError,
     StoreError,
     TrainingFailedError,
     TrainingHalted,
@@ -283,14 +282,13 @@ class TrainingLoop:
         run = str(self._run.path)
         try:
             yield
-        except KeyboardInterrupt:
-            if not self._interrupt.requested:
-                raise
-            raise TrainingInterrupted(run, self._saved_step) from None
-        except StoreError as error:
-            raise TrainingHalted(run, self._saved_step, str(error)) from error
-        except Exception as error:
-            why = None if isinstance(error, AgentGymError) else disk_trouble(error)
+        except (KeyboardInterrupt, Exception) as error:
+            why = disk_trouble(error)
+            if isinstance(error, StoreError):
+                why = str(error)
+            interrupted = isinstance(error, KeyboardInterrupt) or why is not None
+            if self._interrupt.requested and interrupted:
+                raise TrainingInterrupted(run, self._saved_step) from error
             if why is None:
                 raise
             raise TrainingHalted(run, self._saved_step, why) from error

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from agentgym.train.run_folder import RunState
 
-_INSISTS_AFTER_S = 2.0
+_INSISTS_AFTER_S = 1.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAMPLE_S = 1.0
 

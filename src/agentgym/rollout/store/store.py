@@ -163,6 +163,7 @@ class Store:
 
     def has_ended(self, rollout_id: str) -> bool:
         """Say whether a rollout succeeded, failed or was deleted."""
+        self._database.check()
         live = self._live.get(rollout_id)
         return live is None or live.ended
 
@@ -198,7 +199,6 @@ class Store:
         with self.signals.listening(map(signals.terminal, wanted), changed.set):
             while True:
                 changed.clear()
-                self._database.check()
                 ended = set(filter(self.has_ended, wanted))
                 left = until - time.monotonic()
                 if len(ended) >= needed or left <= 0:

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _START_LIMIT_S = 180.0
 _SILENCE_FACTOR = 2.0
 _MAX_BAD_STARTS = 3
-_END_GRACE_S = 1.5
+_END_GRACE_S = 1.0
 _MAIN = "agentgym.rollout.workers.worker:main"
 
 
