@@ -44,8 +44,13 @@ def run(words: list[str], *, owns_process: bool = False) -> int:
     Every :class:`AgentGymError` becomes one paragraph on standard error. Ctrl-C ends a
     process that this owns within five seconds, whatever hangs.
     """
-    with HardStop() if owns_process else nullcontext():
+    if not owns_process:
         return _run(words)
+    with HardStop() as stop:
+        code = _run(words)
+        if code == INTERRUPTED:  # the interpreter's own end may hang too
+            stop.arm()
+        return code
 
 
 def _run(words: list[str]) -> int:

@@ -36,11 +36,15 @@ class HardStop:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle the signal."""
+        self.arm()
+        raise KeyboardInterrupt
+
+    def arm(self) -> None:
+        """End the process in a few seconds."""
         if self._timer is None:
             self._timer = threading.Timer(_AFTER_S, _end)
             self._timer.daemon = True
             self._timer.start()
-        raise KeyboardInterrupt
 
 
 def _end() -> None:
