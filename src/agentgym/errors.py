@@ -121,6 +121,14 @@ class RolloutError(AgentGymError):
     """The rollout layer (gateway, store, workers) failed."""
 
 
+class RecordError(RolloutError):
+    """What was to be recorded is malformed, or cannot be stored as JSON."""
+
+
+class StoreError(RolloutError):
+    """The store of rollouts has failed; nothing is recorded any more."""
+
+
 class ProviderError(RolloutError):
     """A model provider refuses to answer, so that asking it again is of no use."""
 
@@ -187,6 +195,22 @@ class RunFolderError(AgentGymError):
 
 class TrainingFailedError(AgentGymError):
     """Training ended without a usable policy."""
+
+
+class TrainingHalted(AgentGymError):
+    """A run could not be written any further; everything finished is saved.
+
+    Attributes:
+        run: The run folder, for ``--resume``.
+    """
+
+    def __init__(self, run: str, step: int, why: str) -> None:
+        self.run = run
+        super().__init__(
+            f"The run has stopped after step {step}: {why.rstrip('.')}. Nothing "
+            "finished is lost. Once that is mended, continue with: "
+            f"agentgym train --resume {run}"
+        )
 
 
 class OutputClosed(AgentGymError):

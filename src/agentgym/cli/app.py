@@ -10,11 +10,10 @@ from contextlib import nullcontext
 import typer
 
 from agentgym.cli import agents, doctor, evaluate, rollout, runs, scenarios, train
+from agentgym.cli.interrupts import INTERRUPTED, HardStop
 from agentgym.cli.output import discard_output, only_results
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed
 from agentgym.version import __version__
-
-_INTERRUPTED = 130
 
 
 def build() -> typer.Typer:
@@ -39,11 +38,22 @@ def build() -> typer.Typer:
     return app
 
 
-def run(words: list[str]) -> int:
+def run(words: list[str], *, owns_process: bool = False) -> int:
     """Run one command line and return its exit code.
 
-    Every :class:`AgentGymError` becomes one paragraph on standard error.
+    Every :class:`AgentGymError` becomes one paragraph on standard error. Ctrl-C ends a
+    process that this owns within five seconds, whatever hangs.
     """
+    if not owns_process:
+        return _run(words)
+    with HardStop() as stop:
+        code = _run(words)
+        if code == INTERRUPTED:  # the interpreter's own end may hang too
+            stop.arm()
+        return code
+
+
+def _run(words: list[str]) -> int:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     if debug:
@@ -57,7 +67,7 @@ def run(words: list[str]) -> int:
             build()(args=words, prog_name="agentgym", standalone_mode=True)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
-        if code == _INTERRUPTED:  # a KeyboardInterrupt, which typer turned into this
+        if code == INTERRUPTED:  # a KeyboardInterrupt, which typer turned into this
             sys.stderr.write("Interrupted. `agentgym runs list` has what can go on.\n")
         return code
     except OutputClosed as closed:

@@ -106,5 +106,8 @@ class Progress:
     def warned(self, remarks: Sequence[str]) -> None:
         """Validation shows what tells against the run, not said before."""
 
+    def stalled(self, reason: str | None) -> None:
+        """Writing waits, e.g. because the disk is full; None: it goes on."""
+
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Training is over: ``criteria reached``, ``budget spent``, ``interrupted``."""

@@ -3,14 +3,20 @@
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
+from agentgym.core.files import disk_trouble, patiently
 from agentgym.core.ledger import Bucket
 from agentgym.core.task import Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.registry import create_engine
-from agentgym.errors import TrainingFailedError, TrainingInterrupted
+from agentgym.errors import (
+    StoreError,
+    TrainingFailedError,
+    TrainingHalted,
+    TrainingInterrupted,
+)
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
 from agentgym.rollout.runner import RolloutRequest
@@ -47,15 +53,23 @@ class TrainingLoop:
         self._progress = progress
         self._scenario = get_scenario(config.scenario)
         self.state = RunState()
+        self._saved_step = 0
+        self._stalled: str | None = None
+        self._interrupt = InterruptFlag()
 
     def run(self) -> TrainingResult:
         """Run to the end.
 
         Raises:
             TrainingInterrupted: Ctrl-C or SIGTERM; everything finished is saved.
+            TrainingHalted: The disk is full, or the store of rollouts failed.
             TrainingFailedError: The baseline gives no hope and nobody said to go on,
                 every rollout of a step was dropped, or no call was trained.
         """
+        with self._ended_readably():
+            return self._run_whole()
+
+    def _run_whole(self) -> TrainingResult:
         plan = self._plan
         self.state, checkpoint = self._run.load_state() or (RunState(), None)
         self._saved_step = self.state.step
@@ -70,7 +84,7 @@ class TrainingLoop:
                 self._engine.load_checkpoint(checkpoint)
                 self._run.truncate_metrics(self.state.step)
             stack.enter_context(self._run.recorded(self._config))
-            self._interrupt = stack.enter_context(InterruptFlag())
+            stack.enter_context(self._interrupt)
             self._use = stack.enter_context(ResourceUse(self.state))
             self._session = stack.enter_context(
                 RolloutSession(
@@ -79,6 +93,7 @@ class TrainingLoop:
                     self._run.path,
                     plan.workers,
                     resumed_step=-1 if resumed is None else resumed,
+                    beat=self._beat,
                 )
             )
             return self._run_within()
@@ -292,14 +307,45 @@ class TrainingLoop:
     ) -> None:
         """Make the step durable: events first, then the checkpoint that counts it."""
         if report is not None:
-            self._run.append_metrics(metrics_line(report, measured))
+            line = metrics_line(report, measured)
+            patiently(lambda: self._run.append_metrics(line), self._say_stalled)
         self._session.flush()
         self._use.update()
-        with self._run.new_checkpoint(self.state) as folder:
-            self._engine.save_checkpoint(folder)
+        patiently(self._checkpoint, self._say_stalled)
         self._saved_step = self.state.step
         if report is not None:
             self._progress.stepped(report)
+
+    def _checkpoint(self) -> None:
+        with self._run.new_checkpoint(self.state) as folder:
+            self._engine.save_checkpoint(folder)
+
+    def _beat(self, stalled: str | None) -> None:
+        self._say_stalled(stalled)
+        self._check_interrupt()
+
+    def _say_stalled(self, stalled: str | None) -> None:
+        """Say it when writing begins to wait for something, or goes on."""
+        if stalled != self._stalled:
+            self._stalled = stalled
+            self._progress.stalled(stalled)
+
+    @contextmanager
+    def _ended_readably(self) -> Iterator[None]:
+        """Turn Ctrl-C and the end of the disk into how the run goes on."""
+        run = str(self._run.path)
+        try:
+            yield
+        except (KeyboardInterrupt, Exception) as error:
+            why = disk_trouble(error)
+            if isinstance(error, StoreError):
+                why = str(error)
+            interrupted = isinstance(error, KeyboardInterrupt) or why is not None
+            if self._interrupt.requested and interrupted:
+                raise TrainingInterrupted(run, self._saved_step) from error
+            if why is None:
+                raise
+            raise TrainingHalted(run, self._saved_step, why) from error
 
     def _on_rollout(self, trajectory: Trajectory) -> None:
         self._progress.rollout_done()

@@ -12,6 +12,7 @@ from rich.prompt import Confirm
 from rich.table import Table
 from rich.text import Text
 
+from agentgym.core.files import WAIT_S
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
@@ -133,6 +134,14 @@ class TerminalProgress(Progress):
             return False
         finally:
             self._live.start()
+
+    def stalled(self, reason: str | None) -> None:
+        """Print that the run waits for the disk, or goes on."""
+        if reason is None:
+            self._print(Text("Writing goes on.", "bold"))
+        else:
+            told = f"Paused: {reason}. Waiting {WAIT_S:.0f} s for that to be mended."
+            self._print(Text(told, "bold yellow"))
 
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Print why training ended."""

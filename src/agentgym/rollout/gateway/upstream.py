@@ -138,6 +138,8 @@ class PolicyUpstream(Upstream):
         def ended(result: ChatResult) -> Answer:
             exchange.version = result.model_version
             body = _completion(result, call_id, self.model_name)
+            if problem := Completion(body).problem:
+                raise EngineError(f"The policy's answer cannot be used: {problem}.")
             told = _log_probs(result) if call.body.get("logprobs") else None
             shown = body | {"choices": [body["choices"][0] | {"logprobs": told}]}
             end = writer.end(shown) if call.streams else orjson.dumps(shown)
