@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,26 @@ from shutil import rmtree
 from typing import Any
 
 from agentgym.errors import UsageError
+
+
+_MOST_BYTES = 200
+"""Of a name: file systems take 255, and temporary names are longer."""
+
+
+def check_name(name: str) -> str:
+    """Return ``name`` if a file or folder may be called so, on any disk.
+
+    Raises:
+        ValueError: Says what is wrong with it, without quoting it.
+    """
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(
+            "a name has letters, digits, '_', '-' and '.', and begins with none of "
+            "the last two"
+        )
+    if (size := len(name.encode())) > _MOST_BYTES:
+        raise ValueError(f"the name takes {size} bytes, and {_MOST_BYTES} are the most")
+    return name
 
 
 def write_atomically(path: Path, text: str) -> None:

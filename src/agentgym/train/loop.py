@@ -18,6 +18,7 @@ from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.export import export_agent
+from agentgym.train.forecast import Forecast
 from agentgym.train.measuring import Measuring
 from agentgym.train.outlook import doubts
 from agentgym.train.process import InterruptFlag, ResourceUse
@@ -46,6 +47,7 @@ class TrainingLoop:
         self._run = run
         self._progress = progress
         self._scenario = get_scenario(config.scenario)
+        self._forecast = Forecast(config, plan.held_out)
         self.state = RunState()
 
     def run(self) -> TrainingResult:
@@ -58,7 +60,6 @@ class TrainingLoop:
         """
         plan = self._plan
         self.state, checkpoint = self._run.load_state() or (RunState(), None)
-        self._saved_step = self.state.step
         resumed = self.state.step if checkpoint else None
         self._progress.planned(
             dataclasses.replace(plan, run=self._run.path, resumed_step=resumed)
@@ -96,9 +97,12 @@ class TrainingLoop:
             self._on_rollout,
         )
         if not state.baseline:
-            state.baseline = self._measuring.held_out("before", step=0)
+            with self._forecast.measuring():
+                state.baseline = self._measuring.held_out("before", step=0)
             self._save()
         self._progress.baseline(next(iter(state.baseline.values())))
+        if left := self._forecast.left(state.episodes, state.step):
+            self._progress.forecast(*left)
         if not state.step:
             self._ask(next(iter(state.baseline.values())))
         stopped = self._train()
@@ -162,7 +166,6 @@ class TrainingLoop:
             self._engine.stop_ids,
             config.failure_cost,
         )
-        self._began, self._first = time.monotonic(), state.episodes
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():
                 begun = time.monotonic()
@@ -246,8 +249,9 @@ class TrainingLoop:
     ) -> StepReport:
         """Put the step into numbers; its rollouts began and ended at these times."""
         now, done = time.monotonic(), self.state.episodes
-        left = self._config.episodes - done
         rollouts = credited.rollouts
+        self._forecast.step_done(len(rollouts), now - begun)
+        _, left = self._forecast.left(done, update.step) or (0.0, 0.0)
         scored = [t for t in rollouts if t.reward is not None]
         calls = [call for t in scored for call in t.get_tool_calls()]
         tokens = sum(len(c.response_ids) for t in rollouts for c in t.model_calls)
@@ -273,7 +277,7 @@ class TrainingLoop:
             rollout_seconds=sampled - begun,
             update_seconds=now - sampled,
             tokens_per_second=tokens / (now - begun),
-            seconds_left=left * (now - self._began) / (done - self._first),
+            seconds_left=left,
         )
 
     def _validate(self, report: StepReport) -> Metrics | None:
@@ -281,7 +285,8 @@ class TrainingLoop:
         if not self._measuring.is_due:
             return None
         try:
-            return self._measuring.validate()
+            with self._forecast.measuring():
+                return self._measuring.validate()
         except TrainingInterrupted:
             self._save(report)
             self._check_interrupt()
@@ -297,17 +302,17 @@ class TrainingLoop:
         self._use.update()
         with self._run.new_checkpoint(self.state) as folder:
             self._engine.save_checkpoint(folder)
-        self._saved_step = self.state.step
         if report is not None:
             self._progress.stepped(report)
 
     def _on_rollout(self, trajectory: Trajectory) -> None:
+        self._forecast.rollout_done(trajectory.duration_s)
         self._progress.rollout_done()
         self._check_interrupt()
 
     def _check_interrupt(self) -> None:
         if self._interrupt.requested:
-            raise TrainingInterrupted(str(self._run.path), self._saved_step)
+            raise self._run.interrupted()
 
     def _finish(
         self, stopped: str, weights: int, after: dict[str, Metrics]
