@@ -116,9 +116,8 @@ class Terminal:
             while data := _read(self._ours):
                 held += decode(data)
                 last = held.rfind("\x1b")
-                cut = (
-                    last if last >= 0 and not _CONTROL.match(held, last) else len(held)
-                )
+                is_whole = last < 0 or _CONTROL.match(held, last)
+                cut = len(held) if is_whole else last
                 self.screen.feed(held[:cut])
                 said, held = said + held[:cut], held[cut:]
                 on_text(self, said)

@@ -349,6 +349,7 @@ class Summary(_Numbers, frozen=True):
         return (
             self.rollouts == self.succeeded + lost
             and sum(self.reasons.values()) == lost
+            and sum(drop.count for drop in self.drops) == self.dropped
             and sum(self.tools.values()) == self.tool_calls
             and sum(self.tool_outcomes.values()) == self.tool_calls
         )

@@ -7,9 +7,9 @@ from itertools import islice
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
+from agentgym.core.files import scratch_folder
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import Policy, ServedPolicy
-from agentgym.core.scratch import scratch_folder
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.registry import create_engine

@@ -111,8 +111,8 @@ def _parameters(path: Path) -> int:
                 raise ValueError("the file ends within its header")
             header = json.loads(file.read(length))
         header.pop("__metadata__", None)
-        count = sum(math.prod(tensor["shape"]) for tensor in header.values())
-        ends = [tensor["data_offsets"][1] for tensor in header.values()]
+        count: int = sum(math.prod(tensor["shape"]) for tensor in header.values())
+        ends: list[int] = [tensor["data_offsets"][1] for tensor in header.values()]
     except (OSError, ValueError, TypeError, LookupError, struct.error) as error:
         told = f"The weights {path} cannot be read: {error}. {again}"
         raise ModelError(told) from None

@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.core.scratch import scratch_folder
+from agentgym.core.files import scratch_folder
 from agentgym.errors import SandboxError
 from agentgym.sandbox import launch
 from agentgym.sandbox.commands import Job, SandboxConfig

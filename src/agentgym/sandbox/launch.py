@@ -18,7 +18,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from agentgym.core.scratch import scratch_folder
+from agentgym.core.files import scratch_folder
 from agentgym.errors import SandboxError
 from agentgym.sandbox.guest.settings import DEVICES, SYSTEM, SYSTEM_FILES, Settings
 

@@ -83,7 +83,7 @@ def plan_view(plan: Plan) -> RenderableType:
     facts.add_row("measured", measured)
     facts.add_row("run", str(plan.run))
     if plan.resumed_step is None:
-        facts.add_row("time", "known once the measurement before has timed rollouts")
+        facts.add_row("time", "known once the baseline is measured")
     verb = "Training"
     if plan.resumed_step is not None:
         verb = f"Continuing after step {plan.resumed_step}:"

@@ -55,9 +55,11 @@ def duration(seconds: float) -> str:
 
 def rough_range(least: float, most: float) -> str:
     """Return a range of durations as roughly as it is known, ``"2 to 5 minutes"``."""
-    for unit, size in (("hour", 3600), ("minute", 60), ("second", 1)):
-        if most >= 1.5 * size:
-            break
+    unit, size = next(
+        (unit, size)
+        for unit, size in (("hour", 3600), ("minute", 60), ("second", 1))
+        if most >= 1.5 * size or size == 1
+    )
     low, high = max(1, floor(least / size)), max(1, ceil(most / size))
     number = f"{low:,} to {high:,}" if low < high else f"{high:,}"
     return f"{number} {unit}{'' if high == 1 else 's'}"

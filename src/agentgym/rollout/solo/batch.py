@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -260,13 +260,13 @@ async def _opened_policy(stack: AsyncExitStack, model: Trained | str) -> Llm:
     """Load a policy that answers in this process, as it was evaluated."""
     from agentgym.rollout.solo.policy_llm import PolicyLlm
 
-    if isinstance(model, str):
-        policy, usual = await asyncio.to_thread(load_policy, model), {}
-    else:
-        policy, spec = await asyncio.to_thread(model.load_policy), model.spec
-        usual = {"temperature": spec.temperature, "max_tokens": spec.max_tokens}
+    load = partial(load_policy, model) if isinstance(model, str) else model.load_policy
+    policy = await asyncio.to_thread(load)
     stack.push_async_callback(asyncio.to_thread, policy.close)
-    return PolicyLlm(policy, **usual)
+    if isinstance(model, str):
+        return PolicyLlm(policy)
+    spec = model.spec
+    return PolicyLlm(policy, temperature=spec.temperature, max_tokens=spec.max_tokens)
 
 
 async def _run_all(
