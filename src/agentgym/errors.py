@@ -192,7 +192,15 @@ class RunFolderError(AgentGymError):
 
 
 class TrainingFailedError(AgentGymError):
-    """Training ended without a usable policy."""
+    """Training ended without a usable policy.
+
+    Attributes:
+        resumable: Whether going on with the run as it is may help.
+    """
+
+    def __init__(self, message: str, *, resumable: bool = True) -> None:
+        self.resumable = resumable
+        super().__init__(message)
 
 
 class OutputClosed(AgentGymError):

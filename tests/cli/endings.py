@@ -1,7 +1,7 @@
 """``agentgym`` with an engine that a script answers for, and that a test lets end.
 
 Called with what happens and when, ``update-2:SIGTERM`` or ``create-1:ValueError``, and
-the command line.
+the command line. With ``nothing`` it has nothing to learn from.
 """
 
 import builtins
@@ -31,6 +31,10 @@ class Ending(ScriptedEngine):
         self.calls += 1
         if self.what.startswith("SIG"):  # an error here is a dropped rollout
             self.happen(f"call-{self.calls}")
+        if self.what == "nothing":
+            return Reply("Done.")
+        if request.seed % 2 and request.messages[-1]["role"] == "user":
+            return Reply(calls=[("list_files", {})])  # what attempts earn differs
         return Reply("Done.")
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:

@@ -96,7 +96,7 @@ def test_an_error_before_anything_is_finished_does_not(
     assert "--resume" not in ended.err
 
 
-@pytest.mark.parametrize("words", [(*TRAIN[:-1], "4"), EVAL], ids=["train", "eval"])
+@pytest.mark.parametrize("words", [(*TRAIN[:-1], "12"), EVAL], ids=["train", "eval"])
 def test_what_ends_by_itself_leaves_nothing_in_tmpdir(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
@@ -116,3 +116,10 @@ def test_sigterm_ends_a_job_in_which_ctrl_c_is_ignored(tmp_path: Path) -> None:
         text=True,
     )
     assert process.returncode == 143, process.stderr
+
+
+def test_a_run_that_has_learned_nothing_is_not_told_to_go_on(tmp_path: Path) -> None:
+    ended = end(tmp_path, "update-0:nothing", *TRAIN[:-1], "4")
+    assert ended.code == 1
+    assert "was trained" in ended.err
+    assert "--resume" not in ended.err

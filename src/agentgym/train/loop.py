@@ -11,6 +11,7 @@ from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.registry import create_engine
 from agentgym.errors import TrainingFailedError, TrainingInterrupted
+from agentgym.evaluate.forecast import Forecast
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
 from agentgym.rollout.runner import RolloutRequest
@@ -18,7 +19,6 @@ from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.export import export_agent
-from agentgym.train.forecast import Forecast
 from agentgym.train.measuring import Measuring
 from agentgym.train.outlook import doubts
 from agentgym.train.process import InterruptFlag, ResourceUse
@@ -124,7 +124,8 @@ class TrainingLoop:
         elif found and not self._progress.allows(found):
             raise TrainingFailedError(
                 f"{' '.join(found)} Training was not started; to train all the same, "
-                f"`agentgym train --resume {self._run.path} --yes`."
+                f"`agentgym train --resume {self._run.path} --yes`.",
+                resumable=False,
             )
 
     def _check_trained(self) -> None:
@@ -140,7 +141,8 @@ class TrainingLoop:
             raise TrainingFailedError(
                 f"None of {ledger.calls:,} model calls was trained{why}. The policy "
                 "is as it was before, and nothing was saved. See "
-                f"`agentgym doctor {self._run.path}`."
+                f"`agentgym doctor {self._run.path}`.",
+                resumable=False,
             )
 
     def _take_best(self, stopped: str) -> int:

@@ -5,7 +5,12 @@ from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
-from agentgym.errors import TrainingInterrupted, UsageError, resume_hint
+from agentgym.errors import (
+    TrainingFailedError,
+    TrainingInterrupted,
+    UsageError,
+    resume_hint,
+)
 from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
@@ -105,7 +110,8 @@ class Trainer:
                 raise run.interrupted() from None
             raise
         except Exception as error:
-            if run.checkpoints():
+            is_vain = isinstance(error, TrainingFailedError) and not error.resumable
+            if run.checkpoints() and not is_vain:
                 error.add_note(resume_hint(str(run.path)))
             raise
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.train.forecast import Forecast
+from agentgym.evaluate.forecast import Forecast
 
 
 class Clock:
