@@ -114,7 +114,7 @@ def test_a_full_disk_ends_a_run_that_goes_on_as_if_nothing_had_been(
         out, err = process.communicate()
     assert process.returncode == 1, err
     assert "Paused: the disk is full" in out
-    assert f"continue with: agentgym train --resume {run.path}" in err
+    assert f"Continue with: agentgym train --resume {run.path}" in err
     assert "Traceback" not in err
     steps = [line["step"] for line in run.metrics()]
     assert steps == _STEPS[: len(steps)]

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.options import AsJson, UnsafeLocalExec, given_settings, opt
+from agentgym.cli.options import (
+    AsJson,
+    UnsafeLocalExec,
+    given_settings,
+    named_model,
+    opt,
+)
 from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
@@ -186,22 +192,13 @@ def _both(
 
 def _subject(name: str) -> "Evaluation | TrainedAgent | str":
     """Say what ``name`` means: a saved evaluation, an agent, or else a model."""
-    from agentgym.errors import NotFoundError
     from agentgym.evaluate.result import Evaluation
     from agentgym.models.reference import is_remote
-    from agentgym.train.trained_agent import TrainedAgent
 
-    if is_remote(name) or name == "nano":
-        return name
     path = Path(name)
-    if path.is_file() or path.suffix == ".json":
+    if not is_remote(name) and (path.is_file() or path.suffix == ".json"):
         return Evaluation.load(path)
-    try:
-        return TrainedAgent.load(name)
-    except NotFoundError:
-        if path.is_dir() or "/" in name:
-            return name
-        raise
+    return named_model(name)
 
 
 def _require_place(path: Path) -> None:

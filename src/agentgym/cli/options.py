@@ -7,6 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from agentgym.core.settings import Settings
+    from agentgym.train.trained_agent import TrainedAgent
 
 
 def opt(text: str, *names: str, **more: Any) -> Any:
@@ -19,6 +20,26 @@ Runs = Annotated[Path, opt("Folder of runs.", "--output")]
 UnsafeLocalExec = Annotated[
     bool, opt("Run model-written code without a sandbox.", "--unsafe-local-exec")
 ]
+
+
+def named_model(name: str) -> "TrainedAgent | str":
+    """Say what ``name`` means: a saved agent, or else a model.
+
+    Raises:
+        NotFoundError: Neither; names the nearest agent and those there are.
+    """
+    from agentgym.errors import NotFoundError
+    from agentgym.models.reference import is_local, is_remote
+    from agentgym.train.trained_agent import TrainedAgent
+
+    if is_remote(name) or name == "nano":
+        return name
+    try:
+        return TrainedAgent.load(name)
+    except NotFoundError:
+        if is_local(name):
+            return name
+        raise
 
 
 def given_settings(

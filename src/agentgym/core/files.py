@@ -1,12 +1,15 @@
-"""Writing files: whole ones whatever kills the process, and full disks."""
+"""Files that a kill leaves whole, folders that it does not leave, and full disks."""
 
 import errno
+import fcntl
 import json
 import os
+import re
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -35,6 +38,26 @@ _SQLITE = {
     sqlite3.SQLITE_BUSY: "another program has locked the database",
     sqlite3.SQLITE_LOCKED: "another program has locked the database",
 }
+_MOST_BYTES = 200
+"""Of a name: file systems take 255, and temporary names are longer."""
+_GRACE_S = 60.0
+"""Of a temporary folder so young nobody knows whether it will yet be locked."""
+
+
+def check_name(name: str) -> str:
+    """Return ``name`` if a file or folder may be called so, on any disk.
+
+    Raises:
+        ValueError: Says what is wrong with it, without quoting it.
+    """
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(
+            "a name has letters, digits, '_', '-' and '.', and begins with none of "
+            "the last two"
+        )
+    if (size := len(name.encode())) > _MOST_BYTES:
+        raise ValueError(f"the name takes {size} bytes, and {_MOST_BYTES} are the most")
+    return name
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -70,6 +93,41 @@ def new_folder(path: Path) -> Iterator[Path]:
     temporary.replace(path)
     sync_folder(path.parent)
     rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder(kind: str) -> Iterator[Path]:
+    """Yield a new folder below ``TMPDIR``, removed at the end of the block.
+
+    It is locked as long as its process lives. What a killed one left behind of this
+    ``kind`` is removed by the next that asks for one.
+    """
+    prefix = f"agentgym-{kind}-"
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        _remove_if_left(left)
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield folder
+    finally:
+        rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove a folder of ours that nobody holds."""
+    with suppress(OSError):
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            found = os.fstat(lock)
+            is_ours = os.geteuid() in (0, found.st_uid)
+            if not is_ours or time.time() - found.st_mtime < _GRACE_S:
+                return
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            rmtree(folder)
+        finally:
+            os.close(lock)
 
 
 def sync_folder(path: Path) -> None:

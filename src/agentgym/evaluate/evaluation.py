@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
+from agentgym.core.files import scratch_folder
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.task import Split, Task
@@ -112,9 +111,9 @@ def evaluate(
             stack.callback(engine.close)
             stack.enter_context(engine.sampling())
             policy = engine.policy
-        folder = stack.enter_context(TemporaryDirectory(prefix="agentgym-eval-"))
+        folder = stack.enter_context(scratch_folder("eval"))
         session = stack.enter_context(
-            RolloutSession(config, policy, Path(folder), worker_count(config))
+            RolloutSession(config, policy, folder, worker_count(config))
         )
         progress.phase("evaluation", len(tasks) * config.eval_samples)
         found = attempt(

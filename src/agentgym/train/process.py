@@ -11,14 +11,14 @@ from typing import Any, Self
 from agentgym.train.run_folder import RunState
 
 _INSISTS_AFTER_S = 1.5
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAMPLE_S = 1.0
 
 
 class InterruptFlag:
     """While entered, the first Ctrl-C or SIGTERM sets a flag; a second ends at once.
 
-    If nobody has heeded the flag some seconds later, that ends it too.
+    If nobody has heeded the flag some seconds later, that ends it too. SIGTERM is left
+    to whoever handles it already.
 
     Attributes:
         requested: Whether a signal has come.
@@ -31,8 +31,9 @@ class InterruptFlag:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                self._old[number] = signal.signal(number, self._handle)
+            self._old[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
+            if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+                self._old[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -92,6 +92,10 @@ class RunFolder:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         default = f"{config.scenario_name}-{config.framework}-{stamp}"
         path = place = config.output / (config.name or default)
+        try:
+            path.exists()
+        except OSError as error:  # e.g. its name is too long
+            raise _unwritable(path, str(error.strerror)) from None
         if (path / "run.json").exists():
             raise RunFolderError(
                 f"{path} already holds a run. Continue it with "
@@ -167,6 +171,12 @@ class RunFolder:
             file.write(str(os.getpid()))
             file.flush()
             yield
+
+    def interrupted(self) -> TrainingInterrupted:
+        """Return the error that says where the run stands and how it goes on."""
+        found = self.checkpoints()
+        step = int(found[-1].name.removeprefix("step-")) if found else None
+        return TrainingInterrupted(str(self.path), step)
 
     def discard_unless_begun(self) -> None:
         """Remove the folder if no checkpoint was ever made in it."""

@@ -149,9 +149,9 @@ class TrainedAgent(BaseModel):
 
     def load_policy(self) -> Policy:
         """Load the weights into this process; they are let go with the policy."""
-        from agentgym.engines.local.policy import LocalPolicy
+        from agentgym.engines.local.support import load_policy
 
-        return LocalPolicy.load(self.model_path)
+        return load_policy(str(self.model_path))
 
     def chat_model(self) -> "BaseChatModel":
         """Return the policy as a LangChain chat model, in this process."""
