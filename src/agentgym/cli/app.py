@@ -65,7 +65,7 @@ def _run(words: list[str], *, debug: bool) -> int:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
         if code == INTERRUPTED:  # a KeyboardInterrupt, which typer turned into this
-            sys.stderr.write("Interrupted. `agentgym runs list` has what can go on.\n")
+            sys.stderr.write("Interrupted.\n")
         return code
     except OutputClosed as closed:
         discard_output()

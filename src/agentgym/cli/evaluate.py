@@ -1,6 +1,5 @@
 """``agentgym eval``: measure an agent without training it, or compare two."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ from agentgym.cli.options import (
     given_settings,
     named_model,
     opt,
+    require_place,
 )
 from agentgym.cli.output import print_json, progress_console
 
@@ -109,7 +109,7 @@ def evaluate(
     if price_in is not None and price_out is not None:
         prices = Prices(prompt=price_in, response=price_out)
     for path in filter(None, (save, markdown)):
-        _require_place(path)
+        require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
     settings = TrainingConfig.create(**given_settings(context, TrainingConfig))
@@ -199,18 +199,3 @@ def _subject(name: str) -> "Evaluation | TrainedAgent | str":
     if not is_remote(name) and (path.is_file() or path.suffix == ".json"):
         return Evaluation.load(path)
     return named_model(name)
-
-
-def _require_place(path: Path) -> None:
-    """Check that a file can be written, before anything is measured."""
-    from agentgym.errors import UsageError
-
-    if path.is_dir():
-        problem = "it is a folder"
-    elif not path.parent.is_dir():
-        problem = f"there is no folder {path.parent}"
-    elif not os.access(path.parent, os.W_OK | os.X_OK):
-        problem = f"the folder {path.parent} is not writable"
-    else:
-        return
-    raise UsageError(f"{path} cannot be written: {problem}. Choose another place.")

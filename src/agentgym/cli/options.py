@@ -1,5 +1,6 @@
 """The options that commands share, and how options become settings."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,3 +52,22 @@ def given_settings(
     """
     given = {name: context.params.get(name) for name in settings.model_fields}
     return {k: v for k, v in given.items() if v is not None and v is not False}
+
+
+def require_place(path: Path) -> None:
+    """Check that a file can be written, before anything is done.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    from agentgym.errors import UsageError
+
+    if path.is_dir():
+        problem = "it is a folder"
+    elif not path.parent.is_dir():
+        problem = f"there is no folder {path.parent}"
+    elif not os.access(path.parent, os.W_OK | os.X_OK):
+        problem = f"the folder {path.parent} is not writable"
+    else:
+        return
+    raise UsageError(f"{path} cannot be written: {problem}. Choose another place.")

@@ -11,6 +11,7 @@ from agentgym.cli.options import (
     given_settings,
     named_model,
     opt,
+    require_place,
 )
 from agentgym.cli.output import print_json, progress_console
 
@@ -86,6 +87,8 @@ def rollout(
         names = [name for each in tool_names.split(",") if (name := each.strip())]
         known = chosen.tools or {}
         chosen = chosen.replaced(tools={name: known.get(name, {}) for name in names})
+    if chosen.save is not None:
+        require_place(chosen.save)
     found, scored_by = _tasks(tasks, reward, split, seed, count)
     try:
         batch = _run(found, model, chosen, scored_by, as_json)

@@ -38,7 +38,7 @@ def train(
     resume: Annotated[
         str | None, opt("Continue this run: its folder or its name.")
     ] = None,
-    name: Annotated[str | None, opt("Of the run and its agent.")] = None,
+    name: Annotated[str | None, opt("Of the run's folder.")] = None,
     output: Annotated[Path | None, opt("Folder of runs; ./runs by default.")] = None,
     tracker: Annotated[str | None, opt("tensorboard, wandb or none.")] = None,
     unsafe_local_exec: UnsafeLocalExec = False,

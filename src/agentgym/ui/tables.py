@@ -77,8 +77,8 @@ def plan_view(plan: Plan) -> RenderableType:
     if config.task_choice == "adaptive":
         facts.add_row(
             "tasks",
-            "kinds that still fail come more often: success in training may fall while "
-            "the policy learns, go by validation",
+            "kinds that still fail come more often, and attempts vary more than in "
+            "use: success in training is lower, go by validation",
         )
     facts.add_row("measured", measured)
     facts.add_row("run", str(plan.run))

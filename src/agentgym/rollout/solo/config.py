@@ -28,7 +28,7 @@ class RolloutConfig(Settings):
             without a sandbox.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     agent: str = "tool"
     system_prompt: str | None = None
