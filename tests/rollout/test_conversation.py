@@ -27,6 +27,7 @@ HOOKED = "tests.rollout.chatty:make_hooked_agent"
 AGENTS = [
     {"framework": "native"},
     {"framework": "langchain"},
+    {"framework": "autogen"},
     {"framework": "langchain", "agent": OWN},
     {"framework": "langchain", "agent": SYNC},
 ]

@@ -78,7 +78,7 @@ def run(pack: Path, folder: Path, *replies: Reply, **settings: object) -> Trajec
     return found
 
 
-@pytest.mark.parametrize("framework", ["native", "langchain"])
+@pytest.mark.parametrize("framework", ["native", "langchain", "autogen"])
 def test_numbers_that_not_everyone_can_read_are_malformed_and_scored(
     pack: Path, tmp_path: Path, framework: str
 ) -> None:
@@ -117,7 +117,7 @@ def test_the_largest_arguments_that_can_be_recorded_are_taken(
     assert call.outcome is ToolOutcome.RAISED  # there is no such room
 
 
-@pytest.mark.parametrize("framework", ["native", "langchain"])
+@pytest.mark.parametrize("framework", ["native", "langchain", "autogen"])
 def test_half_a_surrogate_pair_in_a_tools_result_is_replaced_and_scored(
     pack: Path, tmp_path: Path, framework: str
 ) -> None:
