@@ -95,3 +95,7 @@ class TrainingResult(BaseModel, extra="forbid"):
     def to_langchain(self, **options: Any) -> Any:
         """Return the agent as LangGraph; see ``TrainedAgent.to_langchain``."""
         return self.agent.to_langchain(**options)
+
+    def to_autogen(self, **options: Any) -> Any:
+        """Return the agent as AutoGen has them; see ``TrainedAgent.to_autogen``."""
+        return self.agent.to_autogen(**options)

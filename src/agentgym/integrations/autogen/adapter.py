@@ -26,14 +26,15 @@ class AutoGenAgent(AgentLoop):
         from agentgym.integrations.autogen.tools import episode_tool
 
         self._http = episode_client(blueprint)
-        llm = GatewayClient(
-            model=blueprint.model,
-            base_url=blueprint.gateway + PLACEHOLDER,
-            api_key=blueprint.api_key,
-            http_client=self._http,
-            max_retries=0,
-            model_info=POLICY_INFO,
-        )
+        options: dict[str, Any] = {  # http_client is openai's, AutoGen passes it on
+            "model": blueprint.model,
+            "base_url": blueprint.gateway + PLACEHOLDER,
+            "api_key": blueprint.api_key,
+            "http_client": self._http,
+            "max_retries": 0,
+            "model_info": POLICY_INFO,
+        }
+        llm = GatewayClient(**options)
         tools = [episode_tool(spec) for spec in blueprint.tools]
         if blueprint.factory is None:
             # One more than there are: the episode ends it, and says why.
@@ -46,7 +47,7 @@ class AutoGenAgent(AgentLoop):
             factory = load_factory(blueprint.factory)
             self._make = lambda: factory(llm, list(tools))
         self._next = self._make()
-        require_runner(self._next, blueprint.factory or self.__class__.__name__)
+        require_runner(self._next, blueprint.factory or "the scenario")
 
     def converse(self) -> Conversation:
         """Return a conversation of an agent that has heard nothing yet."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from autogen_core import CancellationToken
 from autogen_core.tools import BaseTool, ParametersSchema, ToolSchema
@@ -15,21 +15,17 @@ Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
 """Takes arguments, as text where they are no object, and the id of the call."""
 
 
-class SpecTool(BaseTool[BaseModel, str]):
+class SpecTool(BaseTool[BaseModel, Any]):
     """A tool that checks its arguments itself, so that its errors read as always."""
-
-    component_config_schema = BaseModel
-    component_provider_override = "agentgym.integrations.autogen.tools.SpecTool"
 
     def __init__(self, spec: ToolSpec, run: Run) -> None:
         super().__init__(spec.args_model, str, spec.name, spec.description)
         self.spec = spec
         self._run = run
-        parameters = spec.parameters
         self._schema = ToolSchema(
             name=spec.name,
             description=spec.description,
-            parameters=ParametersSchema(**parameters),
+            parameters=cast(ParametersSchema, spec.parameters),
         )
 
     @property
