@@ -28,6 +28,7 @@ AGENTS = [
     {"framework": "native"},
     {"framework": "langchain"},
     {"framework": "autogen"},
+    {"framework": "autogen", "agent": "tests.integrations.autogen.teams:make_agent"},
     {"framework": "langchain", "agent": OWN},
     {"framework": "langchain", "agent": SYNC},
 ]

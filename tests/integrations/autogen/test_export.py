@@ -1,5 +1,6 @@
 """A trained agent as an AutoGen agent: in this process, and on a server."""
 
+import asyncio
 import gc
 import threading
 import time
@@ -16,7 +17,7 @@ from autogen_agentchat.messages import (
     ToolCallSummaryMessage,
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core.models import CreateResult, SystemMessage, UserMessage
+from autogen_core.models import CreateResult, LLMMessage, SystemMessage, UserMessage
 
 from agentgym import models
 from agentgym.core.agent import AgentSpec
@@ -144,7 +145,7 @@ async def test_a_server_is_asked_as_in_training(tmp_path: Path) -> None:
 async def test_the_policy_streams_counts_and_closes(tmp_path: Path) -> None:
     trained = agent_in(tmp_path)
     client = PolicyClient.of(trained)
-    asked = [
+    asked: list[LLMMessage] = [
         SystemMessage(content=PROMPT),
         UserMessage(content="Say hello.", source="user"),
     ]
@@ -192,4 +193,4 @@ async def test_the_weights_go_with_the_agent(tmp_path: Path) -> None:
     while weights() is not None or not before.issuperset(threading.enumerate()):
         assert time.monotonic() < deadline
         gc.collect()
-        time.sleep(0.01)
+        await asyncio.sleep(0.01)  # what has ended is let go by the loop
