@@ -13,15 +13,19 @@ from autogen_agentchat.conditions import (
 from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat, Swarm
 
 
-def make_agent(llm: Any, tools: list[Any]) -> AssistantAgent:
+def make_agent(llm: Any, tools: list[Any], *, streams: bool = False) -> AssistantAgent:
     return AssistantAgent(
         "clerk",
         llm,
         tools=tools,
         system_message="You note.",
-        model_client_stream=True,
+        model_client_stream=streams,
         max_tool_iterations=20,
     )
+
+
+def make_streaming_agent(llm: Any, tools: list[Any]) -> AssistantAgent:
+    return make_agent(llm, tools, streams=True)
 
 
 def make_pair(llm: Any, tools: list[Any]) -> Team:

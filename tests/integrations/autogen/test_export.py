@@ -168,7 +168,7 @@ async def test_an_agent_streams_what_the_policy_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted(monkeypatch, Reply("one two three"))
-    factory = "tests.integrations.autogen.teams:make_agent"
+    factory = "tests.integrations.autogen.teams:make_streaming_agent"
     agent = agent_in(tmp_path, factory).to_autogen(tools=[])
     chunks = [
         event.content

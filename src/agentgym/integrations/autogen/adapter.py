@@ -1,11 +1,12 @@
 """The AutoGen adapter: real agents and teams, trained in their own loop."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from agentgym.core.agent import Trained
-from agentgym.errors import UnsupportedError
+from agentgym.errors import RolloutError, UnsupportedError
 from agentgym.integrations.base import (
     Adapter,
     AgentLoop,
@@ -13,6 +14,7 @@ from agentgym.integrations.base import (
     Blueprint,
     Conversation,
 )
+from agentgym.integrations.episode import current_episode
 from agentgym.integrations.registry import load_factory, require
 from agentgym.integrations.transport import PLACEHOLDER, episode_client
 
@@ -46,6 +48,7 @@ class AutoGenAgent(AgentLoop):
         else:
             factory = load_factory(blueprint.factory)
             self._make = lambda: factory(llm, list(tools))
+        logging.getLogger("autogen_core").addFilter(_is_news)
         self._next = self._make()
         require_runner(self._next, blueprint.factory or "the scenario")
 
@@ -57,6 +60,14 @@ class AutoGenAgent(AgentLoop):
     async def close(self) -> None:
         """Close the pooled connections."""
         await self._http.aclose()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Say whether a record is about more than the end of an episode that was cut."""
+    try:
+        return current_episode().cut is None
+    except RolloutError:
+        return True
 
 
 class _AgentConversation(Conversation):
