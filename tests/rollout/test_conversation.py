@@ -27,6 +27,8 @@ HOOKED = "tests.rollout.chatty:make_hooked_agent"
 AGENTS = [
     {"framework": "native"},
     {"framework": "langchain"},
+    {"framework": "autogen"},
+    {"framework": "autogen", "agent": "tests.integrations.autogen.teams:make_agent"},
     {"framework": "langchain", "agent": OWN},
     {"framework": "langchain", "agent": SYNC},
 ]

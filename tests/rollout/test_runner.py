@@ -35,7 +35,7 @@ def first_step(wanted: list[RolloutRequest]) -> ScriptedPolicy:
     return ScriptedPolicy(respond)
 
 
-@pytest.mark.parametrize("framework", ["langchain", "native"])
+@pytest.mark.parametrize("framework", ["langchain", "autogen", "native"])
 def test_every_rollout_is_run_scored_and_recorded(
     tmp_path: Path, framework: str
 ) -> None:
@@ -75,7 +75,7 @@ def test_a_policy_that_never_answers_is_cut_and_scored(tmp_path: Path) -> None:
     assert len(trajectory.model_calls) == turns
 
 
-@pytest.mark.parametrize("framework", ["langchain", "native"])
+@pytest.mark.parametrize("framework", ["langchain", "autogen", "native"])
 def test_an_agent_that_makes_one_failing_call_again_and_again_is_stuck(
     tmp_path: Path, framework: str
 ) -> None:
@@ -107,7 +107,7 @@ def test_bad_calls_are_judged_the_same_with_and_without_a_framework(
         return Reply(calls=[script[len(said)]]) if len(said) < 3 else Reply("Done.")
 
     outcomes = {}
-    for framework in ("langchain", "native"):
+    for framework in ("langchain", "autogen", "native"):
         folder = tmp_path / framework
         folder.mkdir()
         with session(folder, ScriptedPolicy(respond), framework=framework) as opened:
@@ -205,7 +205,7 @@ def test_requests_that_led_to_no_step_are_counted_with_the_reason(
     assert unused + 1 == asked
 
 
-@pytest.mark.parametrize("framework", ["native", "langchain"])
+@pytest.mark.parametrize("framework", ["native", "langchain", "autogen"])
 def test_an_episode_that_outgrows_its_server_is_cut_and_scored(
     tmp_path: Path, framework: str
 ) -> None:

@@ -199,3 +199,16 @@ def test_a_training_shows_the_paired_gain() -> None:
         "metrics": made_up.evaluation(0.9).metrics,
     }
     assert "+48 points [+" in render_report(result.model_copy(update=paired))
+
+
+@pytest.mark.parametrize(
+    ("framework", "method"),
+    [("autogen", "to_autogen()"), ("native", "to_langchain()")],
+)
+def test_what_to_do_with_an_agent_depends_on_its_framework(
+    framework: str, method: str
+) -> None:
+    result = made_up.result()
+    result.config["framework"] = framework
+    assert f'"coding@1").{method}' in render_report(result)
+    assert f'"coding@1").{method}' in shown(result_view(result))

@@ -15,6 +15,7 @@ FRAMEWORKS = Plugins(
     Adapter,
     "framework",
     {
+        "autogen": "agentgym.integrations.autogen.adapter:AutoGenAdapter",
         "langchain": "agentgym.integrations.langchain.adapter:LangChainAdapter",
         "native": "agentgym.integrations.native:NativeAdapter",
     },

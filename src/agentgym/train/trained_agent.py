@@ -16,6 +16,7 @@ from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
 if TYPE_CHECKING:
+    from autogen_agentchat.base import ChatAgent, Team
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
@@ -183,3 +184,27 @@ class TrainedAgent(BaseModel):
             self, tools=tools, base_url=base_url, api_key=api_key
         )
         return graph
+
+    def to_autogen(
+        self,
+        tools: list[Any] | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> "ChatAgent | Team":
+        """Return the agent as an AutoGen ``AssistantAgent``, or as its factory does.
+
+        Args:
+            tools: AutoGen tools or functions to use; None takes the scenario's, on a
+                fresh example environment.
+            base_url: Of an OpenAI-compatible server that serves the weights; None
+                runs the policy in this process.
+            api_key: For ``base_url``.
+
+        Raises:
+            MissingExtraError: AutoGen is not installed.
+        """
+        agent: ChatAgent | Team = FRAMEWORKS.get("autogen").wrap_agent(
+            self, tools=tools, base_url=base_url, api_key=api_key
+        )
+        return agent

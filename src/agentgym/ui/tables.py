@@ -120,7 +120,7 @@ def result_view(result: TrainingResult) -> RenderableType:
     )
     code = (
         "  from agentgym import TrainedAgent\n"
-        f'  agent = TrainedAgent.load("{result.saved.name}").to_langchain()\n'
+        f'  agent = TrainedAgent.load("{result.saved.name}").{result.export}()\n'
     )
     rest = f"Everything else is in {result.artifacts.run}, report.md first."
     return Group(
