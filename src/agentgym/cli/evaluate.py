@@ -70,6 +70,10 @@ def evaluate(
             "--baselines/--no-baselines",
         ),
     ] = True,
+    tools_from: ToolsFrom = None,
+    tools: ToolAnswers = None,
+    allow_tool: AllowTool = None,
+    check: CheckFunction = None,
     unsafe_local_exec: UnsafeLocalExec = False,
     fail_under: Annotated[
         list[str] | None,
@@ -94,6 +98,7 @@ def evaluate(
     from agentgym.evaluate.criteria import Gate
     from agentgym.evaluate.metrics import Prices
     from agentgym.evaluate.result import write_text
+    from agentgym.train.trained_agent import TrainedAgent
     from agentgym.train.trainer import Trainer
     from agentgym.ui.live import TerminalProgress
 
@@ -112,7 +117,13 @@ def evaluate(
         _require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
-    settings = TrainingConfig.create(**given_settings(context, TrainingConfig))
+    chosen = given_settings(context, TrainingConfig)
+    stored = (
+        None if trained is None else TrainedAgent.load(trained).same_tasks(scenario)
+    )
+    options = (tools_from, tools, allow_tool, check)
+    chosen["scenario"] = with_tools(stored or scenario, *options)
+    settings = TrainingConfig.create(**chosen)
     given: dict[str, Any] = {"split": split or "test", "prices": prices}
     given |= {"tasks": tasks, "samples": samples}
     console = progress_console(as_json)

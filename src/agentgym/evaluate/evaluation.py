@@ -157,10 +157,11 @@ def measure_baselines(
 ) -> dict[str, Metrics]:
     """Measure agents without a model, one attempt per task; close the scenario."""
     scenario.unsafe_local_exec = config.unsafe_local_exec
+    harmless = scenario.rehearsal()
     try:
         return {
             agent.name: Metrics.of(
-                [run_trivial(scenario, task, agent) for task in tasks], k=1
+                [run_trivial(harmless, task, agent) for task in tasks], k=1
             )
             for agent in (DoNothing(), CallEverything(seed=1, from_instruction=True))
         }

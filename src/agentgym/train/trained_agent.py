@@ -13,6 +13,7 @@ from agentgym.core.policy import Policy
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
 if TYPE_CHECKING:
@@ -70,6 +71,20 @@ class TrainedAgent(BaseModel):
     def scenario(self) -> str:
         """What to load the scenario by: its name, or the path of its pack."""
         return str(self.provenance.config.get("scenario", self.spec.scenario))
+
+    def same_tasks(self, scenario: str) -> str | None:
+        """Return the tasks file that the agent was trained on, if it is meant.
+
+        Args:
+            scenario: Its name, or the file without its tools.
+
+        Returns:
+            What to load it by, tools included; None if something else is meant.
+        """
+        known = self.scenario
+        path = known.partition("?")[0]
+        meant = scenario == self.spec.scenario or os.path.abspath(scenario) == path
+        return known if is_tasks_file(known) and meant else None
 
     @property
     def version(self) -> Version | None:

@@ -21,6 +21,7 @@ from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.integrations.registry import load_factory
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
+from agentgym.scenarios.tool_tasks.scenario import ToolScenario
 
 
 def export(
@@ -70,6 +71,11 @@ def _example_tools(trained: Trained) -> list[BaseTool]:
             f"The tools of {trained.spec.scenario!r} cannot be had: {error} Give your "
             "own with to_langchain(tools=[...])."
         ) from error
+    if isinstance(scenario, ToolScenario):
+        raise UsageError(
+            f"The tools of {scenario.name!r} are your own, and in training they did "
+            "not run: give them with to_langchain(tools=[...])."
+        )
     [task] = make_tasks(scenario, Split.TEST, seed=0, count=1)
     return [bound_tool(tool) for tool in scenario.create_environment(task).tools()]
 
