@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentgym.cli.options import (
+    AllowTool,
     AsJson,
+    CheckFunction,
+    ToolAnswers,
+    ToolsFrom,
     UnsafeLocalExec,
     given_settings,
     named_model,
     opt,
+    with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
 
@@ -122,7 +127,7 @@ def evaluate(
         None if trained is None else TrainedAgent.load(trained).same_tasks(scenario)
     )
     options = (tools_from, tools, allow_tool, check)
-    chosen["scenario"] = with_tools(stored or scenario, *options)
+    chosen["scenario"] = with_tools(scenario, *options)
     settings = TrainingConfig.create(**chosen)
     given: dict[str, Any] = {"split": split or "test", "prices": prices}
     given |= {"tasks": tasks, "samples": samples}
