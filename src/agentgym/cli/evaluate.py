@@ -123,9 +123,8 @@ def evaluate(
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
     chosen = given_settings(context, TrainingConfig)
-    stored = (
-        None if trained is None else TrainedAgent.load(trained).same_tasks(scenario)
-    )
+    if trained is not None:
+        scenario = TrainedAgent.load(trained).same_tasks(scenario) or scenario
     options = (tools_from, tools, allow_tool, check)
     chosen["scenario"] = with_tools(scenario, *options)
     settings = TrainingConfig.create(**chosen)

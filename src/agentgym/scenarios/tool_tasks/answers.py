@@ -73,7 +73,7 @@ class ToolEnvironment(Environment):
         if name in self._line.forbid:
             raise RuleViolation(f"{name} must not be called for this request.")
         if self._how.is_live(name):
-            return await _run(tool, arguments)
+            return await run_live(tool, arguments)
         made = ToolCall(name=name, arguments=arguments)
         told = self._told(made)
         text = self._known(made)
@@ -123,7 +123,7 @@ class ToolEnvironment(Environment):
         return need.accepts(made, self._how.specs[made.name], succeeded=True)
 
 
-async def _run(tool: Tool, arguments: dict[str, Any]) -> str:
+async def run_live(tool: Tool, arguments: dict[str, Any]) -> str:
     """Call a tool itself; whatever it raises is what the agent is told."""
     try:
         return result_text(await call(tool.function, **arguments))
