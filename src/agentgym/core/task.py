@@ -124,8 +124,9 @@ class TaskSource:
     @property
     def name(self) -> str:
         """The scenario's name: the file's, in small letters, digits and _."""
-        stem = os.path.basename(self.path).removesuffix(".jsonl").lower()
-        plain = re.sub(r"[^a-z0-9]+", "_", self.given_name or stem).strip("_")
+        stem = os.path.basename(self.path).removesuffix(".jsonl")
+        word = (self.given_name or stem).lower()
+        plain = re.sub(r"[^a-z0-9]+", "_", word).strip("_")
         return plain if plain[:1].isalpha() else f"tasks_{plain}".rstrip("_")
 
     def __str__(self) -> str:

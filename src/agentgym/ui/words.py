@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 from math import ceil, floor, isclose
+from typing import Any
 
-from agentgym.core.config import TrainingConfig
 from agentgym.evaluate.intervals import Estimate
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.result import TrainingResult
@@ -94,6 +94,7 @@ def sparkline(values: list[float], width: int) -> str:
     return "".join(_SPARKS[round((mean - low) * scale)] for mean in means)
 
 
-def exported(config: TrainingConfig) -> str:
+def exported(config: dict[str, Any]) -> str:
     """Return the call that gives a trained agent back: a tasks file has no tools."""
-    return f"to_langchain({'tools=[...]' if is_tasks_file(config.scenario) else ''})"
+    has_none = is_tasks_file(str(config.get("scenario", "")))
+    return f"to_langchain({'tools=[...]' if has_none else ''})"
