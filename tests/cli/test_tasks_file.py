@@ -245,9 +245,6 @@ def test_nano_learns_from_thirty_lines(
     measured = agentgym("eval", "orders", "--agent", "orders", *few)
     assert measured.code == 0, measured.err
     assert json.loads(measured.out)["scenario"] == "orders"
-    resumed = agentgym("train", "--resume", str(shop.parent / "runs" / "r"))
-    assert resumed.code in (0, 2)
-    assert "Traceback" not in resumed.err
 
 
 @pytest.mark.slow
