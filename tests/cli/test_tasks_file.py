@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainedAgent, TrainingConfig
+from agentgym.core.agent import AgentSpec
 from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
+from agentgym.train.trained_agent import Provenance
 from agentgym.train.trainer import Trainer
 from tests.cli.conftest import Command
 from tests.scenarios.tool_tasks.shop import SOURCE, lines, write
+from tests.ui import made_up
 
 TOOLS = ("--tools-from", "shop_tools:TOOLS")
 
@@ -261,3 +264,36 @@ def test_an_interrupted_run_finds_its_tasks_again(
     monkeypatch.chdir("/")
     result = Trainer().train(resume=run, episodes=128)
     assert result.episodes == 128
+
+
+def test_an_agent_trained_live_is_measured_without(shop: Path) -> None:
+    source = TaskSource(
+        str(shop), ("shop_tools:TOOLS",), "live", ("refund",), folder=str(shop.parent)
+    )
+    agent = TrainedAgent(
+        path=shop.parent,
+        spec=AgentSpec(
+            scenario="orders",
+            framework="native",
+            system_prompt="",
+            tools=[],
+            max_turns=6,
+            max_tokens=100,
+            temperature=0.5,
+        ),
+        provenance=Provenance(
+            base_model="nano",
+            config={"scenario": str(source)},
+            steps=1,
+            episodes=1,
+            created="",
+        ),
+        baseline=made_up.metrics(0.5),
+        metrics=made_up.metrics(0.5),
+    )
+    for named in ("orders", "orders.jsonl", str(shop)):
+        found = agent.same_tasks(named)
+        assert found is not None
+        assert TaskSource.parse(found).answers == "recorded"
+        assert TaskSource.parse(found).allow == ()
+    assert agent.same_tasks("coding") is None

@@ -103,7 +103,6 @@ def evaluate(
     from agentgym.evaluate.criteria import Gate
     from agentgym.evaluate.metrics import Prices
     from agentgym.evaluate.result import write_text
-    from agentgym.train.trained_agent import TrainedAgent
     from agentgym.train.trainer import Trainer
     from agentgym.ui.live import TerminalProgress
 
@@ -123,8 +122,6 @@ def evaluate(
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
     chosen = given_settings(context, TrainingConfig)
-    if trained is not None:
-        scenario = TrainedAgent.load(trained).same_tasks(scenario) or scenario
     options = (tools_from, tools, allow_tool, check)
     chosen["scenario"] = with_tools(scenario, *options)
     settings = TrainingConfig.create(**chosen)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, Field
 from agentgym.core.agent import AgentSpec
 from agentgym.core.files import write_json
 from agentgym.core.policy import Policy
+from agentgym.core.task import TaskSource
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.integrations.registry import FRAMEWORKS
@@ -79,12 +81,17 @@ class TrainedAgent(BaseModel):
             scenario: Its name, or the file without its tools.
 
         Returns:
-            What to load it by, tools included; None if something else is meant.
+            What to load it by, its tools included, none of them live: that must be
+            allowed again. None if something else is meant.
         """
-        known = self.scenario
-        path = known.partition("?")[0]
-        meant = scenario == self.spec.scenario or os.path.abspath(scenario) == path
-        return known if is_tasks_file(known) and meant else None
+        if not is_tasks_file(self.scenario):
+            return None
+        source = TaskSource.parse(self.scenario)
+        if scenario != self.spec.scenario and os.path.abspath(scenario) != source.path:
+            return None
+        if source.answers == "live":
+            source = replace(source, answers="recorded", allow=())
+        return str(source)
 
     @property
     def version(self) -> Version | None:
