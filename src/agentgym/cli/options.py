@@ -89,6 +89,8 @@ def with_tools(
     }
     if not is_tasks_file(scenario):
         for option, value in given.items():
+            if value and not scenario:
+                raise UsageError(f"{option} is for a tasks file: give --tasks FILE.")
             if value:
                 raise UsageError(
                     f"{option} is for a tasks file, which ends in .jsonl; "
