@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,9 +11,11 @@ from pydantic import BaseModel, Field
 from agentgym.core.agent import AgentSpec
 from agentgym.core.files import write_json
 from agentgym.core.policy import Policy
+from agentgym.core.task import TaskSource
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
 if TYPE_CHECKING:
@@ -71,6 +74,25 @@ class TrainedAgent(BaseModel):
     def scenario(self) -> str:
         """What to load the scenario by: its name, or the path of its pack."""
         return str(self.provenance.config.get("scenario", self.spec.scenario))
+
+    def same_tasks(self, scenario: str) -> str | None:
+        """Return the tasks file that the agent was trained on, if it is meant.
+
+        Args:
+            scenario: Its name, or the file without its tools.
+
+        Returns:
+            What to load it by, its tools included, none of them live: that must be
+            allowed again. None if something else is meant.
+        """
+        if not is_tasks_file(self.scenario):
+            return None
+        source = TaskSource.parse(self.scenario)
+        if scenario != self.spec.scenario and os.path.abspath(scenario) != source.path:
+            return None
+        if source.answers == "live":
+            source = replace(source, answers="recorded", allow=())
+        return str(source)
 
     @property
     def version(self) -> Version | None:
