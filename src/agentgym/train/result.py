@@ -95,3 +95,7 @@ class TrainingResult(BaseModel, extra="forbid"):
     def to_langchain(self, **options: Any) -> Any:
         """Return the agent as LangGraph; see ``TrainedAgent.to_langchain``."""
         return self.agent.to_langchain(**options)
+
+    def to_crewai(self, **options: Any) -> Any:
+        """Return the agent as CrewAI's; see ``TrainedAgent.to_crewai``."""
+        return self.agent.to_crewai(**options)
