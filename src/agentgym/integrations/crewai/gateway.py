@@ -44,8 +44,8 @@ def counted_tokens(*_: Any, **__: Any) -> int:
 
 
 def role_of(agent: Any) -> str:
-    """Return the role of an agent on one line, as YAML often has it on several."""
-    return " ".join(str(getattr(agent, "role", "")).split()) or DEFAULT_AGENT
+    """Return the role of an agent that CrewAI tells of, or whose call it does not."""
+    return str(getattr(agent, "role", DEFAULT_AGENT))
 
 
 class GatewayLLM(OpenAICompletion):
