@@ -39,7 +39,7 @@ def evaluate(
         ),
     ] = None,
     framework: Annotated[
-        str | None, opt("Whose agent loop: langchain or native.")
+        str | None, opt("Whose agent loop: langchain, crewai or native.")
     ] = None,
     gpu: Annotated[str | None, opt("auto, local or none.")] = None,
     split: Annotated[

@@ -19,7 +19,9 @@ def train(
         str | None,
         typer.Argument(help="What to train on; see `agentgym scenarios list`."),
     ] = None,
-    framework: Annotated[str | None, opt("Whose agent: langchain or native.")] = None,
+    framework: Annotated[
+        str | None, opt("Whose agent: langchain, crewai or native.")
+    ] = None,
     agent: Annotated[
         str | None, opt("module:name of your make_agent(llm, tools).")
     ] = None,

@@ -38,7 +38,7 @@ class TrainingConfig(Settings, BaseSettings):
 
     Attributes:
         scenario: Name of the scenario, or the path of a pack.
-        framework: Whose agent is trained: ``langchain``, ``native``, …
+        framework: Whose agent is trained: ``langchain``, ``crewai``, ``native``, …
         agent: ``module:name`` of a factory ``make_agent(llm, tools)`` to train
             instead of the scenario's own agent.
         model: ``nano``, a folder, or a Hugging Face id.

@@ -28,7 +28,13 @@ class CrewAIAgent(AgentLoop):
     def __init__(self, blueprint: Blueprint) -> None:
         self._storage = TemporaryDirectory(prefix="agentgym-crewai-")
         os.environ.update(QUIET, CREWAI_STORAGE_DIR=self._storage.name)
+        try:
+            self._build(blueprint)
+        except BaseException:
+            self._storage.cleanup()
+            raise
 
+    def _build(self, blueprint: Blueprint) -> None:
         from agentgym.integrations.crewai.crews import build
         from agentgym.integrations.crewai.gateway import GatewayLLM
         from agentgym.integrations.crewai.tools import EpisodeTool
