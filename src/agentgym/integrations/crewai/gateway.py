@@ -3,6 +3,7 @@
 from contextvars import ContextVar
 from typing import Any
 
+from crewai.events import crewai_event_bus
 from crewai.llms.providers.openai.completion import OpenAICompletion
 from openai import AsyncOpenAI, OpenAI
 
@@ -22,8 +23,9 @@ def begin() -> list[Exception]:
     """Return what :func:`failures` gives from now on, in threads of this context too.
 
     CrewAI hands a tool's exception to the model as text; those that end the episode
-    are kept here.
+    are kept here. What it keeps itself, agents and events of earlier runs, is let go.
     """
+    crewai_event_bus.reset_runtime_state()
     kept: list[Exception] = []
     _FAILURES.set(kept)
     return kept
