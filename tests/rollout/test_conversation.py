@@ -28,6 +28,8 @@ AGENTS = [
     {"framework": "native"},
     {"framework": "crewai"},
     {"framework": "langchain"},
+    {"framework": "autogen"},
+    {"framework": "autogen", "agent": "tests.integrations.autogen.teams:make_agent"},
     {"framework": "langchain", "agent": OWN},
     {"framework": "langchain", "agent": SYNC},
 ]

@@ -20,7 +20,7 @@ def train(
         typer.Argument(help="What to train on; see `agentgym scenarios list`."),
     ] = None,
     framework: Annotated[
-        str | None, opt("Whose agent: langchain, crewai or native.")
+        str | None, opt("Whose agent: langchain, autogen, crewai or native.")
     ] = None,
     agent: Annotated[
         str | None, opt("module:name of your make_agent(llm, tools).")
@@ -40,7 +40,7 @@ def train(
     resume: Annotated[
         str | None, opt("Continue this run: its folder or its name.")
     ] = None,
-    name: Annotated[str | None, opt("Of the run and its agent.")] = None,
+    name: Annotated[str | None, opt("Of the run's folder.")] = None,
     output: Annotated[Path | None, opt("Folder of runs; ./runs by default.")] = None,
     tracker: Annotated[str | None, opt("tensorboard, wandb or none.")] = None,
     unsafe_local_exec: UnsafeLocalExec = False,

@@ -61,7 +61,7 @@ class Plugins[T]:
             raise UsageError(f"{what} lacks {_contract_of(self._base, missing[0])}")
         try:
             return kind()
-        except Exception as error:  # another package's code
+        except (Exception, SystemExit) as error:  # another package's code
             raise UsageError(
                 f"{what} cannot be made without arguments: {type(error).__name__}: "
                 f"{error}."

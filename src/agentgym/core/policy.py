@@ -1,11 +1,12 @@
 """A policy: a model that answers chat completions with its exact tokens."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentgym.core.trajectory import RequestedCall
+from agentgym.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,21 @@ class ChatResult:
     model_version: int
 
 
+def stop_begins(stop: Sequence[str] | None, text: str) -> int | None:
+    """Return where the first of the stop sequences begins, None if there is none."""
+    found = [at for end in stop or () if end and (at := text.find(end)) >= 0]
+    return min(found, default=None)
+
+
+def until_stop(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
+    """Cut an answer off before a stop sequence: the tool calls after it go too."""
+    end = stop_begins(stop, result.content or "")
+    if end is None:
+        return result
+    content = (result.content or "")[:end]
+    return replace(result, content=content, tool_calls=[], finish_reason="stop")
+
+
 class Policy(ABC):
     """A model that answers chat completions. Safe to call from any event loop."""
 
@@ -77,6 +93,14 @@ class Policy(ABC):
         does not stream yields the result alone.
         """
         yield await self.chat(request)
+
+    def room(self, request: ChatRequest) -> tuple[int, int]:
+        """Return the tokens of a request's prompt, and those left of the context.
+
+        Raises:
+            UnsupportedError: The policy does not count tokens.
+        """
+        raise UnsupportedError(f"{self.model_name} does not count tokens.")
 
     def close(self) -> None:
         """Stop answering: pending and later requests fail with EngineError."""

@@ -79,6 +79,8 @@ class Episode:
         cut: Why the policy has brought it to its end; None while it has not.
         overflowed: Whether the last request did not fit the model's context. The agent
             may go on with a shorter one; if it fails at that, it was cut.
+        crash: What a tool's own code raised, other than a refusal. It ends the episode
+            as crashed, whatever the agent's framework makes of it.
     """
 
     task: Task
@@ -94,6 +96,7 @@ class Episode:
     turns: int = 0
     cut: Reason | None = None
     overflowed: bool = False
+    crash: Exception | None = None
     tools: dict[str, Tool] = field(default_factory=dict)
     _environment: Environment | None = None
     _loop: asyncio.AbstractEventLoop | None = None
@@ -125,6 +128,8 @@ class Episode:
         Raises:
             EpisodeCut: The episode is over, or this is one call too many.
         """
+        if self.crash is not None:
+            raise EpisodeCut("crash", str(self.crash))
         self.turns += 1
         if self.cut is None and self.turns > self.max_turns:
             self.cut_short("max_turns", f"no answer within {self.max_turns} calls")
@@ -217,7 +222,11 @@ class Episode:
         started = time.perf_counter()
         outcome, result = ToolOutcome.MALFORMED, _MALFORMED
         if parsed is not None:
-            outcome, result = await run_tool(self.tools, name, parsed)
+            try:
+                outcome, result = await run_tool(self.tools, name, parsed)
+            except Exception as error:
+                self.crash = error
+                raise
         made = ToolCall(
             id=call_id,
             name=name,

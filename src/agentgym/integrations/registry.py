@@ -15,6 +15,7 @@ FRAMEWORKS = Plugins(
     Adapter,
     "framework",
     {
+        "autogen": "agentgym.integrations.autogen.adapter:AutoGenAdapter",
         "crewai": "agentgym.integrations.crewai.adapter:CrewAIAdapter",
         "langchain": "agentgym.integrations.langchain.adapter:LangChainAdapter",
         "native": "agentgym.integrations.native:NativeAdapter",

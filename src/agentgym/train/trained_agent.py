@@ -16,6 +16,7 @@ from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
 if TYPE_CHECKING:
+    from autogen_agentchat.base import ChatAgent, Team
     from crewai import Agent, Crew
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
@@ -150,9 +151,9 @@ class TrainedAgent(BaseModel):
 
     def load_policy(self) -> Policy:
         """Load the weights into this process; they are let go with the policy."""
-        from agentgym.engines.local.policy import LocalPolicy
+        from agentgym.engines.local.support import load_policy
 
-        return LocalPolicy.load(self.model_path)
+        return load_policy(str(self.model_path))
 
     def chat_model(self) -> "BaseChatModel":
         """Return the policy as a LangChain chat model, in this process."""
@@ -184,6 +185,30 @@ class TrainedAgent(BaseModel):
             self, tools=tools, base_url=base_url, api_key=api_key
         )
         return graph
+
+    def to_autogen(
+        self,
+        tools: list[Any] | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> "ChatAgent | Team":
+        """Return the agent as an AutoGen ``AssistantAgent``, or as its factory does.
+
+        Args:
+            tools: AutoGen tools or functions to use; None takes the scenario's, on a
+                fresh example environment.
+            base_url: Of an OpenAI-compatible server that serves the weights; None
+                runs the policy in this process.
+            api_key: For ``base_url``.
+
+        Raises:
+            MissingExtraError: AutoGen is not installed.
+        """
+        agent: ChatAgent | Team = FRAMEWORKS.get("autogen").wrap_agent(
+            self, tools=tools, base_url=base_url, api_key=api_key
+        )
+        return agent
 
     def to_crewai(
         self,

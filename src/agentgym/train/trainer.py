@@ -5,7 +5,12 @@ from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
-from agentgym.errors import UsageError
+from agentgym.errors import (
+    TrainingFailedError,
+    TrainingInterrupted,
+    UsageError,
+    resume_hint,
+)
 from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
@@ -91,12 +96,23 @@ class Trainer:
         else:
             run = RunFolder.open(resume, self.config.output)
             plan = make_plan(run.config().replaced(episodes=episodes, yes=yes))
+        with run.lock():
+            return self._run(plan, run, is_new=resume is None)
+
+    def _run(self, plan: Plan, run: RunFolder, *, is_new: bool) -> TrainingResult:
+        """Run to the end; whatever ends it before says how it goes on, if it can."""
         try:
-            with run.lock():
-                return TrainingLoop(plan, run, self._progress).run()
-        except UsageError:
-            if resume is None:
+            return TrainingLoop(plan, run, self._progress).run()
+        except (UsageError, TrainingInterrupted, KeyboardInterrupt) as error:
+            if is_new:
                 run.discard_unless_begun()
+            if isinstance(error, KeyboardInterrupt):
+                raise run.interrupted() from None
+            raise
+        except Exception as error:
+            is_vain = isinstance(error, TrainingFailedError) and not error.resumable
+            if run.checkpoints() and not is_vain:
+                error.add_note(resume_hint(str(run.path)))
             raise
 
     def evaluate(

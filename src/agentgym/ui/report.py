@@ -14,7 +14,7 @@ from agentgym.ui.words import duration, plural, weights_words
 _USE = """```python
 from agentgym import TrainedAgent
 
-agent = TrainedAgent.load("{name}").to_langchain()
+agent = TrainedAgent.load("{name}").{export}()
 ```
 """
 
@@ -50,7 +50,7 @@ def render_report(result: TrainingResult) -> str:
         _table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
         "## Use it\n",
         f"{saved_as(result.saved)}\n",
-        _USE.format(name=result.saved.name),
+        _USE.format(name=result.saved.name, export=result.export),
         "## Settings\n",
         _table(
             ["setting", "value"], [(k, f"`{v}`") for k, v in config.items()], left=2

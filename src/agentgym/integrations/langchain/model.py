@@ -12,7 +12,6 @@ from collections.abc import (
 )
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -40,7 +39,7 @@ from pydantic import PrivateAttr
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
-from agentgym.core.policy import ChatRequest, Policy
+from agentgym.core.policy import ChatRequest, Policy, stop_begins, until_stop
 from agentgym.core.policy import ChatResult as PolicyResult
 from agentgym.core.tools import parse_arguments
 from agentgym.core.trajectory import RequestedCall
@@ -140,7 +139,7 @@ class PolicyChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         request = self._request(messages, **kwargs)
-        result = _until(stop, await self._policy.chat(request))
+        result = until_stop(stop, await self._policy.chat(request))
         return ChatResult(generations=[ChatGeneration(message=_message(result))])
 
     def _stream(
@@ -214,21 +213,6 @@ def _refuse_unsupported(**options: Any) -> None:
             )
 
 
-def _end(stop: Sequence[str] | None, text: str) -> int | None:
-    """Return where the first of the stop sequences begins, None if there is none."""
-    found = [at for end in stop or () if end and (at := text.find(end)) >= 0]
-    return min(found, default=None)
-
-
-def _until(stop: Sequence[str] | None, result: PolicyResult) -> PolicyResult:
-    """Cut an answer off before a stop sequence: the tool calls after it go too."""
-    end = _end(stop, result.content or "")
-    if end is None:
-        return result
-    content = (result.content or "")[:end]
-    return replace(result, content=content, tool_calls=[], finish_reason="stop")
-
-
 async def _stream_until(
     stop: Sequence[str] | None, pieces: AsyncIterator[str | PolicyResult]
 ) -> AsyncIterator[str | PolicyResult]:
@@ -237,11 +221,11 @@ async def _stream_until(
     async for piece in pieces:
         if isinstance(piece, str):
             text += piece
-            safe = _end(stop, text)
+            safe = stop_begins(stop, text)
             safe = len(text) - _held(stop, text) if safe is None else safe
             ready, last = text[shown:safe], None
         else:
-            last = _until(stop, piece)
+            last = until_stop(stop, piece)
             ready = (last.content or "")[shown:]
         shown += len(ready)
         if ready:

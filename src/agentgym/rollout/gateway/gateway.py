@@ -5,6 +5,7 @@ import hmac
 import logging
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Self
@@ -15,7 +16,13 @@ from pydantic import ValidationError
 
 from agentgym.core.openai import ApiError
 from agentgym.core.policy import Policy, ServedPolicy
-from agentgym.errors import RolloutError, RolloutNotFoundError, RolloutStateError
+from agentgym.errors import (
+    RecordError,
+    RolloutError,
+    RolloutNotFoundError,
+    RolloutStateError,
+    StoreError,
+)
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.api import Api
@@ -23,9 +30,13 @@ from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, reply
 from agentgym.rollout.gateway.proxy import Proxy
 from agentgym.rollout.gateway.remote import ProviderUpstream, RemoteUpstream
 from agentgym.rollout.gateway.upstream import PolicyUpstream, Upstream
+from agentgym.rollout.gateway.wire import is_writable
 from agentgym.rollout.store.store import Store
 
 logger = logging.getLogger(__name__)
+
+_MOST_NAME = 1000  # characters
+_CLOSE_S = 2.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -39,6 +50,9 @@ class Gateway:
             answer for, or a provider's endpoint; None forwards them to the servers
             that are registered at ``/api/models``.
         settings: Limits, sampling, address and key.
+
+    Attributes:
+        refused: Requests that were answered with an error of ours, by its code.
     """
 
     def __init__(
@@ -56,6 +70,7 @@ class Gateway:
         self._upstream = _upstream(store, policy, self._settings)
         self._proxy = Proxy(store, self._upstream, self.admission)
         self._api = Api(store, takes_models=policy is None)
+        self.refused: Counter[str] = Counter()
         self._bound: Future[str] = Future()
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -110,7 +125,7 @@ class Gateway:
         """Stop listening; requests that wait are cut off."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self._thread.join(_CLOSE_S)  # longer only where something hangs
 
     def _run(self) -> None:
         asyncio.run(self._serve(), loop_factory=uvloop.new_event_loop)
@@ -120,6 +135,7 @@ class Gateway:
             middlewares=[self._guard], client_max_size=self._settings.max_body_bytes
         )
         app.router.add_get("/healthz", _health)
+        app.router.add_get("/api/refused", self._count_refused)
         app.router.add_routes([*self._api.routes(), *self._proxy.routes()])
         server = web.AppRunner(
             app,
@@ -152,12 +168,20 @@ class Gateway:
             if request.path != "/healthz" and not self._is_authorized(request):
                 key, kind = "invalid_api_key", "authentication_error"
                 raise ApiError(401, "Invalid or missing API key", key, kind)
+            for name, text in request.match_info.items():
+                if len(text) > _MOST_NAME or not is_writable(text):
+                    what = f"{name} = {text!r:.80} is no name that can be stored."
+                    raise ApiError(400, what, "invalid_value")
             return await handler(request)
         except Exception as error:
             told = _told(error)
+            self.refused[told.code] += 1
             if told.code == "internal_error":
                 logger.exception("%s %s failed", request.method, request.path)
             return reply(told.body, told.status, told.headers)
+
+    async def _count_refused(self, request: web.Request) -> web.Response:
+        return reply({"requests": self.refused, "records": self.store.refused})
 
     def _is_authorized(self, request: web.Request) -> bool:
         if not self.api_key:
@@ -197,6 +221,10 @@ def _told(error: Exception) -> ApiError:
             return ApiError(409, str(error), "rollout_state")
         case ValidationError():
             return ApiError(422, str(error), "invalid_value")
+        case RecordError():
+            return ApiError(422, str(error), "invalid_record")
+        case StoreError():
+            return ApiError(503, str(error), "store_failed", "server_error")
         case web.HTTPException():
             return ApiError(error.status, error.reason, "http_error")
     message = f"{type(error).__name__}: {error}"

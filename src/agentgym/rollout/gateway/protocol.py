@@ -66,13 +66,17 @@ class GatewaySettings:
         calls interleave.
 
         Raises:
-            ApiError: 400; the agent's limit of tokens is no positive number.
+            ApiError: 400; the agent's temperature is no number, or its limit of
+                tokens no positive one.
         """
         body = call.body
         own = self.train_temperature if call.mode == "train" else self.val_temperature
         if own is None:
             asked = body.get("temperature")
-            own = 1.0 if asked is None else float(asked)
+            own = 1.0 if asked is None else asked
+            if type(own) not in (int, float):
+                told = f"temperature = {asked!r:.80} is no number."
+                raise ApiError(400, told, "invalid_value")
         asked = body.get("max_completion_tokens") or body.get("max_tokens")
         asked = self.max_tokens if asked is None else asked
         if not isinstance(asked, int) or asked < 1:

@@ -3,7 +3,6 @@
 from contextlib import aclosing
 from typing import Any, cast
 
-import orjson
 from aiohttp import web
 from pydantic import BaseModel
 
@@ -11,6 +10,7 @@ from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.protocol import Mode, ProxyCall, reply
 from agentgym.rollout.gateway.upstream import Answer, Upstream
+from agentgym.rollout.gateway.wire import is_writable, load_json, read_json
 from agentgym.rollout.store.store import Store
 
 _BASE = "/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1"
@@ -57,6 +57,9 @@ class Proxy:
         agent = str(
             request.headers.get("X-Agent-ID") or body.get("user") or DEFAULT_AGENT
         )
+        if not is_writable(agent):
+            told = f"X-Agent-ID = {agent!r:.80} is not UTF-8."
+            raise ApiError(400, told, "invalid_value")
         rollout_id, attempt_id = where["rollout_id"], where["attempt_id"]
         async with self._admission.slot():
             index = self._store.begin_call(rollout_id, attempt_id, agent)
@@ -92,7 +95,7 @@ class Proxy:
         return reply({"object": "list", "data": [model]})
 
     async def _pause(self, request: web.Request) -> web.Response:
-        body = PauseRequest.model_validate_json(await request.read() or b"{}")
+        body = PauseRequest.model_validate(await read_json(request, b"{}"))
         self._admission.pause(body.reason, body.retry_after_seconds)
         return reply(self._admission.state())
 
@@ -106,8 +109,8 @@ class Proxy:
 
 def _json_object(raw: bytes) -> dict[str, Any]:
     try:
-        body = orjson.loads(raw or b"{}")
-    except orjson.JSONDecodeError as error:
+        body = load_json(raw or b"{}")
+    except ValueError as error:
         told = f"Invalid JSON in request body: {error}"
         raise ApiError(400, told, "invalid_json") from None
     if not isinstance(body, dict):

@@ -128,7 +128,7 @@ class PolicyUpstream(Upstream):
             told = "This policy answers chat completions only; ask chat/completions."
             raise ApiError(404, told, "unsupported_path")
         sampling = self._settings.sampling(call)
-        request = _request(call, sampling)
+        request = chat_request(call, sampling)
         asked = call.body | sampling
         exchange = Exchange(call, self.model_name, "in-process", None, asked)
         call_id = f"chatcmpl-{request.seed:016x}"
@@ -137,7 +137,9 @@ class PolicyUpstream(Upstream):
 
         def ended(result: ChatResult) -> Answer:
             exchange.version = result.model_version
-            body = _completion(result, call_id, self.model_name)
+            body = completion_body(result, call_id, self.model_name)
+            if problem := Completion(body).problem:
+                raise EngineError(f"The policy's answer cannot be used: {problem}.")
             told = _log_probs(result) if call.body.get("logprobs") else None
             shown = body | {"choices": [body["choices"][0] | {"logprobs": told}]}
             end = writer.end(shown) if call.streams else orjson.dumps(shown)
@@ -162,7 +164,7 @@ class PolicyUpstream(Upstream):
             yield exchange.refusal(engine_error(error), has_begun=has_begun)
 
 
-def _request(call: ProxyCall, sampling: dict[str, Any]) -> ChatRequest:
+def chat_request(call: ProxyCall, sampling: dict[str, Any]) -> ChatRequest:
     """Return what the policy is asked; refuse what is malformed or it cannot do."""
     body = call.body
     messages, tools = body.get("messages"), body.get("tools") or []
@@ -208,7 +210,7 @@ def _log_probs(result: ChatResult) -> dict[str, Any]:
     return {"content": tokens}
 
 
-def _completion(result: ChatResult, call_id: str, model: str) -> dict[str, Any]:
+def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, Any]:
     """Return a ``chat.completion`` body with exact token ids.
 
     Log-probabilities are in the form of text completions, a tenth of chat's in size.
