@@ -50,7 +50,7 @@ def evaluate(
         ),
     ] = None,
     framework: Annotated[
-        str | None, opt("Whose agent loop: langchain, autogen or native.")
+        str | None, opt("Whose agent loop: langchain, autogen, crewai or native.")
     ] = None,
     gpu: Annotated[str | None, opt("auto, local or none.")] = None,
     split: Annotated[

@@ -38,7 +38,7 @@ def train(
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
     framework: Annotated[
-        str | None, opt("Whose agent: langchain, autogen or native.")
+        str | None, opt("Whose agent: langchain, autogen, crewai or native.")
     ] = None,
     agent: Annotated[
         str | None, opt("module:name of your make_agent(llm, tools).")

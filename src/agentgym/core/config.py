@@ -50,7 +50,8 @@ class TrainingConfig(Settings, BaseSettings):
     Attributes:
         scenario: Name of the scenario, the path of a pack, or a tasks file with its
             tools: :class:`~agentgym.core.task.TaskSource`.
-        framework: Whose agent is trained: ``langchain``, ``autogen``, ``native``, …
+        framework: Whose agent is trained: ``langchain``, ``autogen``, ``crewai``,
+            ``native``, …
         agent: ``module:name`` of a factory ``make_agent(llm, tools)`` to train
             instead of the scenario's own agent.
         model: ``nano``, a folder, or a Hugging Face id.

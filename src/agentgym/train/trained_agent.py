@@ -20,6 +20,7 @@ from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
 if TYPE_CHECKING:
     from autogen_agentchat.base import ChatAgent, Team
+    from crewai import Agent, Crew
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
@@ -227,6 +228,34 @@ class TrainedAgent(BaseModel):
             MissingExtraError: AutoGen is not installed.
         """
         agent: ChatAgent | Team = FRAMEWORKS.get("autogen").wrap_agent(
+            self, tools=tools, base_url=base_url, api_key=api_key
+        )
+        return agent
+
+    def to_crewai(
+        self,
+        tools: list[Any] | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> "Agent | Crew":
+        """Return the agent as a CrewAI Agent, or the Crew that its factory builds.
+
+        CrewAI then prints no panels and sends no traces in this process, unless
+        ``CREWAI_TRACING_ENABLED`` says so.
+
+        Args:
+            tools: CrewAI tools to use; None takes the scenario's, on a fresh example
+                environment.
+            base_url: Of an OpenAI-compatible server that serves the weights; None
+                runs the policy in this process.
+            api_key: For ``base_url``.
+
+        Raises:
+            MissingExtraError: CrewAI is not installed.
+        """
+        adapter = FRAMEWORKS.get("crewai")
+        agent: Agent | Crew = adapter.wrap_agent(
             self, tools=tools, base_url=base_url, api_key=api_key
         )
         return agent
