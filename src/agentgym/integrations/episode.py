@@ -312,6 +312,11 @@ def current_episode() -> Episode:
         ) from None
 
 
+def episode_or_none() -> Episode | None:
+    """Return the episode that the running task belongs to, None outside any."""
+    return _CURRENT.get(None)
+
+
 def _shortened(reason: Reason) -> Reason:
     return Reason(kind=reason.kind, detail=whole_text(reason.detail[:_MAX_REASON]))
 

@@ -10,8 +10,9 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.files import Beat, no_beat, require_writable_home
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.trajectory import Trajectory
-from agentgym.errors import ProviderError, UnsupportedError, UsageError
-from agentgym.integrations.registry import FRAMEWORKS, load_factory
+from agentgym.errors import ProviderError, UnsupportedError
+from agentgym.integrations.live import load_agent
+from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
@@ -85,6 +86,8 @@ class RolloutSession:
                         scenario=config.scenario,
                         framework=config.framework,
                         agent=config.agent,
+                        context=config.context,
+                        inputs=config.inputs,
                         concurrency=config.concurrency,
                         timeout_s=config.rollout_timeout_s,
                         unsafe_local_exec=config.unsafe_local_exec,
@@ -171,14 +174,7 @@ def _check_agent(config: TrainingConfig) -> None:
         raise UnsupportedError(
             f"--agent {config.agent} needs a framework; choose one with --framework."
         )
-    try:
-        load_factory(config.agent)
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError(
-            f"Cannot import --agent {config.agent}: {type(error).__name__}: {error}."
-        ) from error
+    load_agent(config.agent)
 
 
 def worker_count(config: TrainingConfig) -> int:

@@ -38,7 +38,7 @@ class AutoGenAgent(AgentLoop):
         }
         llm = GatewayClient(**options)
         tools = [episode_tool(spec) for spec in blueprint.tools]
-        if blueprint.factory is None:
+        if blueprint.agent is None:
             # One more than there are: the episode ends it, and says why.
             most = blueprint.max_turns + 1
             prompt = blueprint.system_prompt
@@ -46,11 +46,11 @@ class AutoGenAgent(AgentLoop):
                 "agent", llm, tools, prompt, most
             )
         else:
-            factory = load_factory(blueprint.factory)
+            factory = load_factory(blueprint.agent)
             self._make = lambda: factory(llm, list(tools))
         logging.getLogger("autogen_core").addFilter(_is_news)
         self._next = self._make()
-        require_runner(self._next, blueprint.factory or "the scenario")
+        require_runner(self._next, blueprint.agent or "the scenario")
 
     def converse(self) -> Conversation:
         """Return a conversation of an agent that has heard nothing yet."""

@@ -41,7 +41,7 @@ class CrewAIAgent(AgentLoop):
 
         self._llm = GatewayLLM.of(blueprint)
         self._agent = build(
-            blueprint.factory,
+            blueprint.agent,
             self._llm,
             [EpisodeTool.of(spec) for spec in blueprint.tools],
             system_prompt=blueprint.system_prompt,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from agentgym.core.openai import ApiError, Completion, joined_text
+from agentgym.core.openai import ApiError, Completion, chosen_tools, joined_text
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import ContextLengthError, EngineError
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall, engine_error
@@ -183,14 +183,16 @@ def chat_request(call: ProxyCall, sampling: dict[str, Any]) -> ChatRequest:
     changes_answer = {
         "n": body.get("n") not in (None, 1),
         "stop": bool(body.get("stop")),
-        "tool_choice": body.get("tool_choice") not in (None, "auto", "none"),
         "response_format": body.get("response_format") not in _PLAIN_FORMATS,
     }
     for name in (name for name, is_set in changes_answer.items() if is_set):
         told = f"{name} = {body[name]!r} is not supported by this policy."
         raise _refused(told, "unsupported_parameter")
-    tools = [] if body.get("tool_choice") == "none" else tools
-    return ChatRequest(messages, tools, session=call.session, **sampling)
+    try:
+        offered = chosen_tools(tools, body.get("tool_choice"))
+    except ValueError as error:
+        raise _refused(str(error), "invalid_value") from error
+    return ChatRequest(messages, offered, session=call.session, **sampling)
 
 
 def _refused(told: str, code: str) -> ApiError:

@@ -75,6 +75,8 @@ class WorkerSpec(BaseModel):
     scenario: str
     framework: str
     agent: str | None = None
+    context: str | None = None
+    inputs: str | None = None
     concurrency: int = 64
     timeout_s: float = 60.0
     memory_mb: int = 8192
@@ -282,7 +284,9 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
         api_key=spec.api_key,
         model=spec.model,
         connections=spec.concurrency,
-        factory=spec.agent,
+        agent=spec.agent,
+        context=spec.context,
+        inputs=spec.inputs,
     )
     adapter = FRAMEWORKS.get(spec.framework)
     agent = require_type(

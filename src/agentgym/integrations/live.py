@@ -1,0 +1,240 @@
+"""Agents as their authors wrote them: importing one, naming it, telling what it is."""
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from agentgym.core.background import in_background
+from agentgym.core.plugins import load_object
+from agentgym.core.task import Task
+from agentgym.core.tools import Tool
+from agentgym.errors import AgentGymError, UnsupportedError, UsageError
+from agentgym.integrations.base import Adapter
+from agentgym.integrations.registry import FRAMEWORKS
+
+MODELS = ("llm", "model", "model_client", "chat_model")
+"""Names of a factory's parameter that takes the model."""
+
+_GUARD = "Put what runs the agent under `if __name__ == '__main__':`."
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_KEYS = (
+    "ANTHROPIC_API_KEY",
+    "AZURE_OPENAI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "OPENAI_API_KEY",
+)
+_IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=None)
+
+
+def importing() -> str | None:
+    """Return the module of a user's agent that is being imported, None if none is."""
+    return _IMPORTING.get()
+
+
+def load_agent(reference: str, *, option: str = "--agent") -> Any:
+    """Import what ``module:name`` names: an agent, or what makes one.
+
+    Where a model wants a key as it is made, and none is set, it gets one that opens
+    nothing: no provider is asked in training.
+
+    Raises:
+        UsageError: It cannot be imported, or does more than that as it is.
+    """
+    from agentgym.integrations.redirect import watch
+
+    watch()
+    for name in _KEYS:
+        os.environ.setdefault(name, "none-is-needed-in-training")
+    module = reference.partition(":")[0]
+    token = _IMPORTING.set(module)
+    try:
+        return load_object(reference, option=option)
+    except AgentGymError:
+        raise
+    except SystemExit as end:
+        raise UsageError(
+            f"{option} {reference}: {module} calls sys.exit({end.code!r}) as it is "
+            f"imported. {_GUARD}"
+        ) from None
+    except Exception as error:
+        raise UsageError(
+            f"Cannot import {option} {reference}: {type(error).__name__}: {error}."
+        ) from error
+    finally:
+        _IMPORTING.reset(token)
+
+
+def refuse_while_importing() -> None:
+    """Refuse a model call that a module makes as it is imported.
+
+    Raises:
+        UsageError: One is being imported.
+    """
+    if (module := importing()) is not None:
+        raise UsageError(
+            f"{module} runs the agent as it is imported, and every worker imports it. "
+            f"{_GUARD}"
+        )
+
+
+def framework_of(reference: str, found: Any) -> str | None:
+    """Return the framework whose agent ``found`` is, or makes; None if unknown."""
+    for name in FRAMEWORKS.names():
+        if is_of(FRAMEWORKS.get(name), found):
+            return name
+    if not callable(found):
+        return None
+    module = sys.modules.get(reference.partition(":")[0])
+    roots = {_root_of(value) for value in vars(module).values()} if module else set()
+    named = [
+        name
+        for name in FRAMEWORKS.names()
+        if roots & set(FRAMEWORKS.get(name).packages)
+    ]
+    return named[0] if len(named) == 1 else None
+
+
+def is_of(adapter: Adapter, found: Any) -> bool:
+    """Say whether a live object is one of a framework's."""
+    roots = {base.__module__.partition(".")[0] for base in type(found).__mro__}
+    return bool(roots & set(adapter.packages))
+
+
+def _root_of(value: Any) -> str:
+    name = value.__name__ if inspect.ismodule(value) else None
+    return str(name or getattr(value, "__module__", None) or "").partition(".")[0]
+
+
+def takes_model(found: Any) -> bool:
+    """Say whether ``found`` is a factory that wants the model."""
+    if not _is_factory(found):
+        return False
+    named = _arguments(found, repr(found))
+    return named is None or "model" in named.values()
+
+
+def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
+    """Return the agent that ``found`` is, or makes.
+
+    A factory is given what its parameters are named for: ``llm`` (or ``model``, or
+    ``model_client``) and ``tools``; two of other names are these, in this order.
+
+    Raises:
+        UsageError: A factory wants something else, or fails.
+    """
+    if not _is_factory(found):
+        return found
+    named = _arguments(found, origin)
+    if named is None:
+        made = _called(origin, found, llm, tools)
+    else:
+        given = {"model": llm, "tools": tools, "config": {}}
+        made = _called(origin, found, **{k: given[v] for k, v in named.items()})
+    if inspect.isawaitable(made):
+        made = in_background(made)
+    crew = getattr(type(made), "crew", None)  # a class marked with CrewAI's @CrewBase
+    return made.crew() if inspect.isclass(found) and callable(crew) else made
+
+
+def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    try:
+        return factory(*args, **named)
+    except AgentGymError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{origin} failed to make the agent: {type(error).__name__}: {error}."
+        ) from error
+
+
+def _is_factory(found: Any) -> bool:
+    return inspect.isroutine(found) or inspect.isclass(found) or (
+        isinstance(found, functools.partial)
+    )
+
+
+def _arguments(found: Any, origin: str) -> dict[str, str] | None:
+    """Return what is given by which name; None for a model and tools by position."""
+    try:
+        parameters = list(inspect.signature(found).parameters.values())
+    except (TypeError, ValueError):
+        return {}
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind in _BY_NAME]
+    named = {p.name: "model" for p in parameters if p.name in MODELS}
+    named |= {p.name: "tools" for p in parameters if p.name == "tools"}
+    named |= {name: "config" for name in needed if name == "config"}
+    unknown = [name for name in needed if name not in named]
+    positional = [p for p in parameters if p.kind is p.POSITIONAL_ONLY]
+    if len(positional) == 2 or (len(unknown) == 2 and len(needed) == 2):
+        return None
+    if unknown or positional:
+        wanted = ", ".join(map(repr, unknown)) or "arguments by position"
+        raise UsageError(
+            f"{origin} wants {wanted}, which training does not know. Let it take "
+            "nothing, or `llm`, or `llm` and `tools`."
+        )
+    return named
+
+
+def reference_of(agent: Any) -> str:
+    """Return ``module:name`` by which other processes find an agent, or its factory.
+
+    Raises:
+        UsageError: They cannot: it stands at the top of no module.
+    """
+    if isinstance(agent, str):
+        return agent
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or getattr(module, "__file__", None) is None:
+            continue
+        for key, value in list(vars(module).items()):
+            if value is agent:
+                return f"{name}:{key}"
+    raise UsageError(
+        f"The {type(agent).__name__} cannot be imported by the processes that training "
+        "starts. Make it, or a function that returns it, at the top of a module of its "
+        'own, and give that: agent="my_module:agent".'
+    )
+
+
+def tools_of(found: Any, origin: str) -> list[Tool] | None:
+    """Return the tools of a framework's agent, or framework's own tools in a list.
+
+    None if ``found`` is neither.
+
+    Raises:
+        UnsupportedError: It is one, and its tools cannot be told.
+    """
+    items = found if isinstance(found, list | tuple) else [found]
+    for name in FRAMEWORKS.names():
+        adapter = FRAMEWORKS.get(name)
+        if items and all(is_of(adapter, item) for item in items):
+            return [tool for item in items for tool in adapter.own_tools(item)]
+    if callable(found) and (name_or_none := framework_of(origin, found)) is not None:
+        if takes_model(found):
+            raise UnsupportedError(
+                f"{origin} is given its tools in training, and has none of its own. "
+                "Say which they are with --tools-from."
+            )
+        made = make(found, origin, llm=None, tools=[])
+        return FRAMEWORKS.get(name_or_none).own_tools(made)
+    return None
+
+
+def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
+    """Return the user's function of a task; one that gives None if there is none."""
+    if reference is None:
+        return lambda task: None
+    found = load_agent(reference, option=option)
+    if not inspect.isroutine(found):
+        raise UsageError(
+            f"{option} {reference} is a {type(found).__name__}, no function of the task."
+        )
+    function: Callable[[Task], Any] = found
+    return function
