@@ -58,6 +58,10 @@ class TrainingConfig(Settings, BaseSettings):
             context that a graph wants.
         inputs: ``module:name`` of a function of the task that gives further keys of a
             graph's state, or its whole input.
+        own_tools: What becomes of calls of an agent's own tools that the scenario does
+            not have: ``stub`` answers them with values of the right types. None refuses
+            an agent that has some, beside those in ``allow_tools``.
+        allow_tools: The agent's own tools that really run.
         model: ``nano``, a folder, or a Hugging Face id.
         engine: ``local`` (torch, in process), or one of an installed package.
         gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU.
@@ -109,6 +113,8 @@ class TrainingConfig(Settings, BaseSettings):
     agent: str | None = None
     context: str | None = None
     inputs: str | None = None
+    own_tools: Literal["stub"] | None = None
+    allow_tools: tuple[str, ...] = ()
     model: str = "nano"
     engine: str = "local"
     gpu: Literal["auto", "local", "runpod", "lambda", "none"] = "auto"

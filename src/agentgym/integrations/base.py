@@ -162,6 +162,14 @@ class Adapter(ABC):
         """
         raise UnsupportedError(f"{self.name} cannot take tools from {found!r}.")
 
+    def stand_in(self) -> Any:
+        """Return a model of the framework's own that nobody asks, to make agents on.
+
+        Raises:
+            UnsupportedError: The adapter has none.
+        """
+        raise UnsupportedError(f"{self.name} cannot look into what a factory makes.")
+
     def concerns(self, agent: Any) -> list[str]:
         """Return what will be different for a live agent in training, in sentences."""
         return []

@@ -79,6 +79,7 @@ class Episode:
         cut: Why the policy has brought it to its end; None while it has not.
         overflowed: Whether the last request did not fit the model's context. The agent
             may go on with a shorter one; if it fails at that, it was cut.
+        extra: Tools beside the environment's.
         crash: What a tool's own code raised, other than a refusal. It ends the episode
             as crashed, whatever the agent's framework makes of it.
     """
@@ -98,6 +99,7 @@ class Episode:
     overflowed: bool = False
     crash: Exception | None = None
     tools: dict[str, Tool] = field(default_factory=dict)
+    extra: Sequence[Tool] = ()
     _environment: Environment | None = None
     _loop: asyncio.AbstractEventLoop | None = None
     _started: float = field(default_factory=time.perf_counter)
@@ -284,7 +286,7 @@ class Episode:
         """
         self._environment = environment
         self._loop = asyncio.get_running_loop()
-        for tool in environment.tools():
+        for tool in (*environment.tools(), *self.extra):
             if tool.spec.name in self.tools:
                 raise UsageError(f"Two tools are named {tool.spec.name!r}; rename one.")
             self.tools[tool.spec.name] = tool

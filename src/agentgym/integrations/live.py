@@ -16,6 +16,9 @@ from agentgym.errors import AgentGymError, UnsupportedError, UsageError
 from agentgym.integrations.base import Adapter
 from agentgym.integrations.registry import FRAMEWORKS
 
+DEFAULT = "langchain"
+"""The framework where nothing else is said."""
+
 MODELS = ("llm", "model", "model_client", "chat_model")
 """Names of a factory's parameter that takes the model."""
 
@@ -37,7 +40,9 @@ def importing() -> str | None:
     return _IMPORTING.get()
 
 
-def load_agent(reference: str, *, option: str = "--agent") -> Any:
+def load_agent(
+    reference: str, *, option: str = "--agent", folder: str = ""
+) -> Any:
     """Import what ``module:name`` names: an agent, or what makes one.
 
     Where a model wants a key as it is made, and none is set, it gets one that opens
@@ -54,7 +59,7 @@ def load_agent(reference: str, *, option: str = "--agent") -> Any:
     module = reference.partition(":")[0]
     token = _IMPORTING.set(module)
     try:
-        return load_object(reference, option=option)
+        return load_object(reference, option=option, folder=folder)
     except AgentGymError:
         raise
     except SystemExit as end:
@@ -85,10 +90,9 @@ def refuse_while_importing() -> None:
 
 def framework_of(reference: str, found: Any) -> str | None:
     """Return the framework whose agent ``found`` is, or makes; None if unknown."""
-    for name in FRAMEWORKS.names():
-        if is_of(FRAMEWORKS.get(name), found):
-            return name
-    if not callable(found):
+    if (adapter := _adapter_of(found)) is not None:
+        return adapter.name
+    if not _is_factory(found):
         return None
     module = sys.modules.get(reference.partition(":")[0])
     roots = {_root_of(value) for value in vars(module).values()} if module else set()
@@ -113,10 +117,39 @@ def _root_of(value: Any) -> str:
 
 def takes_model(found: Any) -> bool:
     """Say whether ``found`` is a factory that wants the model."""
+    return _takes(found, "model")
+
+
+def takes_tools(found: Any) -> bool:
+    """Say whether ``found`` is a factory that wants the tools."""
+    return _takes(found, "tools")
+
+
+def _takes(found: Any, what: str) -> bool:
     if not _is_factory(found):
         return False
     named = _arguments(found, repr(found))
-    return named is None or "model" in named.values()
+    return named is None or what in named.values()
+
+
+def resolve_framework(reference: str, framework: str) -> str:
+    """Return the framework of an agent: what it is goes before what was said.
+
+    Raises:
+        UnsupportedError: It is no agent of any framework.
+    """
+    found = load_agent(reference)
+    if (adapter := _adapter_of(found)) is not None:
+        return adapter.name
+    if _is_factory(found):
+        told = framework_of(reference, found)
+        return told if told is not None and framework == DEFAULT else framework
+    kinds = ", ".join(name for name in FRAMEWORKS.names() if name != "native")
+    raise UnsupportedError(
+        f"{reference} is a {type(found).__name__}, which is no agent of {kinds}. Name a "
+        "compiled graph, an AssistantAgent or team, an Agent, Task or Crew, or a "
+        "function that returns one."
+    )
 
 
 def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
@@ -203,28 +236,48 @@ def reference_of(agent: Any) -> str:
     )
 
 
-def tools_of(found: Any, origin: str) -> list[Tool] | None:
-    """Return the tools of a framework's agent, or framework's own tools in a list.
-
-    None if ``found`` is neither.
+def named_tools(reference: str, option: str, folder: str = "") -> Any:
+    """Return the tools that ``module:name`` names, or those of the agent ``@module:name``.
 
     Raises:
-        UnsupportedError: It is one, and its tools cannot be told.
+        UsageError: It cannot be imported.
+        UnsupportedError: Its tools cannot be told.
     """
-    items = found if isinstance(found, list | tuple) else [found]
-    for name in FRAMEWORKS.names():
-        adapter = FRAMEWORKS.get(name)
-        if items and all(is_of(adapter, item) for item in items):
-            return [tool for item in items for tool in adapter.own_tools(item)]
-    if callable(found) and (name_or_none := framework_of(origin, found)) is not None:
-        if takes_model(found):
-            raise UnsupportedError(
-                f"{origin} is given its tools in training, and has none of its own. "
-                "Say which they are with --tools-from."
-            )
-        made = make(found, origin, llm=None, tools=[])
-        return FRAMEWORKS.get(name_or_none).own_tools(made)
-    return None
+    if reference.startswith("@"):
+        return agent_tools(reference[1:], folder)
+    found = load_agent(reference, option=option, folder=folder)
+    items = list(found) if isinstance(found, list | tuple) else [found]
+    adapters = [_adapter_of(item) for item in items]
+    if not any(adapters):
+        return found
+    tools: list[Any] = []
+    for item, adapter in zip(items, adapters, strict=True):
+        tools += [item] if adapter is None else adapter.own_tools(item)
+    return tools
+
+
+def agent_tools(reference: str, folder: str = "") -> list[Tool]:
+    """Return the tools that an agent has of its own; see :meth:`Adapter.own_tools`.
+
+    Raises:
+        UnsupportedError: There are none, or they cannot be told.
+    """
+    found = load_agent(reference, folder=folder)
+    if takes_tools(found):
+        raise UnsupportedError(
+            f"{reference} is given its tools, and has none of its own: say which they "
+            "are with --tools-from module:TOOLS."
+        )
+    framework = framework_of(reference, found) or "langchain"
+    adapter = FRAMEWORKS.get(framework)
+    adapter.check()
+    llm = adapter.stand_in() if takes_model(found) else None
+    return adapter.own_tools(make(found, reference, llm=llm, tools=[]))
+
+
+def _adapter_of(found: Any) -> Adapter | None:
+    adapters = map(FRAMEWORKS.get, FRAMEWORKS.names())
+    return next((each for each in adapters if is_of(each, found)), None)
 
 
 def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:

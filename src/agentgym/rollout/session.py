@@ -41,6 +41,7 @@ class RolloutSession:
             is deleted, and made again under the same ids; -1 keeps nothing.
         beat: Called every half second while something is waited for, with what the
             store waits for itself; may raise to give up.
+        hosts: A file: workers reach no other machine, and it names those tried.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class RolloutSession:
         *,
         resumed_step: int = -1,
         beat: Beat = no_beat,
+        hosts: Path | None = None,
     ) -> None:
+        self._hosts = None if hosts is None else str(hosts)
         self._config = config
         self._policy = policy
         self._folder = folder
@@ -88,6 +91,9 @@ class RolloutSession:
                         agent=config.agent,
                         context=config.context,
                         inputs=config.inputs,
+                        own_tools=config.own_tools,
+                        allow_tools=config.allow_tools,
+                        hosts=self._hosts,
                         concurrency=config.concurrency,
                         timeout_s=config.rollout_timeout_s,
                         unsafe_local_exec=config.unsafe_local_exec,

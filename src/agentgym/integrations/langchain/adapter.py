@@ -97,6 +97,12 @@ class LangChainAdapter(Adapter):
         """Return the tools of a graph, or one of LangChain's tools."""
         return graphs.own_tools(found)
 
+    def stand_in(self) -> Any:
+        """Return a chat model that answers nothing."""
+        from agentgym.integrations.langchain.model import PolicyChatModel
+
+        return PolicyChatModel()
+
     def concerns(self, agent: Any) -> list[str]:
         """Return what is different for a graph in training: memory, interrupts."""
         return graphs.concerns(agent)

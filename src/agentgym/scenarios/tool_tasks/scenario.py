@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from random import Random
 from typing import Any, ClassVar, Literal
 
@@ -235,12 +236,15 @@ def absolute_source(reference: str) -> str:
 def load_tools(reference: str, folder: str = "") -> list[Tool]:
     """Import the tools that ``module:name`` names: a function, or a list of them.
 
+    A framework's own tools are taken too, and ``@module:name`` are those of an agent.
+
     Raises:
         UsageError: It cannot be imported.
         ScenarioError: It holds something that is no tool.
     """
-    found = _imported(reference, TOOLS_FROM, folder)
-    return as_tools(found, reference)
+    # By name: adapters, which know what agents have, stand above scenarios.
+    named = resolve_name("agentgym.integrations.live:named_tools")
+    return as_tools(named(reference, TOOLS_FROM, folder), reference)
 
 
 def _load_tools(references: Sequence[str], folder: str) -> list[Tool]:
