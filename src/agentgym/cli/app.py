@@ -11,7 +11,16 @@ from typing import TypeGuard
 
 import typer
 
-from agentgym.cli import agents, doctor, evaluate, rollout, runs, scenarios, train
+from agentgym.cli import (
+    agents,
+    doctor,
+    evaluate,
+    inspect,
+    rollout,
+    runs,
+    scenarios,
+    train,
+)
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
 from agentgym.cli.output import discard_output, only_results
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
@@ -34,6 +43,7 @@ def build() -> typer.Typer:
     app.command()(train.train)
     app.command("eval")(evaluate.evaluate)
     app.command()(rollout.rollout)
+    app.command("inspect")(inspect.inspect)
     app.command()(doctor.doctor)
     for group in (scenarios.app, runs.app, agents.app):
         app.add_typer(group)

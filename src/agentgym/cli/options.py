@@ -117,6 +117,29 @@ def with_tools(
     return str(chosen)
 
 
+def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]:
+    """Return settings for the tools of an agent that a scenario does not have.
+
+    Raises:
+        UsageError: They are to answer in a way that only a tasks file knows.
+    """
+    from agentgym.errors import UsageError
+
+    if tools not in (None, "stub"):
+        raise UsageError(
+            f"--tools {tools} is for a tasks file. Beside a scenario's own tools an "
+            "agent's can be answered with --tools stub, or run with --allow-tool NAME."
+        )
+    if allow_tool:
+        typer.echo(
+            f"Warning: {', '.join(allow_tool)} will really be called, again and again, "
+            "with whatever arguments the model writes.",
+            err=True,
+        )
+    given = {"own_tools": tools, "allow_tools": allow_tool}
+    return {name: value for name, value in given.items() if value}
+
+
 def given_settings(
     context: typer.Context, settings: type["Settings"]
 ) -> dict[str, Any]:

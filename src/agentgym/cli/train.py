@@ -15,6 +15,7 @@ from agentgym.cli.options import (
     UnsafeLocalExec,
     given_settings,
     opt,
+    own_tools,
     with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    context: typer.Context,
+    command: typer.Context,
     scenario: Annotated[
         str | None,
         typer.Argument(help="What to train on; see `agentgym scenarios list`."),
@@ -41,7 +42,15 @@ def train(
         str | None, opt("Whose agent: langchain, autogen, crewai or native.")
     ] = None,
     agent: Annotated[
-        str | None, opt("module:name of your make_agent(llm, tools).")
+        str | None, opt("module:name of your agent as it is, or of what makes it.")
+    ] = None,
+    context: Annotated[
+        str | None,
+        opt("module:name of a function of the task: a graph's runtime context."),
+    ] = None,
+    inputs: Annotated[
+        str | None,
+        opt("module:name of a function of the task: more keys of a graph's state."),
     ] = None,
     model: Annotated[str | None, opt("nano, a folder, or a Hugging Face id.")] = None,
     engine: Annotated[str | None, opt("local or verl.")] = None,
@@ -77,11 +86,14 @@ def train(
     """
     from agentgym.core.config import TrainingConfig
 
-    given = given_settings(context, TrainingConfig)
+    given = given_settings(command, TrainingConfig)
     if tasks is not None:
         given["scenario"] = _tasks_file(tasks, scenario)
+    named = given.get("scenario", "")
+    if agent is not None and not named.endswith(".jsonl"):
+        given |= own_tools(tools, allow_tool)
+        tools = allow_tool = None
     if (tools_from, tools, allow_tool, check) != (None,) * 4 or tasks is not None:
-        named = given.get("scenario", "")
         given["scenario"] = with_tools(named, tools_from, tools, allow_tool, check)
     if resume is not None:
         settings = _resumed(given, clean=config is None and not dry_run)

@@ -132,13 +132,13 @@ def _takes(found: Any, what: str) -> bool:
     return named is None or what in named.values()
 
 
-def resolve_framework(reference: str, framework: str) -> str:
+def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
     """Return the framework of an agent: what it is goes before what was said.
 
     Raises:
         UnsupportedError: It is no agent of any framework.
     """
-    found = load_agent(reference)
+    found = load_agent(reference, folder=folder)
     if (adapter := _adapter_of(found)) is not None:
         return adapter.name
     if _is_factory(found):
@@ -268,8 +268,7 @@ def agent_tools(reference: str, folder: str = "") -> list[Tool]:
             f"{reference} is given its tools, and has none of its own: say which they "
             "are with --tools-from module:TOOLS."
         )
-    framework = framework_of(reference, found) or "langchain"
-    adapter = FRAMEWORKS.get(framework)
+    adapter = FRAMEWORKS.get(resolve_framework(reference, DEFAULT, folder))
     adapter.check()
     llm = adapter.stand_in() if takes_model(found) else None
     return adapter.own_tools(make(found, reference, llm=llm, tools=[]))

@@ -187,6 +187,7 @@ class TrainedAgent(BaseModel):
         self,
         tools: list[Any] | None = None,
         *,
+        agent: Any = None,
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> "CompiledStateGraph[Any, Any, Any, Any]":
@@ -195,6 +196,8 @@ class TrainedAgent(BaseModel):
         Args:
             tools: LangChain tools or functions to use; None takes the scenario's,
                 on a fresh example environment.
+            agent: Your own agent to put the weights into, if it is not to be
+                imported as it was in training; itself it stays as it is.
             base_url: Of an OpenAI-compatible server that serves the weights; None
                 runs the policy in this process.
             api_key: For ``base_url``.
@@ -204,7 +207,7 @@ class TrainedAgent(BaseModel):
         """
         adapter = FRAMEWORKS.get("langchain")
         graph: CompiledStateGraph[Any, Any, Any, Any] = adapter.wrap_agent(
-            self, tools=tools, base_url=base_url, api_key=api_key
+            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
         )
         return graph
 
@@ -212,6 +215,7 @@ class TrainedAgent(BaseModel):
         self,
         tools: list[Any] | None = None,
         *,
+        agent: Any = None,
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> "ChatAgent | Team":
@@ -220,6 +224,8 @@ class TrainedAgent(BaseModel):
         Args:
             tools: AutoGen tools or functions to use; None takes the scenario's, on a
                 fresh example environment.
+            agent: Your own agent to put the weights into, if it is not to be
+                imported as it was in training; itself it stays as it is.
             base_url: Of an OpenAI-compatible server that serves the weights; None
                 runs the policy in this process.
             api_key: For ``base_url``.
@@ -227,15 +233,16 @@ class TrainedAgent(BaseModel):
         Raises:
             MissingExtraError: AutoGen is not installed.
         """
-        agent: ChatAgent | Team = FRAMEWORKS.get("autogen").wrap_agent(
-            self, tools=tools, base_url=base_url, api_key=api_key
+        made: ChatAgent | Team = FRAMEWORKS.get("autogen").wrap_agent(
+            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
         )
-        return agent
+        return made
 
     def to_crewai(
         self,
         tools: list[Any] | None = None,
         *,
+        agent: Any = None,
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> "Agent | Crew":
@@ -247,6 +254,8 @@ class TrainedAgent(BaseModel):
         Args:
             tools: CrewAI tools to use; None takes the scenario's, on a fresh example
                 environment.
+            agent: Your own agent to put the weights into, if it is not to be
+                imported as it was in training; itself it stays as it is.
             base_url: Of an OpenAI-compatible server that serves the weights; None
                 runs the policy in this process.
             api_key: For ``base_url``.
@@ -255,7 +264,7 @@ class TrainedAgent(BaseModel):
             MissingExtraError: CrewAI is not installed.
         """
         adapter = FRAMEWORKS.get("crewai")
-        agent: Agent | Crew = adapter.wrap_agent(
-            self, tools=tools, base_url=base_url, api_key=api_key
+        made: Agent | Crew = adapter.wrap_agent(
+            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
         )
-        return agent
+        return made

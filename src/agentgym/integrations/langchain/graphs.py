@@ -39,6 +39,11 @@ def require_graph(graph: Any, origin: str) -> None:
         from langgraph.pregel import Pregel
     except ImportError:
         raise MissingExtraError("langchain", "The LangChain adapter") from None
+    if hasattr(graph, "compile") and not isinstance(graph, Pregel):
+        raise UnsupportedError(
+            f"{origin} is a {type(graph).__name__} that is not compiled: name what its "
+            "compile() returns."
+        )
     if not isinstance(graph, Pregel):
         raise UnsupportedError(
             f"{origin} gave a {type(graph).__name__}, not a compiled graph. Return "
@@ -48,7 +53,7 @@ def require_graph(graph: Any, origin: str) -> None:
 
 def roles(graph: Any) -> list[AgentRole]:
     """Return the agents of a graph: itself, and those in its nodes and its tools."""
-    require_graph(graph, repr(graph))
+    require_graph(graph, f"The {type(graph).__name__}")
     found = [_role(name, each) for name, each in _graphs(graph)]
     return [role for role in found if role.tools or role.model is not None]
 
@@ -78,7 +83,7 @@ def own_tools(found: Any) -> list[Tool]:
 
     if isinstance(found, BaseTool):
         return [_callable_tool(found)]
-    require_graph(found, repr(found))
+    require_graph(found, f"The {type(found).__name__}")
     within = {
         tool.name: tool
         for _, graph in _graphs(found)

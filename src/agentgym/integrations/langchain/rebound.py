@@ -16,7 +16,7 @@ def rebound(graph: Any, model: Any) -> Any:
     Within its nodes every chat model of LangChain's answers from ``model``; the graph
     that was given, and its models elsewhere, stay as they are.
     """
-    require_graph(graph, repr(graph))
+    require_graph(graph, f"The {type(graph).__name__}")
     watch()
     made = copy.copy(graph)
     made.nodes = {

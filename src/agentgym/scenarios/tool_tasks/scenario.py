@@ -200,6 +200,27 @@ def from_tools(
     )
 
 
+def tasks_reference(
+    tasks: str | os.PathLike[str], check: Callable[..., Any] | str | None = None
+) -> str:
+    """Return the reference of a tasks file that is about an agent's own tools.
+
+    Raises:
+        UsageError: Other processes could not import ``check``.
+    """
+    path = os.path.abspath(os.path.expanduser(os.fspath(tasks)))
+    if check is None:
+        return path
+    [scorer], folder = _importable(check)
+    return str(TaskSource(path, check=scorer, folder=folder))
+
+
+def with_own_tools(reference: str, agent: str) -> str:
+    """Return the reference with an agent's tools, unless it says whose it is about."""
+    source = TaskSource.parse(reference)
+    return reference if source.tools else str(replace(source, tools=(f"@{agent}",)))
+
+
 def load_source(reference: str) -> ToolScenario:
     """Return the scenario that :func:`absolute_source` refers to.
 
@@ -211,7 +232,7 @@ def load_source(reference: str) -> ToolScenario:
     if not source.tools:
         raise UsageError(
             f"{source.path} is a tasks file; whose tools does it call? Say so with "
-            f"{TOOLS_FROM} module:TOOLS, a list of functions."
+            f"{TOOLS_FROM} module:TOOLS, a list of functions, or --agent module:name."
         )
     return ToolScenario(
         _load_tools(source.tools, source.folder),
