@@ -22,7 +22,9 @@ def inspect(
     tasks: Annotated[
         Path | None, opt("Try it on this tasks file, as `train --tasks` does.")
     ] = None,
-    framework: Annotated[str | None, opt("Whose agent, where it cannot be told.")] = None,
+    framework: Annotated[
+        str | None, opt("Whose agent, where it cannot be told.")
+    ] = None,
     context: Annotated[str | None, opt("As for `agentgym train`.")] = None,
     inputs: Annotated[str | None, opt("As for `agentgym train`.")] = None,
     tools: ToolAnswers = None,

@@ -91,12 +91,15 @@ class AgentRole:
         system_prompt: None if it cannot be told.
         tools: Those it may call.
         model: The framework's own model object.
+        answers: Names of tools that no function stands behind: a call of one is a
+            structured answer.
     """
 
     name: str
     system_prompt: str | None
     tools: list[ToolSpec]
     model: Any
+    answers: tuple[str, ...] = ()
 
 
 class Adapter(ABC):

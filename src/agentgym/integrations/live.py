@@ -40,9 +40,7 @@ def importing() -> str | None:
     return _IMPORTING.get()
 
 
-def load_agent(
-    reference: str, *, option: str = "--agent", folder: str = ""
-) -> Any:
+def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> Any:
     """Import what ``module:name`` names: an agent, or what makes one.
 
     Where a model wants a key as it is made, and none is set, it gets one that opens
@@ -187,8 +185,10 @@ def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) 
 
 
 def _is_factory(found: Any) -> bool:
-    return inspect.isroutine(found) or inspect.isclass(found) or (
-        isinstance(found, functools.partial)
+    return (
+        inspect.isroutine(found)
+        or inspect.isclass(found)
+        or (isinstance(found, functools.partial))
     )
 
 

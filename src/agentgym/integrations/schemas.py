@@ -15,20 +15,21 @@ def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
     told = {"type": "object", "additionalProperties": False, **schema}
     judge = Draft202012Validator(told)
 
-    def check(cls: Any, given: Any) -> Any:
-        if (problem := best_match(judge.iter_errors(given))) is not None:
-            where = ".".join(map(str, problem.path))
-            raise ValueError(f"{where}: {problem.message}" if where else problem.message)
-        return given
+    class Arguments(BaseModel):
+        model_config = ConfigDict(extra="allow")
 
-    def json_schema(cls: Any, *args: Any, **named: Any) -> dict[str, Any]:
-        return told
+        @model_validator(mode="before")
+        @classmethod
+        def _check(cls, given: Any) -> Any:
+            if (problem := best_match(judge.iter_errors(given))) is not None:
+                where = ".".join(map(str, problem.path))
+                said = str(problem.message)
+                raise ValueError(f"{where}: {said}" if where else said)
+            return given
 
-    body = {
-        "__module__": __name__,
-        "__annotations__": {},
-        "model_config": ConfigDict(extra="allow"),
-        "check": model_validator(mode="before")(classmethod(check)),
-        "model_json_schema": classmethod(json_schema),
-    }
-    return type(BaseModel)(name, (BaseModel,), body)
+        @classmethod
+        def model_json_schema(cls, *args: Any, **named: Any) -> dict[str, Any]:
+            return told
+
+    Arguments.__name__ = name
+    return Arguments

@@ -18,7 +18,7 @@ from agentgym.errors import AgentGymError, UnsupportedError
 from agentgym.integrations.base import AgentLoop, AgentRole, Blueprint
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.runner import RolloutRequest
-from agentgym.rollout.session import WORKER_LOG, RolloutSession
+from agentgym.rollout.session import RolloutSession
 from agentgym.rollout.workers.assemble import NOT_RUN
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
@@ -152,6 +152,7 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
         name: _fate(name, config) if name in acting else "runs: it passes control on"
         for name in foreign
     }
+    own |= {name: "is its answer" for role in roles for name in role.answers}
     undecided = [name for name, fate in own.items() if not fate]
     return AgentReport(
         agent=config.agent,
@@ -161,7 +162,9 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
         roles=[_told(role) for role in roles],
         bound=[name for name in found if name in specs],
         own=own,
-        differences=[d for n in found if n in specs for d in _differ(found[n], specs[n])],
+        differences=[
+            d for n in found if n in specs for d in _differ(found[n], specs[n])
+        ],
         concerns=adapter.concerns(loop.agent),
         problems=[_undecided(undecided, scenario)] if undecided else [],
     )
@@ -266,8 +269,7 @@ def _try(
             except AgentGymError as error:
                 return replace(report, problems=[str(error)])
         tried = hosts.read_text().split() if hosts.is_file() else []
-        log = (folder / WORKER_LOG).read_text(errors="replace")
-    return _judged(report, made, scenario, list(dict.fromkeys(tried)), log)
+    return _judged(report, made, scenario, list(dict.fromkeys(tried)))
 
 
 def _rehearsed(reference: str) -> str:
@@ -284,7 +286,6 @@ def _judged(
     made: Trajectory,
     scenario: Scenario,
     hosts: list[str],
-    log: str,
 ) -> AgentReport:
     specs = {spec.name for spec in scenario.tools()}
     calls = made.model_calls
@@ -301,8 +302,15 @@ def _judged(
     unknown = [n for n in offered if n not in specs and n not in report.own]
     reached = f" It was to reach {', '.join(hosts)}." if hosts else ""
     problems = []
-    if made.status is RolloutStatus.DROPPED:
-        problems.append(f"In a trial it came to no end: {made.reason}.{_hint(made, log)}{reached}")
+    if made.reason is not None and made.reason.kind == "interrupt":
+        problems.append(
+            f"In a trial it waited for a person: {made.reason.detail}. Let the scenario's "
+            "user answer (Environment.user_reply), or leave the question out in training."
+        )
+    elif made.status is RolloutStatus.DROPPED:
+        problems.append(
+            f"In a trial it came to no end: {made.reason}.{_hint(made)}{reached}"
+        )
     elif not offered:
         problems.append(
             "In a trial its model was offered no tool, so that there is nothing to "
@@ -329,7 +337,9 @@ def _judged(
         )
     concerns = [*report.concerns]
     if hosts and not problems:
-        concerns.append(f"In the trial it was to reach {', '.join(hosts)}, and was kept.")
+        concerns.append(
+            f"In the trial it was to reach {', '.join(hosts)}, and was kept."
+        )
     return replace(
         report,
         bound=[name for name in offered if name in specs],
@@ -340,7 +350,7 @@ def _judged(
     )
 
 
-def _hint(made: Trajectory, log: str) -> str:
+def _hint(made: Trajectory) -> str:
     told = str(made.reason)
     if "KeyError" in told:
         return (

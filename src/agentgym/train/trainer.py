@@ -188,7 +188,11 @@ class Trainer:
                 eval_temperature=trained.spec.temperature,
                 max_tokens=trained.spec.max_tokens,
                 agent=trained.spec.agent,
+                framework=None
+                if trained.spec.agent is None
+                else trained.spec.framework,
                 lora_rank=0,  # it has its adapter, or needs none
+                **_surroundings(trained),
             )
         return evaluate(
             config,
@@ -199,3 +203,17 @@ class Trainer:
             prices=prices,
             baselines=baselines,
         )
+
+
+def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
+    """Return what an agent of the user's own had around it in training.
+
+    Tools of its own that ran then are answered now: that must be allowed again.
+    """
+    given = trained.provenance.config
+    has_own = given.get("own_tools") or given.get("allow_tools")
+    return {
+        "context": given.get("context"),
+        "inputs": given.get("inputs"),
+        "own_tools": "stub" if has_own else None,
+    }

@@ -13,7 +13,9 @@ _PROMPT = 200
 
 def agent_view(report: AgentReport) -> RenderableType:
     """Show what an agent is, and whether it can be trained."""
-    head = Text.assemble((report.agent, "bold"), f"  {report.kind} ({report.framework})")
+    head = Text.assemble(
+        (report.agent, "bold"), f"  {report.kind} ({report.framework})"
+    )
     parts: list[RenderableType] = [head, indent(grid(("model", report.way)))]
     for role in report.roles:
         parts.append(indent(_role(role)))

@@ -20,6 +20,12 @@ class Answer(BaseModel):
     x: int
 
 
+class Other(BaseModel):
+    """Another answer."""
+
+    y: int
+
+
 class Asked:
     """A chat model that gives one reply, and what its policy was asked."""
 

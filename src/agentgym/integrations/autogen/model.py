@@ -197,9 +197,7 @@ async def _next(pieces: Any) -> str | ChatResult | None:
     return found
 
 
-def _refuse_unsupported(
-    json_output: Any, options: Mapping[str, Any] | None
-) -> None:
+def _refuse_unsupported(json_output: Any, options: Mapping[str, Any] | None) -> None:
     given = dict(options or {})
     refused = {name: given[name] for name in given.keys() - _OWN_OPTIONS}
     if json_output:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import Trained
-from agentgym.core.tools import Tool, ToolSpec
+from agentgym.core.tools import Tool
 from agentgym.integrations.base import (
     Adapter,
     AgentLoop,
@@ -22,7 +22,7 @@ from agentgym.integrations.transport import (
 )
 
 if TYPE_CHECKING:
-    from langchain_core.tools import BaseTool
+    pass
 
 
 class LangChainAgent(AgentLoop):

@@ -43,7 +43,9 @@ def export(
                 f"{origin} has its own tools: leave tools={tools!r} out, or give a "
                 "function make_agent(llm, tools) as agent=."
             )
-        return rebound(make(found, origin, llm=None, tools=[]), model)
+        own: CompiledStateGraph[Any, Any, Any, Any]
+        own = rebound(make(found, origin, llm=None, tools=[]), model)
+        return own
     if tools is None and (found is None or takes_tools(found)):
         tools = [bound_tool(tool) for tool in example_tools(trained, "to_langchain")]
     offered = list(tools or ())

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from agentgym.integrations.schemas import model_of_schema
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import MissingExtraError, UnsupportedError
 from agentgym.integrations.base import AgentRole
+from agentgym.integrations.schemas import model_of_schema
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -162,7 +162,17 @@ def _role(name: str, graph: Any) -> AgentRole:
         system_prompt=None if prompt is None else str(prompt.text),
         tools=[spec_of(tool) for tool in _tools(graph)],
         model=model,
+        answers=_answers(cells.get("initial_response_format")),
     )
+
+
+def _answers(wanted: Any) -> tuple[str, ...]:
+    """Return the names of the tools that stand for a structured answer."""
+    specs = getattr(wanted, "schema_specs", None)
+    if specs is not None:
+        return tuple(str(spec.name) for spec in specs)
+    name = getattr(getattr(wanted, "schema", None), "__name__", None)
+    return () if name is None else (str(name),)
 
 
 def create_agent_cells(graph: Any) -> dict[str, Any]:
@@ -268,4 +278,7 @@ def _flat(value: Any, depth: int) -> list[Any]:
         root = str(getattr(value, "__module__", "")).partition(".")[0]
         return [] if root in _THEIR_OWN else _reachable(value, depth + 1)
     inner = [getattr(value, name, None) for name in ("bound", "first", "last")]
-    return [value, *(v for each in inner if each is not None for v in _flat(each, depth + 1))]
+    return [
+        value,
+        *(v for each in inner if each is not None for v in _flat(each, depth + 1)),
+    ]

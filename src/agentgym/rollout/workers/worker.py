@@ -223,7 +223,7 @@ class _GatewayEnding(ScenarioEnding):
 
     async def steps(self, episode: Episode) -> list[Step]:
         calls = await self._get(f"{_path(episode)}/calls")
-        if not calls:
+        if not calls and episode.cut is None:
             raise RolloutError(
                 "the agent ended without calling the model through the gateway; "
                 "its model was not replaced"
@@ -293,6 +293,11 @@ class ControlChannel:
         self._pipe.flush()
 
 
+def _no_exit(status: object = None) -> None:
+    """Fail where an agent would end the process, which belongs to others too."""
+    raise RuntimeError(f"the agent called sys.exit({status!r})")
+
+
 async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
     scenario = get_scenario(spec.scenario)
     scenario.unsafe_local_exec = spec.unsafe_local_exec
@@ -349,6 +354,7 @@ def main(argument: str) -> int:
     logging.getLogger("agentgym.integrations").setLevel(logging.INFO)  # what crashed
     spec = WorkerSpec.model_validate_json(argument)
     _limit_memory(spec.memory_mb)
+    sys.exit = _no_exit  # type: ignore[assignment]
     try:
         asyncio.run(_serve(spec, control))
     except AgentGymError as error:
