@@ -144,8 +144,8 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
         return told if told is not None and framework == DEFAULT else framework
     kinds = ", ".join(name for name in FRAMEWORKS.names() if name != "native")
     raise UnsupportedError(
-        f"{reference} is a {type(found).__name__}, which is no agent of {kinds}. Name a "
-        "compiled graph, an AssistantAgent or team, an Agent, Task or Crew, or a "
+        f"{reference} is a {type(found).__name__}, which is no agent of {kinds}. Name "
+        "a compiled graph, an AssistantAgent or team, an Agent, Task or Crew, or a "
         "function that returns one."
     )
 
@@ -237,7 +237,7 @@ def reference_of(agent: Any) -> str:
 
 
 def named_tools(reference: str, option: str, folder: str = "") -> Any:
-    """Return the tools that ``module:name`` names, or those of the agent ``@module:name``.
+    """Return the tools that ``module:name`` names, ``@module:name`` those of an agent.
 
     Raises:
         UsageError: It cannot be imported.
@@ -286,7 +286,7 @@ def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
     found = load_agent(reference, option=option)
     if not inspect.isroutine(found):
         raise UsageError(
-            f"{option} {reference} is a {type(found).__name__}, no function of the task."
+            f"{option} {reference} is a {type(found).__name__}, no function of a task."
         )
     function: Callable[[Task], Any] = found
     return function

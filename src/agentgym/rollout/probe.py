@@ -304,8 +304,9 @@ def _judged(
     problems = []
     if made.reason is not None and made.reason.kind == "interrupt":
         problems.append(
-            f"In a trial it waited for a person: {made.reason.detail}. Let the scenario's "
-            "user answer (Environment.user_reply), or leave the question out in training."
+            f"In a trial it waited for a person: {made.reason.detail}. Let the "
+            "scenario's user answer (Environment.user_reply), or leave the question "
+            "out in training."
         )
     elif made.status is RolloutStatus.DROPPED:
         problems.append(
@@ -331,8 +332,8 @@ def _judged(
     elif unknown:
         names = ", ".join(unknown)
         problems.append(
-            f"Its model is offered {names}, which neither {scenario.name} nor the agent's "
-            "own tools have. Give the tasks with --tasks, and the tools with "
+            f"Its model is offered {names}, which neither {scenario.name} nor the "
+            "agent's own tools have. Give the tasks with --tasks, and the tools with "
             f"--tools-from.{reached}"
         )
     concerns = [*report.concerns]

@@ -339,7 +339,7 @@ exiting = build(exits)
 
 def raises(state: MessagesState) -> dict[str, Any]:
     """Fail."""
-    print("about to fail")
+    sys.stdout.write("about to fail\n")
     raise OSError("the desk burnt down")
 
 

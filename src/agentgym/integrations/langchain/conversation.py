@@ -85,6 +85,7 @@ class GraphConversation(Conversation):
             self._config["configurable"] = {"thread_id": current_episode().rollout_id}
 
     async def turn(self, message: str) -> str:
+        """Run the graph to its end, through all that it waits for."""
         from langgraph.errors import GraphRecursionError
 
         with self._run.led():

@@ -52,8 +52,8 @@ class PolicyChatModel(BaseChatModel):
 
     A call's own ``temperature``, ``max_tokens`` and ``seed`` go before these. Of what
     changes an answer's shape it does ``stop`` and ``tool_choice``, which never forces a
-    call: see :func:`agentgym.core.openai.chosen_tools`. It raises UnsupportedError where
-    the gateway of training refuses a request.
+    call: see :func:`~agentgym.core.openai.chosen_tools`. It raises UnsupportedError
+    where the gateway of training refuses a request.
 
     Attributes:
         temperature: 0 is greedy.
