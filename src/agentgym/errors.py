@@ -177,6 +177,10 @@ class ContextLengthError(EngineError):
     """The prompt leaves no room for an answer in the model's context."""
 
 
+class PromptError(EngineError):
+    """The messages or tools are none that the model's chat template takes."""
+
+
 class CheckpointError(AgentGymError):
     """A checkpoint that is missing, cut short or corrupt."""
 
