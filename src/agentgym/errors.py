@@ -97,6 +97,10 @@ class ModelError(UsageError):
     """A model that cannot be loaded or cannot be trained for tool calls."""
 
 
+class CorruptModelError(AgentGymError):
+    """A model's file that is missing, cut short or altered, or that may run code."""
+
+
 class ScenarioError(AgentGymError):
     """A scenario broke its contract (reward out of range, tool without types)."""
 
@@ -204,6 +208,12 @@ class Interrupted(AgentGymError):
     """The user ended something with Ctrl-C; the message says what is left of it."""
 
     exit_code = 130
+
+
+class Terminated(Interrupted):
+    """SIGTERM ended something that goes on until it is ended."""
+
+    exit_code = 143
 
 
 class TrainingInterrupted(Interrupted):

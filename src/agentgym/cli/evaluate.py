@@ -188,6 +188,7 @@ def _subject(name: str) -> "Evaluation | TrainedAgent | str":
     """Say what ``name`` means: a saved evaluation, an agent, or else a model."""
     from agentgym.errors import NotFoundError
     from agentgym.evaluate.result import Evaluation
+    from agentgym.models import hub
     from agentgym.models.reference import is_remote
     from agentgym.train.trained_agent import TrainedAgent
 
@@ -196,6 +197,8 @@ def _subject(name: str) -> "Evaluation | TrainedAgent | str":
     path = Path(name)
     if path.is_file() or path.suffix == ".json":
         return Evaluation.load(path)
+    if hub.is_id(name) and not path.exists():
+        return name
     try:
         return TrainedAgent.load(name)
     except NotFoundError:

@@ -18,11 +18,12 @@ class InterruptFlag:
     """While entered, the first Ctrl-C or SIGTERM sets a flag; a second ends at once.
 
     Attributes:
-        requested: Whether a signal has come.
+        number: Of the signal that came.
     """
 
     def __init__(self) -> None:
-        self.requested = False
+        self.number = signal.SIGINT
+        self._came = threading.Event()
         self._old: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -35,10 +36,20 @@ class InterruptFlag:
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
+    @property
+    def requested(self) -> bool:
+        """Whether a signal has come."""
+        return self._came.is_set()
+
+    def wait(self) -> None:
+        """Return once a signal has come."""
+        self._came.wait()
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
             raise KeyboardInterrupt
-        self.requested = True
+        self.number = signal.Signals(number)
+        self._came.set()
 
 
 @contextmanager

@@ -117,6 +117,12 @@ def chat_request(
         raise _refused("'messages' must be a list of objects.", "invalid_messages")
     if not _are_objects(tools):
         raise _refused("'tools' must be a list of objects.", "invalid_tools")
+    for place, tool in enumerate(tools):
+        function = tool.get("function")
+        name = function.get("name") if isinstance(function, dict) else None
+        if not isinstance(name, str) or not name:
+            told = f"tools[{place}] is no function with a name."
+            raise _refused(told, "invalid_tools")
     if name := unsupported_option(body, in_training=in_training):
         raise refused_option(name, body)
     messages = [_message(place, each) for place, each in enumerate(messages)]
