@@ -40,8 +40,8 @@ class AgentServer:
             client = OpenAI(base_url=server.url, api_key="none")
 
     Args:
-        models: The names that a request may ask for; the first is the one that
-            answers are said to come from.
+        models: The names that a request may ask for; the first is meant by one that
+            names none.
         host: Address to listen on. Any but this machine's own, such as ``0.0.0.0``,
             needs a key.
         port: 0 takes a free one.
@@ -178,7 +178,7 @@ class AgentServer:
             asked,
             body,
             call_id=f"chatcmpl-{secrets.token_hex(12)}",
-            model=self.models[0],
+            model=body.get("model", self.models[0]),
             stop=_stop(body),
             shows_ids=bool(body.get("return_token_ids")),
         )

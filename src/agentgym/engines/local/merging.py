@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -34,9 +33,8 @@ def merge_adapter(adapter: Path, folder: Path) -> None:
                 model_source(name), dtype="auto"
             )
             dtype = base.dtype
-            merged = PeftModel.from_pretrained(
-                base.to(torch.float32), str(adapter)
-            ).merge_and_unload(safe_merge=True)
+            adapted = PeftModel.from_pretrained(base.float(), str(adapter))
+            merged = adapted.merge_and_unload(safe_merge=True)
             merged.to(dtype).save_pretrained(str(folder))
             AutoTokenizer.from_pretrained(adapter).save_pretrained(folder)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
