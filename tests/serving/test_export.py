@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from agentgym import TrainedAgent
 from agentgym.models.nano import nano_path
 from tests.cli.conftest import Command, agentgym
+from tests.engines.conftest import make_model, make_tokenizer
 from tests.serving.agents import adapted_agent, shipped_agent
 
 __all__ = ["agentgym"]
@@ -21,15 +22,17 @@ IDS = torch.tensor([[5, 6, 7, 8]])
 @pytest.fixture
 def adapter(tmp_path: Path) -> TrainedAgent:
     """Return an agent that is an adapter which changes much."""
-    torch.manual_seed(0)
-    base = AutoModelForCausalLM.from_pretrained(nano_path())
+    tokenizer, folder = make_tokenizer(), tmp_path / "base"
+    base = make_model(len(tokenizer))
+    base.save_pretrained(folder)
+    base.config.name_or_path = base.name_or_path = str(folder)
     config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
     adapted = get_peft_model(base, config)
     for name, weight in adapted.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.1)
     adapted.save_pretrained(str(tmp_path / "lora"))
-    AutoTokenizer.from_pretrained(nano_path()).save_pretrained(tmp_path / "lora")
+    tokenizer.save_pretrained(tmp_path / "lora")
     return adapted_agent(tmp_path / "made", tmp_path / "lora", "owner/base")
 
 
@@ -62,14 +65,14 @@ def test_an_adapter_stays_one_or_is_merged(
     apart = adapter.export(tmp_path / "hf", "hf")
     merged = adapter.export(tmp_path / "merged", "merged")
 
-    plain = logits(AutoModelForCausalLM.from_pretrained(nano_path()))
+    plain = logits(AutoModelForCausalLM.from_pretrained(tmp_path / "base"))
     expected = logits(AutoPeftModelForCausalLM.from_pretrained(apart))
-    assert not torch.allclose(expected, plain, atol=0.1)
+    assert not torch.allclose(expected, plain, atol=0.01)
     model = AutoModelForCausalLM.from_pretrained(merged)
     torch.testing.assert_close(logits(model), expected, rtol=1e-3, atol=1e-3)
     assert AutoTokenizer.from_pretrained(merged).chat_template
     settings = json.loads((apart / "adapter_config.json").read_text())
-    assert settings["base_model_name_or_path"] == str(nano_path())
+    assert settings["base_model_name_or_path"] == str(tmp_path / "base")
     names = {path.name for path in merged.iterdir()}
     assert {"config.json", "model.safetensors", "chat_template.jinja"} <= names
     assert "adapter_config.json" not in names
