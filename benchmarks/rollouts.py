@@ -1,8 +1,15 @@
-"""Cost of a two-call LangChain rollout against an instant model, ours and theirs.
+"""Cost of a two-call LangChain rollout, ours and theirs, against the same model.
 
-Ours: this package's gateway, store and warm workers. Theirs: ``agl-server`` and
-``agl-controller`` (local), the same agent and the same instant model, each rollout a
-process of its own; polled each 0.2 s instead of their default 10 s, in their favour.
+Both run the agent of ``langchain_episode.py``, whose model calls go through a gateway
+that records them to the server of ``instant_model.py``. Ours: gateway, store and one
+warm worker. Theirs: ``agl-server`` and ``agl-controller`` (local), two rollouts at a
+time, each a process of its own; polled each 0.2 s instead of their default 10 s, in
+their favour.
+
+What starting takes is shown apart: ours is paid once a run (the fork server imports
+the framework, a worker is forked, a first rollout), theirs by each rollout (its process
+imports the framework and builds the agent). The model, and their server and controller,
+are up before.
 
     uv run python benchmarks/rollouts.py --rollouts 400 --theirs 12
 """
@@ -16,7 +23,9 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 
 import httpx
 import psutil
@@ -25,71 +34,116 @@ from machine import machine
 HERE = Path(__file__).parent
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What rollouts took, in seconds of wall and CPU time.
+
+    Attributes:
+        name: Whose they are.
+        rollouts: How many.
+        start: Of one start, ``starts`` of which there were.
+        whole: Of all rollouts; theirs have their starts in it.
+    """
+
+    name: str
+    rollouts: int
+    start: tuple[float, float]
+    starts: str
+    whole: tuple[float, float]
+    cpu: float
+
+    def row(self) -> str:
+        """Return its line of the table."""
+        wall, cpu = self.start
+        rate = self.rollouts / self.whole[0]
+        return (
+            f"| {self.name} | {self.rollouts} | {cpu:.2f} CPU-s, {wall:.2f} s, "
+            f"{self.starts} | {self.cpu:.4f} | {rate:.1f} |"
+        )
+
+
 def main() -> None:
     """Measure both and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rollouts", type=int, default=400)
     parser.add_argument("--theirs", type=int, default=12)
     options = parser.parse_args()
-    rows = [
-        ("AgentGym", options.rollouts, *ours(options.rollouts)),
-        ("agl-server + agl-controller", options.theirs, *theirs(options.theirs)),
-    ]
+    with instant_model() as endpoint:
+        mine, other = ours(options.rollouts, endpoint), theirs(options.theirs, endpoint)
     print(f"{machine()}\n")
-    print("| | rollouts | CPU-s per rollout | rollouts/s |")
-    print("|---|---|---|---|")
-    for name, count, wall, cpu in rows:
-        print(f"| {name} | {count} | {cpu / count:.3f} | {count / wall:.1f} |")
-    (_, n, wall, cpu), (_, m, their_wall, their_cpu) = rows
+    print("| | rollouts | a start | CPU-s a rollout, without it | rollouts/s, all in |")
+    print("|---|---|---|---|---|")
+    print(f"{mine.row()}\n{other.row()}")
     print(
-        f"\nratio: {their_cpu / m / (cpu / n):.0f}x less CPU, "
-        f"{n / wall / (m / their_wall):.0f}x the rollouts/s"
+        f"\nafter starting: {other.cpu / mine.cpu:.1f}x less CPU; all in: "
+        f"{mine.rollouts / mine.whole[0] / (other.rollouts / other.whole[0]):.0f}x "
+        "the rollouts/s"
     )
 
 
-def ours(count: int) -> tuple[float, float]:
-    """Return wall and CPU seconds of ``count`` rollouts, start-up left out."""
+@contextmanager
+def instant_model():
+    """Yield the address of a model that answers at once."""
+    port = free_port()
+    process = start([sys.executable, str(HERE / "instant_model.py"), str(port)])
+    try:
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def ours(count: int, endpoint: str) -> Cost:
+    """Return what ``count`` rollouts took, with a worker that is warm."""
     from agentgym.core.config import TrainingConfig
-    from agentgym.core.policy import ChatRequest
+    from agentgym.core.policy import ServedPolicy
     from agentgym.core.task import Split
-    from agentgym.engines.scripted import Reply, ScriptedPolicy
     from agentgym.rollout.runner import RolloutRequest
     from agentgym.rollout.session import RolloutSession
     from agentgym.scenarios.registry import get_scenario
 
-    def respond(request: ChatRequest) -> Reply:
-        if request.messages[-1]["role"] == "tool":
-            return Reply(content="Done.")
-        return Reply(calls=[("list_files", {})])
+    scenario = str(HERE / "listing")
 
     def batch(name: str, size: int) -> list[RolloutRequest]:
-        tasks = get_scenario("coding").tasks(Split.TRAIN, 0, size)
+        tasks = get_scenario(scenario).tasks(Split.TRAIN, 0, size)
         return [
             RolloutRequest(f"{name}-{i}", task, train=True, group=name, step=0)
             for i, task in enumerate(tasks)
         ]
 
-    config = TrainingConfig.create(framework="langchain")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        RolloutSession(config, ScriptedPolicy(respond), Path(folder), 1) as session,
-    ):
-        session.run(batch("warm", 16), lambda _: None)
-        with measured() as used:
-            done = session.run(batch("timed", count), lambda _: None)
-            session.flush()
-    if any(trajectory.reward is None for trajectory in done):
-        raise SystemExit("a rollout was dropped")
-    return used[0], used[1]
+    config = TrainingConfig.create(
+        scenario=scenario, framework="langchain", agent="langchain_episode:make_agent"
+    )
+    policy = ServedPolicy("instant", [endpoint])
+    with tempfile.TemporaryDirectory() as folder:
+        session = RolloutSession(config, policy, Path(folder), 1)
+        with measured() as starting:
+            session.__enter__()
+            session.run(batch("first", 1), lambda _: None)
+        with session:
+            session.run(batch("warm", 64), lambda _: None)
+            with measured() as used:
+                done = session.run(batch("timed", count), lambda _: None)
+                session.flush()
+    if any(len(t.model_calls) != 2 or t.reward is None for t in done):
+        raise SystemExit("a rollout was dropped, or made other calls")
+    wall, cpu = used
+    return Cost(
+        "AgentGym",
+        count,
+        (starting[0], starting[1]),
+        "once a run",
+        (wall, cpu),
+        cpu / count,
+    )
 
 
-def theirs(count: int) -> tuple[float, float]:
-    """Return wall and CPU seconds of ``count`` rollouts, servers already up."""
-    stub_port, server_port = free_port(), free_port()
+def theirs(count: int, endpoint: str) -> Cost:
+    """Return what ``count`` rollouts took, servers already up."""
+    server_port = free_port()
     base = f"http://127.0.0.1:{server_port}"
     model = "instant"
     commands = [
-        [sys.executable, str(HERE / "instant_model.py"), str(stub_port)],
         [
             *(sys.executable, "-m", "agentlightning.server", "host=127.0.0.1"),
             *(f"port={server_port}", f"default_proxy.model_name={model}"),
@@ -101,28 +155,46 @@ def theirs(count: int) -> tuple[float, float]:
         "local_runner.maximum_size=2",
     ]
     processes = [start(command) for command in commands]
+    starts = tempfile.NamedTemporaryFile("r")  # noqa: SIM115 - closed with the process
+    os.environ["STARTS_FILE"] = starts.name
     try:
         with httpx.Client(base_url=base, timeout=30) as client:
             wait_for(client)
-            endpoint = f"http://127.0.0.1:{stub_port}/v1"
             body = [{"model": model, "endpoint": endpoint, "version": 0}]
             client.post("/api/models", json=body).raise_for_status()
-            agent = "langchain_episode:Agent"
-            for _ in range(count):
-                rollout = {
-                    "input": {"question": "List the files."},
-                    "config": {"local": {"agent_class": agent}},
-                }
-                client.post("/api/rollouts", json=[rollout]).raise_for_status()
+            processes.append(start(controller))
+            ask(client, 1)  # the controller is up once it has run one
             with measured() as used:
-                processes.append(start(controller))
-                while succeeded(client) < count:
-                    time.sleep(0.1)
+                ask(client, count)
     finally:
         for process in processes:
             process.terminate()
             process.wait()
-    return used[0], used[1]
+    walls_and_cpus = [json.loads(line) for line in starts][-count:]
+    cpu = mean(cpu for cpu, _ in walls_and_cpus)
+    wall = mean(wall for _, wall in walls_and_cpus)
+    return Cost(
+        "agl-server + agl-controller",
+        count,
+        (wall, cpu),
+        "each rollout",
+        (used[0], used[1]),
+        used[1] / count - cpu,
+    )
+
+
+def ask(client: httpx.Client, count: int) -> None:
+    """Ask for so many rollouts, and wait until all have succeeded."""
+    agent = "langchain_episode:Agent"
+    rollout = {
+        "input": {"question": "List the files."},
+        "config": {"local": {"agent_class": agent}},
+    }
+    target = succeeded(client) + count
+    for _ in range(count):
+        client.post("/api/rollouts", json=[rollout]).raise_for_status()
+    while succeeded(client) < target:
+        time.sleep(0.1)
 
 
 def succeeded(client: httpx.Client) -> int:

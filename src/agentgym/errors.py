@@ -4,6 +4,7 @@ Each message says what was wrong, quoting the value, and what to do next. The
 command line prints the message alone and ends with :attr:`AgentGymError.exit_code`.
 """
 
+import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,11 @@ def _nearest(value: str, known: Iterable[str]) -> str:
     close = get_close_matches(value, names, n=1, cutoff=0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"{hint} Available: {', '.join(names) or 'none'}."
+
+
+def resume_hint(run: str) -> str:
+    """Say how the run in a folder goes on."""
+    return f"Continue with: agentgym train --resume {shlex.quote(run)}"
 
 
 def first_problem(error: "ValidationError") -> str:
@@ -125,6 +131,14 @@ class RolloutError(AgentGymError):
     """The rollout layer (gateway, store, workers) failed."""
 
 
+class RecordError(RolloutError):
+    """What was to be recorded is malformed, or cannot be stored as JSON."""
+
+
+class StoreError(RolloutError):
+    """The store of rollouts has failed; nothing is recorded any more."""
+
+
 class ProviderError(RolloutError):
     """A model provider refuses to answer, so that asking it again is of no use."""
 
@@ -194,7 +208,30 @@ class RunFolderError(AgentGymError):
 
 
 class TrainingFailedError(AgentGymError):
-    """Training ended without a usable policy."""
+    """Training ended without a usable policy.
+
+    Attributes:
+        resumable: Whether going on with the run as it is may help.
+    """
+
+    def __init__(self, message: str, *, resumable: bool = True) -> None:
+        self.resumable = resumable
+        super().__init__(message)
+
+
+class TrainingHalted(AgentGymError):
+    """A run could not be written any further; everything finished is saved.
+
+    Attributes:
+        run: The run folder, for ``--resume``.
+    """
+
+    def __init__(self, run: str, why: str) -> None:
+        self.run = run
+        super().__init__(
+            f"The run in {run} has stopped: {why.rstrip('.')}. Nothing finished is "
+            "lost; mend that before you go on."
+        )
 
 
 class OutputClosed(AgentGymError):
@@ -210,22 +247,18 @@ class Interrupted(AgentGymError):
     exit_code = 130
 
 
-class Terminated(Interrupted):
-    """SIGTERM ended something that goes on until it is ended."""
-
-    exit_code = 143
-
-
 class TrainingInterrupted(Interrupted):
     """The user ended a run; everything finished is saved.
 
     Attributes:
         run: The run folder, for ``--resume``.
+        step: The newest checkpoint's; None if there is nothing to resume.
     """
 
-    def __init__(self, run: str, step: int) -> None:
-        self.run = run
-        super().__init__(
-            f"Interrupted after step {step}; nothing finished is lost. "
-            f"Continue with: agentgym train --resume {run}"
-        )
+    def __init__(self, run: str, step: int | None) -> None:
+        self.run, self.step = run, step
+        told = "Interrupted before anything was finished: there is nothing to resume."
+        if step is not None:
+            told = f"Interrupted after step {step}; nothing finished is lost. "
+            told += resume_hint(run)
+        super().__init__(told)

@@ -135,6 +135,58 @@ def test_refused_key_is_named_and_everything_failed(
     assert "refused key" in ended.out
 
 
+def test_dropped_rollouts_are_explained(agentgym: Command, tmp_path: Path) -> None:
+    async def answer(_: web.Request, body: dict[str, Any]) -> web.Response:
+        if body["messages"][-1]["content"] == "secret":
+            return web.Response(status=401, text="bad key")
+        if body["messages"][-1]["content"] == "well":
+            return web.json_response(completion())
+        return web.Response(status=400, text="what a strange request")
+
+    texts = ["bad"] * 5 + ["well", "secret"]
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text("".join(json.dumps(text) + "\n" for text in texts))
+    with StubServer(answer) as server:
+        words = "rollout", str(tasks), "--model", f"{server.endpoint}#m"
+        ended = agentgym(*words)
+        told = json.loads(agentgym(*words, "--json").out)
+    assert ended.code == 0
+    assert "7 rollouts: 1 succeeded, 0 failed, 6 dropped" in ended.out
+    assert "5 rollouts dropped: " in ended.out
+    assert "1 rollout dropped: " in ended.out
+    assert "and 2 more" in " ".join(ended.out.split())
+    assert "what a strange request" in ended.out
+    first, second = told["drops"]
+    assert (first["count"], second["count"]) == (5, 1)
+    assert first["tasks"] == ["task-00000", "task-00001", "task-00002"]
+    assert second["tasks"] == ["task-00006"]
+    assert [name[-5:] for name in first["rollouts"]] == ["00000", "00001", "00002"]
+    assert "what a strange request" in first["detail"]
+    assert told["reasons"] == {drop["kind"]: drop["count"] for drop in told["drops"]}
+
+
+def test_the_shipped_policy_answers(agentgym: Command) -> None:
+    ended = agentgym(
+        *("rollout", "coding", "--model", "nano", "--count", "4", "--json"),
+        *("--save", "out.jsonl"),
+    )
+    told = json.loads(ended.out)
+    assert told["rollouts"] == 4
+    assert told["drops"] == []
+    calls = [call for t in read_jsonl(Path("out.jsonl")) for call in t.model_calls]
+    assert all(len(c.response_ids) == len(c.logprobs) > 0 for c in calls)
+    assert told["response_tokens"] == sum(len(c.response_ids) for c in calls)
+
+
+def test_answering_here_needs_an_extra_that_is_named(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    ended = agentgym("rollout", "coding", "--model", "nano")
+    assert ended.code == 2
+    assert 'pip install "agentgym[local]"' in ended.err
+
+
 def test_settings_of_tools_come_from_a_file(agentgym: Command, tmp_path: Path) -> None:
     Path("r.yaml").write_text("tools:\n  calculator: {max_characters: 5}\n")
     with StubServer(calculating) as server:
@@ -179,6 +231,8 @@ def test_show_names_lost_context_and_cut_lines(
         (["no.py", "--model", "http://x/v1#m"], "There is no scenario pack at no.py"),
         (["nowhere", "--model", "http://x/v1#m"], "No scenario is named 'nowhere'"),
         (["coding", "--model", "http://x/v1#m", "--split", "all"], "No split"),
+        (["coding", "--model", "nobody"], "No trained agent is named 'nobody'"),
+        (["coding", "--model", "./nowhere"], "No model is at './nowhere'"),
         (["coding", "--model", "http://x/v1#m", "--tools", "bash"], "brings its own"),
         (["coding", "--model", "http://x/v1#m", "--agent", "x"], "No agent for"),
         (["coding", "--model", "http://x/v1#m", "--reward", "json:dumps"], "has its"),
@@ -201,7 +255,10 @@ def test_wrong_usage_exits_with_2(
     assert "Traceback" not in ended.err
 
 
-def test_ctrl_c_keeps_what_had_ended_and_says_where(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_keeps_what_had_ended_and_says_where(
+    tmp_path: Path, number: str, code: int
+) -> None:
     async def slow(_: web.Request, body: dict[str, Any]) -> web.Response:
         if body["messages"][-1]["content"] != "6 * 7":
             await asyncio.sleep(60)
@@ -214,9 +271,9 @@ def test_ctrl_c_keeps_what_had_ended_and_says_where(tmp_path: Path) -> None:
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         while process.poll() is None and not (out.exists() and out.read_text()):
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.Signals[number])
         _, said = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == code
     assert said.startswith(f"Interrupted. What had ended is in {out}.")
     assert [str(t.reason or "") for t in read_jsonl(out)] == [
         "",

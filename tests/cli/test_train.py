@@ -1,6 +1,8 @@
 """``agentgym train``: options in, output out."""
 
 import json
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +12,7 @@ import pytest
 from agentgym import TrainingConfig
 from agentgym.errors import ModelError, TrainingInterrupted
 from agentgym.evaluate.progress import Plan, Progress
+from agentgym.models.nano import nano_path
 from agentgym.train import loop, trainer
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -68,7 +71,7 @@ def test_shows_everything_a_newcomer_needs(
     ended = agentgym("train", "coding", "--framework", "langchain")
     assert ended.code == 0
     for part in (
-        "about 5 minutes",
+        "480 held-out rollouts before and after",
         "Baseline",
         "52 % [48, 56]",
         "step 1 ",
@@ -196,6 +199,13 @@ def test_ctrl_c_says_how_to_resume(agentgym: Command, fake: type[FakeTrainer]) -
         (["codign"], 2, "Did you mean 'coding'?"),
         (["coding", "--framework", "langchian"], 2, "Did you mean 'langchain'?"),
         (["coding", "--episodes", "0"], 2, "episodes = 0"),
+        (["coding", "--episodes", "1" + 30 * "0"], 2, "less than or equal to 100000"),
+        (["coding", "--name", 300 * "n"], 2, "the name takes 300 bytes"),
+        (["coding", "--name", "a/b"], 2, "a name has letters"),
+        (["coding", "--output", 300 * "o"], 1, "File name too long"),
+        (["--resume", 300 * "r"], 2, "is longer than a file's may be"),
+        (["--config", "file"], 2, "The configuration file is empty"),
+        (["coding", "--model", "./file"], 2, "No model is at './file'"),
         (["coding", "--engine", "cloud"], 2, "No engine is named 'cloud'"),
         (["coding", "--engine", "verl"], 2, "verl"),
         (["--config", "absent.yaml"], 2, "absent.yaml"),
@@ -210,6 +220,32 @@ def test_bad_input_is_one_paragraph(
     Path("file").write_text("")
     ended = agentgym("train", *words)
     assert (ended.code, ended.out) == (code, "")
+    assert part in ended.err
+    assert ended.err.count("\n") == 1
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("verb", ["train", "eval"])
+@pytest.mark.parametrize(
+    ("damage", "part"),
+    [
+        ("cut", "are damaged: the file has 100,000 bytes and not the"),
+        ("cut in its header", "cannot be read: the file ends within its header"),
+        ("empty", "cannot be read: unpack requires"),
+        ("no tokenizer", "holds no tokenizer (tokenizer.json)"),
+    ],
+)
+def test_a_model_that_is_not_whole_is_refused_before_it_is_loaded(
+    agentgym: Command, verb: str, damage: str, part: str
+) -> None:
+    shutil.copytree(nano_path(), "m")
+    sizes = {"cut": 100_000, "cut in its header": 100, "empty": 0}
+    if damage in sizes:
+        os.truncate("m/model.safetensors", sizes[damage])
+    else:
+        Path("m/tokenizer.json").unlink()
+    ended = agentgym(verb, "coding", "--model", "m")
+    assert ended.code == 2
     assert part in ended.err
     assert ended.err.count("\n") == 1
     assert not Path("runs").exists()

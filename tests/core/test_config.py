@@ -119,12 +119,6 @@ def test_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
         TrainingConfig.from_yaml(tmp_path / name)
 
 
-def test_empty_file_takes_the_defaults(tmp_path: Path) -> None:
-    path = tmp_path / "run.yaml"
-    path.write_text("")
-    assert TrainingConfig.from_yaml(path) == TrainingConfig.create()
-
-
 def test_replaced_keeps_the_rest_and_validates() -> None:
     config = TrainingConfig.create(episodes=64, seed=3)
     assert config.replaced(episodes=128, seed=None).model_dump() == {

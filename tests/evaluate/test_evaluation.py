@@ -13,7 +13,7 @@ from agentgym.core.task import Split
 from agentgym.errors import ProviderError, RolloutError
 from agentgym.evaluate.calls import NO_CALL, NOTHING, CallClass
 from agentgym.evaluate.compare import compare
-from agentgym.evaluate.evaluation import evaluate
+from agentgym.evaluate.evaluation import evaluate, measure_baselines
 from agentgym.evaluate.metrics import METRICS, Prices
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import Evaluation
@@ -178,3 +178,20 @@ def test_garbage_drops_rollouts_with_a_reason() -> None:
 
     with StubServer(garble) as server, pytest.raises(RolloutError, match="not JSON"):
         measure(server, "native")
+
+
+def test_an_agent_without_a_model_that_cannot_be_scored_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scored = CodingScenario.calculate_reward
+
+    def picky(self: CodingScenario, task: Any, environment: Any, found: Any) -> Any:
+        if not found.get_tool_calls():
+            raise ValueError("no calls at all")
+        return scored(self, task, environment, found)
+
+    monkeypatch.setattr(CodingScenario, "calculate_reward", picky)
+    scenario = CodingScenario()
+    tasks = scenario.tasks(Split.TEST, 0, 4)
+    config = TrainingConfig.create(scenario="coding", framework="native")
+    assert list(measure_baselines(scenario, tasks, config)) == ["call-everything"]

@@ -21,7 +21,9 @@ def completion(text: str = "Hello.", **fields: Any) -> dict[str, Any]:
             {
                 "index": 0,
                 "message": {"role": "assistant", "content": text},
-                "logprobs": {"content": [{"token": "a", "logprob": -0.5}]},
+                "logprobs": {
+                    "content": [{"token": "a", "logprob": -0.5, "top_logprobs": []}]
+                },
                 "finish_reason": "stop",
                 "token_ids": [70_001],
                 **fields,

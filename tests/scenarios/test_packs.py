@@ -202,3 +202,11 @@ def test_an_agent_outlives_its_pack(pack: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no scenario pack at .*to_langchain\(tools="):
         agent.to_langchain(base_url=server)
     agent.to_langchain(tools=[], base_url=server)
+
+
+def test_a_pack_that_ends_the_process_is_refused(tmp_path: Path) -> None:
+    pack = tmp_path / "leaving"
+    pack.mkdir()
+    (pack / "scenario.py").write_text("import sys\n\nsys.exit(0)\n")
+    with pytest.raises(ScenarioError, match="raised SystemExit when it was imported"):
+        get_scenario(str(pack))

@@ -109,8 +109,9 @@ def test_openai_goes_on_after_a_tool_result(client: OpenAI) -> None:
     said = asked.choices[0].message
     [call] = said.tool_calls or []
     result = {"role": "tool", "tool_call_id": call.id, "content": "app.py"}
+    so_far: list[Any] = [*TOLD, said, result]
     answer = client.chat.completions.create(
-        model="coding", messages=[*TOLD, said, result], tools=[LIST_FILES]
+        model="coding", messages=so_far, tools=[LIST_FILES]
     )
     assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
 

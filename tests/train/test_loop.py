@@ -16,7 +16,7 @@ from agentgym.errors import (
     TrainingInterrupted,
 )
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.progress import Progress, StepReport
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -82,6 +82,25 @@ def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return ScriptedEngine(lambda _: Reply("Done."))
 
     monkeypatch.setattr(loop, "create_engine", create)
+
+
+class Forecasts(Progress):
+    """Notes what is told of the time left, and when."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.left: list[float] = []
+
+    def baseline(self, metrics: Metrics) -> None:
+        self.told.append("baseline")
+
+    def forecast(self, least: float, most: float) -> None:
+        assert 0 < least < most
+        self.told.append("forecast")
+
+    def stepped(self, report: StepReport) -> None:
+        self.told.append("step")
+        self.left.append(report.seconds_left)
 
 
 class InterruptedAt(Progress):
@@ -210,6 +229,27 @@ def test_the_step_that_reaches_the_goal_has_a_checkpoint(tmp_path: Path) -> None
 
     assert (result.stopped, result.steps) == ("success criteria reached", 2)
     assert again.validations == []
+
+
+def test_time_is_told_once_rollouts_were_timed_and_ends_with_the_last_measurement(
+    tmp_path: Path,
+) -> None:
+    progress = Forecasts()
+    trainer(tmp_path, 0, progress=progress).train()
+
+    assert progress.told == ["baseline", "forecast", *["step"] * 4]
+    assert progress.left[-1] > 0  # the final test is still to come
+
+
+def test_a_run_that_goes_on_tells_no_time_before_it_has_done_a_step(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(TrainingInterrupted):
+        trainer(tmp_path, 0, progress=InterruptedAt("rollouts", 2)).train()
+    progress = Forecasts()
+    Trainer(progress=progress).train(resume=tmp_path / "runs" / "run")
+
+    assert progress.told == ["baseline", *["step"] * 3]
 
 
 def shorten(folder: Path, tasks: str) -> None:

@@ -50,7 +50,8 @@ def plan(run: Path = Path("runs/demo"), **settings: object) -> Plan:
         sandbox="bubblewrap",
         workers=2,
         steps=79,
-        estimated_seconds=290,
+        held_out=480,
+        validations=15,
     )
 
 

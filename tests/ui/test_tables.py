@@ -118,15 +118,14 @@ def test_ledger_shows_reasons_and_whether_it_adds_up() -> None:
     assert "does not add up" in shown(ledger_view(gap))
 
 
-def test_plan_says_what_and_how_long() -> None:
+def test_plan_says_what_will_be_done() -> None:
     text = shown(plan_view(made_up.plan(agent="my.module:make", early_stop=False)), 60)
     for part in ("my.module:make", "10,000 episodes in 79 steps", "bubblewrap"):
         assert part in " ".join(text.split())
     assert "fewer once" not in text
-    assert "whole budget" not in text
-    assert "if the whole budget is spent" in " ".join(
-        shown(plan_view(made_up.plan())).split()
-    )
+    early = " ".join(shown(plan_view(made_up.plan())).split())
+    assert "fewer once the goal holds" in early
+    assert "time known once the baseline is measured" in early
     assert "go by validation" in " ".join(text.split())
     uniform = shown(plan_view(made_up.plan(task_choice="uniform")))
     assert "go by validation" not in " ".join(uniform.split())
@@ -163,16 +162,17 @@ def test_duration(seconds: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
+    ("least", "most", "text"),
     [
-        (10, "less than a minute"),
-        (70, "about a minute"),
-        (290, "about 5 minutes"),
-        (4 * 3600, "about 4 hours"),
+        (0.2, 0.4, "1 second"),
+        (10, 20, "10 to 20 seconds"),
+        (70, 290, "1 to 5 minutes"),
+        (200, 239, "3 to 4 minutes"),
+        (5000, 4 * 3600, "1 to 4 hours"),
     ],
 )
-def test_rough_duration(seconds: float, text: str) -> None:
-    assert words.rough_duration(seconds) == text
+def test_rough_range(least: float, most: float, text: str) -> None:
+    assert words.rough_range(least, most) == text
 
 
 def test_sparkline_rises_with_its_values() -> None:
@@ -199,3 +199,16 @@ def test_a_training_shows_the_paired_gain() -> None:
         "metrics": made_up.evaluation(0.9).metrics,
     }
     assert "+48 points [+" in render_report(result.model_copy(update=paired))
+
+
+@pytest.mark.parametrize(
+    ("framework", "method"),
+    [("autogen", "to_autogen()"), ("native", "to_langchain()")],
+)
+def test_what_to_do_with_an_agent_depends_on_its_framework(
+    framework: str, method: str
+) -> None:
+    result = made_up.result()
+    result.config["framework"] = framework
+    assert f'"coding@1").{method}' in render_report(result)
+    assert f'"coding@1").{method}' in shown(result_view(result))

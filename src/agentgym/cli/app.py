@@ -2,10 +2,12 @@
 
 import errno
 import logging
+import os
 import sys
 import traceback
 import warnings
 from contextlib import nullcontext
+from typing import TypeGuard
 
 import typer
 
@@ -20,11 +22,10 @@ from agentgym.cli import (
     serve,
     train,
 )
+from agentgym.cli.interrupts import INTERRUPTED, Interrupts
 from agentgym.cli.output import discard_output, only_results
-from agentgym.errors import AgentGymError, Interrupted, OutputClosed
+from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
 from agentgym.version import __version__
-
-_INTERRUPTED = 130
 
 
 def build() -> typer.Typer:
@@ -51,10 +52,11 @@ def build() -> typer.Typer:
     return app
 
 
-def run(words: list[str]) -> int:
+def run(words: list[str], *, owns_process: bool = False) -> int:
     """Run one command line and return its exit code.
 
-    Every :class:`AgentGymError` becomes one paragraph on standard error.
+    Every :class:`AgentGymError` becomes one paragraph on standard error. Ctrl-C ends a
+    process that this owns within five seconds, whatever hangs.
     """
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
@@ -63,14 +65,19 @@ def run(words: list[str]) -> int:
     else:  # what libraries say beside their errors is for those who mend them
         logging.basicConfig(handlers=[logging.NullHandler()])
         warnings.simplefilter("ignore")
+    with Interrupts(hard=owns_process) as interrupts:
+        return interrupts.exit_code(_run(words, debug=debug))
+
+
+def _run(words: list[str], *, debug: bool) -> int:
     as_json = "--json" in words and not {"--help", "-h"} & set(words)
     try:
         with only_results() if as_json else nullcontext():
             build()(args=words, prog_name="agentgym", standalone_mode=True)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
-        if code == _INTERRUPTED:  # a KeyboardInterrupt, which typer turned into this
-            sys.stderr.write("Interrupted. `agentgym runs list` has what can go on.\n")
+        if code == INTERRUPTED:  # a KeyboardInterrupt, which typer turned into this
+            sys.stderr.write("Interrupted.\n")
         return code
     except OutputClosed as closed:
         discard_output()
@@ -79,12 +86,21 @@ def run(words: list[str]) -> int:
         if debug:
             traceback.print_exc()
         sys.stderr.write(explain(error) + "\n")
-        return error.exit_code if isinstance(error, AgentGymError) else 1
+        if isinstance(error, AgentGymError):
+            return error.exit_code
+        return UsageError.exit_code if _is_long_name(error) else 1
     return 0
 
 
 def explain(error: Exception) -> str:
-    """Return one paragraph for ``error``: what was wrong and what to do next."""
+    """Return one paragraph for ``error``: what was wrong and what to do next.
+
+    The notes of the error (PEP 678) are part of it.
+    """
+    return " ".join([_problem(error), *getattr(error, "__notes__", [])])
+
+
+def _problem(error: Exception) -> str:
     if isinstance(error, Interrupted):
         return str(error)
     if isinstance(error, AgentGymError):
@@ -92,12 +108,20 @@ def explain(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
             "Error: the disk is full. Free some space, or choose another disk with "
-            "--output; then continue with `agentgym train --resume RUN`."
+            "--output."
         )
+    if _is_long_name(error):
+        name = f"{os.path.basename(error.filename)[:40]}…"
+        return f"Error: the name {name!r} is longer than a file's may be."
     return (
         f"Error: {type(error).__name__}: {error}. This is not an error that AgentGym "
         "knows; run the same command again with --debug to see where it happened."
     )
+
+
+def _is_long_name(error: Exception) -> TypeGuard[OSError]:
+    """Say whether a name was given that no file can have."""
+    return isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
 
 
 def _options(

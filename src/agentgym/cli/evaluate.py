@@ -1,12 +1,23 @@
 """``agentgym eval``: measure an agent without training it, or compare two."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.options import AsJson, UnsafeLocalExec, given_settings, opt
+from agentgym.cli.options import (
+    AllowTool,
+    AsJson,
+    CheckFunction,
+    ToolAnswers,
+    ToolsFrom,
+    UnsafeLocalExec,
+    given_settings,
+    named_model,
+    opt,
+    require_place,
+    with_tools,
+)
 from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
@@ -39,7 +50,7 @@ def evaluate(
         ),
     ] = None,
     framework: Annotated[
-        str | None, opt("Whose agent loop: langchain or native.")
+        str | None, opt("Whose agent loop: langchain, autogen, crewai or native.")
     ] = None,
     gpu: Annotated[str | None, opt("auto, local or none.")] = None,
     split: Annotated[
@@ -64,6 +75,10 @@ def evaluate(
             "--baselines/--no-baselines",
         ),
     ] = True,
+    tools_from: ToolsFrom = None,
+    tools: ToolAnswers = None,
+    allow_tool: AllowTool = None,
+    check: CheckFunction = None,
     unsafe_local_exec: UnsafeLocalExec = False,
     fail_under: Annotated[
         list[str] | None,
@@ -103,10 +118,13 @@ def evaluate(
     if price_in is not None and price_out is not None:
         prices = Prices(prompt=price_in, response=price_out)
     for path in filter(None, (save, markdown)):
-        _require_place(path)
+        require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
-    settings = TrainingConfig.create(**given_settings(context, TrainingConfig))
+    chosen = given_settings(context, TrainingConfig)
+    options = (tools_from, tools, allow_tool, check)
+    chosen["scenario"] = with_tools(scenario, *options)
+    settings = TrainingConfig.create(**chosen)
     given: dict[str, Any] = {"split": split or "test", "prices": prices}
     given |= {"tasks": tasks, "samples": samples}
     console = progress_console(as_json)
@@ -186,37 +204,10 @@ def _both(
 
 def _subject(name: str) -> "Evaluation | TrainedAgent | str":
     """Say what ``name`` means: a saved evaluation, an agent, or else a model."""
-    from agentgym.errors import NotFoundError
     from agentgym.evaluate.result import Evaluation
-    from agentgym.models import hub
     from agentgym.models.reference import is_remote
-    from agentgym.train.trained_agent import TrainedAgent
 
-    if is_remote(name) or name == "nano":
-        return name
     path = Path(name)
-    if path.is_file() or path.suffix == ".json":
+    if not is_remote(name) and (path.is_file() or path.suffix == ".json"):
         return Evaluation.load(path)
-    if hub.is_id(name) and not path.exists():
-        return name
-    try:
-        return TrainedAgent.load(name)
-    except NotFoundError:
-        if path.is_dir() or "/" in name:
-            return name
-        raise
-
-
-def _require_place(path: Path) -> None:
-    """Check that a file can be written, before anything is measured."""
-    from agentgym.errors import UsageError
-
-    if path.is_dir():
-        problem = "it is a folder"
-    elif not path.parent.is_dir():
-        problem = f"there is no folder {path.parent}"
-    elif not os.access(path.parent, os.W_OK | os.X_OK):
-        problem = f"the folder {path.parent} is not writable"
-    else:
-        return
-    raise UsageError(f"{path} cannot be written: {problem}. Choose another place.")
+    return named_model(name)

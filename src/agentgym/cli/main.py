@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _write(answer)
     from agentgym.cli.app import run
 
-    return run(words)
+    return run(words, owns_process=arguments is None)
 
 
 def _quick_answer(words: list[str]) -> str | None:

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.options import AsJson, UnsafeLocalExec, given_settings, opt
+from agentgym.cli.options import (
+    AsJson,
+    UnsafeLocalExec,
+    given_settings,
+    named_model,
+    opt,
+    require_place,
+)
 from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
@@ -20,7 +27,11 @@ def rollout(
         str | None, typer.Argument(help="A JSON Lines file of tasks, or a scenario.")
     ] = None,
     model: Annotated[
-        str | None, opt("openai:NAME, anthropic:NAME, …, or http://host/v1#NAME.")
+        str | None,
+        opt(
+            "nano, a saved agent, a folder, openai:NAME, anthropic:NAME, …, or "
+            "http://host/v1#NAME."
+        ),
     ] = None,
     agent: Annotated[str | None, opt("tool, react, coding, or module:Class.")] = None,
     tool_names: Annotated[
@@ -76,6 +87,8 @@ def rollout(
         names = [name for each in tool_names.split(",") if (name := each.strip())]
         known = chosen.tools or {}
         chosen = chosen.replaced(tools={name: known.get(name, {}) for name in names})
+    if chosen.save is not None:
+        require_place(chosen.save)
     found, scored_by = _tasks(tasks, reward, split, seed, count)
     try:
         batch = _run(found, model, chosen, scored_by, as_json)
@@ -129,7 +142,7 @@ def _run(
         bar = progress.add_task("rollouts", total=len(tasks))
         return run_rollouts_sync(
             tasks,
-            llm=model,
+            llm=named_model(model),
             config=config,
             reward=reward,
             on_done=lambda _: progress.advance(bar),

@@ -1,6 +1,5 @@
 """``agentgym serve``: a trained agent's weights behind an OpenAI-compatible server."""
 
-import signal
 from typing import Annotated
 
 import typer
@@ -28,7 +27,7 @@ def serve(
     Streaming and tool calls work as with OpenAI. Answers under way are finished
     first when it is ended; a second Ctrl-C cuts them off.
     """
-    from agentgym.errors import Interrupted, Terminated
+    from agentgym.errors import Interrupted
     from agentgym.serving.server import AgentServer
     from agentgym.train.process import InterruptFlag
     from agentgym.train.trained_agent import TrainedAgent
@@ -47,5 +46,4 @@ def serve(
         console.print(f"  API key   {key}")
         stop.wait()
         console.print("\nEnding: answers under way are finished first.")
-    ended = Terminated if stop.number == signal.SIGTERM else Interrupted
-    raise ended(f"{agent.name} is no longer served.")
+    raise Interrupted(f"{agent.name} is no longer served.")

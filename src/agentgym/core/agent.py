@@ -1,7 +1,7 @@
 """AgentSpec: what makes an agent, apart from its weights."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -34,6 +34,7 @@ class AgentSpec(BaseModel):
     temperature: float
 
 
+@runtime_checkable
 class Trained(Protocol):
     """A trained agent as adapters see it, to export it as one of their framework.
 

@@ -2,9 +2,9 @@
 
 import os
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -12,7 +12,18 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from agentgym.core.settings import OTHER_VARIABLES, PREFIX, Settings, variable_of
+from agentgym.core.files import check_name
+from agentgym.core.settings import (
+    LONGEST_S,
+    OTHER_VARIABLES,
+    PREFIX,
+    Settings,
+    variable_of,
+)
+from agentgym.core.task import TaskSource
+
+_MOST, _MANY = 10**9, 10**5
+"""What is more is a slip of the hand, and takes time or memory that nobody has."""
 
 
 class _Environment(EnvSettingsSource):
@@ -37,8 +48,10 @@ class TrainingConfig(Settings, BaseSettings):
     unknown variables that start with ``AGENTGYM_``.
 
     Attributes:
-        scenario: Name of the scenario, or the path of a pack.
-        framework: Whose agent is trained: ``langchain``, ``native``, …
+        scenario: Name of the scenario, the path of a pack, or a tasks file with its
+            tools: :class:`~agentgym.core.task.TaskSource`.
+        framework: Whose agent is trained: ``langchain``, ``autogen``, ``crewai``,
+            ``native``, …
         agent: ``module:name`` of a factory ``make_agent(llm, tools)`` to train
             instead of the scenario's own agent.
         model: ``nano``, a folder, or a Hugging Face id.
@@ -93,11 +106,11 @@ class TrainingConfig(Settings, BaseSettings):
     model: str = "nano"
     engine: str = "local"
     gpu: Literal["auto", "local", "runpod", "lambda", "none"] = "auto"
-    episodes: int = Field(default=10_000, gt=0)
-    seed: int = Field(default=0, ge=0)
+    episodes: int = Field(default=10_000, gt=0, le=_MOST)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     deterministic: bool = False
-    group_size: int = Field(default=8, ge=2)
-    tasks_per_step: int = Field(default=8, ge=1)
+    group_size: int = Field(default=8, ge=2, le=_MANY)
+    tasks_per_step: int = Field(default=8, ge=1, le=_MANY)
     task_choice: Literal["adaptive", "uniform"] = "adaptive"
     algorithm: Literal["rloo", "grpo"] = "rloo"
     failure_cost: float = Field(default=0.2, ge=0)
@@ -105,27 +118,29 @@ class TrainingConfig(Settings, BaseSettings):
     entropy_coefficient: float = Field(default=0.0, ge=0)
     temperature: float = Field(default=1.0, gt=0)
     eval_temperature: float = Field(default=0.5, ge=0)
-    max_tokens: int = Field(default=160, gt=0)
-    lora_rank: int | None = Field(default=None, ge=0)
-    eval_every: int = Field(default=5, gt=0)
-    eval_tasks: int = Field(default=96, gt=0)
-    test_tasks: int = Field(default=96, gt=0)
-    eval_samples: int = Field(default=4, ge=1)
+    max_tokens: int = Field(default=160, gt=0, le=_MOST)
+    lora_rank: int | None = Field(default=None, ge=0, le=_MANY)
+    eval_every: int = Field(default=5, gt=0, le=_MOST)
+    eval_tasks: int = Field(default=96, gt=0, le=_MANY)
+    test_tasks: int = Field(default=96, gt=0, le=_MANY)
+    eval_samples: int = Field(default=4, ge=1, le=_MANY)
     early_stop: bool = True
-    patience: int = Field(default=10, ge=1)
+    patience: int = Field(default=10, ge=1, le=_MOST)
     yes: bool = False
-    workers: int | None = Field(default=None, gt=0)
-    concurrency: int = Field(default=64, gt=0)
-    rollout_timeout_s: float = Field(default=60.0, gt=0)
-    max_attempts: int = Field(default=3, ge=1)
+    workers: int | None = Field(default=None, gt=0, le=1000)
+    concurrency: int = Field(default=64, gt=0, le=_MANY)
+    rollout_timeout_s: float = Field(default=60.0, gt=0, le=LONGEST_S)
+    max_attempts: int = Field(default=3, ge=1, le=_MANY)
     unsafe_local_exec: bool = False
     tracker: Literal["tensorboard", "wandb", "none"] = "tensorboard"
-    name: str | None = Field(default=None, pattern=r"^\w[\w.-]*$")
+    name: Annotated[str, AfterValidator(check_name)] | None = None
     output: Path = Path("runs")
 
     @property
     def scenario_name(self) -> str:
-        """The scenario's name, for people: a pack's is that of its folder."""
+        """The scenario's name, for people: that of a pack's folder or a file."""
+        if self.scenario.partition("?")[0].endswith(".jsonl"):
+            return TaskSource.parse(self.scenario).name
         return PurePath(self.scenario).name.removesuffix(".py")
 
     @classmethod

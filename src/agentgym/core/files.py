@@ -1,14 +1,63 @@
-"""Writing files so that a killed process leaves the old one or the new one."""
+"""Files that a kill leaves whole, folders that it does not leave, and full disks."""
 
+import errno
+import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 from agentgym.errors import UsageError
+
+WAIT_S = 10.0
+"""How long a run waits for space or for the disk before it ends."""
+BEAT_S = 0.5
+"""How often it tries again, and how often whoever waits for something looks up."""
+
+Beat = Callable[[str | None], None]
+"""Called in each such while with what writing waits for, None if for nothing; what it
+raises ends the waiting."""
+
+_NUMBERS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file would be larger than allowed",
+    errno.EIO: "the disk fails",
+}
+_TEXTS = {"No space left on device": "the disk is full"}
+_SQLITE = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk is full or fails",
+    sqlite3.SQLITE_BUSY: "another program has locked the database",
+    sqlite3.SQLITE_LOCKED: "another program has locked the database",
+}
+_MOST_BYTES = 200
+"""Of a name: file systems take 255, and temporary names are longer."""
+_GRACE_S = 60.0
+"""Of a temporary folder so young nobody knows whether it will yet be locked."""
+
+
+def check_name(name: str) -> str:
+    """Return ``name`` if a file or folder may be called so, on any disk.
+
+    Raises:
+        ValueError: Says what is wrong with it, without quoting it.
+    """
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(
+            "a name has letters, digits, '_', '-' and '.', and begins with none of "
+            "the last two"
+        )
+    if (size := len(name.encode())) > _MOST_BYTES:
+        raise ValueError(f"the name takes {size} bytes, and {_MOST_BYTES} are the most")
+    return name
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -46,6 +95,41 @@ def new_folder(path: Path) -> Iterator[Path]:
     rmtree(old, ignore_errors=True)
 
 
+@contextmanager
+def scratch_folder(kind: str) -> Iterator[Path]:
+    """Yield a new folder below ``TMPDIR``, removed at the end of the block.
+
+    It is locked as long as its process lives. What a killed one left behind of this
+    ``kind`` is removed by the next that asks for one.
+    """
+    prefix = f"agentgym-{kind}-"
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        _remove_if_left(left)
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield folder
+    finally:
+        rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove a folder of ours that nobody holds."""
+    with suppress(OSError):
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            found = os.fstat(lock)
+            is_ours = os.geteuid() in (0, found.st_uid)
+            if not is_ours or time.time() - found.st_mtime < _GRACE_S:
+                return
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            rmtree(folder)
+        finally:
+            os.close(lock)
+
+
 def sync_folder(path: Path) -> None:
     """Make the names in a folder durable."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -79,3 +163,43 @@ def require_writable_home() -> None:
     """
     if problem := home_problem():
         raise UsageError(f"Agents cannot be saved: {problem}.")
+
+
+def no_beat(stalled: str | None) -> None:
+    """Wait for as long as it takes."""
+
+
+def disk_trouble(error: BaseException | None) -> str | None:
+    """Return in words what is wrong with the disk; None if that is not the cause.
+
+    Libraries that raise errors of their own quote the system's words.
+    """
+    while error is not None:
+        told = None
+        if isinstance(error, OSError):
+            told = _NUMBERS.get(error.errno or 0)
+        elif isinstance(error, sqlite3.Error):
+            code = getattr(error, "sqlite_errorcode", None)
+            told = None if code is None else _SQLITE.get(code & 0xFF)
+        told = told or next((t for s, t in _TEXTS.items() if s in str(error)), None)
+        if told is not None:
+            return told
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def patiently(write: Callable[[], None], beat: Beat, wait_s: float = WAIT_S) -> None:
+    """Write, and again for ``wait_s`` seconds while the disk is full or fails."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            write()
+        except Exception as error:
+            why = disk_trouble(error)
+            if why is None or time.monotonic() >= until:
+                raise
+        else:
+            beat(None)
+            return
+        beat(why)
+        time.sleep(BEAT_S)

@@ -10,6 +10,9 @@ from agentgym.errors import RolloutError
 CONTEXT_LENGTH = "context_length_exceeded"
 """Code of the error that a prompt beyond the model's context is answered with."""
 
+MOST_TOKEN_ID = 2**24
+"""Beyond any vocabulary."""
+
 DEFAULT_AGENT = "agent"
 """Who speaks where no team has named its agents."""
 
@@ -128,16 +131,47 @@ class Completion:
     @property
     def logprobs(self) -> list[float] | None:
         """Of the response, in chat's form or text's; None if one is not usable."""
-        found = self.choice.get("logprobs")
-        if not isinstance(found, dict):
-            return None
-        raw = found.get("token_logprobs")
-        if isinstance(content := found.get("content"), list):
-            raw = [x.get("logprob") if isinstance(x, dict) else x for x in content]
-        if not isinstance(raw, list):
+        raw = _logprob_entries(self.choice)
+        if raw is None:
             return None
         usable = [float(x) for x in raw if type(x) in (int, float) and math.isfinite(x)]
         return usable if len(usable) == len(raw) else None
+
+    @property
+    def problem(self) -> str | None:
+        """Why this is no completion that a model can have given; None if it is one.
+
+        Token ids and log-probabilities may be missing, but not be nonsense.
+        """
+        choice = self.choice
+        if not choice:
+            return "it has no choices"
+        if "text" not in choice and (told := _message_problem(choice.get("message"))):
+            return told
+        if not isinstance(choice.get("finish_reason", ""), str | None):
+            return f"its finish_reason is {choice['finish_reason']!r}"
+        named = {
+            "prompt_token_ids": self.body.get("prompt_token_ids"),
+            "prompt_token_ids of its choice": choice.get("prompt_token_ids"),
+            "token_ids": choice.get("token_ids"),
+        }
+        for name, ids in named.items():
+            if ids is not None and (told := _ids_problem(ids)):
+                return f"its {name} {told}"
+        if self.response_ids and not self.prompt_ids:
+            return "it has token_ids and no prompt_token_ids"
+        return None
+
+    @property
+    def length_problem(self) -> str | None:
+        """Say it if there are other log-probabilities than token ids.
+
+        Streams lack those of some tokens at some servers.
+        """
+        count, given = len(self.response_ids), _logprob_entries(self.choice)
+        if not given or count in (0, len(given)):
+            return None
+        return f"it has {len(given)} log-probabilities for {count} token ids"
 
     @property
     def token_counts(self) -> dict[str, int]:
@@ -150,3 +184,44 @@ class Completion:
             "response_tokens": usage.get("completion_tokens"),
         }
         return {name: n for name, n in found.items() if type(n) is int and n >= 0}
+
+
+def _logprob_entries(choice: dict[str, Any]) -> list[Any] | None:
+    """Return a choice's log-probabilities as given; None if it has no list of them."""
+    found = choice.get("logprobs")
+    if not isinstance(found, dict):
+        return None
+    if isinstance(content := found.get("content"), list):
+        return [x.get("logprob") if isinstance(x, dict) else x for x in content]
+    raw = found.get("token_logprobs")
+    return raw if isinstance(raw, list) else None
+
+
+def _ids_problem(ids: Any) -> str | None:
+    if not isinstance(ids, list):
+        return f"are no list but {ids!r:.80}"
+    if not ids or (
+        set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) < MOST_TOKEN_ID
+    ):
+        return None
+    wrong = next(i for i in ids if type(i) is not int or not 0 <= i < MOST_TOKEN_ID)
+    return f"hold {wrong!r:.80}, which is no token id"
+
+
+def _message_problem(message: Any) -> str | None:
+    if not isinstance(message, dict):
+        return "its choice has no message"
+    calls = message.get("tool_calls")
+    if calls is None or (isinstance(calls, list) and all(map(_is_tool_call, calls))):
+        return None
+    return "its tool_calls are no list of function calls"
+
+
+def _is_tool_call(call: Any) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    return (
+        isinstance(function, dict)
+        and isinstance(function.get("name"), str)
+        and isinstance(function.get("arguments", ""), str | None)
+        and isinstance(call.get("id", ""), str | None)
+    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.core.trajectory import RequestedCall
+from agentgym.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,14 @@ class Policy(ABC):
         does not stream yields the result alone.
         """
         yield await self.chat(request)
+
+    def room(self, request: ChatRequest) -> tuple[int, int]:
+        """Return the tokens of a request's prompt, and those left of the context.
+
+        Raises:
+            UnsupportedError: The policy does not count tokens.
+        """
+        raise UnsupportedError(f"{self.model_name} does not count tokens.")
 
     def close(self) -> None:
         """Stop answering: pending and later requests fail with EngineError."""

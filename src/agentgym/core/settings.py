@@ -12,6 +12,10 @@ from agentgym.errors import ConfigError
 PREFIX = "AGENTGYM_"
 OTHER_VARIABLES = frozenset({"home", "api_key"})
 """``AGENTGYM_HOME`` and so on, which are no settings."""
+LONGEST_S = 7 * 86_400.0
+"""Of every time limit: a week."""
+_YAML = "Write one setting a line: its name, a colon and its value."
+_SHOWN = 80
 
 
 class Settings(BaseModel):
@@ -43,14 +47,17 @@ class Settings(BaseModel):
     def from_yaml(cls, path: str | Path, **overrides: Any) -> Self:
         """Read a YAML mapping; ``overrides`` that are not None win over it."""
         try:
-            data = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+            data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
             reason = " ".join(str(error).split())
             raise ConfigError(
                 f"Cannot read the configuration {path}: {reason}"
             ) from None
+        if data is None:
+            raise ConfigError(f"The configuration {path} is empty. {_YAML}")
         if not isinstance(data, dict):
-            raise ConfigError(f"{path} must hold a mapping of settings to values.")
+            kind = "a list" if isinstance(data, list) else f"the value {data!r:.40}"
+            raise ConfigError(f"The configuration {path} holds {kind}. {_YAML}")
         values = {str(key): value for key, value in data.items()}
         return cls.create(**{**values, **_given(overrides)})
 
@@ -68,7 +75,10 @@ def explain_invalid(error: ValidationError, known: list[str]) -> str:
         if problem["type"] == "extra_forbidden":
             lines.append(_unknown(key, known))
         else:
-            lines.append(f"{key} = {problem['input']!r}: {problem['msg']}")
+            given = repr(problem["input"])
+            given = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}…"
+            told = problem["msg"].removeprefix("Value error, ")
+            lines.append(f"{key} = {given}: {told}")
     return "; ".join(lines)
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, field_validator
 from agentgym.core.tools import ToolOutcome
 
 TRAJECTORY_VERSION = 4
+_FIRST = 3
 
 
 class RolloutStatus(StrEnum):
@@ -300,6 +301,22 @@ class Trajectory(_Record):
         return cls.model_validate(data)
 
 
+class DropKind(BaseModel, frozen=True, extra="forbid"):
+    """Rollouts that were dropped for one kind of reason.
+
+    Attributes:
+        kind: What they have in common; ``count`` of them.
+        rollouts: The ids of the first few, with the ids of their ``tasks``.
+        detail: What the first one's reason says in full.
+    """
+
+    kind: str
+    count: int
+    rollouts: list[str]
+    tasks: list[str]
+    detail: str
+
+
 class Summary(_Numbers, frozen=True):
     """The numbers of many trajectories; those of one are added up.
 
@@ -307,6 +324,7 @@ class Summary(_Numbers, frozen=True):
         rollouts: All of them: ``succeeded + failed + dropped``.
         reasons: Why rollouts failed or were dropped, by kind, most frequent first.
             Their sum is ``failed + dropped``.
+        drops: Why and which rollouts were dropped, the most frequent kind first.
         tools: Tool calls by name; ``tool_outcomes`` by what became of them.
         scored: Rollouts with a reward; ``mean_reward`` is over them, None if none.
         mean_duration_s: Wall seconds of a rollout, all counted.
@@ -317,6 +335,7 @@ class Summary(_Numbers, frozen=True):
     failed: int
     dropped: int
     reasons: dict[str, int]
+    drops: list[DropKind]
     tools: dict[str, int]
     tool_outcomes: dict[str, int]
     scored: int
@@ -330,6 +349,7 @@ class Summary(_Numbers, frozen=True):
         return (
             self.rollouts == self.succeeded + lost
             and sum(self.reasons.values()) == lost
+            and sum(drop.count for drop in self.drops) == self.dropped
             and sum(self.tools.values()) == self.tool_calls
             and sum(self.tool_outcomes.values()) == self.tool_calls
         )
@@ -351,6 +371,7 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
         failed=status[RolloutStatus.FAILED],
         dropped=status[RolloutStatus.DROPPED],
         reasons=_counted((t.reason or NO_REASON).kind for t in lost),
+        drops=_drops(every),
         tools=_counted(call.name for call in tools),
         tool_outcomes=_counted(call.outcome.value for call in tools),
         scored=len(rewards),
@@ -365,6 +386,23 @@ def _tokens(call: ModelCall) -> tuple[int, int] | None:
     if call.prompt_tokens is None and call.response_tokens is None:
         return None
     return call.prompt_tokens or 0, call.response_tokens or 0
+
+
+def _drops(trajectories: Iterable[Trajectory]) -> list[DropKind]:
+    by_kind: dict[str, list[Trajectory]] = {}
+    for one in trajectories:
+        if one.status is RolloutStatus.DROPPED:
+            by_kind.setdefault((one.reason or NO_REASON).kind, []).append(one)
+    return [
+        DropKind(
+            kind=kind,
+            count=len(found),
+            rollouts=[one.rollout_id for one in found[:_FIRST]],
+            tasks=[one.task_id for one in found[:_FIRST]],
+            detail=(found[0].reason or NO_REASON).detail,
+        )
+        for kind, found in sorted(by_kind.items(), key=lambda item: -len(item[1]))
+    ]
 
 
 def _counted(names: Iterable[str]) -> dict[str, int]:

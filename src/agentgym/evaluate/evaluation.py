@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
+from agentgym.core.files import scratch_folder
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.task import Split, Task
@@ -112,9 +111,9 @@ def evaluate(
             stack.callback(engine.close)
             stack.enter_context(engine.sampling())
             policy = engine.policy
-        folder = stack.enter_context(TemporaryDirectory(prefix="agentgym-eval-"))
+        folder = stack.enter_context(scratch_folder("eval"))
         session = stack.enter_context(
-            RolloutSession(config, policy, Path(folder), worker_count(config))
+            RolloutSession(config, policy, folder, worker_count(config))
         )
         progress.phase("evaluation", len(tasks) * config.eval_samples)
         found = attempt(
@@ -124,6 +123,7 @@ def evaluate(
             lambda _: progress.rollout_done(),
         )
     trajectories = found[split.value]
+    beside, problems = ({}, []) if not baselines else _measured(scenario, tasks, config)
     attempts, confusion = judge(scenario, tasks, trajectories)
     calls = sum((Counter(attempt.calls) for attempt in attempts), Counter[CallClass]())
     return Evaluation(
@@ -136,9 +136,9 @@ def evaluate(
         endpoint=None if endpoint is None else endpoint.base_url,
         prices=prices,
         settings=config.model_dump(mode="json"),
-        notes=_notes(subject, spec, scenario),
+        notes=[*_notes(subject, spec, scenario), *problems],
         metrics=Metrics.of(trajectories, k=config.eval_samples, prices=prices),
-        baselines=measure_baselines(scenario, tasks, config) if baselines else {},
+        baselines=beside,
         calls={kind: calls[kind] for kind in CallClass if calls[kind]},
         confusion=confusion,
         attempts=attempts,
@@ -156,17 +156,32 @@ def _notes(subject: str, spec: AgentSpec | None, scenario: Scenario) -> list[str
 def measure_baselines(
     scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
 ) -> dict[str, Metrics]:
-    """Measure agents without a model, one attempt per task; close the scenario."""
+    """Measure agents without a model, one attempt per task; close the scenario.
+
+    One that the scenario cannot score on any task is left out.
+    """
+    return _measured(scenario, tasks, config)[0]
+
+
+def _measured(
+    scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
+) -> tuple[dict[str, Metrics], list[str]]:
+    """Measure agents without a model, and say which could not be and why."""
     scenario.unsafe_local_exec = config.unsafe_local_exec
+    harmless = scenario.rehearsal()
+    found: dict[str, Metrics] = {}
+    problems: list[str] = []
     try:
-        return {
-            agent.name: Metrics.of(
-                [run_trivial(scenario, task, agent) for task in tasks], k=1
-            )
-            for agent in (DoNothing(), CallEverything(seed=1, from_instruction=True))
-        }
+        for agent in (DoNothing(), CallEverything(seed=1, from_instruction=True)):
+            made = [run_trivial(harmless, task, agent) for task in tasks]
+            if all(t.status is RolloutStatus.DROPPED for t in made):
+                told = f"The {agent.name} agent could not be scored"
+                problems.append(f"{told}: {made[0].reason}.")
+            else:
+                found[agent.name] = Metrics.of(made, k=1)
     finally:
         scenario.close()
+    return found, problems
 
 
 def _for_provider(config: TrainingConfig) -> TrainingConfig:

@@ -20,7 +20,8 @@ class Plan:
         sandbox: How model-written code is contained.
         workers: Worker processes, ``concurrency`` episodes in flight each.
         steps: Most policy updates within the budget.
-        estimated_seconds: Of the whole run, from a typical machine.
+        held_out: Rollouts of the measurements before and after, each.
+        validations: Most measurements in between, of ``eval_tasks`` rollouts each.
         resumed_step: The step continued from, None for a new run.
     """
 
@@ -31,7 +32,8 @@ class Plan:
     sandbox: str
     workers: int
     steps: int
-    estimated_seconds: float
+    held_out: int
+    validations: int
     resumed_step: int | None = None
 
 
@@ -49,7 +51,7 @@ class StepReport:
         skipped_groups: Groups without reward variance, of ``groups``.
         dropped: Rollouts of the step that were left out.
         sampled_tokens: In all its rollouts; ``tokens_per_second`` over its wall time.
-        seconds_left: Until the budget is spent, at the pace so far.
+        seconds_left: Until the run ends if its budget is spent, at the pace so far.
         right_tool: Share of the calls needed whose tool was called; None if the
             scenario does not say what is needed. ``right_arguments`` likewise.
     """
@@ -93,6 +95,12 @@ class Progress:
     def baseline(self, metrics: Metrics) -> None:
         """The untrained policy was measured on held-out tasks."""
 
+    def forecast(self, least: float, most: float) -> None:
+        """The baseline says how many seconds are left if the budget is spent.
+
+        A rough range: no update was timed yet. Later :meth:`stepped` tells more.
+        """
+
     def allows(self, doubts: Sequence[str]) -> bool:
         """Say whether to train although the baseline gives reason for ``doubts``."""
         return False
@@ -105,6 +113,9 @@ class Progress:
 
     def warned(self, remarks: Sequence[str]) -> None:
         """Validation shows what tells against the run, not said before."""
+
+    def stalled(self, reason: str | None) -> None:
+        """Writing waits, e.g. because the disk is full; None: it goes on."""
 
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Training is over: ``criteria reached``, ``budget spent``, ``interrupted``."""

@@ -79,6 +79,8 @@ class Episode:
         cut: Why the policy has brought it to its end; None while it has not.
         overflowed: Whether the last request did not fit the model's context. The agent
             may go on with a shorter one; if it fails at that, it was cut.
+        crash: What a tool's own code raised, other than a refusal. It ends the episode
+            as crashed, whatever the agent's framework makes of it.
     """
 
     task: Task
@@ -94,6 +96,7 @@ class Episode:
     turns: int = 0
     cut: Reason | None = None
     overflowed: bool = False
+    crash: Exception | None = None
     tools: dict[str, Tool] = field(default_factory=dict)
     _environment: Environment | None = None
     _loop: asyncio.AbstractEventLoop | None = None
@@ -125,6 +128,8 @@ class Episode:
         Raises:
             EpisodeCut: The episode is over, or this is one call too many.
         """
+        if self.crash is not None:
+            raise EpisodeCut("crash", str(self.crash))
         self.turns += 1
         if self.cut is None and self.turns > self.max_turns:
             self.cut_short("max_turns", f"no answer within {self.max_turns} calls")
@@ -207,14 +212,21 @@ class Episode:
             EpisodeCut: ``stuck``: the same call has failed in the same way three times
                 running. Nothing new can come of it, as in OpenHands' detector of
                 stuck agents, and its further repetitions would teach and tell nothing.
+                After any cut: nothing more is run or recorded.
         """
+        if self.cut is not None:
+            raise EpisodeCut(self.cut.kind, self.cut.detail)
         parsed = parse_arguments(arguments) if isinstance(arguments, str) else arguments
         if parsed is not None and not is_recordable(parsed):
             parsed = None
         started = time.perf_counter()
         outcome, result = ToolOutcome.MALFORMED, _MALFORMED
         if parsed is not None:
-            outcome, result = await run_tool(self.tools, name, parsed)
+            try:
+                outcome, result = await run_tool(self.tools, name, parsed)
+            except Exception as error:
+                self.crash = error
+                raise
         made = ToolCall(
             id=call_id,
             name=name,

@@ -219,4 +219,6 @@ class NativeAdapter(Adapter):
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
         """Refuse: a native agent has no framework to be given back to."""
-        raise UnsupportedError("Use to_langchain(), or serve the model folder.")
+        raise UnsupportedError(
+            "Use to_langchain() or to_autogen(), or serve the folder."
+        )

@@ -106,8 +106,10 @@ async def run_episode(
             except Exception as error:
                 if episode.overflowed:
                     episode.cut_short("context_overflow", str(error))
-                if episode.cut is None:
+                if episode.cut is None and episode.crash is None:
                     raise
+            if episode.crash is not None:
+                raise episode.crash
             if not isinstance(answer, str | None):
                 raise ReplyError(
                     f"the agent returned {type(answer).__name__}, not text"

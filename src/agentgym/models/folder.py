@@ -11,6 +11,7 @@ from agentgym.models.nano import nano_path
 NANO = "nano"
 ADAPTER_FILE = "adapter_config.json"
 _DEFAULT_RANK = 16
+_TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json"
 
 
 def model_source(model: str) -> str:
@@ -78,13 +79,18 @@ def describe_model(model: str, rank: int) -> str:
             "tools. Use an instruction-tuned model with a Hermes-style template "
             "(<tool_call>), such as the Qwen2.5 or Qwen3 families, or --model nano."
         )
-    count = sum(_parameters(path) for path in folder.glob("*.safetensors"))
+    count = sum(_parameters(path) for path in sorted(folder.glob("*.safetensors")))
     if (folder / ADAPTER_FILE).is_file() or not count:
         return f"{model} ({trained})"
     return f"{model} ({_short(count)} parameters, {trained})"
 
 
 def _has_template(folder: Path) -> bool:
+    if not any(found for name in _TOKENIZERS for found in folder.glob(name)):
+        raise ModelError(
+            f"The folder {folder} holds no tokenizer (tokenizer.json). Save it "
+            "beside the model: tokenizer.save_pretrained(folder)."
+        )
     if (folder / "chat_template.jinja").is_file():
         return True
     try:
@@ -96,14 +102,26 @@ def _has_template(folder: Path) -> bool:
 
 def _parameters(path: Path) -> int:
     """Return the number of parameters in a safetensors file, from its header."""
+    again = "Save or download the model again."
     try:
+        size = path.stat().st_size
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
+            if length > size - 8:
+                raise ValueError("the file ends within its header")
             header = json.loads(file.read(length))
-    except (OSError, ValueError, struct.error) as error:
-        raise ModelError(f"The weights {path} cannot be read: {error}") from None
-    header.pop("__metadata__", None)
-    return sum(math.prod(tensor["shape"]) for tensor in header.values())
+        header.pop("__metadata__", None)
+        count: int = sum(math.prod(tensor["shape"]) for tensor in header.values())
+        ends: list[int] = [tensor["data_offsets"][1] for tensor in header.values()]
+    except (OSError, ValueError, TypeError, LookupError, struct.error) as error:
+        told = f"The weights {path} cannot be read: {error}. {again}"
+        raise ModelError(told) from None
+    if (whole := 8 + length + max(ends, default=0)) != size:
+        raise ModelError(
+            f"The weights {path} are damaged: the file has {size:,} bytes and not the "
+            f"{whole:,} that its header says. {again}"
+        )
+    return count
 
 
 def _short(count: int) -> str:

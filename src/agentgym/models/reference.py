@@ -64,6 +64,13 @@ def is_remote(spec: str) -> bool:
     return _ADDRESS.match(spec) is not None or _SPEC.fullmatch(spec) is not None
 
 
+def is_local(spec: str) -> bool:
+    """Say whether ``spec`` names a model of this machine: ``nano``, a folder, an id."""
+    if is_remote(spec):
+        return False
+    return spec == "nano" or "/" in spec or os.path.isdir(os.path.expanduser(spec))
+
+
 def resolve_model(spec: str) -> Endpoint:
     """Return the server and model that ``spec`` names, with its key.
 
@@ -90,7 +97,7 @@ def resolve_model(spec: str) -> Endpoint:
     if match is None:
         raise UsageError(
             f"{spec!r} is no model of a provider; write PROVIDER:MODEL (providers: "
-            f"{', '.join(PROVIDERS)}) or an address, http://host:8000/v1#MODEL."
+            f"{', '.join(PROVIDERS)}), an address, http://host:8000/v1#MODEL, or nano."
         )
     name, model = match[1].lower(), match[2].strip()
     if name not in PROVIDERS:

@@ -12,7 +12,7 @@ def _end(stop: Sequence[str] | None, text: str) -> int | None:
     return min(found, default=None)
 
 
-def until(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
+def until_stop(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
     """Cut an answer off before a stop sequence: the tool calls after it go too.
 
     Its tokens stay: they were sampled.
@@ -24,7 +24,7 @@ def until(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
     return replace(result, content=content, tool_calls=[], finish_reason="stop")
 
 
-async def stream_until(
+async def stream_until_stop(
     stop: Sequence[str] | None, pieces: AsyncIterator[str | ChatResult]
 ) -> AsyncIterator[str | ChatResult]:
     """Stream up to a stop sequence; what may be the start of one is held back."""
@@ -36,7 +36,7 @@ async def stream_until(
             safe = len(text) - _held(stop, text) if safe is None else safe
             ready, last = text[shown:safe], None
         else:
-            last = until(stop, piece)
+            last = until_stop(stop, piece)
             ready = (last.content or "")[shown:]
         shown += len(ready)
         if ready:

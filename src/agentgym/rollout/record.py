@@ -37,7 +37,8 @@ def to_trajectory(
         for event in events
         if event.event_type == "tool_call"
     ]
-    reward = next((e.data for e in reversed(events) if e.event_type == "reward"), None)
+    scores = [e.data for e in events if e.event_type == "reward" and "score" in e.data]
+    reward = scores[-1] if scores else None
     if rollout.status.state is not RolloutState.SUCCEEDED:
         reward = None
     metadata = rollout.metadata.model_dump()

@@ -4,23 +4,26 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agentlightning.schemas import RolloutCreate
 
+from agentgym.core.files import BEAT_S, Beat, no_beat
 from agentgym.core.task import Task
-from agentgym.core.trajectory import Reason, Trajectory
-from agentgym.errors import RolloutError
+from agentgym.core.trajectory import Reason, RolloutStatus, Trajectory
+from agentgym.errors import RolloutError, StoreError
 from agentgym.rollout.record import to_trajectory
+from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
 
 logger = logging.getLogger(__name__)
 
-_WAIT_S = 0.5
 GIVEN_UP = Reason(kind="given up", detail="the run was ended")
 HANG = Reason(kind="hang", detail="it blocked its worker")
 WORKER_DIED = "its worker died"
+UNREADABLE = "unreadable record"
 
 
 @dataclass(frozen=True)
@@ -71,32 +74,39 @@ class Runner:
         requests: Sequence[RolloutRequest],
         pool: WorkerPool,
         on_done: Callable[[Trajectory], None],
+        beat: Beat = no_beat,
     ) -> list[Trajectory]:
         """Run every request to its end.
 
-        ``on_done`` is called in this thread as each ends, and may raise to give up.
+        ``on_done`` is called in this thread as each ends, ``beat`` every half second
+        with what the store waits for; both may raise to give up.
 
         Returns:
             One trajectory per request, in the same order; dropped ones included.
 
         Raises:
             RolloutError: The workers cannot start.
+            StoreError: Nothing can be recorded any more.
         """
-        waiting = {request.rollout_id for request in requests}
+        asked = {request.rollout_id: request for request in requests}
+        waiting = set(asked)
         done: dict[str, Trajectory] = {}
+        self._store.flush(beat)  # so that queueing does not wait for the disk
         self._store.create_rollouts([self._create(r) for r in requests])
         try:
             while waiting:
-                for rollout_id in self._store.wait_terminal(waiting, _WAIT_S, count=1):
+                for rollout_id in self._store.wait_terminal(waiting, BEAT_S, count=1):
                     waiting.remove(rollout_id)
-                    done[rollout_id] = self._read(rollout_id)
+                    done[rollout_id] = self._read(asked[rollout_id])
                     on_done(done[rollout_id])
+                beat(self._store.stalled)
                 self._try_suspects(waiting)
                 if pool.failure is not None:
                     raise RolloutError(f"The workers cannot start: {pool.failure}")
         finally:
             for rollout_id in waiting:
-                self._store.fail(rollout_id, GIVEN_UP)
+                with suppress(RolloutError):  # it is gone, or the whole store is
+                    self._store.fail(rollout_id, GIVEN_UP)
         return [done[request.rollout_id] for request in requests]
 
     def worker_died(self, death: WorkerDeath) -> None:
@@ -118,12 +128,33 @@ class Runner:
             with self._lock:
                 self._suspect(rollout_id, worker, reason)
 
-    def _read(self, rollout_id: str) -> Trajectory:
-        store = self._store
-        attempts = store.attempts(rollout_id)
-        return to_trajectory(
-            store.get(rollout_id), {a: store.events(rollout_id, a) for a in attempts}
-        )
+    def _read(self, request: RolloutRequest) -> Trajectory:
+        """Return what was recorded; a record that cannot be read drops its rollout."""
+        store, rollout_id = self._store, request.rollout_id
+        events: list[RecordedEvent] = []
+        try:
+            attempts = {
+                name: store.events(rollout_id, name)
+                for name in store.attempts(rollout_id)
+            }
+            events = [event for found in attempts.values() for event in found]
+            return to_trajectory(store.get(rollout_id), attempts)
+        except StoreError:
+            raise
+        except Exception as error:  # whatever somebody posted into it
+            logger.warning("rollout %s cannot be read", rollout_id, exc_info=True)
+            asked = sum(event.event_type == MODEL_REQUEST for event in events)
+            return Trajectory(
+                rollout_id=rollout_id,
+                scenario=self._scenario,
+                task_id=request.task.id,
+                family=request.task.family,
+                level=request.task.level,
+                group=request.group,
+                status=RolloutStatus.DROPPED,
+                reason=Reason.of_error(error, UNREADABLE),
+                unused_calls={UNREADABLE: asked} if asked else {},
+            )
 
     def _suspect(self, rollout_id: str, worker: str, reason: Reason) -> None:
         """Put a rollout off until it can be tried alone, or end it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import require_writable_home
+from agentgym.core.files import Beat, no_beat, require_writable_home
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import ProviderError, UnsupportedError, UsageError
@@ -38,6 +38,8 @@ class RolloutSession:
         workers: Worker processes.
         resumed_step: What an earlier process left behind after this training step
             is deleted, and made again under the same ids; -1 keeps nothing.
+        beat: Called every half second while something is waited for, with what the
+            store waits for itself; may raise to give up.
     """
 
     def __init__(
@@ -48,12 +50,14 @@ class RolloutSession:
         workers: int,
         *,
         resumed_step: int = -1,
+        beat: Beat = no_beat,
     ) -> None:
         self._config = config
         self._policy = policy
         self._folder = folder
         self._workers = workers
         self._resumed_step = resumed_step
+        self._beat = beat
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -93,7 +97,9 @@ class RolloutSession:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._store.give_up()
         self._stack.close()
 
     def run(
@@ -105,6 +111,7 @@ class RolloutSession:
 
         Raises:
             ProviderError: The model's server refuses to answer for good.
+            StoreError: Nothing can be recorded any more.
         """
 
         def done(trajectory: Trajectory) -> None:
@@ -112,7 +119,7 @@ class RolloutSession:
                 raise ProviderError(self._gateway.failure)
             on_done(trajectory)
 
-        return self._runner.run(requests, self._pool, done)
+        return self._runner.run(requests, self._pool, done, self._beat)
 
     def delete(self, rollout_ids: Iterable[str]) -> None:
         """Remove rollouts, ended or not, also from the database."""
@@ -126,7 +133,7 @@ class RolloutSession:
 
     def flush(self) -> None:
         """Return once everything recorded so far is on disk."""
-        self._store.flush()
+        self._store.flush(self._beat)
 
 
 def _settings(config: TrainingConfig) -> GatewaySettings:

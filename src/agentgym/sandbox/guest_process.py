@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from agentgym.core.files import scratch_folder
 from agentgym.errors import SandboxError
 from agentgym.sandbox import launch
 from agentgym.sandbox.commands import Job, SandboxConfig
@@ -97,8 +97,7 @@ class GuestProcess:
         guest, scratch = launch.GUEST, None
         hidden = start_as is not None and not launch.readable_by_anyone(guest)
         if hidden or not rung.bubblewrap:
-            scratch = Path(tempfile.mkdtemp(prefix="agentgym-sandbox-"))
-            self._owned.callback(shutil.rmtree, scratch, ignore_errors=True)
+            scratch = self._owned.enter_context(scratch_folder("sandbox"))
             scratch.chmod(0o711)  # Executions can pass through but not list.
             if start_as is not None:
                 os.chown(scratch, start_as, start_as)

@@ -5,6 +5,7 @@ unprivileged user id that executions run under. Bubblewrap mounts it at its plac
 avoids the question. The other rungs need a copy, which is made once per machine.
 """
 
+import atexit
 import functools
 import hashlib
 import os
@@ -17,6 +18,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from agentgym.core.files import scratch_folder
 from agentgym.errors import SandboxError
 from agentgym.sandbox.guest.settings import DEVICES, SYSTEM, SYSTEM_FILES, Settings
 
@@ -98,7 +100,9 @@ def _cache_folder() -> Path:
         _CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)
         if _CACHE.stat().st_uid == os.getuid() and readable_by_anyone(_CACHE):
             return _CACHE
-    folder = Path(tempfile.mkdtemp(prefix="agentgym-python-"))
+    scratch = scratch_folder("python")
+    folder = scratch.__enter__()
+    atexit.register(scratch.__exit__, None, None, None)
     folder.chmod(0o755)
     return folder
 

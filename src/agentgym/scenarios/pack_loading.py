@@ -43,7 +43,7 @@ def load_pack(path: str) -> Scenario:
         raise ScenarioError(
             f"{scenario.__name__} of {path} cannot be made without arguments: {error}."
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ScenarioError(
             f"{scenario.__name__} of {path} raised {type(error).__name__} when it was "
             f"made: {error}"
@@ -74,7 +74,7 @@ def _import(path: str) -> ModuleType:
         ) from error
     except AgentGymError as error:
         raise ScenarioError(f"{source}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ScenarioError(
             f"{source} raised {type(error).__name__} when it was imported: {error}"
         ) from error

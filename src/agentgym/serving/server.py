@@ -186,7 +186,7 @@ class AgentServer:
     def _require(self, model: Any) -> None:
         if model not in self.models:
             known = ", ".join(self.models)
-            told = f"The model {model!r} does not exist. This server has: {known}."
+            told = f"The model {model!r:.80} does not exist. This server has: {known}."
             raise ApiError(404, told, "model_not_found")
 
     async def _list(self, request: web.Request) -> web.Response:
@@ -248,7 +248,9 @@ def _seed(body: Mapping[str, Any]) -> int:
     if asked is None:
         return secrets.randbits(63)
     if type(asked) is not int:
-        raise ApiError(400, f"seed = {asked!r} is no whole number.", "invalid_value")
+        raise ApiError(
+            400, f"seed = {asked!r:.80} is no whole number.", "invalid_value"
+        )
     return asked
 
 
@@ -256,6 +258,6 @@ def _stop(body: Mapping[str, Any]) -> list[str]:
     asked = body.get("stop") or []
     texts = [asked] if isinstance(asked, str) else asked
     if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
-        told = f"stop = {asked!r} is neither a text nor a list of texts."
+        told = f"stop = {asked!r:.80} is neither a text nor a list of texts."
         raise ApiError(400, told, "invalid_value")
     return texts

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import new_folder
+from agentgym.core.files import agents_home, disk_trouble, new_folder
 from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError
 from agentgym.evaluate.metrics import Metrics
@@ -92,7 +92,14 @@ def keep(agent: TrainedAgent, name: str) -> Saved:
     """
     with Versions(name).locked() as versions:
         is_default, reason = _verdict(agent, versions)
-        saved = versions.add(agent.path)
+        try:
+            saved = versions.add(agent.path)
+        except OSError as error:
+            why = disk_trouble(error) or str(error)
+            raise AgentGymError(
+                f"The agent cannot be saved in {agents_home()}: {why}. Free some space "
+                f"there, or set AGENTGYM_HOME to another disk. It is in {agent.path}."
+            ) from error
         if is_default:
             versions.set_default(saved)
     return Saved(name=str(saved), is_default=is_default, reason=reason)
@@ -100,11 +107,14 @@ def keep(agent: TrainedAgent, name: str) -> Saved:
 
 def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
     """Say whether ``agent`` is to be the default, and why."""
-    if not versions.all():
-        return True, f"it is the first version of {versions.name}"
     default, new = versions.default(), agent.metrics
-    if not new.pass_1 > agent.baseline.pass_1:
-        shares = _apart(new, agent.baseline)
+    is_better = new.pass_1 > agent.baseline.pass_1
+    shares = _apart(new, agent.baseline)
+    if not versions.all():
+        reason = f"it is the first version of {versions.name}"
+        worse = f", though not better than before training: {shares}"
+        return True, reason if is_better else f"{reason}{worse}"
+    if not is_better:
         return False, f"it is not better than before training: {shares}"
     if default is None:
         return True, f"{versions.name} had no default any more"

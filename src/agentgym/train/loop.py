@@ -3,14 +3,21 @@
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
+from agentgym.core.files import disk_trouble, patiently
 from agentgym.core.ledger import Bucket
 from agentgym.core.task import Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.registry import create_engine
-from agentgym.errors import TrainingFailedError, TrainingInterrupted
+from agentgym.errors import (
+    StoreError,
+    TrainingFailedError,
+    TrainingHalted,
+    TrainingInterrupted,
+)
+from agentgym.evaluate.forecast import Forecast
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
 from agentgym.rollout.runner import RolloutRequest
@@ -46,19 +53,26 @@ class TrainingLoop:
         self._run = run
         self._progress = progress
         self._scenario = get_scenario(config.scenario)
+        self._forecast = Forecast(config, plan.held_out)
         self.state = RunState()
+        self._stalled: str | None = None
+        self._interrupt = InterruptFlag()
 
     def run(self) -> TrainingResult:
         """Run to the end.
 
         Raises:
             TrainingInterrupted: Ctrl-C or SIGTERM; everything finished is saved.
+            TrainingHalted: The disk is full, or the store of rollouts failed.
             TrainingFailedError: The baseline gives no hope and nobody said to go on,
                 every rollout of a step was dropped, or no call was trained.
         """
+        with self._ended_readably():
+            return self._run_whole()
+
+    def _run_whole(self) -> TrainingResult:
         plan = self._plan
         self.state, checkpoint = self._run.load_state() or (RunState(), None)
-        self._saved_step = self.state.step
         resumed = self.state.step if checkpoint else None
         self._progress.planned(
             dataclasses.replace(plan, run=self._run.path, resumed_step=resumed)
@@ -70,7 +84,7 @@ class TrainingLoop:
                 self._engine.load_checkpoint(checkpoint)
                 self._run.truncate_metrics(self.state.step)
             stack.enter_context(self._run.recorded(self._config))
-            self._interrupt = stack.enter_context(InterruptFlag())
+            stack.enter_context(self._interrupt)
             self._use = stack.enter_context(ResourceUse(self.state))
             self._session = stack.enter_context(
                 RolloutSession(
@@ -79,6 +93,7 @@ class TrainingLoop:
                     self._run.path,
                     plan.workers,
                     resumed_step=-1 if resumed is None else resumed,
+                    beat=self._beat,
                 )
             )
             return self._run_within()
@@ -96,9 +111,12 @@ class TrainingLoop:
             self._on_rollout,
         )
         if not state.baseline:
-            state.baseline = self._measuring.held_out("before", step=0)
+            with self._forecast.measuring():
+                state.baseline = self._measuring.held_out("before", step=0)
             self._save()
         self._progress.baseline(next(iter(state.baseline.values())))
+        if left := self._forecast.left(state.episodes, state.step):
+            self._progress.forecast(*left)
         if not state.step:
             self._ask(next(iter(state.baseline.values())))
         stopped = self._train()
@@ -120,7 +138,8 @@ class TrainingLoop:
         elif found and not self._progress.allows(found):
             raise TrainingFailedError(
                 f"{' '.join(found)} Training was not started; to train all the same, "
-                f"`agentgym train --resume {self._run.path} --yes`."
+                f"`agentgym train --resume {self._run.path} --yes`.",
+                resumable=False,
             )
 
     def _check_trained(self) -> None:
@@ -136,7 +155,8 @@ class TrainingLoop:
             raise TrainingFailedError(
                 f"None of {ledger.calls:,} model calls was trained{why}. The policy "
                 "is as it was before, and nothing was saved. See "
-                f"`agentgym doctor {self._run.path}`."
+                f"`agentgym doctor {self._run.path}`.",
+                resumable=False,
             )
 
     def _take_best(self, stopped: str) -> int:
@@ -162,7 +182,6 @@ class TrainingLoop:
             self._engine.stop_ids,
             config.failure_cost,
         )
-        self._began, self._first = time.monotonic(), state.episodes
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():
                 begun = time.monotonic()
@@ -246,8 +265,9 @@ class TrainingLoop:
     ) -> StepReport:
         """Put the step into numbers; its rollouts began and ended at these times."""
         now, done = time.monotonic(), self.state.episodes
-        left = self._config.episodes - done
         rollouts = credited.rollouts
+        self._forecast.step_done(len(rollouts), now - begun)
+        _, left = self._forecast.left(done, update.step) or (0.0, 0.0)
         scored = [t for t in rollouts if t.reward is not None]
         calls = [call for t in scored for call in t.get_tool_calls()]
         tokens = sum(len(c.response_ids) for t in rollouts for c in t.model_calls)
@@ -273,7 +293,7 @@ class TrainingLoop:
             rollout_seconds=sampled - begun,
             update_seconds=now - sampled,
             tokens_per_second=tokens / (now - begun),
-            seconds_left=left * (now - self._began) / (done - self._first),
+            seconds_left=left,
         )
 
     def _validate(self, report: StepReport) -> Metrics | None:
@@ -281,7 +301,8 @@ class TrainingLoop:
         if not self._measuring.is_due:
             return None
         try:
-            return self._measuring.validate()
+            with self._forecast.measuring():
+                return self._measuring.validate()
         except TrainingInterrupted:
             self._save(report)
             self._check_interrupt()
@@ -292,22 +313,51 @@ class TrainingLoop:
     ) -> None:
         """Make the step durable: events first, then the checkpoint that counts it."""
         if report is not None:
-            self._run.append_metrics(metrics_line(report, measured))
+            line = metrics_line(report, measured)
+            patiently(lambda: self._run.append_metrics(line), self._say_stalled)
         self._session.flush()
         self._use.update()
-        with self._run.new_checkpoint(self.state) as folder:
-            self._engine.save_checkpoint(folder)
-        self._saved_step = self.state.step
+        patiently(self._checkpoint, self._say_stalled)
         if report is not None:
             self._progress.stepped(report)
 
+    def _checkpoint(self) -> None:
+        with self._run.new_checkpoint(self.state) as folder:
+            self._engine.save_checkpoint(folder)
+
+    def _beat(self, stalled: str | None) -> None:
+        self._say_stalled(stalled)
+        self._check_interrupt()
+
+    def _say_stalled(self, stalled: str | None) -> None:
+        """Say it when writing begins to wait for something, or goes on."""
+        if stalled != self._stalled:
+            self._stalled = stalled
+            self._progress.stalled(stalled)
+
+    @contextmanager
+    def _ended_readably(self) -> Iterator[None]:
+        """Turn Ctrl-C and the end of the disk into how the run goes on."""
+        try:
+            yield
+        except (KeyboardInterrupt, Exception) as error:
+            why = str(error) if isinstance(error, StoreError) else disk_trouble(error)
+            if self._interrupt.requested and (
+                why is not None or isinstance(error, KeyboardInterrupt)
+            ):
+                raise self._run.interrupted() from error
+            if why is None:
+                raise
+            raise TrainingHalted(str(self._run.path), why) from error
+
     def _on_rollout(self, trajectory: Trajectory) -> None:
+        self._forecast.rollout_done(trajectory.duration_s)
         self._progress.rollout_done()
         self._check_interrupt()
 
     def _check_interrupt(self) -> None:
         if self._interrupt.requested:
-            raise TrainingInterrupted(str(self._run.path), self._saved_step)
+            raise self._run.interrupted()
 
     def _finish(
         self, stopped: str, weights: int, after: dict[str, Metrics]

@@ -42,8 +42,8 @@ def doubts(baseline: Metrics) -> list[str]:
     elif not teaching and _never_differ(tasks):
         found.append(
             "No two attempts at the same task were rewarded differently, so none is "
-            "better than another to learn from. Let the reward tell better attempts "
-            "from worse ones, or raise temperature."
+            "better than another to learn from; at most, calls that fail are unlearnt. "
+            "Let the reward tell better attempts from worse ones, or raise temperature."
         )
     if found and solved < attempts and teaching:
         found.append(

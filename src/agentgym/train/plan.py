@@ -9,13 +9,10 @@ from agentgym.errors import ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
 from agentgym.evaluate.progress import Plan
 from agentgym.rollout.session import check_rollouts, worker_count
+from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.train.tracking import require_tracker
 from agentgym.train.versions import Versions
-
-# From docs/benchmarks.md: wall seconds on 2 cores with the nano policy.
-_SECONDS_PER_EPISODE = {"native": 0.068, "langchain": 0.075}
-_START_SECONDS = 15.0
 
 
 def make_plan(config: TrainingConfig) -> Plan:
@@ -43,12 +40,9 @@ def make_plan(config: TrainingConfig) -> Plan:
     steps = math.ceil(config.episodes / per_step)
     make_tasks(scenario, Split.TRAIN, config.seed, 1)
     sets = held_out_sets(scenario, config.seed, config.test_tasks).values()
-    held_out = config.eval_samples * sum(map(len, sets))
-    validation = config.eval_tasks * (steps // config.eval_every)
-    if validation:
+    validations = steps // config.eval_every
+    if validations:
         make_tasks(scenario, Split.VALIDATION, config.seed, 1)
-    rollouts = config.episodes + 2 * held_out + validation
-    seconds = _SECONDS_PER_EPISODE.get(config.framework, 0.05) * rollouts
     return Plan(
         config=config,
         run=config.output
@@ -58,5 +52,27 @@ def make_plan(config: TrainingConfig) -> Plan:
         sandbox=sandbox,
         workers=worker_count(config),
         steps=steps,
-        estimated_seconds=_START_SECONDS + seconds,
+        held_out=config.eval_samples * sum(map(len, sets)),
+        validations=validations,
     )
+
+
+def require_sound(config: TrainingConfig) -> None:
+    """Run the tripwires on a tasks file, whose author has never seen them.
+
+    Raises:
+        ScenarioError: One fails; says which and why.
+    """
+    if not is_tasks_file(config.scenario):
+        return
+    from agentgym.evaluate.check import check_scenario
+
+    failed = [
+        f"{found.name}: {found.why}"
+        for found in check_scenario(config.scenario, seed=config.seed)
+        if found.status == "fail"
+    ]
+    if failed:
+        raise ScenarioError(
+            f"{config.scenario_name} cannot be trained on: {'; '.join(failed)}."
+        )

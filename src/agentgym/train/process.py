@@ -5,51 +5,65 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Self
 
 from agentgym.train.run_folder import RunState
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_INSISTS_AFTER_S = 1.5
 _SAMPLE_S = 1.0
 
 
 class InterruptFlag:
     """While entered, the first Ctrl-C or SIGTERM sets a flag; a second ends at once.
 
+    If nobody has heeded the flag some seconds later, that ends it too. SIGTERM is left
+    to whoever handles it already.
+
     Attributes:
-        number: Of the signal that came.
+        requested: Whether a signal has come.
     """
 
     def __init__(self) -> None:
-        self.number = signal.SIGINT
-        self._came = threading.Event()
+        self.requested = False
+        self._came: SimpleQueue[None] = SimpleQueue()  # signal handlers may put
         self._old: dict[int, Any] = {}
+        self._patience: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                self._old[number] = signal.signal(number, self._handle)
+            self._old[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
+            if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+                self._old[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
-    @property
-    def requested(self) -> bool:
-        """Whether a signal has come."""
-        return self._came.is_set()
-
     def wait(self) -> None:
-        """Return once a signal has come."""
-        self._came.wait()
+        """Return once a signal has come, which this takes as heeded."""
+        self._came.get()
+        if self._patience is not None:
+            self._patience.cancel()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
+            if callable(outer := self._old[signal.SIGINT]):
+                outer(number, frame)
             raise KeyboardInterrupt
-        self.number = signal.Signals(number)
-        self._came.set()
+        self.requested = True
+        self._came.put(None)
+        main = threading.main_thread().ident
+        assert main is not None
+        self._patience = threading.Timer(
+            _INSISTS_AFTER_S, signal.pthread_kill, (main, signal.SIGINT)
+        )
+        self._patience.daemon = True
+        self._patience.start()
 
 
 @contextmanager

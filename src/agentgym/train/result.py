@@ -88,6 +88,12 @@ class TrainingResult(BaseModel, extra="forbid"):
         """The trained agent."""
         return TrainedAgent.load(self.artifacts.agent)
 
+    @property
+    def export(self) -> str:
+        """The method of an agent that gives it back in the framework of the run."""
+        name = f"to_{self.config.get('framework')}"
+        return name if hasattr(TrainedAgent, name) else "to_langchain"
+
     def save(self, name: str) -> Path:
         """Save the agent as the default version of ``name``; return its folder."""
         return self.agent.save(name)
@@ -95,3 +101,11 @@ class TrainingResult(BaseModel, extra="forbid"):
     def to_langchain(self, **options: Any) -> Any:
         """Return the agent as LangGraph; see ``TrainedAgent.to_langchain``."""
         return self.agent.to_langchain(**options)
+
+    def to_autogen(self, **options: Any) -> Any:
+        """Return the agent as AutoGen has them; see ``TrainedAgent.to_autogen``."""
+        return self.agent.to_autogen(**options)
+
+    def to_crewai(self, **options: Any) -> Any:
+        """Return the agent as CrewAI's; see ``TrainedAgent.to_crewai``."""
+        return self.agent.to_crewai(**options)

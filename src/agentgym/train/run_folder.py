@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,13 +14,14 @@ from typing import Any, Self
 from pydantic import BaseModel, Field
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import new_folder, write_atomically, write_json
+from agentgym.core.files import disk_trouble, new_folder, write_atomically, write_json
 from agentgym.core.ledger import Ledger
 from agentgym.errors import (
     CheckpointError,
     NotFoundError,
     OutputClosed,
     RunFolderError,
+    StoreError,
     TrainingInterrupted,
 )
 from agentgym.evaluate.metrics import Metrics
@@ -91,6 +92,10 @@ class RunFolder:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         default = f"{config.scenario_name}-{config.framework}-{stamp}"
         path = place = config.output / (config.name or default)
+        try:
+            path.exists()
+        except OSError as error:  # e.g. its name is too long
+            raise _unwritable(path, str(error.strerror)) from None
         if (path / "run.json").exists():
             raise RunFolderError(
                 f"{path} already holds a run. Continue it with "
@@ -167,6 +172,12 @@ class RunFolder:
             file.flush()
             yield
 
+    def interrupted(self) -> TrainingInterrupted:
+        """Return the error that says where the run stands and how it goes on."""
+        found = self.checkpoints()
+        step = int(found[-1].name.removeprefix("step-")) if found else None
+        return TrainingInterrupted(str(self.path), step)
+
     def discard_unless_begun(self) -> None:
         """Remove the folder if no checkpoint was ever made in it."""
         if not self.checkpoints():
@@ -204,6 +215,10 @@ class RunFolder:
         except (TrainingInterrupted, KeyboardInterrupt, OutputClosed):
             self.write_record(status="interrupted")
             raise
+        except (StoreError, OSError) as error:
+            with suppress(OSError):  # the disk may be full
+                self.write_record(status="interrupted", error=str(error))
+            raise
         except BaseException as error:
             self.write_record(status="failed", error=str(error))
             raise
@@ -220,10 +235,19 @@ class RunFolder:
         Of the older checkpoints the newest and the best validated one are kept, the
         others are removed afterwards.
         """
-        with new_folder(self._checkpoint(state.step)) as folder:
-            yield folder
-            write_json(folder / "state.json", state.model_dump(mode="json"))
-        for old in self.checkpoints()[:-_KEPT]:
+        try:
+            with new_folder(self._checkpoint(state.step)) as folder:
+                yield folder
+                write_json(folder / "state.json", state.model_dump(mode="json"))
+        except Exception as error:
+            if disk_trouble(error):  # room for the next try
+                self._keep_checkpoints(1, state)
+            raise
+        self._keep_checkpoints(_KEPT, state)
+
+    def _keep_checkpoints(self, newest: int, state: RunState) -> None:
+        """Remove all but some of the newest and the best validated one."""
+        for old in self.checkpoints()[:-newest]:
             if old != self._checkpoint(state.watch.best_step):
                 shutil.rmtree(old, ignore_errors=True)
 
@@ -258,11 +282,17 @@ class RunFolder:
             ) from None
 
     def append_metrics(self, line: dict[str, Any]) -> None:
-        """Append one step's line to metrics.jsonl, durably."""
-        with (self.path / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        """Append one step's line to metrics.jsonl, durably, or nothing of it."""
+        left = json.dumps(line).encode() + b"\n"
+        with (self.path / "metrics.jsonl").open("ab", buffering=0) as file:
+            before = file.tell()
+            try:
+                while left:
+                    left = left[file.write(left) :]
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(before)  # no half a line
+                raise
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the lines of metrics.jsonl, a cut last one left out.

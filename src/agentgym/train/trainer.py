@@ -5,14 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
-from agentgym.errors import UsageError
+from agentgym.errors import (
+    TrainingFailedError,
+    TrainingInterrupted,
+    UsageError,
+    resume_hint,
+)
 from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.models.reference import located_model
 from agentgym.scenarios.registry import absolute_reference
+from agentgym.scenarios.tool_tasks.scenario import ToolScenario
 from agentgym.train.loop import TrainingLoop
-from agentgym.train.plan import make_plan
+from agentgym.train.plan import make_plan, require_sound
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
@@ -54,12 +60,13 @@ class Trainer:
         """
         config = _located(self.config)
         plan = make_plan(config)
+        require_sound(config)
         RunFolder.check_new(config)
         return plan
 
     def train(
         self,
-        scenario: str | None = None,
+        scenario: str | ToolScenario | None = None,
         *,
         framework: str | None = None,
         episodes: int | None = None,
@@ -71,7 +78,8 @@ class Trainer:
         """Train until the success criteria hold or the budget is spent.
 
         Args:
-            scenario: Its name; like the other arguments it overrides the config.
+            scenario: Its name, or what ``Scenario.from_tools`` returned; like the
+                other arguments it overrides the config.
             framework: Whose agent is trained.
             episodes: Budget of training rollouts.
             gpu: ``auto``, ``local`` or ``none``.
@@ -87,26 +95,40 @@ class Trainer:
             TrainingFailedError: The baseline gives no hope, or no usable policy
                 came out.
         """
+        if isinstance(scenario, ToolScenario):
+            scenario = scenario.reference
         if resume is None:
             named = {"scenario": scenario, "framework": framework, "gpu": gpu}
             given = {**named, "episodes": episodes, "yes": yes, **settings}
             config = self.config.replaced(**given)
             plan = make_plan(_located(config))
+            require_sound(plan.config)
             run = RunFolder.create(plan.config)
         else:
             run = RunFolder.open(resume, self.config.output)
             plan = make_plan(run.config().replaced(episodes=episodes, yes=yes))
+        with run.lock():
+            return self._run(plan, run, is_new=resume is None)
+
+    def _run(self, plan: Plan, run: RunFolder, *, is_new: bool) -> TrainingResult:
+        """Run to the end; whatever ends it before says how it goes on, if it can."""
         try:
-            with run.lock():
-                return TrainingLoop(plan, run, self._progress).run()
-        except UsageError:
-            if resume is None:
+            return TrainingLoop(plan, run, self._progress).run()
+        except (UsageError, TrainingInterrupted, KeyboardInterrupt) as error:
+            if is_new:
                 run.discard_unless_begun()
+            if isinstance(error, KeyboardInterrupt):
+                raise run.interrupted() from None
+            raise
+        except Exception as error:
+            is_vain = isinstance(error, TrainingFailedError) and not error.resumable
+            if run.checkpoints() and not is_vain:
+                error.add_note(resume_hint(str(run.path)))
             raise
 
     def evaluate(
         self,
-        scenario: str | None = None,
+        scenario: str | ToolScenario | None = None,
         *,
         agent: TrainedAgent | str | None = None,
         split: str = "test",
@@ -118,7 +140,7 @@ class Trainer:
         """Measure an agent, or the untrained model, without training.
 
         Args:
-            scenario: Its name.
+            scenario: Its name, or what ``Scenario.from_tools`` returned.
             agent: A trained agent, or what ``TrainedAgent.load`` takes; None measures
                 ``config.model``, which may be one of a provider, ``openai:MODEL``, or
                 a server's address.
@@ -139,6 +161,11 @@ class Trainer:
         if split not in set(Split):
             raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
         trained = TrainedAgent.load(agent) if isinstance(agent, str) else agent
+        if isinstance(scenario, ToolScenario):
+            scenario = scenario.reference
+        elif trained is not None:
+            named = scenario or self.config.scenario
+            scenario = trained.same_tasks(named) or scenario
         config = _located(
             self.config.replaced(
                 scenario=scenario, test_tasks=tasks, eval_samples=samples

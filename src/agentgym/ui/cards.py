@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from agentgym.core.task import Split
-from agentgym.core.trajectory import Summary
+from agentgym.core.trajectory import DropKind, Summary
 from agentgym.scenarios.base import Scenario
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -137,8 +137,11 @@ def summary_view(summary: Summary) -> RenderableType:
         ("" if summary.adds_up else "  (does not add up!)", "bold red"),
     )
     errors = plural(summary.tool_errors, "error")
+    lost = dict(summary.reasons)
+    for drop in summary.drops:
+        lost[drop.kind] -= drop.count
     facts = grid(
-        *((reason, f"{count:,}") for reason, count in summary.reasons.items()),
+        *((reason, f"{count:,}") for reason, count in lost.items() if count),
         ("model calls", f"{summary.steps:,}"),
         ("tool calls", f"{summary.tool_calls:,}, {errors}"),
         ("tokens", _tokens(summary)),
@@ -147,7 +150,20 @@ def summary_view(summary: Summary) -> RenderableType:
         scored = plural(summary.scored, "rollout")
         facts.add_row("mean reward", f"{number(summary.mean_reward)} over {scored}")
     facts.add_row("time", f"{duration(summary.mean_duration_s)} a rollout")
-    return Group(title, indent(facts))
+    return Group(title, indent(facts), *map(_drop_view, summary.drops))
+
+
+def _drop_view(drop: DropKind) -> RenderableType:
+    """Show one kind of dropped rollouts: how many, which, and what the first says."""
+    named = zip(drop.rollouts, drop.tasks, strict=True)
+    which = ", ".join(f"{rollout} ({task})" for rollout, task in named)
+    more = drop.count - len(drop.rollouts)
+    which += f" and {more:,} more" if more else ""
+    title = Text.assemble(
+        (f"{plural(drop.count, 'rollout')} dropped", "bold yellow"), f": {drop.kind}"
+    )
+    detail = Text(drop.detail or "no more is known", overflow="fold")
+    return Group(title, indent(grid(("which", which), ("first", detail))))
 
 
 def continuity_view(losses: Mapping[str, Sequence[str]]) -> RenderableType:

@@ -6,18 +6,27 @@ from time import monotonic
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
+from rich.constrain import Constrain
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.prompt import Confirm
 from rich.table import Table
 from rich.text import Text
 
+from agentgym.core.files import WAIT_S
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
 from agentgym.train.process import keyboard_interrupts
 from agentgym.ui.tables import metrics_view, plan_view
-from agentgym.ui.words import duration, number, percent, plural, sparkline
+from agentgym.ui.words import (
+    duration,
+    number,
+    percent,
+    plural,
+    rough_range,
+    sparkline,
+)
 
 _PLAIN_SECONDS = 5.0
 _WORST = 3  # families named
@@ -46,8 +55,6 @@ class TerminalProgress(Progress):
             console=console,
             refresh_per_second=4,
             transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
         )
 
     def __enter__(self) -> Self:
@@ -61,7 +68,7 @@ class TerminalProgress(Progress):
 
     def planned(self, plan: Plan) -> None:
         """Print the plan."""
-        self._console.print(plan_view(plan), Text(""), sep="\n")
+        self._show(plan_view(plan), Text(""))
 
     def phase(self, name: str, total: int) -> None:
         """Start counting a phase's rollouts."""
@@ -78,7 +85,15 @@ class TerminalProgress(Progress):
         """Print the untrained policy's metrics."""
         self._phase = None
         title = "Baseline: the untrained policy on held-out tasks"
-        self._console.print(metrics_view(title, metrics), Text(""), sep="\n")
+        self._show(metrics_view(title, metrics), Text(""))
+
+    def forecast(self, least: float, most: float) -> None:
+        """Print how long the rest takes."""
+        self._print(
+            f"Time left: roughly {rough_range(least, most)} if the whole budget is "
+            "spent (rollouts were timed, updates not yet)"
+        )
+        self._print("")
 
     def stepped(self, report: StepReport) -> None:
         """Show a step's figures."""
@@ -134,6 +149,14 @@ class TerminalProgress(Progress):
         finally:
             self._live.start()
 
+    def stalled(self, reason: str | None) -> None:
+        """Print that the run waits for the disk, or goes on."""
+        if reason is None:
+            self._print(Text("Writing goes on.", "bold"))
+        else:
+            told = f"Paused: {reason}. Waiting {WAIT_S:.0f} s for that to be mended."
+            self._print(Text(told, "bold yellow"))
+
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Print why training ended."""
         self._write_step()
@@ -145,7 +168,15 @@ class TerminalProgress(Progress):
 
     def _print(self, line: str | Text) -> None:
         """Print a line, unbroken where nobody sees the width."""
-        self._console.print(line, soft_wrap=not self._console.is_terminal)
+        self._show(line, soft_wrap=not self._console.is_terminal)
+
+    def _show(self, *parts: RenderableType, soft_wrap: bool = False) -> None:
+        """Print above what is redrawn.
+
+        Redrawing waits: what it drew while a long print is laid out would stay.
+        """
+        with self._live._lock:
+            self._console.print(*parts, sep="\n", soft_wrap=soft_wrap)
 
     def _write_step(self) -> None:
         """Write the newest step as a line, where it is not drawn."""
@@ -162,7 +193,7 @@ class TerminalProgress(Progress):
 
     def state(self) -> RenderableType:
         """Draw what changes: the training so far and the current phase."""
-        width = self._console.width
+        width = live_width(self._console)
         parts: list[RenderableType] = []
         if self._waiting:
             parts.append(Text("loading the policy ...", "dim"))
@@ -177,7 +208,15 @@ class TerminalProgress(Progress):
             count = f"{self._done:,}/{self._total:,} rollouts"
             share = self._done / max(1, self._total)
             parts.append(_bar(self._phase, share, count, width))
-        return Group(*parts)
+        return Constrain(Group(*parts), width)
+
+
+def live_width(console: Console) -> int:
+    """Return how wide what is redrawn may be, so that none of its lines ever wraps.
+
+    Not when the terminal is made narrower, down to 80 columns, nor when it echoes ^C.
+    """
+    return min(console.width, 80) - len("^C ")
 
 
 def _shares(report: StepReport) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from agentgym.evaluate.progress import Plan
 from agentgym.train.export import Saved
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, USUAL, Row, family_rows, rows, values
-from agentgym.ui.words import duration, plural, rough_duration, weights_words
+from agentgym.ui.words import duration, exported, plural, weights_words
 
 _NARROW = 72
 _TIGHT = 92
@@ -57,13 +57,15 @@ def indent(view: RenderableType) -> Padding:
 
 
 def plan_view(plan: Plan) -> RenderableType:
-    """Show what is about to happen, and roughly how long it takes."""
+    """Show what is about to happen."""
     config = plan.config
     budget = f"{plural(config.episodes, 'episode')} in {plural(plan.steps, 'step')}"
-    time = rough_duration(plan.estimated_seconds)
     if config.early_stop:
         budget += ", fewer once the goal holds"
-        time += " if the whole budget is spent"
+    measured = f"{plan.held_out:,} held-out rollouts before and after"
+    if plan.validations:
+        measured += f", {config.eval_tasks:,} validation rollouts in between, "
+        measured += "once" if plan.validations == 1 else f"{plan.validations:,} times"
     workers = f"{plural(plan.workers, 'worker')}, {config.concurrency} episodes in "
     workers += f"flight each; sandbox: {plan.sandbox}"
     facts = grid(
@@ -75,11 +77,13 @@ def plan_view(plan: Plan) -> RenderableType:
     if config.task_choice == "adaptive":
         facts.add_row(
             "tasks",
-            "kinds that still fail come more often: success in training may fall while "
-            "the policy learns, go by validation",
+            "kinds that still fail come more often, and attempts vary more than in "
+            "use: success in training is lower, go by validation",
         )
+    facts.add_row("measured", measured)
     facts.add_row("run", str(plan.run))
-    facts.add_row("time", time)
+    if plan.resumed_step is None:
+        facts.add_row("time", "known once the baseline is measured")
     verb = "Training"
     if plan.resumed_step is not None:
         verb = f"Continuing after step {plan.resumed_step}:"
@@ -116,7 +120,7 @@ def result_view(result: TrainingResult) -> RenderableType:
     )
     code = (
         "  from agentgym import TrainedAgent\n"
-        f'  agent = TrainedAgent.load("{result.saved.name}").to_langchain()\n'
+        f'  agent = TrainedAgent.load("{result.saved.name}").{exported(result)}\n'
     )
     rest = f"Everything else is in {result.artifacts.run}, report.md first."
     return Group(

@@ -1,9 +1,10 @@
 """Numbers in words: shares, intervals, durations and counts, the same everywhere."""
 
 from itertools import pairwise
-from math import floor, isclose
+from math import ceil, floor, isclose
 
 from agentgym.evaluate.intervals import Estimate
+from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.result import TrainingResult
 
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -53,13 +54,16 @@ def duration(seconds: float) -> str:
     return f"{total // 3600} h {total % 3600 // 60} min"
 
 
-def rough_duration(seconds: float) -> str:
-    """Return a duration as roughly as an estimate is known."""
-    if seconds < 90:
-        return "about a minute" if seconds > 40 else "less than a minute"
-    if seconds < 90 * 60:
-        return f"about {seconds / 60:.0f} minutes"
-    return f"about {seconds / 3600:.0f} hours"
+def rough_range(least: float, most: float) -> str:
+    """Return a range of durations as roughly as it is known, ``"2 to 5 minutes"``."""
+    unit, size = next(
+        (unit, size)
+        for unit, size in (("hour", 3600), ("minute", 60), ("second", 1))
+        if most >= 1.5 * size or size == 1
+    )
+    low, high = max(1, floor(least / size)), max(1, ceil(most / size))
+    number = f"{low:,} to {high:,}" if low < high else f"{high:,}"
+    return f"{number} {unit}{'' if high == 1 else 's'}"
 
 
 def plural(count: int, noun: str) -> str:
@@ -87,3 +91,9 @@ def sparkline(values: list[float], width: int) -> str:
     low, high = min(means), max(means)
     scale = (len(_SPARKS) - 1) / (high - low) if high > low else 0.0
     return "".join(_SPARKS[round((mean - low) * scale)] for mean in means)
+
+
+def exported(result: TrainingResult) -> str:
+    """Return the call that gives a trained agent back: a tasks file has no tools."""
+    has_none = is_tasks_file(str(result.config.get("scenario", "")))
+    return f"{result.export}({'tools=[...]' if has_none else ''})"

@@ -143,7 +143,7 @@ def test_models_are_registered_for_remote_upstreams_only() -> None:
         assert api.post("/api/models", json=[newer]).status_code == 201
         assert gateway.store.models("m") == [Model(**newer)]
         huge = {**model, "version": 10**30}
-        assert api.post("/api/models", json=[huge]).json() == [huge]
+        assert api.post("/api/models", json=[huge]).status_code == 422
         gateway.store.flush()
         assert api.delete("/api/models").json() == {"status": "ok"}
         assert gateway.store.models("m") == []

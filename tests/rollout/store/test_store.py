@@ -4,6 +4,8 @@ import asyncio
 import sqlite3
 import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,13 @@ from agentlightning.schemas import (
 )
 
 from agentgym.core.trajectory import Reason
-from agentgym.errors import RolloutError, RolloutNotFoundError, RolloutStateError
+from agentgym.errors import (
+    RolloutError,
+    RolloutNotFoundError,
+    RolloutStateError,
+    StoreError,
+)
+from agentgym.rollout.store import signals
 from agentgym.rollout.store.database import SCHEMA_VERSION
 from agentgym.rollout.store.events import RecordedCall, triplets
 from agentgym.rollout.store.store import Store
@@ -457,16 +465,88 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         Store(tmp_path / "missing" / "rollouts.db")
 
 
-def test_a_full_disk_is_reported_by_flush(tmp_path: Path) -> None:
-    store = Store(tmp_path / "rollouts.db")
+def fill_up(store: Store) -> None:
+    """Let the disk be full, as far as SQLite knows, once a little was written."""
     store.flush()
     store._database._connection.execute("PRAGMA max_page_count=12")
-    with pytest.raises(RolloutError, match="full"):
-        for i in range(100):
-            create(store, f"r{i}", metadata={"filler": "x" * 4000})
-            store.flush()
-    with pytest.raises(RolloutError, match="full"):
+    ids = (f"r{i}" for i in range(20))
+    create(store, *ids, metadata={"filler": "x" * 4000})
+
+
+def test_a_full_disk_is_reported_by_everything_once_it_is_not_waited_for_any_more(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "rollouts.db", disk_wait_s=0.1)
+    fill_up(store)
+    for use in (
+        store.flush,
+        lambda: store.wait_terminal(["r0"]),
+        lambda: store.claim("w"),
+        lambda: store.begin_call("r0", "0", "agent"),
+        lambda: create(store, "late"),
+        store.close,
+    ):
+        with pytest.raises(StoreError, match="the disk is full"):
+            use()
+
+
+def test_who_waits_for_a_store_that_fails_is_told_at_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "rollouts.db", disk_wait_s=0.1)
+    create(store, "running")
+    store.claim("w")
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [
+            pool.submit(store.wait_terminal, ["running"]),
+            pool.submit(asyncio.run, waits_for_end(store, "running")),
+        ]
+        fill_up(store)
+        for work in waiting:
+            with pytest.raises(StoreError, match="the disk is full"):
+                work.result()
+    with pytest.raises(StoreError):
         store.close()
+
+
+async def waits_for_end(store: Store, rollout_id: str) -> None:
+    ended = signals.terminal(rollout_id)
+    await store.signals.wait_async(ended, lambda: store.has_ended(rollout_id), 60)
+
+
+def test_space_that_comes_back_is_used(tmp_path: Path) -> None:
+    store = Store(tmp_path / "rollouts.db", disk_wait_s=60)
+    fill_up(store)
+    seen: list[str | None] = []
+
+    def beat(stalled: str | None) -> None:
+        if stalled is not None and stalled not in seen:
+            seen.append(stalled)
+            with store._database._connection_lock:
+                store._database._connection.execute("PRAGMA max_page_count=100000")
+
+    store.flush(beat)
+    assert seen == ["the disk is full"]
+    assert store.stalled is None
+    store.close()
+    with Store(tmp_path / "rollouts.db") as store:
+        assert len(store.list_rollouts(list(RolloutState))) == 20
+
+
+def test_a_locked_file_is_waited_for_and_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.db"
+    store = Store(path)
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        create(store, "a")
+
+        def beat(stalled: str | None) -> None:
+            if stalled is not None:
+                raise InterruptedError(stalled)
+
+        with pytest.raises(InterruptedError, match="locked"):
+            store.flush(beat)
+        store.give_up()
+        with pytest.raises(StoreError, match="locked"):
+            store.close()
 
 
 def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:

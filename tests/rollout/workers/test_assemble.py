@@ -78,3 +78,15 @@ def test_a_rejected_call_does_not_take_the_outcome_of_a_later_one() -> None:
         ToolOutcome.INVALID_ARGUMENTS,
         ToolOutcome.OK,
     ]
+
+
+def test_a_call_of_a_tool_that_the_agent_brought_is_judged_by_its_form() -> None:
+    calls = asked(("1", "transfer_to_b", "{}"), ("2", "transfer_to_b", "{"))
+    offered = [{"type": "function", "function": {"name": "transfer_to_b"}}]
+    told = calls.model_copy(update={"tools": offered})
+    for made, outcomes in [
+        (told, [ToolOutcome.OK, ToolOutcome.MALFORMED]),
+        (calls, [ToolOutcome.UNKNOWN_TOOL] * 2),
+    ]:
+        steps = assemble_steps([made], [], SPECS)
+        assert [s.outcome for s in steps if isinstance(s, ToolCall)] == outcomes

@@ -35,6 +35,8 @@ async def odd(room: str) -> str:
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
             await asyncio.sleep(3600)
+    if room == "broken":
+        raise KeyError("no thermometer")
     if room == "exit":
         raise SystemExit(3)
     return "fine"
@@ -78,7 +80,7 @@ def run(pack: Path, folder: Path, *replies: Reply, **settings: object) -> Trajec
     return found
 
 
-@pytest.mark.parametrize("framework", ["native", "langchain"])
+@pytest.mark.parametrize("framework", ["native", "langchain", "autogen"])
 def test_numbers_that_not_everyone_can_read_are_malformed_and_scored(
     pack: Path, tmp_path: Path, framework: str
 ) -> None:
@@ -117,7 +119,7 @@ def test_the_largest_arguments_that_can_be_recorded_are_taken(
     assert call.outcome is ToolOutcome.RAISED  # there is no such room
 
 
-@pytest.mark.parametrize("framework", ["native", "langchain"])
+@pytest.mark.parametrize("framework", ["native", "langchain", "autogen"])
 def test_half_a_surrogate_pair_in_a_tools_result_is_replaced_and_scored(
     pack: Path, tmp_path: Path, framework: str
 ) -> None:
@@ -127,6 +129,17 @@ def test_half_a_surrogate_pair_in_a_tools_result_is_replaced_and_scored(
     [call] = found.get_tool_calls()
     assert call.result == "21 \ufffd degrees"
     assert found.model_calls[1].messages[-1]["content"] == call.result
+
+
+@pytest.mark.parametrize("framework", ["native", "langchain", "autogen"])
+def test_contract_2_a_broken_tool_is_no_mistake_of_the_policys(
+    pack: Path, tmp_path: Path, framework: str
+) -> None:
+    asked = Reply(calls=[("read_temperature", {"room": "broken"})])
+    found = run(pack, tmp_path, asked, Reply("Done."), framework=framework)
+    assert found.status is RolloutStatus.DROPPED
+    assert found.reward is None
+    assert str(found.reason) == "crash: KeyError: 'no thermometer'"
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 import torch
@@ -121,6 +122,7 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
             no memory for responses.
         GPUNotAvailableError: torch sees no CUDA device.
     """
+    _remove_empty_caches()
     if device == "cuda" and not torch.cuda.is_available():
         raise GPUNotAvailableError(
             "A GPU is there, but this torch cannot use it (torch.cuda.is_available() "
@@ -154,6 +156,13 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
         cache_shape=shape,
         cache_tokens=held,
     )
+
+
+def _remove_empty_caches() -> None:
+    """Remove what importing transformers leaves in TMPDIR: nothing is compiled here."""
+    for folder in Path(gettempdir()).glob("torchinductor_*"):
+        with suppress(OSError):  # it is in use, or another user's
+            folder.rmdir()
 
 
 def _packed_states(

@@ -102,6 +102,11 @@ class LocalPolicy(Policy):
             yield rest
         yield result
 
+    def room(self, request: ChatRequest) -> tuple[int, int]:
+        """Return the tokens of a request's prompt, and those left of the context."""
+        used = len(self._renderer.render(request.messages, request.tools).ids)
+        return used, self._loaded.context - used
+
     def close(self) -> None:
         """Stop generating; requests that run or wait fail with EngineError."""
         self.decoder.close()

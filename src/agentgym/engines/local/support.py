@@ -4,6 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import Policy
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import check_device, describe_device
 from agentgym.errors import MissingExtraError, UnsupportedError
@@ -23,8 +24,7 @@ class LocalEngines(EngineFactory):
 
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, device and the model's folder; each has its own error."""
-        if any(find_spec(library) is None for library in _LIBRARIES):
-            raise MissingExtraError("local", "Training in this process")
+        _require_libraries("Training in this process")
         device = check_device(config.gpu, deterministic=config.deterministic)
         if config.model == NANO and config.lora_rank:
             raise UnsupportedError(
@@ -50,3 +50,25 @@ class LocalEngines(EngineFactory):
 
         self.check(config)
         return LocalEngine.create(config)
+
+
+def load_policy(model: str) -> Policy:
+    """Load a policy for inference into this process.
+
+    Args:
+        model: ``nano``, a folder, or a Hugging Face id.
+
+    Raises:
+        MissingExtraError: torch or another library is not installed.
+        ModelError: It cannot be loaded or does not call tools.
+    """
+    _require_libraries(f"Answering as {Path(model).name!r} in this process")
+    describe_model(model, 0)  # checks the folder
+    from agentgym.engines.local.policy import LocalPolicy
+
+    return LocalPolicy.load(model)
+
+
+def _require_libraries(purpose: str) -> None:
+    if any(find_spec(library) is None for library in _LIBRARIES):
+        raise MissingExtraError("local", purpose)

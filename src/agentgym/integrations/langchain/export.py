@@ -13,14 +13,12 @@ from langgraph.graph.state import CompiledStateGraph
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
-from agentgym.core.task import Split
 from agentgym.core.tools import Tool
-from agentgym.errors import ScenarioError, ToolError, UsageError
+from agentgym.errors import ToolError
+from agentgym.integrations.example_tools import example_tools
 from agentgym.integrations.langchain.graphs import most_steps, require_graph
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.integrations.registry import load_factory
-from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.task_lists import make_tasks
 
 
 def export(
@@ -32,7 +30,9 @@ def export(
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Build the agent; see ``TrainedAgent.to_langchain``."""
     model = _model(trained, base_url, api_key)
-    offered = _example_tools(trained) if tools is None else list(tools)
+    if tools is None:
+        tools = [bound_tool(tool) for tool in example_tools(trained, "to_langchain")]
+    offered = list(tools)
     spec = trained.spec
     if spec.agent is None:
         graph: CompiledStateGraph[Any, Any, Any, Any] = create_agent(
@@ -60,18 +60,6 @@ def _model(trained: Trained, base_url: str | None, api_key: str | None) -> Any:
         temperature=trained.spec.temperature,
         max_completion_tokens=trained.spec.max_tokens,
     )
-
-
-def _example_tools(trained: Trained) -> list[BaseTool]:
-    try:
-        scenario = get_scenario(trained.scenario)
-    except (UsageError, ScenarioError) as error:
-        raise UsageError(
-            f"The tools of {trained.spec.scenario!r} cannot be had: {error} Give your "
-            "own with to_langchain(tools=[...])."
-        ) from error
-    [task] = make_tasks(scenario, Split.TEST, seed=0, count=1)
-    return [bound_tool(tool) for tool in scenario.create_environment(task).tools()]
 
 
 def bound_tool(tool: Tool) -> BaseTool:

@@ -45,7 +45,7 @@ from agentgym.core.policy import ChatResult as PolicyResult
 from agentgym.core.tools import parse_arguments
 from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import UnsupportedError
-from agentgym.models.stopping import stream_until, until
+from agentgym.models.stopping import stream_until_stop, until_stop
 
 
 class PolicyChatModel(BaseChatModel):
@@ -141,7 +141,7 @@ class PolicyChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         request = self._request(messages, **kwargs)
-        result = until(stop, await self._policy.chat(request))
+        result = until_stop(stop, await self._policy.chat(request))
         return ChatResult(generations=[ChatGeneration(message=_message(result))])
 
     def _stream(
@@ -166,7 +166,7 @@ class PolicyChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         request = self._request(messages, **kwargs)
-        async for piece in stream_until(stop, self._policy.stream(request)):
+        async for piece in stream_until_stop(stop, self._policy.stream(request)):
             chunk = _chunk(piece)
             if run_manager is not None:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)

@@ -17,11 +17,13 @@ from pydantic import BaseModel, Field, TypeAdapter
 from agentgym.core.openai import ApiError
 from agentgym.core.trajectory import Reason
 from agentgym.rollout.gateway.protocol import reply
+from agentgym.rollout.gateway.wire import read_json
 from agentgym.rollout.store import signals
-from agentgym.rollout.store.events import triplets
+from agentgym.rollout.store.events import MODEL_REQUEST, check_event, triplets
 from agentgym.rollout.store.store import Store
 
 _MAX_WAIT_S = 60.0
+_MOST = 2**63 - 1
 _ROLLOUTS = TypeAdapter(list[RolloutCreate])
 _MODELS = TypeAdapter(list[Model])
 _STATES = TypeAdapter(list[RolloutState])
@@ -76,7 +78,7 @@ class Api:
         ]
 
     async def _create_rollouts(self, request: web.Request) -> web.Response:
-        items = _ROLLOUTS.validate_json(await request.read())
+        items = _ROLLOUTS.validate_python(await read_json(request))
         return reply(self._store.create_rollouts(items), status=201)
 
     async def _list_rollouts(self, request: web.Request) -> web.Response:
@@ -92,7 +94,7 @@ class Api:
         return reply(await asyncio.to_thread(self._store.list_rollouts, states, limit))
 
     async def _claim(self, request: web.Request) -> web.Response:
-        body = ClaimRequest.model_validate_json(await request.read())
+        body = ClaimRequest.model_validate(await read_json(request))
         wait_s = min(body.wait_s, _MAX_WAIT_S)
         return reply(await self._store.claim_async(body.worker, body.n, wait_s=wait_s))
 
@@ -127,7 +129,7 @@ class Api:
         return reply({"rollout": rollout, "attempts": attempts})
 
     async def _patch_rollout(self, request: web.Request) -> web.Response:
-        body = RolloutPatch.model_validate_json(await request.read())
+        body = RolloutPatch.model_validate(await read_json(request))
         status = body.status or RolloutStatusPatch()
         return reply(self._store.patch(request.match_info["rollout_id"], status))
 
@@ -150,8 +152,9 @@ class Api:
         return reply([event.to_dict() for event in events])
 
     async def _add_event(self, request: web.Request) -> web.Response:
-        body = EventCreate.model_validate_json(await request.read())
+        body = EventCreate.model_validate(await read_json(request))
         where: Any = request.match_info
+        self._check(body)
         return reply(self._store.add_event(**where, **dict(body)).to_dict())
 
     async def _list_calls(self, request: web.Request) -> web.Response:
@@ -161,18 +164,28 @@ class Api:
 
     async def _finish(self, request: web.Request) -> web.Response:
         """Record an attempt's last events and its end, all or nothing."""
-        body = FinishRequest.model_validate_json(await request.read())
+        body = FinishRequest.model_validate(await read_json(request))
         where: Any = request.match_info
+        for event in body.events:
+            self._check(event)
         return reply(self._store.finish(**where, **dict(body)))
 
     async def _register_models(self, request: web.Request) -> web.Response:
-        models = _MODELS.validate_json(await request.read())
+        models = _MODELS.validate_python(await read_json(request))
         if not self._takes_models:
             told = "This gateway answers for the policy that it was given; it forwards "
             told += "to no model server that is registered."
             raise ApiError(409, told, "policy_given")
         self._store.register_models(models)
         return reply(models, status=201)
+
+    def _check(self, event: EventCreate) -> None:
+        """Refuse an event that cannot be read back, or is not its poster's to tell."""
+        if event.event_type == MODEL_REQUEST and not self._takes_models:
+            told = "This gateway records the calls of the policy that it was given "
+            told += "itself; no one else's can be trained on."
+            raise ApiError(409, told, "policy_given")
+        check_event(event.event_type, event.data)
 
     async def _delete_models(self, request: web.Request) -> web.Response:
         self._store.clear_models()
@@ -189,10 +202,13 @@ def _data_id(task: Any) -> str:
 def _number[N: (int, float)](request: web.Request, name: str, default: N) -> N:
     value = request.query.get(name, default)
     try:
-        return type(default)(value)
+        number = type(default)(value)
+        if not abs(number) <= _MOST:
+            raise ValueError
+        return number
     except ValueError:
         kind = "whole number" if isinstance(default, int) else "number"
-        told = f"{name} = {value!r} is no {kind}."
+        told = f"{name} = {value!r:.80} is no {kind} that can be meant."
         raise ApiError(422, told, "invalid_value") from None
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from agentgym.core.openai import ApiError, joined_text, unsupported_option
+from agentgym.core.openai import ApiError, Completion, joined_text, unsupported_option
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import ContextLengthError, EngineError, PromptError
-from agentgym.models.stopping import stream_until, until
+from agentgym.models.stopping import stream_until_stop, until_stop
 from agentgym.rollout.gateway.protocol import engine_error
 from agentgym.rollout.gateway.sse import ChunkWriter, frame
 
@@ -66,11 +66,11 @@ class Chat:
         has_begun = False
         try:
             if not self.body.get("stream"):
-                result = until(self.stop, await self.policy.chat(self.request))
+                result = until_stop(self.stop, await self.policy.chat(self.request))
                 yield self._ended(result, orjson.dumps)
                 return
             pieces = self.policy.stream(self.request)
-            async for item in stream_until(self.stop, pieces):
+            async for item in stream_until_stop(self.stop, pieces):
                 if not has_begun:
                     has_begun = True
                     yield writer.start()
@@ -90,7 +90,9 @@ class Chat:
         self, result: ChatResult, written: Callable[[dict[str, Any]], bytes]
     ) -> Ended:
         """Return the end: all of it, and ``written`` what the caller shall see."""
-        whole = _completion(result, self.call_id, self.model)
+        whole = completion_body(result, self.call_id, self.model)
+        if problem := Completion(whole).problem:
+            raise EngineError(f"The policy's answer cannot be used: {problem}.")
         told = _log_probs(result) if self.body.get("logprobs") else None
         choice = whole["choices"][0] | {"logprobs": told}
         shown = whole | {"choices": [choice]}
@@ -132,7 +134,7 @@ def chat_request(
 
 def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
     """Return the refusal of an option that the policy cannot do."""
-    told = f"{name} = {body[name]!r} is not supported by this policy."
+    told = f"{name} = {body[name]!r:.80} is not supported by this policy."
     return _refused(told, "unsupported_parameter")
 
 
@@ -140,15 +142,15 @@ def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
     """Return a message that the chat template can be given; refuse any other."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, str | list | None):
-        told = f"messages[{place}].content = {content!r} is no text."
+        told = f"messages[{place}].content = {content!r:.80} is no text."
         raise _refused(told, "invalid_messages")
     try:
         joined_text(content if isinstance(content, list) else [])
     except ValueError as error:
-        told = f"In a {role!r} message {error}; this policy reads only text."
+        told = f"In a {role!r:.80} message {error}; this policy reads only text."
         raise _refused(told, "unsupported_content") from error
     if not isinstance(role, str) or not role:
-        told = f"messages[{place}].role = {role!r} is no role, such as 'user'."
+        told = f"messages[{place}].role = {role!r:.80} is no role, such as 'user'."
         raise _refused(told, "invalid_messages")
     if not _are_objects(message.get("tool_calls") or []):
         told = f"messages[{place}].tool_calls must be a list of objects."
@@ -173,7 +175,7 @@ def _log_probs(result: ChatResult) -> dict[str, Any]:
     return {"content": tokens}
 
 
-def _completion(result: ChatResult, call_id: str, model: str) -> dict[str, Any]:
+def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, Any]:
     """Return a ``chat.completion`` body with exact token ids.
 
     Log-probabilities are in the form of text completions, a tenth of chat's in size.

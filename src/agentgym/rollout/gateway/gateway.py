@@ -1,6 +1,7 @@
 """Gateway: Agent Lightning's protocol, served from a thread of this process."""
 
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Self
 
@@ -12,7 +13,7 @@ from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.api import Api
 from agentgym.rollout.gateway.listener import Listener
-from agentgym.rollout.gateway.protocol import GatewaySettings, Mode
+from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, reply
 from agentgym.rollout.gateway.proxy import Proxy
 from agentgym.rollout.gateway.remote import ProviderUpstream, RemoteUpstream
 from agentgym.rollout.gateway.upstream import PolicyUpstream, Upstream
@@ -47,6 +48,7 @@ class Gateway:
         self._upstream = _upstream(store, policy, self._settings)
         self._listener = Listener(
             [
+                web.get("/api/refused", self._count_refused),
                 *Api(store, takes_models=policy is None).routes(),
                 *Proxy(store, self._upstream, self.admission).routes(),
             ],
@@ -72,6 +74,11 @@ class Gateway:
     def failure(self) -> str | None:
         """Why no model call will be answered any more; None while there is hope."""
         return self._upstream.failure
+
+    @property
+    def refused(self) -> Counter[str]:
+        """Requests that were answered with an error of ours, by its code."""
+        return self._listener.refused
 
     @property
     def model_name(self) -> str:
@@ -102,6 +109,9 @@ class Gateway:
     def close(self) -> None:
         """Stop listening; requests that wait are cut off."""
         self._listener.close()
+
+    async def _count_refused(self, request: web.Request) -> web.Response:
+        return reply({"requests": self.refused, "records": self.store.refused})
 
     async def _lifespan(self, app: web.Application) -> AsyncIterator[None]:
         await self._upstream.start()

@@ -5,6 +5,7 @@ import hmac
 import logging
 import socket
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
 
@@ -13,8 +14,14 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from agentgym.core.openai import ApiError
-from agentgym.errors import RolloutNotFoundError, RolloutStateError
+from agentgym.errors import (
+    RecordError,
+    RolloutNotFoundError,
+    RolloutStateError,
+    StoreError,
+)
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
+from agentgym.rollout.gateway.wire import is_writable
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +29,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _BACKLOG = 1024
 _HEALTH = "/healthz"
+_MOST_NAME = 1000  # characters
+_CLOSE_S = 2.0
 
 
 class Listener:
@@ -35,6 +44,9 @@ class Listener:
         grace_s: How long answers under way may go on once it is closed.
         lifespan: Entered on the event loop before it listens, left after the last
             answer.
+
+    Attributes:
+        refused: Requests that were answered with an error of ours, by its code.
     """
 
     def __init__(
@@ -52,6 +64,7 @@ class Listener:
         self._api_key = api_key
         self._grace_s = grace_s
         self._lifespan = lifespan
+        self.refused: Counter[str] = Counter()
         self._socket: socket.socket | None = None
         self._listens: Future[None] = Future()
         self._stop = asyncio.Event()
@@ -87,7 +100,7 @@ class Listener:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(self._grace_s + _CLOSE_S)  # then something hangs
         if self._socket is not None:
             self._socket.close()
 
@@ -148,9 +161,14 @@ class Listener:
             if request.path != _HEALTH and not self._is_authorized(request):
                 key, kind = "invalid_api_key", "authentication_error"
                 raise ApiError(401, "Invalid or missing API key", key, kind)
+            for name, text in request.match_info.items():
+                if len(text) > _MOST_NAME or not is_writable(text):
+                    what = f"{name} = {text!r:.80} is no name that can be stored."
+                    raise ApiError(400, what, "invalid_value")
             return await handler(request)
         except Exception as error:
             told = _told(error)
+            self.refused[told.code] += 1
             if told.code == "internal_error":
                 logger.exception("%s %s failed", request.method, request.path)
             return reply(told.body, told.status, told.headers)
@@ -181,6 +199,10 @@ def _told(error: Exception) -> ApiError:
             return ApiError(409, str(error), "rollout_state")
         case ValidationError():
             return ApiError(422, str(error), "invalid_value")
+        case RecordError():
+            return ApiError(422, str(error), "invalid_record")
+        case StoreError():
+            return ApiError(503, str(error), "store_failed", "server_error")
         case web.HTTPException():
             return ApiError(error.status, error.reason, "http_error")
     message = f"{type(error).__name__}: {error}"

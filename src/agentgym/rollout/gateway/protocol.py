@@ -11,6 +11,7 @@ from aiohttp import web
 
 from agentgym.core.openai import CONTEXT_LENGTH, ApiError
 from agentgym.errors import ContextLengthError, EngineError, PromptError
+from agentgym.rollout.gateway.wire import load_json
 
 Mode = Literal["train", "val"]
 
@@ -133,8 +134,8 @@ def json_object(raw: bytes) -> dict[str, Any]:
         ApiError: 400; it holds none.
     """
     try:
-        body = orjson.loads(raw or b"{}")
-    except orjson.JSONDecodeError as error:
+        body = load_json(raw or b"{}")
+    except ValueError as error:
         told = f"Invalid JSON in request body: {error}"
         raise ApiError(400, told, "invalid_json") from None
     if not isinstance(body, dict):
@@ -152,7 +153,7 @@ def asked_temperature(body: Mapping[str, Any], default: float) -> float:
     if asked is None:
         return default
     if type(asked) not in (int, float) or not 0 <= asked < inf:
-        told = f"temperature = {asked!r} is no number from 0 on."
+        told = f"temperature = {asked!r:.80} is no number from 0 on."
         raise ApiError(400, told, "invalid_value")
     return float(asked)
 
@@ -166,7 +167,7 @@ def asked_tokens(body: Mapping[str, Any], default: int) -> int:
     named = ((name, body.get(name)) for name in _TOKENS)
     name, asked = next((n for n in named if n[1] is not None), ("", default))
     if type(asked) is not int or asked < 1:
-        told = f"{name} = {asked!r} is no positive whole number."
+        told = f"{name} = {asked!r:.80} is no positive whole number."
         raise ApiError(400, told, "invalid_value")
     return asked
 

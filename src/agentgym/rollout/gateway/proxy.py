@@ -17,6 +17,7 @@ from agentgym.rollout.gateway.protocol import (
     reply,
 )
 from agentgym.rollout.gateway.upstream import Answer, Upstream
+from agentgym.rollout.gateway.wire import is_writable, read_json
 from agentgym.rollout.store.store import Store
 
 _BASE = "/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1"
@@ -59,6 +60,9 @@ class Proxy:
         agent = str(
             request.headers.get("X-Agent-ID") or body.get("user") or DEFAULT_AGENT
         )
+        if not is_writable(agent):
+            told = f"X-Agent-ID = {agent!r:.80} is not UTF-8."
+            raise ApiError(400, told, "invalid_value")
         rollout_id, attempt_id = where["rollout_id"], where["attempt_id"]
         async with self._admission.slot():
             index = self._store.begin_call(rollout_id, attempt_id, agent)
@@ -92,7 +96,7 @@ class Proxy:
         return models_reply([self._upstream.model_name])
 
     async def _pause(self, request: web.Request) -> web.Response:
-        body = PauseRequest.model_validate_json(await request.read() or b"{}")
+        body = PauseRequest.model_validate(await read_json(request, b"{}"))
         self._admission.pause(body.reason, body.retry_after_seconds)
         return reply(self._admission.state())
 

@@ -19,6 +19,7 @@ from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall, engine_error
 from agentgym.rollout.gateway.sse import StreamAssembler
 from agentgym.rollout.gateway.upstream import Answer, Exchange, Upstream
+from agentgym.rollout.gateway.wire import load_json
 from agentgym.rollout.store.store import Store
 
 logger = logging.getLogger(__name__)
@@ -93,6 +94,8 @@ class ForwardingUpstream(Upstream):
                 raise aiohttp.ClientPayloadError("the stream ended before [DONE]")
             if not has_begun:
                 yield b""
+            if not stream.error and (problem := Completion(stream.response).problem):
+                raise ValueError(f"what it answered is no completion: {problem}")
             yield sent.answer(stream.response, end, _status_of_stream(stream.error))
         except ContextLengthError as error:
             yield sent.refusal(engine_error(error), has_begun=has_begun)
@@ -207,16 +210,22 @@ class ProviderUpstream(ForwardingUpstream):
 def _whole(sent: Exchange, status: int, payload: bytes) -> Answer:
     if status == 400:
         _refuse_overflow(payload)
-    try:
-        body = orjson.loads(payload)
-    except ValueError:
-        body = None
     is_good = status < 400
-    if isinstance(body, dict) and (not is_good or _is_completion(sent.call, body)):
-        return sent.answer(body, payload, status)
-    what = "JSON" if body is None else "a completion"
+    what, problem = "JSON", None
+    try:
+        body = load_json(payload)
+        what = "a completion"
+        if isinstance(body, dict):
+            said = Completion(body)
+            problem = (said.problem or said.length_problem) if is_good else None
+            if problem is None:
+                return sent.answer(body, payload, status)
+    except ValueError as error:
+        problem = str(error)
+    why = f" ({problem})" if problem else ""
     text = payload[:200].decode(errors="replace")
-    told = f"The model server {sent.endpoint} answered {status}, not {what}: {text!r}"
+    told = f"The model server {sent.endpoint} answered {status}, not {what}{why}: "
+    told += repr(text)
     status = 502 if is_good else status
     return sent.refusal(ApiError(status, told, "upstream_error", "server_error"))
 
@@ -242,21 +251,3 @@ def _status_of_stream(error: Any) -> int:
         return 200
     code = error.get("code") if isinstance(error, dict) else None
     return code if isinstance(code, int) and 400 <= code < 600 else 502
-
-
-def _is_completion(call: ProxyCall, body: dict[str, Any]) -> bool:
-    """Say whether a body has the parts of a chat completion that others rely on."""
-    if call.path != "chat/completions":
-        return True
-    message = Completion(body).choice.get("message")
-    calls = message.get("tool_calls") if isinstance(message, dict) else False
-    return calls is None or (isinstance(calls, list) and all(map(_is_tool_call, calls)))
-
-
-def _is_tool_call(call: Any) -> bool:
-    function = call.get("function") if isinstance(call, dict) else None
-    return (
-        isinstance(function, dict)
-        and isinstance(function.get("name"), str)
-        and isinstance(function.get("arguments", ""), str | None)
-    )

@@ -6,6 +6,8 @@ from typing import Any
 
 import orjson
 
+from agentgym.rollout.gateway.wire import load_json
+
 _SAID_ONCE = ("finish_reason", "id", "role", "routed_experts", "stop_reason", "type")
 """What later parts of a streamed answer replace instead of going on with it."""
 
@@ -95,7 +97,11 @@ class StreamAssembler:
             if value == b"[DONE]":
                 self.is_done = True
             else:
-                self._take(orjson.loads(value))
+                try:
+                    self._take(load_json(value))
+                except (AttributeError, KeyError, TypeError) as error:
+                    told = f"a part of it has an unknown shape ({error})"
+                    raise ValueError(told) from None
 
     @property
     def error(self) -> Any:

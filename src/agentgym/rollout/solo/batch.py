@@ -5,10 +5,11 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.agent import Trained
 from agentgym.core.task import Task
 from agentgym.core.trajectory import (
     Reason,
@@ -17,10 +18,11 @@ from agentgym.core.trajectory import (
     Trajectory,
     summarize,
 )
+from agentgym.engines.local.support import load_policy
 from agentgym.errors import UsageError
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.run import Drive, Ending, ScenarioEnding, run_episode
-from agentgym.models.reference import Endpoint, resolve_model
+from agentgym.models.reference import Endpoint, is_local, resolve_model
 from agentgym.models.reply import Llm
 from agentgym.rollout.solo.agents import RolloutAgent, get_agent
 from agentgym.rollout.solo.config import RolloutConfig
@@ -32,6 +34,8 @@ from agentgym.rollout.workers.loop_watch import LoopWatch
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.registry import get_scenario
 
+Model = Llm | Endpoint | Trained | str
+"""Who answers; see ``llm`` of :func:`run_rollouts`."""
 _MOST_STANDSTILL_S = 10.0
 _CANCELLED = Reason(kind="cancelled", detail="the batch was ended")
 
@@ -57,7 +61,7 @@ class RolloutBatch:
 async def run_rollouts(
     tasks: Iterable[TaskLike],
     *,
-    llm: Llm | Endpoint | str,
+    llm: Model,
     agent: str | RolloutAgent | type[RolloutAgent] | None = None,
     tools: Sequence[Any] | Mapping[str, Mapping[str, Any]] | None = None,
     reward: RewardFunction | Scenario | str | None = None,
@@ -75,7 +79,8 @@ async def run_rollouts(
     Args:
         tasks: Texts, mappings with ``instruction``, or :class:`Task` objects.
         llm: ``async def llm(messages, **options)`` that returns text or an
-            OpenAI-style message; ``openai:NAME``; or an address, ``http://…/v1``.
+            OpenAI-style message; ``openai:NAME``; an address, ``http://…/v1``; or what
+            answers in this process: ``nano``, a model's folder, a trained agent.
         agent: Instead of ``config.agent``: a name, ``module:Class``, a class or an
             instance.
         tools: Instead of ``config.tools``: names, one's own functions, and objects
@@ -88,6 +93,7 @@ async def run_rollouts(
 
     Raises:
         UsageError: Something given cannot be meant; nothing was started.
+        MissingExtraError: Answering in this process needs the extra ``local``.
         SandboxUnavailableError: A tool needs a sandbox and none works here.
         OSError: The file cannot be written.
         asyncio.CancelledError: The caller was cancelled. What had ended is saved, the
@@ -185,7 +191,7 @@ async def _opened(
     config: RolloutConfig,
     agent: RolloutAgent,
     own: list[Any],
-    llm: Llm | Endpoint | str,
+    llm: Model,
     reward: RewardFunction | Scenario | str | None,
 ) -> _Runs:
     """Open the scenario or the tools, and the model; ``stack`` closes them."""
@@ -225,13 +231,15 @@ async def _opened(
     return _Runs(config, agent.run, model, create, ending, name, prompt)
 
 
-async def _opened_llm(stack: AsyncExitStack, llm: Llm | Endpoint | str) -> Llm:
+async def _opened_llm(stack: AsyncExitStack, llm: Model) -> Llm:
     """Return a model function of whatever names one.
 
     Raises:
         UsageError: Nothing does, or the key is missing.
         ModelError: A server that should say which models it has did not.
     """
+    if isinstance(llm, Trained) or (isinstance(llm, str) and is_local(llm)):
+        return await _opened_policy(stack, llm)
     if isinstance(llm, str):
         llm = await asyncio.to_thread(resolve_model, llm)
     if isinstance(llm, Endpoint):
@@ -243,9 +251,22 @@ async def _opened_llm(stack: AsyncExitStack, llm: Llm | Endpoint | str) -> Llm:
     if not callable(llm):
         raise UsageError(
             f"llm is {llm!r}; give an async function, an address such as "
-            "'http://localhost:8000/v1', or 'openai:gpt-4.1-mini'."
+            "'http://localhost:8000/v1', 'openai:gpt-4.1-mini', or 'nano'."
         )
     return llm
+
+
+async def _opened_policy(stack: AsyncExitStack, model: Trained | str) -> Llm:
+    """Load a policy that answers in this process, as it was evaluated."""
+    from agentgym.rollout.solo.policy_llm import PolicyLlm
+
+    load = partial(load_policy, model) if isinstance(model, str) else model.load_policy
+    policy = await asyncio.to_thread(load)
+    stack.push_async_callback(asyncio.to_thread, policy.close)
+    if isinstance(model, str):
+        return PolicyLlm(policy)
+    spec = model.spec
+    return PolicyLlm(policy, temperature=spec.temperature, max_tokens=spec.max_tokens)
 
 
 async def _run_all(

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, field_validator
 
-from agentgym.core.settings import Settings
+from agentgym.core.settings import LONGEST_S, Settings
 
 
 class RolloutConfig(Settings):
@@ -28,15 +28,15 @@ class RolloutConfig(Settings):
             without a sandbox.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     agent: str = "tool"
     system_prompt: str | None = None
-    max_steps: int = Field(default=10, ge=1)
+    max_steps: int = Field(default=10, ge=1, le=10**6)
     max_tokens_per_step: int | None = Field(default=None, ge=1)
     temperature: float | None = Field(default=None, ge=0)
-    concurrency: int = Field(default=32, ge=1)
-    timeout_s: float = Field(default=120.0, gt=0)
+    concurrency: int = Field(default=32, ge=1, le=10**5)
+    timeout_s: float = Field(default=120.0, gt=0, le=LONGEST_S)
     save: Path | None = None
     tools: dict[str, dict[str, Any]] | None = None
     unsafe_local_exec: bool = False

@@ -3,12 +3,13 @@
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import RolloutError
+from agentgym.core.files import BEAT_S, WAIT_S, Beat, disk_trouble, no_beat
+from agentgym.errors import RecordError, RolloutError, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -43,113 +44,232 @@ CREATE TABLE models (
 );
 """
 _MAX_PENDING = 20_000
+_BUSY_S = 0.25
+_REFUSALS = frozenset(
+    {
+        sqlite3.SQLITE_TOOBIG,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_RANGE,
+    }
+)
+"""Codes that are about the row, not about the file."""
 
 Params = Sequence[Any] | Mapping[str, Any]
 Write = tuple[str, Params | Callable[[], Params]]
 """A statement, and its parameters or what computes them in the writing thread."""
 
 
+class _RefusedError(Exception):
+    """One of a group's submissions cannot be stored, for reasons of its own."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+
 class Database:
     """One SQLite file (WAL), or a database in memory.
 
     Writes are queued and committed together every ``group_commit_s``; the writes of
-    one :meth:`submit` are committed together or not at all. A killed process loses
-    at most what was not flushed; a power cut may also lose the last commits, but
-    leaves the file consistent (``synchronous=NORMAL``). Once a write has failed,
-    every method but :meth:`read` raises RolloutError, which says why.
+    one :meth:`submit` are committed together or not at all. Those that SQLite will
+    not take, for reasons of their own, are left out and counted; the others of their
+    group are committed. While the disk is full, or fails, or the file is locked, the
+    writing thread tries again for ``disk_wait_s``. Then, and if the thread dies of
+    something else, every method but :meth:`read` raises StoreError with the reason,
+    also in those that were waiting.
+
+    A killed process loses at most what was not flushed; a power cut may also lose the
+    last commits, but leaves the file consistent (``synchronous=NORMAL``).
 
     Args:
         path: The file, made if missing; None keeps everything in memory.
         group_commit_s: Longest time a write waits for others.
+        disk_wait_s: How long to wait for space.
+        on_failure: Called, by the writing thread, once it can write no more.
+
+    Attributes:
+        stalled: What writing waits for at the moment; None if for nothing.
+        refused: Submissions that could not be stored.
 
     Raises:
         RolloutError: The file is no such database, corrupt, or of another version.
     """
 
-    def __init__(self, path: Path | None, *, group_commit_s: float) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        group_commit_s: float,
+        disk_wait_s: float = WAIT_S,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
         self.path = path
+        self.stalled: str | None = None
+        self.refused = 0
         self._group_commit_s = group_commit_s
+        self._disk_wait_s = disk_wait_s
+        self._on_failure = on_failure
         self._connection = self._open()
         self._connection_lock = threading.Lock()
         self._reader, self._reader_lock = self._connection, self._connection_lock
         if path is not None:
             self._reader, self._reader_lock = self._connect(), threading.Lock()
-        self._lock = threading.Lock()
-        self._pending: list[Write] = []
+        self._changed = threading.Condition()
+        self._pending: list[tuple[Write, ...]] = []
+        self._submitted = self._committed = 0
         self._hurry = threading.Event()
-        self._error: RolloutError | None = None
+        self._impatient = threading.Event()
+        self._error: StoreError | None = None
         self._is_closed = False
-        self._writer = ThreadPoolExecutor(1, "agentgym-store")
-        self._group = self._writer.submit(lambda: None)
+        self._thread = threading.Thread(
+            target=self._run, name="agentgym-store", daemon=True
+        )
+        self._thread.start()
 
     def submit(self, *writes: Write) -> None:
         """Queue writes that belong together; blocks while too many wait."""
-        with self._lock:
-            if self._error is not None:
-                raise self._error
+        with self._changed:
+            self.check()
             if self._is_closed:
                 raise RolloutError("The rollout store is closed.")
             if not self._pending:
-                self._group = self._writer.submit(self._commit_group)
-            self._pending += writes
+                self._changed.notify_all()
+            self._pending.append(writes)
+            self._submitted += 1
         if len(self._pending) > _MAX_PENDING:
             self.flush()
 
-    def flush(self) -> None:
-        """Return once everything submitted before is committed."""
+    def check(self) -> None:
+        """Raise StoreError if nothing can be written any more; says why."""
+        if self._error is not None:
+            raise StoreError(str(self._error)) from self._error
+        if not self._thread.is_alive() and not self._is_closed:
+            raise StoreError(f"{self._what()} failed: its writing thread has ended.")
+
+    def flush(self, beat: Beat = no_beat) -> None:
+        """Return once everything submitted before is committed.
+
+        Args:
+            beat: Called every half second until then; may raise to give up.
+        """
+        with self._changed:
+            wanted = self._submitted
         self._hurry.set()
-        self._group.result()
+        while not self._is_flushed(wanted):
+            beat(self.stalled)
+
+    def give_up(self) -> None:
+        """Wait for the disk no longer, now or later."""
+        self._impatient.set()
 
     def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query; what is not flushed is not seen.
 
         Raises:
-            RolloutError: The database cannot be read.
+            RecordError: A parameter cannot be in the database.
+            StoreError: The database cannot be read.
         """
         with self._reader_lock:
             try:
                 return self._reader.execute(sql, params).fetchall()
             except sqlite3.Error as error:
                 raise self._explained(error) from error
+            except (OverflowError, UnicodeEncodeError) as error:
+                raise RecordError(f"No record has {params!r}: {error}.") from error
 
     def close(self) -> None:
         """Commit what is queued and close the file."""
-        with self._lock:
+        with self._changed:
             self._is_closed = True
-        try:
-            self.flush()
-        finally:
-            self._writer.shutdown()
-            with self._reader_lock:
-                self._reader.close()
-            self._connection.close()
+            self._changed.notify_all()
+        self._hurry.set()
+        self._thread.join()
+        with self._reader_lock:
+            self._reader.close()
+        self._connection.close()
+        self.check()
 
-    def _commit_group(self) -> None:
-        """Wait for more writes until the group is due or somebody asks; commit it."""
-        self._hurry.wait(self._group_commit_s)
-        with self._lock:
-            batch, self._pending = self._pending, []
-            self._hurry.clear()
-            if self._error is not None:
-                raise self._error
-        with self._connection_lock:
-            try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                for sql, params in batch:
-                    row = params() if callable(params) else params
-                    self._connection.execute(sql, row)
-                self._connection.execute("COMMIT")
-            except Exception as error:  # also of what computes the parameters
-                logger.exception("a group of writes failed")
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+    def _is_flushed(self, wanted: int) -> bool:
+        """Wait a while; say whether so many submissions are dealt with by then."""
+        with self._changed:
+            if self._committed < wanted:
+                self.check()
+                self._changed.wait(BEAT_S)
+            return self._committed >= wanted
+
+    def _run(self) -> None:
+        """Write what is submitted until closed; be the only one who does."""
+        try:
+            while group := self._next_group():
+                self._commit(group)
+                with self._changed:
+                    self._committed += len(group)
+                    self._changed.notify_all()
+        except BaseException as error:
+            logger.exception("the rollout store has failed")
+            with self._changed:
                 self._error = self._explained(error)
-                raise self._error from error
+                self._error.__cause__ = error
+                self._pending = []
+                self._changed.notify_all()
+            self._on_failure()
+
+    def _next_group(self) -> list[tuple[Write, ...]]:
+        """Return what is due, once it is or somebody asks; nothing at the end."""
+        with self._changed:
+            while not self._pending and not self._is_closed:
+                self._changed.wait()
+        self._hurry.wait(self._group_commit_s)
+        with self._changed:
+            group, self._pending = self._pending, []
+            self._hurry.clear()
+        return group
+
+    def _commit(self, group: list[tuple[Write, ...]]) -> None:
+        """Commit a group, without those of it that SQLite refuses."""
+        until: float | None = None
+        while True:
+            try:
+                with self._connection_lock:
+                    self._transact(group)
+                self.stalled = None
+                return
+            except _RefusedError as refused:
+                self.refused += 1
+                logger.warning("a record cannot be stored", exc_info=refused.__cause__)
+                group = [*group[: refused.place], *group[refused.place + 1 :]]
+            except sqlite3.Error as error:
+                self.stalled = disk_trouble(error)
+                until = until or time.monotonic() + self._disk_wait_s
+                if self.stalled is None or time.monotonic() >= until:
+                    raise
+                if self._impatient.wait(BEAT_S):
+                    raise
+
+    def _transact(self, group: list[tuple[Write, ...]]) -> None:
+        execute = self._connection.execute
+        try:
+            execute("BEGIN IMMEDIATE")
+            for place, writes in enumerate(group):
+                try:
+                    for sql, params in writes:
+                        execute(sql, params() if callable(params) else params)
+                except Exception as error:
+                    if _is_about_the_file(error):
+                        raise
+                    raise _RefusedError(place) from error
+            execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                execute("ROLLBACK")
+            raise
 
     def _connect(self) -> sqlite3.Connection:
         path = self.path or ":memory:"
         try:
-            return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            return sqlite3.connect(
+                path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
         except sqlite3.Error as error:
             raise self._explained(error) from error
 
@@ -184,13 +304,23 @@ class Database:
             raise
         return connection
 
-    def _explained(self, error: Exception) -> RolloutError:
-        what = f"The rollout store {self.path or 'in memory'}"
-        text = str(error)
-        if "full" in text:
-            told = f"cannot be written: {text}. Free some space, then resume."
+    def _what(self) -> str:
+        return f"The rollout store {self.path or 'in memory'}"
+
+    def _explained(self, error: BaseException) -> StoreError:
+        text = str(error) or type(error).__name__
+        if trouble := disk_trouble(error):
+            told = f"cannot be written: {trouble} ({text})."
         elif type(error) is sqlite3.DatabaseError:
             told = f"is corrupt ({text}). Move it away, or restore a copy."
         else:
             told = f"failed: {text}."
-        return RolloutError(f"{what} {told}")
+        return StoreError(f"{self._what()} {told}")
+
+
+def _is_about_the_file(error: Exception) -> bool:
+    """Say whether no other row would fare better."""
+    if not isinstance(error, sqlite3.Error) or "JSON" in str(error):
+        return False
+    code = getattr(error, "sqlite_errorcode", None)  # binding a value has none
+    return code is not None and code & 0xFF not in _REFUSALS

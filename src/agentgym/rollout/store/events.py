@@ -7,10 +7,11 @@ from functools import cached_property
 from typing import Any, Self
 
 import orjson
+from pydantic import ValidationError
 
 from agentgym.core.openai import DEFAULT_AGENT, Completion
 from agentgym.core.trajectory import ModelCall, RequestedCall
-from agentgym.errors import RolloutError
+from agentgym.errors import RecordError, first_problem
 
 MODEL_REQUEST = "model_request"
 ATTEMPT_FAILED = "attempt_failed"
@@ -117,6 +118,31 @@ class RecordedCall:
         return {"model": model, "version": version}
 
 
+def check_event(kind: str, data: dict[str, Any]) -> None:
+    """Check what somebody posts as an event of a kind that is read back.
+
+    Raises:
+        RecordError: A model call or a reward that cannot be read; says why.
+    """
+    told = None
+    if kind == MODEL_REQUEST:
+        call = RecordedCall(data)
+        try:
+            if call.ok:
+                told = call.completion.problem or call.completion.length_problem
+                ModelCall.model_validate(vars(call.to_model_call()))
+        except ValidationError as error:
+            told = told or first_problem(error)
+        except (TypeError, AttributeError, KeyError) as error:
+            told = told or f"its shape is unknown ({error})"
+    elif kind == "reward":
+        value = data.get("value")
+        if type(value) not in (int, float):
+            told = f"its value is {value!r:.80} and no number"
+    if told is not None:
+        raise RecordError(f"This {kind!r} event cannot be recorded: {told}.")
+
+
 @dataclass(frozen=True)
 class RecordedEvent:
     """One event of an attempt; as text, which takes a fraction of the memory.
@@ -136,11 +162,11 @@ class RecordedEvent:
 
     @classmethod
     def now(cls, kind: str, rollout_id: str, attempt_id: str, data: Any) -> Self:
-        """Record ``data``, or raise RolloutError if it is not JSON."""
+        """Record ``data``, or raise RecordError if it is not JSON."""
         try:
             raw = orjson.dumps(data)
         except TypeError as error:
-            raise RolloutError(f"A {kind!r} event is not JSON: {error}") from error
+            raise RecordError(f"A {kind!r} event is not JSON: {error}") from error
         return cls(kind, rollout_id, attempt_id, time.time(), raw)
 
     @cached_property

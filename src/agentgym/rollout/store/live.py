@@ -93,7 +93,7 @@ class LiveRollout:
         if self.ended:
             raise RolloutStateError(f"Rollout {rollout_id} has ended: {self.state}.")
         current = self.attempt_id
-        numbered = attempt_id.isdigit() and current.isdigit()
+        numbered = attempt_id.isdecimal() and current.isdecimal()
         if numbered and int(attempt_id) < int(current):
             raise RolloutStateError(
                 f"Attempt {attempt_id} of rollout {rollout_id} was given up; "

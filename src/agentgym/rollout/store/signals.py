@@ -31,6 +31,12 @@ class Signals:
         for callback in found:
             callback()
 
+    def notify_all(self) -> None:
+        """Call everybody who listens to anything."""
+        with self._lock:
+            keys = list(self._callbacks)
+        self.notify(*keys)
+
     @contextmanager
     def listening(
         self, keys: Iterable[Key], callback: Callable[[], object]

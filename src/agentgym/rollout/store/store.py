@@ -22,6 +22,7 @@ from agentlightning.schemas import (
     RolloutStatusPatch,
 )
 
+from agentgym.core.files import WAIT_S, Beat, no_beat
 from agentgym.core.trajectory import ModelCall, Reason
 from agentgym.errors import RolloutNotFoundError, RolloutStateError
 from agentgym.rollout.store import signals, tables
@@ -48,13 +49,14 @@ class Store:
 
     What takes a rollout's id raises :class:`RolloutNotFoundError` if there is none
     with this id, and :class:`RolloutStateError` if it has ended or the attempt was
-    given up. What is not JSON is refused with :class:`RolloutError`; so is everything
-    once SQLite cannot be written.
+    given up. What is not JSON is refused with :class:`RecordError`, and everything with
+    :class:`StoreError` once SQLite cannot be written; whoever waits then gets it too.
 
     Args:
         path: SQLite file, made if missing; None keeps everything in memory.
         max_attempts: Tries of a rollout before :meth:`requeue` lets it fail.
         group_commit_s: Longest time a write waits for others.
+        disk_wait_s: How long a full or failing disk is waited for.
 
     Raises:
         RolloutError: The file is corrupt, of another version, or something else.
@@ -66,11 +68,17 @@ class Store:
         *,
         max_attempts: int = 3,
         group_commit_s: float = 0.03,
+        disk_wait_s: float = WAIT_S,
     ) -> None:
         self.signals = Signals()
         self._max_attempts = max_attempts
         self._lock = threading.RLock()
-        self._database = database = Database(path, group_commit_s=group_commit_s)
+        self._database = database = Database(
+            path,
+            group_commit_s=group_commit_s,
+            disk_wait_s=disk_wait_s,
+            on_failure=self.signals.notify_all,
+        )
         self._live: dict[str, LiveRollout] = {}
         self._queue: deque[str] = deque()
         self._recent: deque[str] = deque()
@@ -92,9 +100,26 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def flush(self) -> None:
-        """Return once everything recorded so far is in SQLite."""
-        self._database.flush()
+    @property
+    def stalled(self) -> str | None:
+        """What writing waits for at the moment, e.g. space; None if for nothing."""
+        return self._database.stalled
+
+    @property
+    def refused(self) -> int:
+        """How many records SQLite would not take; the others are there."""
+        return self._database.refused
+
+    def flush(self, beat: Beat = no_beat) -> None:
+        """Return once everything recorded so far is in SQLite.
+
+        ``beat`` is called every half second until then, and may raise to give up.
+        """
+        self._database.flush(beat)
+
+    def give_up(self) -> None:
+        """Wait for the disk no longer: what cannot be written now is lost."""
+        self._database.give_up()
 
     def close(self) -> None:
         """Write what is left and close the file."""
@@ -138,6 +163,7 @@ class Store:
 
     def has_ended(self, rollout_id: str) -> bool:
         """Say whether a rollout succeeded, failed or was deleted."""
+        self._database.check()
         live = self._live.get(rollout_id)
         return live is None or live.ended
 
@@ -220,6 +246,7 @@ class Store:
         """
         claimed: list[Rollout] = []
         with self._lock:
+            self._database.check()
             while self._queue and len(claimed) < n and worker not in self._retired:
                 live = self._live.get(self._queue.popleft())
                 if live and live.state is RolloutState.QUEUING:
@@ -313,6 +340,7 @@ class Store:
     def begin_call(self, rollout_id: str, attempt_id: str, agent: str) -> int:
         """Admit a model call; return how many this agent made in the attempt before."""
         with self._lock:
+            self._database.check()
             live = self._get_live(rollout_id)
             live.check_current(attempt_id)
             live.calls[attempt_id, agent] += 1
@@ -443,7 +471,7 @@ class Store:
         state = RolloutState.FAILED
         if is_tried_again := retry and tries < self._max_attempts:
             state = RolloutState.QUEUING
-            number = attempt_id.isdigit()
+            number = attempt_id.isdecimal()
             attempt_id = str(int(attempt_id) + 1) if number else f"{attempt_id}-again"
         rollout = self._change(
             live,

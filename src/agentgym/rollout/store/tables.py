@@ -6,7 +6,7 @@ from typing import Any
 
 from agentlightning.schemas import Rollout, RolloutState
 
-from agentgym.errors import RolloutError
+from agentgym.errors import RecordError
 from agentgym.rollout.store.database import Database, Write
 from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent
 
@@ -28,7 +28,7 @@ def write_rollout(rollout: Rollout, terminal_order: int | None = None) -> Write:
     try:
         return _ROLLOUT, (rollout_id, terminal_order, rollout.model_dump_json())
     except ValueError as error:
-        raise RolloutError(f"Rollout {rollout_id} is not JSON: {error}") from error
+        raise RecordError(f"Rollout {rollout_id} is not JSON: {error}") from error
 
 
 def write_event(event: RecordedEvent, *, anew: bool = False) -> Write:

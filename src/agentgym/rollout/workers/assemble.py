@@ -13,6 +13,7 @@ from agentgym.core.tools import (
 from agentgym.core.trajectory import ModelCall, RequestedCall, Step, ToolCall
 
 NOT_RUN = "(the agent ended before this call ran)"
+OWN = "(a tool of the agent's own)"
 
 
 def assemble_steps(
@@ -25,7 +26,8 @@ def assemble_steps(
     Reliability is judged in two layers, the same for every framework: what the
     model wrote (the tool was offered, the arguments parse and validate against the
     original schema) and what became of the call (it ran, was refused, broke a
-    rule). Calls that a framework rejected itself are known only from the first.
+    rule). Calls that a framework rejected itself are known only from the first, and so
+    are those of tools that the agent brought along, as hand-offs to others of a team.
 
     Args:
         model_calls: From the gateway, in order.
@@ -36,7 +38,12 @@ def assemble_steps(
     steps: list[Step] = []
     for model_call in model_calls:
         steps.append(model_call)
-        steps.extend(_outcome(call, pending, specs) for call in model_call.tool_calls)
+        offered = {tool.get("function", {}).get("name") for tool in model_call.tools}
+        own = offered - specs.keys()
+        steps.extend(
+            _own_call(call) if call.name in own else _outcome(call, pending, specs)
+            for call in model_call.tool_calls
+        )
     steps.extend(pending)  # made by the agent's own code, not asked for by the model
     return steps
 
@@ -64,6 +71,17 @@ def _outcome(
         arguments=arguments,
         outcome=outcome,
         result=f"Error: {reason}",
+    )
+
+
+def _own_call(requested: RequestedCall) -> ToolCall:
+    arguments = parse_arguments(requested.arguments)
+    return ToolCall(
+        id=requested.id,
+        name=requested.name,
+        arguments=arguments,
+        outcome=ToolOutcome.MALFORMED if arguments is None else ToolOutcome.OK,
+        result=OWN,
     )
 
 

@@ -3,6 +3,7 @@
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ logger = logging.getLogger(__name__)
 _START_LIMIT_S = 180.0
 _SILENCE_FACTOR = 2.0
 _MAX_BAD_STARTS = 3
-_END_GRACE_S = 5.0
+_END_GRACE_S = 1.0
 _MAIN = "agentgym.rollout.workers.worker:main"
 
 
@@ -60,7 +61,7 @@ class _Worker:
         except Exception as error:
             logger.exception("worker %s could not be run", self.name)
             self.ready = False
-            self.end()
+            self.end(time.monotonic() + _END_GRACE_S)
             return f"{type(error).__name__}: {error}"
 
     def _listen(self, child: Child, silence_s: float) -> str:
@@ -90,9 +91,14 @@ class _Worker:
             self.error = said.get("error", self.error)
             self.blamed = said.get("blocked", self.blamed)
 
-    def end(self) -> None:
+    def ask_to_end(self) -> None:
         if self.child is not None:
-            self.child.end(_END_GRACE_S)
+            self.child.signal(signal.SIGTERM)
+
+    def end(self, until: float) -> None:
+        """Wait until then for its end, then make it end."""
+        if self.child is not None:
+            self.child.end(max(0.0, until - time.monotonic()))
 
 
 class WorkerPool:
@@ -140,10 +146,14 @@ class WorkerPool:
 
     def __exit__(self, *_: object) -> None:
         self._closing.set()
-        for process in list(self._workers.values()):
-            process.end()
+        until = time.monotonic() + _END_GRACE_S
+        workers = list(self._workers.values())
+        for process in workers:
+            process.ask_to_end()
+        for process in workers:
+            process.end(until)
         for thread in self._threads:
-            thread.join(_END_GRACE_S)
+            thread.join(max(0.0, until - time.monotonic()))
 
     @property
     def failure(self) -> str | None:

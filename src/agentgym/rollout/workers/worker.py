@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentgym.core.openai import ApiError
 from agentgym.core.plugins import require_type
@@ -31,7 +31,7 @@ from agentgym.core.trajectory import (
     Step,
     Trajectory,
 )
-from agentgym.errors import AgentGymError, RolloutError
+from agentgym.errors import AgentGymError, RolloutError, first_problem
 from agentgym.integrations.base import AgentLoop, Blueprint
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.registry import FRAMEWORKS
@@ -133,8 +133,16 @@ class Worker:
     async def _run_rollout(self, rollout: dict[str, Any]) -> None:
         rollout_id, scenario = rollout["rollout_id"], self._scenario
         _ROLLOUT.set(rollout_id)
+        try:
+            task = Task.model_validate(rollout["input"])
+        except ValidationError as error:  # somebody else queued it
+            where = rollout["status"]["last_attempt_id"]
+            told = Reason(kind="no task", detail=first_problem(error))
+            path = f"/api/rollouts/{rollout_id}/attempt/{where}"
+            await self._finish(path, {**_failed(told), "retry": False})
+            return
         episode = Episode(
-            Task.model_validate(rollout["input"]),
+            task,
             rollout_id=rollout_id,
             attempt=rollout["status"]["last_attempt_id"],
             mode="train" if rollout["is_train"] else "val",

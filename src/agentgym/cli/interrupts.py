@@ -1,0 +1,75 @@
+"""Ctrl-C and SIGTERM: they end a command alike, whatever hangs in it."""
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any, Self
+
+INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
+
+_AFTER_S = 2.5
+_SHOW_CURSOR = "\x1b[?25h"
+_TOLD = "Interrupted. `agentgym runs list` has what can go on.\n"
+
+
+class Interrupts:
+    """While entered, SIGTERM does what Ctrl-C would do at that moment.
+
+    Args:
+        hard: Whether the process ends some seconds after either, though a thread hangs
+            in a system call or a library swallows the exception. Only for whoever owns
+            the process.
+    """
+
+    def __init__(self, *, hard: bool) -> None:
+        self._hard = hard
+        self._terminated = False
+        self._old: dict[int, Any] = {}
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            if self._hard and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+                self._old[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
+            if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+                self._old[signal.SIGTERM] = signal.signal(
+                    signal.SIGTERM, self._terminate
+                )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Handle no signals any more; an end that is coming comes, unless all ends."""
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+    def exit_code(self, code: int) -> int:
+        """Return what a command exits with that would exit with ``code``."""
+        if code == INTERRUPTED:
+            self._arm()  # the interpreter's own end may hang too
+        return TERMINATED if code and self._terminated else code
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._arm()
+        raise KeyboardInterrupt
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        self._terminated = True
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            handler(signal.SIGINT, frame)
+        else:  # Ctrl-C is ignored, as in a job of a script
+            self._interrupt(number, frame)
+
+    def _arm(self) -> None:
+        if self._hard and self._timer is None:
+            self._timer = threading.Timer(_AFTER_S, self._end)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _end(self) -> None:
+        told = (_SHOW_CURSOR if sys.stderr.isatty() else "") + _TOLD
+        os.write(sys.stderr.fileno(), told.encode())
+        os._exit(TERMINATED if self._terminated else INTERRUPTED)

@@ -1,0 +1,82 @@
+"""How long a run has left, told by what its own phases have taken."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from agentgym.core.config import TrainingConfig
+
+_SLOWEST_UPDATE = 1.0
+"""Seconds of an update per second of its rollouts, at most, where none was timed."""
+_NEWEST = 10  # steps
+
+
+class Forecast:
+    """Expects what is left to take as long as what was timed in this process.
+
+    Args:
+        config: Its budget, and the sizes of what is measured.
+        held_out: Rollouts of the measurement at the end.
+        clock: Returns seconds.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        held_out: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._held_out = held_out
+        self._clock = clock
+        self._began = 0.0
+        self._ended = 0
+        self._per_measured: float | None = None
+        self._steps: deque[tuple[int, float]] = deque(maxlen=_NEWEST)
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Time a measurement, the newest of which counts."""
+        self._ended = 0
+        yield
+        if self._ended:
+            self._per_measured = (self._clock() - self._began) / self._ended
+
+    def rollout_done(self, seconds: float) -> None:
+        """Note that a rollout has ended that took so long.
+
+        A measurement began when its first rollout did: its workers start only once.
+        """
+        if not self._ended:
+            self._began = self._clock() - seconds
+        self._ended += 1
+
+    def step_done(self, episodes: int, seconds: float) -> None:
+        """Note that a step of so many rollouts, with its update, has taken so long."""
+        self._steps.append((episodes, seconds))
+
+    def left(self, episodes: int, step: int) -> tuple[float, float] | None:
+        """Return seconds until the end if the budget is spent, at least and at most.
+
+        They are the same once a step was timed, and unknown before anything was.
+
+        Args:
+            episodes: Training rollouts done.
+            step: Updates done.
+        """
+        config, measured = self._config, self._per_measured
+        if self._steps:
+            total = sum(seconds for _, seconds in self._steps)
+            least = most = total / sum(count for count, _ in self._steps)
+            measured = least if measured is None else measured
+        elif measured is not None:
+            least, most = measured, measured * (1 + _SLOWEST_UPDATE)
+        else:
+            return None
+        left = max(0, config.episodes - episodes)
+        last = step + math.ceil(left / (config.group_size * config.tasks_per_step))
+        validations = last // config.eval_every - step // config.eval_every
+        rest = (validations * config.eval_tasks + self._held_out) * measured
+        return left * least + rest, left * most + rest

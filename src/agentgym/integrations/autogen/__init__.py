@@ -1,0 +1,1 @@
+"""AutoGen: agents and teams, trained in their own loop and given back."""

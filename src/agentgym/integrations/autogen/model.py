@@ -1,0 +1,256 @@
+"""An AutoGen model client on a policy in this process: no server, streaming too."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from typing import Any, Literal, Self
+
+from autogen_core import CancellationToken, FunctionCall
+from autogen_core.models import (
+    ChatCompletionClient,
+    CreateResult,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    ModelCapabilities,
+    ModelInfo,
+    RequestUsage,
+    SystemMessage,
+    UserMessage,
+)
+from autogen_core.tools import Tool, ToolSchema
+from pydantic import BaseModel
+
+from agentgym.core.agent import Trained
+from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.autogen.clients import POLICY_INFO
+
+_OWN_OPTIONS = frozenset({"temperature", "max_tokens", "seed"})
+
+
+class PolicyClient(ChatCompletionClient):
+    """Answers from a policy that runs in this process.
+
+    ``extra_create_args`` of a call may hold ``temperature``, ``max_tokens`` and
+    ``seed``. What it does not do raises UnsupportedError: other options, forced calls
+    and structured answers.
+
+    Args:
+        policy: Answers; it is closed by :meth:`close` alone.
+        temperature: 0 is greedy.
+        max_tokens: Of one response.
+        seed: Of the first request's random stream; later ones count on.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        temperature: float = 0.0,
+        max_tokens: int = 160,
+        seed: int = 0,
+    ) -> None:
+        self._policy = policy
+        self._options: dict[str, Any] = {
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+        }
+        self._seeds = itertools.count(seed)
+        self._usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
+
+    @classmethod
+    def of(cls, trained: Trained) -> Self:
+        """Load a trained agent's weights; they go with the client and its agents."""
+        spec = trained.spec
+        return cls(
+            trained.load_policy(),
+            temperature=spec.temperature,
+            max_tokens=spec.max_tokens,
+        )
+
+    async def create(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
+        json_output: bool | type[BaseModel] | None = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+    ) -> CreateResult:
+        """Answer with a text or with tool calls."""
+        _refuse_unsupported(tool_choice, json_output, extra_create_args)
+        options = {"seed": next(self._seeds), **(extra_create_args or {})}
+        offered = () if tool_choice == "none" else tools
+        request = self._request(messages, offered, options)
+        answer = asyncio.ensure_future(self._policy.chat(request))
+        if cancellation_token is not None:
+            cancellation_token.link_future(answer)
+        return self._result(await answer)
+
+    async def create_stream(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
+        json_output: bool | type[BaseModel] | None = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+    ) -> AsyncGenerator[str | CreateResult]:
+        """Yield the text of an answer as it is sampled, then the whole answer."""
+        _refuse_unsupported(tool_choice, json_output, extra_create_args)
+        options = {"seed": next(self._seeds), **(extra_create_args or {})}
+        offered = () if tool_choice == "none" else tools
+        request = self._request(messages, offered, options)
+        pieces = aiter(self._policy.stream(request))
+        while True:
+            piece = asyncio.ensure_future(_next(pieces))
+            if cancellation_token is not None:
+                cancellation_token.link_future(piece)
+            found = await piece
+            if found is None:
+                return
+            yield found if isinstance(found, str) else self._result(found)
+
+    async def close(self) -> None:
+        """Stop the policy, for all who use it: it answers with EngineError then."""
+        self._policy.close()
+
+    def actual_usage(self) -> RequestUsage:
+        """Return the tokens of all answers so far."""
+        return self._usage
+
+    def total_usage(self) -> RequestUsage:
+        """Return the same: nothing is cached."""
+        return self._usage
+
+    def count_tokens(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+    ) -> int:
+        """Return the length of a prompt, in the policy's own tokens."""
+        return self._policy.room(self._request(messages, tools, {}))[0]
+
+    def remaining_tokens(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+    ) -> int:
+        """Return how many tokens a prompt leaves of the policy's context."""
+        return self._policy.room(self._request(messages, tools, {}))[1]
+
+    @property
+    def capabilities(self) -> ModelCapabilities:
+        """What AutoGen asked for before there was :attr:`model_info`."""
+        return ModelCapabilities(vision=False, function_calling=True, json_output=False)
+
+    @property
+    def model_info(self) -> ModelInfo:
+        """What the policy can do."""
+        return POLICY_INFO
+
+    def _request(
+        self,
+        messages: Sequence[LLMMessage],
+        tools: Sequence[Tool | ToolSchema],
+        options: Mapping[str, Any],
+    ) -> ChatRequest:
+        return ChatRequest(
+            messages=[said for message in messages for said in _openai(message)],
+            tools=[_offered(tool) for tool in tools],
+            **{**self._options, **options},
+        )
+
+    def _result(self, result: ChatResult) -> CreateResult:
+        usage = RequestUsage(len(result.prompt_ids), len(result.response_ids))
+        self._usage = RequestUsage(
+            self._usage.prompt_tokens + usage.prompt_tokens,
+            self._usage.completion_tokens + usage.completion_tokens,
+        )
+        if not result.tool_calls:
+            ended: Any = "length" if result.finish_reason == "length" else "stop"
+            return CreateResult(
+                finish_reason=ended,
+                content=result.content or "",
+                usage=usage,
+                cached=False,
+            )
+        return CreateResult(
+            finish_reason="function_calls",
+            content=[
+                FunctionCall(id=call.id, name=call.name, arguments=call.arguments)
+                for call in result.tool_calls
+            ],
+            usage=usage,
+            cached=False,
+            thought=result.content or None,
+        )
+
+
+async def _next(pieces: Any) -> str | ChatResult | None:
+    found: str | ChatResult | None = await anext(pieces, None)
+    return found
+
+
+def _refuse_unsupported(
+    tool_choice: Any, json_output: Any, options: Mapping[str, Any] | None
+) -> None:
+    given = dict(options or {})
+    refused = {name: given[name] for name in given.keys() - _OWN_OPTIONS}
+    if tool_choice not in ("auto", "none"):
+        refused["tool_choice"] = getattr(tool_choice, "name", tool_choice)
+    if json_output:
+        refused["json_output"] = json_output
+    for name, value in refused.items():
+        raise UnsupportedError(
+            f"{name} = {value!r} is not supported by a policy in this process: it "
+            "decides by itself whether to call a tool, and takes temperature, "
+            "max_tokens and seed alone. Leave it out, or serve the model folder and "
+            "give its base_url."
+        )
+
+
+def _offered(tool: Tool | ToolSchema) -> dict[str, Any]:
+    schema = tool.schema if isinstance(tool, Tool) else tool
+    function = {
+        "name": schema["name"],
+        "description": schema.get("description", ""),
+        "parameters": schema.get("parameters", {}),
+    }
+    return {"type": "function", "function": function}
+
+
+def _openai(message: LLMMessage) -> Iterator[dict[str, Any]]:
+    """Yield a message as AutoGen's OpenAI client sends it, in training too."""
+    if isinstance(message, SystemMessage):
+        yield {"role": "system", "content": message.content}
+    elif isinstance(message, UserMessage):
+        if not isinstance(message.content, str):
+            raise UnsupportedError("The policy reads text alone; leave the images out.")
+        yield {"role": "user", "name": message.source, "content": message.content}
+    elif isinstance(message, FunctionExecutionResultMessage):
+        for result in message.content:
+            yield {
+                "role": "tool",
+                "content": result.content,
+                "tool_call_id": result.call_id,
+            }
+    elif isinstance(message.content, str):
+        yield {"role": "assistant", "content": message.content}
+    else:
+        yield {
+            "role": "assistant",
+            "content": message.thought,
+            "tool_calls": [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for call in message.content
+            ],
+        }

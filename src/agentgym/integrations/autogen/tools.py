@@ -1,0 +1,69 @@
+"""Tools of a scenario as AutoGen's: original schemas, raw arguments, their texts."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from autogen_core import CancellationToken
+from autogen_core.tools import BaseTool, ParametersSchema, ToolSchema
+from pydantic import BaseModel
+
+from agentgym.core.tools import Tool, ToolSpec, run_tool
+from agentgym.integrations.episode import current_episode
+
+Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
+"""Takes arguments, as text where they are no object, and the id of the call."""
+
+
+class SpecTool(BaseTool[BaseModel, Any]):
+    """A tool that checks its arguments itself, so that its errors read as always."""
+
+    def __init__(self, spec: ToolSpec, run: Run) -> None:
+        super().__init__(spec.args_model, str, spec.name, spec.description)
+        self.spec = spec
+        self._run = run
+        self._schema = ToolSchema(
+            name=spec.name,
+            description=spec.description,
+            parameters=cast(ParametersSchema, spec.parameters),
+        )
+
+    @property
+    def schema(self) -> ToolSchema:
+        """What the model is told; made once, it is asked for in each call."""
+        return self._schema
+
+    async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> str:
+        """Run on arguments that were checked."""
+        return await self._run(dict(args), None)
+
+    async def run_json(
+        self,
+        args: Mapping[str, Any],
+        cancellation_token: CancellationToken,
+        call_id: str | None = None,
+    ) -> str:
+        """Run on what the model wrote."""
+        given = dict(args) if isinstance(args, Mapping) else json.dumps(args)
+        return await self._run(given, call_id)
+
+
+def episode_tool(spec: ToolSpec) -> SpecTool:
+    """Return a tool that acts on the current episode's environment."""
+
+    async def run(arguments: str | dict[str, Any], call_id: str | None) -> str:
+        return await current_episode().use_tool(spec.name, arguments, call_id=call_id)
+
+    return SpecTool(spec, run)
+
+
+def bound_tool(tool: Tool) -> SpecTool:
+    """Return a bound tool, for an agent outside any episode."""
+
+    async def run(arguments: str | dict[str, Any], call_id: str | None) -> str:
+        if isinstance(arguments, str):
+            return "Error: the arguments are not a JSON object."
+        _, text = await run_tool({tool.spec.name: tool}, tool.spec.name, arguments)
+        return text
+
+    return SpecTool(tool.spec, run)

@@ -1,0 +1,35 @@
+"""The tools of a trained agent's scenario, for whoever tries it without their own."""
+
+from agentgym.core.agent import Trained
+from agentgym.core.task import Split
+from agentgym.core.tools import Tool
+from agentgym.errors import ScenarioError, UsageError
+from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.task_lists import make_tasks
+from agentgym.scenarios.tool_tasks.scenario import ToolScenario
+
+
+def example_tools(trained: Trained, export: str) -> list[Tool]:
+    """Return the scenario's tools, bound to a fresh example environment.
+
+    Args:
+        trained: The agent.
+        export: The method that takes other tools, for the error.
+
+    Raises:
+        UsageError: The scenario cannot be had any more, or has no tools of its own.
+    """
+    try:
+        scenario = get_scenario(trained.scenario)
+    except (UsageError, ScenarioError) as error:
+        raise UsageError(
+            f"The tools of {trained.spec.scenario!r} cannot be had: {error} Give your "
+            f"own with {export}(tools=[...])."
+        ) from error
+    if isinstance(scenario, ToolScenario):
+        raise UsageError(
+            f"The tools of {scenario.name!r} are your own, and in training they did "
+            f"not run: give them with {export}(tools=[...])."
+        )
+    [task] = make_tasks(scenario, Split.TEST, seed=0, count=1)
+    return scenario.create_environment(task).tools()

@@ -1,0 +1,63 @@
+"""A policy in this process as the model of rollouts."""
+
+from typing import Any
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import Policy
+from agentgym.integrations.episode import current_episode
+from agentgym.models.stopping import until_stop
+from agentgym.rollout.gateway.chat import chat_request, completion_body
+from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall
+
+_UNSET = TrainingConfig.model_fields
+_SETTINGS = GatewaySettings(val_temperature=None, max_tokens=10**9)
+
+
+class PolicyLlm:
+    """Answers a rollout's model calls as the gateway would.
+
+    Args:
+        policy: Who answers.
+        temperature: Where a rollout does not set one; by default that of evaluations.
+        max_tokens: The same of one response.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        temperature: float = _UNSET["eval_temperature"].default,
+        max_tokens: int = _UNSET["max_tokens"].default,
+    ) -> None:
+        self._policy = policy
+        self._usual = {"temperature": temperature, "max_tokens": max_tokens}
+
+    async def __call__(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        stop: list[str] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Return a chat completion with exact token ids.
+
+        Raises:
+            ApiError: An option that the policy does not know, such as ``n``.
+            EngineError: It could not generate.
+        """
+        episode = current_episode()
+        call = ProxyCall(
+            rollout_id=episode.rollout_id,
+            attempt_id=episode.attempt,
+            mode="val",
+            path="chat/completions",
+            agent="",
+            index=episode.turns,
+            body={"messages": messages, **self._usual, **options},
+        )
+        sampling = _SETTINGS.sampling(call)
+        request = chat_request(
+            call.body, in_training=True, session=call.session, **sampling
+        )
+        result = until_stop(stop, await self._policy.chat(request))
+        return completion_body(result, episode.rollout_id, self._policy.model_name)

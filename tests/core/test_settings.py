@@ -1,0 +1,70 @@
+"""Settings from files and words: what cannot be meant gets its own sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from agentgym import TrainingConfig
+from agentgym.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty. Write one setting a line"),
+        ("# only a remark\n", "is empty"),
+        ("- episodes\n", "holds a list. Write one setting a line"),
+        ("[]\n", "holds a list"),
+        ("coding\n", "holds the value 'coding'"),
+        ("episodes: {\n", "Cannot read the configuration"),
+    ],
+)
+def test_a_file_without_settings_is_refused(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        TrainingConfig.from_yaml(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("n" * 300, "the name takes 300 bytes, and 200 are the most"),
+        ("ü" * 150, "the name takes 300 bytes"),
+        ("a/b", "name = 'a/b': a name has letters"),
+        (".hidden", "begins with none of the last two"),
+        ("-x", "begins with none of the last two"),
+        ("two words", "a name has letters"),
+        ("line\n", "a name has letters"),
+        ("nul\0", "a name has letters"),
+        ("", "a name has letters"),
+    ],
+)
+def test_a_name_that_fits_no_file_system_is_refused(name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        TrainingConfig.create(name=name)
+
+
+@pytest.mark.parametrize("name", ["größe-日本", "ü" * 100, "v1.2_b-3", "1"])
+def test_other_names_are_fine(name: str) -> None:
+    assert TrainingConfig.create(name=name).name == name
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("episodes", "seed", "group_size", "test_tasks", "eval_tasks", "workers"),
+        *("concurrency", "max_tokens", "rollout_timeout_s", "eval_samples"),
+    ],
+)
+def test_a_number_beyond_all_machines_is_refused(setting: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{setting} = 10{{30}}: Input should be"):
+        TrainingConfig.create(**{setting: 10**30})
+
+
+def test_a_long_value_is_not_quoted_whole() -> None:
+    with pytest.raises(ConfigError) as refused:
+        TrainingConfig.create(algorithm="x" * 5000)
+    assert len(str(refused.value)) < 300

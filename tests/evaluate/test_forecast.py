@@ -1,0 +1,74 @@
+"""Forecast: what is left of a run, from what was timed of it."""
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.evaluate.forecast import Forecast
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+SIZES = {"group_size": 8, "tasks_per_step": 8, "eval_every": 2, "eval_tasks": 10}
+
+
+def measured(clock: Clock, forecast: Forecast, rollouts: int, seconds: float) -> None:
+    """Measure rollouts one after the other, ten seconds after asking for them."""
+    with forecast.measuring():
+        clock.now += 10
+        for _ in range(rollouts):
+            clock.now += seconds
+            forecast.rollout_done(seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def forecast(clock: Clock) -> Forecast:
+    """Return that of a run of 640 episodes in 10 steps, and 5 validations."""
+    config = TrainingConfig.create(episodes=640, **SIZES)
+    return Forecast(config, held_out=50, clock=clock)
+
+
+def test_nothing_is_told_before_anything_was_timed(forecast: Forecast) -> None:
+    assert forecast.left(0, 0) is None
+
+
+def test_the_baseline_tells_a_range_whatever_its_workers_took_to_start(
+    clock: Clock, forecast: Forecast
+) -> None:
+    measured(clock, forecast, 100, 0.5)
+    rest = 0.5 * (50 + 5 * 10)
+    assert forecast.left(0, 0) == pytest.approx((320 + rest, 640 + rest))
+
+
+def test_steps_tell_more_and_the_end_is_counted(
+    clock: Clock, forecast: Forecast
+) -> None:
+    measured(clock, forecast, 100, 0.5)
+    forecast.step_done(64, 40.0)
+    forecast.step_done(64, 60.0)
+    rest = 0.5 * (50 + 4 * 10)
+    assert forecast.left(128, 2) == pytest.approx((400 + rest, 400 + rest))
+    assert forecast.left(640, 10) == pytest.approx((25, 25))
+
+
+def test_a_resumed_run_is_forecast_by_its_steps_alone(forecast: Forecast) -> None:
+    forecast.step_done(64, 64.0)
+    assert forecast.left(640, 10) == pytest.approx((50, 50))
+
+
+def test_a_measurement_that_was_given_up_says_nothing(
+    clock: Clock, forecast: Forecast
+) -> None:
+    with pytest.raises(KeyboardInterrupt), forecast.measuring():
+        forecast.rollout_done(1.0)
+        raise KeyboardInterrupt
+    assert forecast.left(0, 0) is None
