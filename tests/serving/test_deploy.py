@@ -25,6 +25,24 @@ def test_a_deployed_agent_answers_until_it_is_closed(tmp_path: Path) -> None:
     server.close()
 
 
+async def test_autogen_agents_are_answered_by_a_deployed_one(tmp_path: Path) -> None:
+    agent = shipped_agent(tmp_path / "made")
+    with Trainer().deploy(agent, api_key="k") as server:
+        exported = agent.to_autogen(tools=[], base_url=server.url, api_key="k")
+        assert (await exported.run(task="Hello")).messages[-1].to_text()
+
+
+@pytest.mark.slow
+async def test_crewai_agents_are_answered_by_a_deployed_one(tmp_path: Path) -> None:
+    from crewai import Agent
+
+    agent = shipped_agent(tmp_path / "made")
+    with Trainer().deploy(agent, api_key="k") as server:
+        exported = agent.to_crewai(tools=[], base_url=server.url, api_key="k")
+        assert isinstance(exported, Agent)
+        assert (await exported.kickoff_async("Hello")).raw
+
+
 def test_other_targets_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No target is named 'cloud'; there is: local"):
         Trainer().deploy(shipped_agent(tmp_path / "made"), target="cloud")

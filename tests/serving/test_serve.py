@@ -1,4 +1,4 @@
-"""``agentgym serve`` as a process, asked by the clients that people use."""
+"""A served agent, asked by the clients that people use; ``agentgym serve``."""
 
 import os
 import signal
@@ -14,6 +14,8 @@ import openai
 import pytest
 from openai import OpenAI
 
+from agentgym import Trainer
+from agentgym.serving.server import AgentServer
 from tests.cli.conftest import Command, agentgym
 from tests.serving.agents import shipped_agent
 
@@ -34,8 +36,8 @@ SLOW = {"max_tokens": 900, "temperature": 3.0}
 """Such answers are noise, and take their time."""
 
 
-class Server:
-    """A process that serves the shipped weights as ``coding@1``."""
+class Process:
+    """``agentgym serve`` of the shipped weights as ``coding@1``."""
 
     def __init__(self, *words: str, home: str) -> None:
         command = [sys.executable, "-m", "agentgym", "serve", "coding", "--port", "0"]
@@ -54,9 +56,6 @@ class Server:
             if "base URL" in line:
                 self.url = line.split()[-1]
 
-    def client(self, key: str = KEY) -> OpenAI:
-        return OpenAI(base_url=self.url, api_key=key, max_retries=0)
-
     def end(self, number: int) -> tuple[int, str]:
         self.process.send_signal(number)
         _, told = self.process.communicate(timeout=60)
@@ -73,15 +72,21 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(home: str) -> Iterator[Server]:
-    running = Server("--api-key", KEY, home=home)
-    yield running
-    assert running.end(signal.SIGTERM)[0] == 143
+def server(home: str) -> Iterator[AgentServer]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGYM_HOME", home)
+        running = Trainer().deploy("coding", api_key=KEY)
+    with running:
+        yield running
 
 
 @pytest.fixture
-def client(server: Server) -> OpenAI:
-    return server.client()
+def client(server: AgentServer) -> OpenAI:
+    return client_of(server)
+
+
+def client_of(server: AgentServer | Process, key: str = KEY) -> OpenAI:
+    return OpenAI(base_url=server.url, api_key=key, max_retries=0)
 
 
 def test_openai_lists_the_model_under_its_names(client: OpenAI) -> None:
@@ -193,13 +198,13 @@ def test_what_it_cannot_do_is_refused(
 
 
 @pytest.mark.parametrize("key", ["other", "a", KEY + "x"])
-def test_a_wrong_key_is_refused(server: Server, key: str) -> None:
+def test_a_wrong_key_is_refused(server: AgentServer, key: str) -> None:
     with pytest.raises(openai.AuthenticationError, match="Invalid or missing API key"):
-        server.client(key).models.list()
+        client_of(server, key).models.list()
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"\xff"])
-def test_bad_json_is_an_error_object(server: Server, body: bytes) -> None:
+def test_bad_json_is_an_error_object(server: AgentServer, body: bytes) -> None:
     told = httpx.post(
         f"{server.url}/chat/completions",
         content=body,
@@ -208,7 +213,7 @@ def test_bad_json_is_an_error_object(server: Server, body: bytes) -> None:
     assert (told.status_code, told.json()["error"]["code"]) == (400, "invalid_json")
 
 
-def test_another_path_says_what_there_is(server: Server) -> None:
+def test_another_path_says_what_there_is(server: AgentServer) -> None:
     head = {"Authorization": f"Bearer {KEY}"}
     told = httpx.post(f"{server.url}/completions", json={}, headers=head)
     assert told.status_code == 404
@@ -217,7 +222,7 @@ def test_another_path_says_what_there_is(server: Server) -> None:
     assert health.json() == {"status": "ok"}
 
 
-def test_langchain_chats_and_calls_tools(server: Server) -> None:
+def test_langchain_chats_and_calls_tools(server: AgentServer) -> None:
     from langchain_openai import ChatOpenAI
 
     model = ChatOpenAI(
@@ -229,7 +234,7 @@ def test_langchain_chats_and_calls_tools(server: Server) -> None:
     assert [call["name"] for call in called.tool_calls] == ["list_files"]
 
 
-async def test_autogen_chats_and_calls_tools(server: Server) -> None:
+async def test_autogen_chats_and_calls_tools(server: AgentServer) -> None:
     from autogen_core.models import ModelFamily, ModelInfo, UserMessage
     from autogen_core.tools import FunctionTool
     from autogen_ext.models.openai import OpenAIChatCompletionClient
@@ -262,7 +267,9 @@ async def test_autogen_chats_and_calls_tools(server: Server) -> None:
 
 
 @pytest.mark.slow
-def test_crewai_chats(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crewai_chats_and_calls_tools(
+    server: AgentServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CREWAI_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     from crewai import LLM
@@ -271,20 +278,42 @@ def test_crewai_chats(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         model="openai/coding", base_url=server.url, api_key=KEY, temperature=0.0
     )
     assert model.call("Hello")
+    called = model.call(
+        "Which files are there?",
+        tools=[LIST_FILES],
+        available_functions={"list_files": lambda: "app.py"},
+    )
+    assert called == "app.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
 def test_an_answer_under_way_is_finished(home: str, number: int, code: int) -> None:
-    server = Server(home=home)
-    stream = server.client("any").chat.completions.create(
+    server = Process(home=home)
+    stream = client_of(server, "any").chat.completions.create(
         model="coding", messages=TOLD, stream=True, **SLOW
     )
     assert next(stream)
     ended, told = server.end(number)
     assert (ended, told) == (code, "coding@1 is no longer served.\n")
     assert [c.choices[0].finish_reason for c in stream][-1] in ("length", "stop")
+
+
+@pytest.mark.slow
+def test_a_second_signal_cuts_answers_off(home: str) -> None:
+    server = Process(home=home)
+    stream = client_of(server, "any").chat.completions.create(
+        model="coding", messages=TOLD, stream=True, **SLOW
+    )
+    assert next(stream)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.stdout is not None
+    assert any(line.startswith("Ending") for line in server.process.stdout)
+    assert server.end(signal.SIGTERM) == (143, "Interrupted.\n")
+    with pytest.raises((openai.APIError, httpx.HTTPError)):
+        list(stream)
 
 
 def test_a_taken_port_is_told(agentgym: Command, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """An agent's card: what is written is read again, and what is no card is refused."""
 
+import json
 from pathlib import Path
 
 import huggingface_hub
@@ -61,6 +62,21 @@ def test_saved_versions_have_their_checksums(agent: TrainedAgent) -> None:
     saved = TrainedAgent.load(agent.save("made"))
     assert set(saved.checksums) == {"config.json", WEIGHTS}
     assert saved.verified_model() == saved.model_path
+
+
+def test_an_agent_without_checksums_says_so_and_gets_them(agent: TrainedAgent) -> None:
+    """Older versions wrote none."""
+    card = json.loads((agent.path / AGENT_FILE).read_text())
+    del card["checksums"]
+    (agent.path / AGENT_FILE).write_text(json.dumps(card))
+    old = TrainedAgent.load(agent.path)
+    assert old.verified_model() == agent.model_path
+    assert "made was saved without checksums" in (old.unchecked or "")
+
+    saved = TrainedAgent.load(old.save("again"))
+    assert saved.unchecked is None
+    assert saved.checksums == agent.checksums
+    assert TrainedAgent.load(agent.path).unchecked
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "a.pt", "a.PKL", "sub/a.pth"])

@@ -26,5 +26,7 @@ def export(
     from agentgym.train.trained_agent import TrainedAgent
 
     agent = TrainedAgent.load(name)
+    if agent.unchecked:
+        typer.echo(f"Warning: {agent.unchecked}", err=True)
     folder = agent.export(output, form)
     progress_console().print(f"{agent.name} is in {folder}", soft_wrap=True)

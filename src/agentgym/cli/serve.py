@@ -33,7 +33,10 @@ def serve(
     from agentgym.train.trained_agent import TrainedAgent
 
     agent = TrainedAgent.load(name)
+    if agent.unchecked:
+        typer.echo(f"Warning: {agent.unchecked}", err=True)
     console = progress_console()
+    console.print(f"Loading {agent.name}.")
     options = {"host": host, "port": port, "api_key": api_key}
     with (
         AgentServer.of(agent, agent.name, **options) as server,

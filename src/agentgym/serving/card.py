@@ -56,10 +56,11 @@ def model_card(
 
 # {name}
 
-A model that calls tools, {kind} with AgentGym by reinforcement learning on the scenario
-{Path(spec.scenario).name!r}: {steps:,} updates, {episodes:,} episodes, {created}.
+A model that calls tools, {kind}
+with AgentGym by reinforcement learning on the scenario {Path(spec.scenario).name!r}:
+{_plural(steps, "update")}, {_plural(episodes, "episode")}, {created}.
 
-On {after.tasks:,} held-out tasks:
+On {_plural(after.tasks, "held-out task")}:
 
 | | before | after |
 |---|---|---|
@@ -100,6 +101,10 @@ def _base(model: str) -> str:
     if model == NANO:
         return "the policy that ships with AgentGym (nano)"
     return f"`{model if hub.is_id(model) else Path(model).name}`"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _share(metrics: Metrics, metric: MetricName) -> str:

@@ -139,10 +139,15 @@ class AgentServer:
         return self
 
     def close(self) -> None:
-        """Stop listening; answers under way end within the grace, or are cut off."""
-        self._listener.close()
-        if self._policy is not None:
-            self._policy.close()
+        """Stop listening; answers under way end within the grace, or are cut off.
+
+        Ctrl-C cuts them off sooner.
+        """
+        try:
+            self._listener.close()
+        finally:  # the decoder must not outlive the interpreter
+            if self._policy is not None:
+                self._policy.close()
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = json_object(await request.read())

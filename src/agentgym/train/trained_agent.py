@@ -157,7 +157,7 @@ class TrainedAgent(BaseModel):
     def save(self, name: str) -> Path:
         """Add the agent to ``AGENTGYM_HOME`` as the default version of ``name``.
 
-        Versions that are there stay.
+        Versions that are there stay. One without checksums gets them.
 
         Returns:
             The folder of the new version.
@@ -167,6 +167,8 @@ class TrainedAgent(BaseModel):
         """
         with Versions(name).locked() as versions:
             version = versions.add(self.path)
+            if not self.checksums:
+                self.model_copy(update={"path": version.path}).write_card()
             versions.set_default(version)
         return version.path
 
@@ -187,8 +189,21 @@ class TrainedAgent(BaseModel):
             versions.set_default(version)
         return None if before is None else str(before)
 
+    @property
+    def unchecked(self) -> str | None:
+        """Why nobody can say whether its weights are as they were saved; else None."""
+        if self.checksums:
+            return None
+        return (
+            f"{self.name} was saved without checksums, as older versions of AgentGym "
+            "did: damage to its weights would not be noticed. It gets them when it is "
+            "saved again, in Python: TrainedAgent.load(...).save(NAME)."
+        )
+
     def verified_model(self) -> Path:
         """Return the model's folder, once its files are found to be those saved.
+
+        One that was saved without checksums is taken as it is; see :attr:`unchecked`.
 
         Raises:
             CorruptModelError: One is missing, cut short or altered; names it.
