@@ -124,3 +124,6 @@ def test_what_is_there_stays(agentgym: Command, tmp_path: Path) -> None:
     ended = agentgym("export", str(agent.path), "--output", str(file / "x"))
     assert ended.code == 2
     assert "a part of its path is a file" in ended.err
+    ended = agentgym("export", str(agent.path), "--output", "/proc/x")
+    assert ended.code == 2
+    assert ended.err.startswith("Error: /proc/x cannot be written: No such file")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from agentgym.core.agent import Trained
-from agentgym.core.files import new_folder
+from agentgym.core.files import disk_trouble, new_folder
 from agentgym.errors import UsageError
 from agentgym.models.folder import ADAPTER_FILE
 
@@ -53,12 +53,15 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
             else:
                 shutil.copytree(source, made, dirs_exist_ok=True)
             (made / CARD).write_text(card, encoding="utf-8")
-    except PermissionError as error:
-        raise UsageError(
-            f"{folder} cannot be written: {error.strerror}. Name another folder."
-        ) from None
     except (FileExistsError, NotADirectoryError):
         raise UsageError(
             f"{folder} cannot be made: a part of its path is a file."
         ) from None
+    except Exception as error:
+        told = error.strerror if isinstance(error, OSError) else None
+        if (why := disk_trouble(error) or told) is None:
+            raise
+        raise UsageError(
+            f"{folder} cannot be written: {why}. Name another folder."
+        ) from error
     return folder

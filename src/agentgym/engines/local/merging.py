@@ -34,12 +34,14 @@ def merge_adapter(adapter: Path, folder: Path) -> None:
             )
             dtype = base.dtype
             adapted = PeftModel.from_pretrained(base.float(), str(adapter))
-            merged = adapted.merge_and_unload(safe_merge=True)
-            merged.to(dtype).save_pretrained(str(folder))
-            AutoTokenizer.from_pretrained(adapter).save_pretrained(folder)
+            merged = adapted.merge_and_unload(safe_merge=True).to(dtype)
+            tokenizer = AutoTokenizer.from_pretrained(adapter)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ModelError(
             f"The adapter in {adapter} cannot be merged: {reason} The model that it "
             "was trained on must be there; without a network, in a folder."
         ) from error
+    with quiet():
+        merged.save_pretrained(str(folder))
+        tokenizer.save_pretrained(folder)
