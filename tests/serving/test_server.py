@@ -38,7 +38,7 @@ def ask(server: AgentServer, told: Future[Exception]) -> None:
         client.chat.completions.create(
             model="m", messages=[{"role": "user", "content": "Hello"}]
         )
-    except Exception as error:
+    except openai.APIError as error:
         told.set_result(error)
 
 
