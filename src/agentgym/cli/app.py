@@ -11,7 +11,17 @@ from typing import TypeGuard
 
 import typer
 
-from agentgym.cli import agents, doctor, evaluate, rollout, runs, scenarios, train
+from agentgym.cli import (
+    agents,
+    doctor,
+    evaluate,
+    export,
+    rollout,
+    runs,
+    scenarios,
+    serve,
+    train,
+)
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
 from agentgym.cli.output import discard_output, only_results
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
@@ -34,6 +44,8 @@ def build() -> typer.Typer:
     app.command()(train.train)
     app.command("eval")(evaluate.evaluate)
     app.command()(rollout.rollout)
+    app.command()(serve.serve)
+    app.command()(export.export)
     app.command()(doctor.doctor)
     for group in (scenarios.app, runs.app, agents.app):
         app.add_typer(group)
