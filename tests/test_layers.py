@@ -20,6 +20,7 @@ LAYERS = (
     "doctor",
     "compute",
     "train",
+    "serving",
     "evaluate",
     "rollout",
     "integrations",

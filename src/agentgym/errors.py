@@ -103,6 +103,10 @@ class ModelError(UsageError):
     """A model that cannot be loaded or cannot be trained for tool calls."""
 
 
+class CorruptModelError(AgentGymError):
+    """A model's file that is missing, cut short or altered, or that may run code."""
+
+
 class ScenarioError(AgentGymError):
     """A scenario broke its contract (reward out of range, tool without types)."""
 
@@ -189,6 +193,10 @@ class EngineError(AgentGymError):
 
 class ContextLengthError(EngineError):
     """The prompt leaves no room for an answer in the model's context."""
+
+
+class PromptError(EngineError):
+    """The messages or tools are none that the model's chat template takes."""
 
 
 class CheckpointError(AgentGymError):

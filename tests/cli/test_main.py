@@ -15,7 +15,8 @@ from agentgym.errors import TrainingInterrupted
 from agentgym.train import run_folder
 from tests.cli.conftest import Command
 
-GROUPS = ["train", "eval", "rollout", "scenarios", "runs", "agents", "doctor"]
+GROUPS = ["train", "eval", "rollout", "serve", "export", "doctor"]
+GROUPS += ["scenarios", "runs", "agents"]
 
 
 def test_version(agentgym: Command) -> None:

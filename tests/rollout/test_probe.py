@@ -4,7 +4,6 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from tests.rollout.sessions import requests, session
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
@@ -14,6 +13,7 @@ from agentgym.errors import UnsupportedError
 from agentgym.integrations.live import load_agent
 from agentgym.rollout.probe import AgentReport, probed, require_trainable
 from agentgym.train.plan import located
+from tests.rollout.sessions import requests, session
 
 HERE = "tests.rollout.own_tools_agent"
 

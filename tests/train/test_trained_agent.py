@@ -1,11 +1,13 @@
 """An agent's card: what is written is read again, and what is no card is refused."""
 
+import json
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 
-from agentgym import TrainedAgent
-from agentgym.errors import AgentGymError
+from agentgym import TrainedAgent, Trainer
+from agentgym.errors import AgentGymError, CorruptModelError, UsageError
 from agentgym.train.versions import AGENT_FILE
 from tests.train.agents import make_agent
 
@@ -31,3 +33,104 @@ def test_a_card_that_is_none_says_what_to_do(agent: TrainedAgent, card: str) -> 
 
     with pytest.raises(AgentGymError, match="(?s)cannot be read .* Train or save it"):
         TrainedAgent.load(agent.path)
+
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered", "gone"])
+def test_weights_that_are_not_as_saved_are_named(
+    agent: TrainedAgent, damage: str
+) -> None:
+    path = agent.model_path / WEIGHTS
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(b"weight" if damage == "cut" else b"weighty")
+    loaded = TrainedAgent.load(agent.path)  # whose card can be looked at all the same
+    with pytest.raises(CorruptModelError, match=f"{path} (is not as|cannot be read)"):
+        loaded.load_policy()
+    with pytest.raises(CorruptModelError, match=WEIGHTS):
+        Trainer().evaluate("coding", agent=loaded)
+    with pytest.raises(CorruptModelError, match=WEIGHTS):
+        loaded.export(agent.path.with_name("out"))
+    with pytest.raises(CorruptModelError, match=WEIGHTS):
+        Trainer().deploy(loaded)
+
+
+def test_saved_versions_have_their_checksums(agent: TrainedAgent) -> None:
+    saved = TrainedAgent.load(agent.save("made"))
+    assert set(saved.checksums) == {"config.json", WEIGHTS}
+    assert saved.verified_model() == saved.model_path
+
+
+def test_an_agent_without_checksums_says_so_and_gets_them(agent: TrainedAgent) -> None:
+    """Older versions wrote none."""
+    card = json.loads((agent.path / AGENT_FILE).read_text())
+    del card["checksums"]
+    (agent.path / AGENT_FILE).write_text(json.dumps(card))
+    old = TrainedAgent.load(agent.path)
+    assert old.verified_model() == agent.model_path
+    assert "made was saved without checksums" in (old.unchecked or "")
+
+    saved = TrainedAgent.load(old.save("again"))
+    assert saved.unchecked is None
+    assert saved.checksums == agent.checksums
+    assert TrainedAgent.load(agent.path).unchecked
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "a.pt", "a.PKL", "sub/a.pth"])
+def test_pickles_are_refused(agent: TrainedAgent, name: str) -> None:
+    path = agent.model_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"")
+    with pytest.raises(CorruptModelError, match=f"{path} is a pickle"):
+        TrainedAgent.load(agent.path)
+
+
+def test_an_agent_is_downloaded_by_its_id(
+    agent: TrainedAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "hub" / "models--someone--my-agent" / "snapshots" / "0f"
+    asked = []
+
+    def download(repository: str, *, allow_patterns: list[str]) -> str:
+        asked.append((repository, allow_patterns))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        agent.path.rename(place)
+        return str(place)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    loaded = TrainedAgent.load("someone/my-agent")
+    assert asked == [("someone/my-agent", ["agent.json", "model/*"])]
+    assert (loaded.name, loaded.spec) == ("someone/my-agent", agent.spec)
+    assert loaded.verified_model() == place / "model"
+
+
+def test_a_download_that_holds_no_agent_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda *_, **__: str(tmp_path)
+    )
+    with pytest.raises(UsageError, match="is no agent: agent.json is missing"):
+        TrainedAgent.load("someone/a-model")
+
+
+def test_without_a_network_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    with pytest.raises(UsageError, match=r"downloaded \(ConnectionError: no network"):
+        TrainedAgent.load("someone/my-agent")
+
+
+def test_a_folder_without_an_agent_is_not_looked_for_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: 1 / 0)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    with pytest.raises(UsageError, match="No trained agent is named 'runs/one'"):
+        TrainedAgent.load("runs/one")

@@ -15,10 +15,12 @@ from agentgym.cli import (
     agents,
     doctor,
     evaluate,
+    export,
     inspect,
     rollout,
     runs,
     scenarios,
+    serve,
     train,
 )
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
@@ -44,6 +46,8 @@ def build() -> typer.Typer:
     app.command("eval")(evaluate.evaluate)
     app.command()(rollout.rollout)
     app.command("inspect")(inspect.inspect)
+    app.command()(serve.serve)
+    app.command()(export.export)
     app.command()(doctor.doctor)
     for group in (scenarios.app, runs.app, agents.app):
         app.add_typer(group)

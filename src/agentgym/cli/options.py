@@ -30,10 +30,13 @@ def named_model(name: str) -> "TrainedAgent | str":
         NotFoundError: Neither; names the nearest agent and those there are.
     """
     from agentgym.errors import NotFoundError
+    from agentgym.models import hub
     from agentgym.models.reference import is_local, is_remote
     from agentgym.train.trained_agent import TrainedAgent
 
     if is_remote(name) or name == "nano":
+        return name
+    if hub.is_id(name) and not os.path.exists(name):
         return name
     try:
         return TrainedAgent.load(name)

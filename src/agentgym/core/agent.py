@@ -52,5 +52,8 @@ class Trained(Protocol):
     def scenario(self) -> str:
         """What to load the scenario by: its name, or the path of its pack."""
 
+    def verified_model(self) -> Path:
+        """Return the folder of weights, once they are found to be those saved."""
+
     def load_policy(self) -> Policy:
         """Load the weights into this process; they are let go with the policy."""

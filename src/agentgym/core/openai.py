@@ -1,6 +1,7 @@
 """OpenAI's shapes: errors as its clients read them, and messages in parts."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +48,35 @@ class ApiError(RolloutError):
             "code": self.code,
         }
         return {"error": error, "detail": self.message}
+
+
+_FORM: Mapping[str, tuple[Any, ...]] = {
+    "n": (None, 1),
+    "response_format": (None, {"type": "text"}),
+}
+_SAMPLING: Mapping[str, tuple[Any, ...]] = {
+    "top_p": (None, 1),
+    "frequency_penalty": (None, 0),
+    "presence_penalty": (None, 0),
+    "logit_bias": (None, {}),
+    "top_logprobs": (None, 0),
+    "parallel_tool_calls": (None, True),
+}
+
+
+def unsupported_option(
+    options: Mapping[str, Any], *, in_training: bool = False
+) -> str | None:
+    """Return the first option that asks for what no policy does, None if none does.
+
+    Args:
+        options: Of a chat completion.
+        in_training: How to sample is not the agent's to say, so that only what asks for
+            another form of answer counts.
+    """
+    neutral = _FORM if in_training else {**_FORM, **_SAMPLING}
+    refused = (n for n, known in neutral.items() if options.get(n) not in known)
+    return next(refused, None)
 
 
 def joined_text(parts: list[Any]) -> str:

@@ -1,8 +1,8 @@
 """A policy: a model that answers chat completions with its exact tokens."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.core.trajectory import RequestedCall
@@ -53,21 +53,6 @@ class ChatResult:
     tool_calls: list[RequestedCall]
     finish_reason: str
     model_version: int
-
-
-def stop_begins(stop: Sequence[str] | None, text: str) -> int | None:
-    """Return where the first of the stop sequences begins, None if there is none."""
-    found = [at for end in stop or () if end and (at := text.find(end)) >= 0]
-    return min(found, default=None)
-
-
-def until_stop(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
-    """Cut an answer off before a stop sequence: the tool calls after it go too."""
-    end = stop_begins(stop, result.content or "")
-    if end is None:
-        return result
-    content = (result.content or "")[:end]
-    return replace(result, content=content, tool_calls=[], finish_reason="stop")
 
 
 class Policy(ABC):

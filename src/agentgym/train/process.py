@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Self
 
@@ -26,6 +27,7 @@ class InterruptFlag:
 
     def __init__(self) -> None:
         self.requested = False
+        self._came: SimpleQueue[None] = SimpleQueue()  # signal handlers may put
         self._old: dict[int, Any] = {}
         self._patience: threading.Timer | None = None
 
@@ -42,12 +44,19 @@ class InterruptFlag:
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
+    def wait(self) -> None:
+        """Return once a signal has come, which this takes as heeded."""
+        self._came.get()
+        if self._patience is not None:
+            self._patience.cancel()
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
             if callable(outer := self._old[signal.SIGINT]):
                 outer(number, frame)
             raise KeyboardInterrupt
         self.requested = True
+        self._came.put(None)
         main = threading.main_thread().ident
         assert main is not None
         self._patience = threading.Timer(

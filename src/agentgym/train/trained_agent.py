@@ -15,6 +15,8 @@ from agentgym.core.task import TaskSource
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.models import hub
+from agentgym.models.checksums import checksums, refuse_pickles, verify
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
@@ -58,6 +60,8 @@ class TrainedAgent(BaseModel):
         provenance: How it was made.
         baseline: Held-out metrics before training.
         metrics: Held-out metrics after training.
+        checksums: SHA-256 of each file in ``model/``, checked before weights are used;
+            empty if it was saved without.
     """
 
     path: Path = Field(exclude=True)
@@ -65,6 +69,7 @@ class TrainedAgent(BaseModel):
     provenance: Provenance
     baseline: Metrics
     metrics: Metrics
+    checksums: dict[str, str] = Field(default_factory=dict)
 
     @property
     def model_path(self) -> Path:
@@ -102,8 +107,8 @@ class TrainedAgent(BaseModel):
 
     @property
     def name(self) -> str:
-        """``coding@3``; the folder's name if it is not a saved version."""
-        return str(self.version or self.path.name)
+        """``coding@3``, or ``owner/name``; else the folder's name."""
+        return str(self.version or hub.repository_of(self.path) or self.path.name)
 
     @property
     def is_default(self) -> bool:
@@ -113,19 +118,29 @@ class TrainedAgent(BaseModel):
 
     @classmethod
     def load(cls, name: str | Path) -> Self:
-        """Load an agent: ``coding@3``, ``coding`` for its default, or a folder.
+        """Load an agent.
+
+        Its weights are read only once they are needed.
+
+        Args:
+            name: ``coding@3``, ``coding`` for its default, a folder, or a Hugging Face
+                id, ``owner/name``, which is downloaded.
 
         Raises:
             NotFoundError: Names the nearest and those available.
-            UsageError: What follows the ``@`` is no number.
-            AgentGymError: The folder is there but cannot be read.
+            UsageError: What follows the ``@`` is no number, or Hugging Face cannot be
+                asked, or has no such agent.
+            AgentGymError: The folder is there but cannot be read, or holds pickles.
         """
         try:
             path = find(str(name)).path
         except UsageError:
             path = Path(name)
             if not os.path.isfile(path / AGENT_FILE):  # whatever the text is
-                raise
+                if os.path.exists(path) or not hub.is_id(str(name)):
+                    raise
+                path = hub.download(str(name), AGENT_FILE, MODEL_FOLDER)
+        refuse_pickles(path / MODEL_FOLDER)
         try:
             card = json.loads((path / AGENT_FILE).read_text(encoding="utf-8"))
             return cls(**{**card, "path": path})
@@ -135,13 +150,14 @@ class TrainedAgent(BaseModel):
             ) from None
 
     def write_card(self) -> None:
-        """Write ``agent.json`` into the agent's folder."""
+        """Write ``agent.json``, with the model's checksums, into the agent's folder."""
+        self.checksums = checksums(self.model_path)
         write_json(self.path / AGENT_FILE, self.model_dump(mode="json"))
 
     def save(self, name: str) -> Path:
         """Add the agent to ``AGENTGYM_HOME`` as the default version of ``name``.
 
-        Versions that are there stay.
+        Versions that are there stay. One without checksums gets them.
 
         Returns:
             The folder of the new version.
@@ -151,6 +167,8 @@ class TrainedAgent(BaseModel):
         """
         with Versions(name).locked() as versions:
             version = versions.add(self.path)
+            if not self.checksums:
+                self.model_copy(update={"path": version.path}).write_card()
             versions.set_default(version)
         return version.path
 
@@ -171,11 +189,69 @@ class TrainedAgent(BaseModel):
             versions.set_default(version)
         return None if before is None else str(before)
 
+    @property
+    def unchecked(self) -> str | None:
+        """Why nobody can say whether its weights are as they were saved; else None."""
+        if self.checksums:
+            return None
+        return (
+            f"{self.name} was saved without checksums, as older versions of AgentGym "
+            "did: damage to its weights would not be noticed. It gets them when it is "
+            "saved again, in Python: TrainedAgent.load(...).save(NAME)."
+        )
+
+    def verified_model(self) -> Path:
+        """Return the model's folder, once its files are found to be those saved.
+
+        One that was saved without checksums is taken as it is; see :attr:`unchecked`.
+
+        Raises:
+            CorruptModelError: One is missing, cut short or altered; names it.
+        """
+        verify(self.model_path, self.checksums)
+        return self.model_path
+
     def load_policy(self) -> Policy:
-        """Load the weights into this process; they are let go with the policy."""
+        """Load the weights into this process; they are let go with the policy.
+
+        Raises:
+            CorruptModelError: They are not as they were saved.
+        """
         from agentgym.engines.local.support import load_policy
 
-        return load_policy(str(self.model_path))
+        return load_policy(str(self.verified_model()))
+
+    def export(self, folder: str | Path, form: str = "merged") -> Path:
+        """Write the weights as a folder for transformers, peft and vLLM.
+
+        Args:
+            folder: Where to; it must not be there yet.
+            form: ``hf``, the model as it was trained (an adapter if it is one), or
+                ``merged``, with an adapter merged into full weights.
+
+        Returns:
+            The folder, which has a model card too.
+
+        Raises:
+            UsageError: The form is none, or the folder is there or cannot be written.
+            AgentGymError: The weights are not as they were saved, or cannot be merged.
+        """
+        from agentgym.serving.card import model_card
+        from agentgym.serving.export import export_model, is_adapter
+
+        made = self.provenance
+        card = model_card(
+            self.spec,
+            self.name,
+            is_adapter=form == "hf" and is_adapter(self),
+            base_model=made.base_model,
+            steps=made.steps,
+            episodes=made.episodes,
+            created=made.created,
+            before=self.baseline,
+            after=self.metrics,
+        )
+        return export_model(self, form, Path(folder), card)
 
     def chat_model(self) -> "BaseChatModel":
         """Return the policy as a LangChain chat model, in this process."""

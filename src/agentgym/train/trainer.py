@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
@@ -22,6 +22,11 @@ from agentgym.train.plan import located, make_plan, require_sound, tried
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
+
+if TYPE_CHECKING:
+    from agentgym.serving.server import AgentServer
+
+_TARGETS = ("local",)
 
 
 class Trainer:
@@ -184,7 +189,7 @@ class Trainer:
         )
         if trained is not None:
             config = config.replaced(
-                model=str(trained.model_path),
+                model=str(trained.verified_model()),
                 eval_temperature=trained.spec.temperature,
                 max_tokens=trained.spec.max_tokens,
                 agent=trained.spec.agent,
@@ -202,6 +207,49 @@ class Trainer:
             spec=None if trained is None else trained.spec,
             prices=prices,
             baselines=baselines,
+        )
+
+    def deploy(
+        self,
+        agent: TrainingResult | TrainedAgent | str | Path,
+        target: str = "local",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        api_key: str | None = None,
+    ) -> "AgentServer":
+        """Serve a trained agent's weights to OpenAI's clients, from this process.
+
+        ::
+
+            with Trainer().deploy("coding") as server:
+                client = OpenAI(base_url=server.url, api_key="none")
+
+        Args:
+            agent: What training returned, an agent, or what ``TrainedAgent.load``
+                takes.
+            target: ``local``; there is no other.
+            host: Address to listen on; any but this machine's own needs a key.
+            port: 0 takes a free one.
+            api_key: Key that requests must have; None asks for none.
+
+        Returns:
+            The server, which answers until its ``close()``; ``url`` is the base URL.
+
+        Raises:
+            UsageError: The target is none, or the address cannot be used.
+            AgentGymError: The agent or its weights cannot be loaded.
+        """
+        from agentgym.serving.server import AgentServer
+
+        if target not in _TARGETS:
+            known = ", ".join(_TARGETS)
+            raise UsageError(f"No target is named {target!r}; there is: {known}.")
+        if isinstance(agent, TrainingResult):
+            agent = agent.agent
+        trained = agent if isinstance(agent, TrainedAgent) else TrainedAgent.load(agent)
+        return AgentServer.of(
+            trained, trained.name, host=host, port=port, api_key=api_key
         )
 
 

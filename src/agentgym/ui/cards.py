@@ -110,6 +110,8 @@ def agent_view(agent: TrainedAgent) -> RenderableType:
     )
     if made.run:
         facts.add_row("run", made.run)
+    if agent.unchecked:
+        facts.add_row("warning", agent.unchecked)
     title = Text(agent.name, "bold cyan")
     if agent.version is not None:
         title.append(_standing(agent, agent.version), "not bold default")

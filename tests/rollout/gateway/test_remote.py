@@ -94,7 +94,7 @@ def test_a_server_is_told_how_many_tokens_to_sample(
 
 def test_a_limit_of_tokens_that_is_none_is_refused() -> None:
     with StubServer() as server, forwarding(server) as gateway:
-        with pytest.raises(openai.BadRequestError, match="is not positive"):
+        with pytest.raises(openai.BadRequestError, match="is no positive"):
             ask(gateway, max_tokens=-1)
         assert gateway.store.events("r0") == []
     assert server.bodies == []

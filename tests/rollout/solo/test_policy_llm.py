@@ -46,6 +46,9 @@ class Agent:
         self.requests.append(request)
         return self._respond(request)
 
+    def verified_model(self) -> Path:
+        return self.model_path
+
     def load_policy(self) -> Policy:
         return self.policy
 

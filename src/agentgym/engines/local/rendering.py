@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from agentgym.core.components import CLOSE_CALL, OPEN_CALL, OPEN_THINKING
 from agentgym.core.openai import joined_text
 from agentgym.core.tools import parse_arguments
-from agentgym.errors import EngineError, ModelError
+from agentgym.errors import EngineError, ModelError, PromptError
 
 _HEADS = 32
 _SESSIONS = 4096
@@ -115,7 +115,7 @@ class Renderer:
             try:
                 message = {**message, "content": joined_text(message["content"])}
             except ValueError as error:
-                raise EngineError(
+                raise PromptError(
                     f"In a {message.get('role')!r} message {error}; the policy reads "
                     "only text."
                 ) from error
@@ -219,7 +219,7 @@ def _rendered(
             add_generation_prompt=prompt,
         )
     except Exception as error:  # templates raise what they like
-        raise EngineError(
+        raise PromptError(
             f"The chat template cannot render the messages: {error}"
         ) from error
     assert isinstance(text, str)

@@ -39,12 +39,13 @@ from pydantic import PrivateAttr
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
-from agentgym.core.openai import chosen_tools
-from agentgym.core.policy import ChatRequest, Policy, stop_begins, until_stop
+from agentgym.core.openai import chosen_tools, unsupported_option
+from agentgym.core.policy import ChatRequest, Policy
 from agentgym.core.policy import ChatResult as PolicyResult
 from agentgym.core.tools import parse_arguments
 from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import UnsupportedError
+from agentgym.models.stopping import stream_until_stop, until_stop
 
 
 class PolicyChatModel(BaseChatModel):
@@ -53,7 +54,7 @@ class PolicyChatModel(BaseChatModel):
     A call's own ``temperature``, ``max_tokens`` and ``seed`` go before these. Of what
     changes an answer's shape it does ``stop`` and ``tool_choice``, which never forces a
     call: see :func:`~agentgym.core.openai.chosen_tools`. It raises UnsupportedError
-    where the gateway of training refuses a request.
+    where ``agentgym serve`` refuses a request.
 
     Attributes:
         temperature: 0 is greedy.
@@ -162,7 +163,7 @@ class PolicyChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         request = self._request(messages, **kwargs)
-        async for piece in _stream_until(stop, self._policy.stream(request)):
+        async for piece in stream_until_stop(stop, self._policy.stream(request)):
             chunk = _chunk(piece)
             if run_manager is not None:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
@@ -195,48 +196,15 @@ def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
 
 
 def _refuse_unsupported(**options: Any) -> None:
-    """Refuse what the gateway of training refuses, and the policy does not do."""
-    refused = {
-        "n": options.get("n") not in (None, 1),
-        "response_format": bool(options.get("response_format")),
-    }
-    for name, is_set in refused.items():
-        if is_set:
-            raise UnsupportedError(
-                f"{name} = {options[name]!r} is not supported by a policy in this "
-                "process, which gives one answer, in no set form. Leave it out, or ask "
-                "for a tool instead: response_format=ToolStrategy(...), or "
-                "with_structured_output(..., method='function_calling')."
-            )
-
-
-async def _stream_until(
-    stop: Sequence[str] | None, pieces: AsyncIterator[str | PolicyResult]
-) -> AsyncIterator[str | PolicyResult]:
-    """Stream up to a stop sequence; what may be the start of one is held back."""
-    text, shown = "", 0
-    async for piece in pieces:
-        if isinstance(piece, str):
-            text += piece
-            safe = stop_begins(stop, text)
-            safe = len(text) - _held(stop, text) if safe is None else safe
-            ready, last = text[shown:safe], None
-        else:
-            last = until_stop(stop, piece)
-            ready = (last.content or "")[shown:]
-        shown += len(ready)
-        if ready:
-            yield ready
-        if last is not None:
-            yield last
-
-
-def _held(stop: Sequence[str] | None, text: str) -> int:
-    """Return the length of the end of ``text`` that may begin a stop sequence."""
-    return max(
-        (n for end in stop or () for n in range(len(end)) if text.endswith(end[:n])),
-        default=0,
-    )
+    """Refuse what the policy does not do, as a server of the agent does."""
+    if (name := unsupported_option(options)) is not None:
+        raise UnsupportedError(
+            f"{name} = {options[name]!r} is not supported by a policy in this "
+            "process, which gives one answer, sampled at its temperature, in no set "
+            "form. Leave it out; for a structured answer ask for a tool: "
+            "response_format=ToolStrategy(...), or with_structured_output(..., "
+            "method='function_calling')."
+        )
 
 
 def _unreadable(call: RequestedCall) -> str | None:

@@ -18,7 +18,7 @@ from pydantic_core import to_jsonable_python
 from agentgym.integrations.episode import current_episode, episode_or_none
 from agentgym.integrations.live import refuse_while_importing
 
-_SHAPING = ("tools", "tool_choice", "response_format", "parallel_tool_calls", "stream")
+_SHAPING = ("tools", "tool_choice", "response_format", "stream")
 """Options of a call that reach the other model; the rest belongs to a provider."""
 
 _LED = "_led_to_the_episode"

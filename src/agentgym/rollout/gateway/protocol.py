@@ -1,17 +1,26 @@
 """The gateway's settings, the calls it forwards, and errors as OpenAI shapes them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import inf
 from typing import Any, Literal
 
 import orjson
 from aiohttp import web
 
 from agentgym.core.openai import CONTEXT_LENGTH, ApiError
-from agentgym.errors import ContextLengthError, EngineError
+from agentgym.errors import ContextLengthError, EngineError, PromptError
+from agentgym.rollout.gateway.wire import load_json
 
 Mode = Literal["train", "val"]
+
+STREAM_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache",
+}
+
+_TOKENS = ("max_completion_tokens", "max_tokens")
 
 
 @dataclass(frozen=True)
@@ -66,22 +75,13 @@ class GatewaySettings:
         calls interleave.
 
         Raises:
-            ApiError: 400; the agent's temperature is no number, or its limit of
-                tokens no positive one.
+            ApiError: 400; the agent's temperature or limit of tokens is none.
         """
         body = call.body
         own = self.train_temperature if call.mode == "train" else self.val_temperature
         if own is None:
-            asked = body.get("temperature")
-            own = 1.0 if asked is None else asked
-            if type(own) not in (int, float):
-                told = f"temperature = {asked!r:.80} is no number."
-                raise ApiError(400, told, "invalid_value")
-        asked = body.get("max_completion_tokens") or body.get("max_tokens")
-        asked = self.max_tokens if asked is None else asked
-        if not isinstance(asked, int) or asked < 1:
-            told = f"max_tokens = {asked!r} is not positive."
-            raise ApiError(400, told, "invalid_value")
+            own = asked_temperature(body, 1.0)
+        asked = asked_tokens(body, self.max_tokens)
         key = f"{self.seed}/{call.session}/{call.index}".encode()
         seed = int.from_bytes(blake2b(key, digest_size=8).digest(), "big") >> 1
         most = min(asked, self.max_tokens)
@@ -127,10 +127,67 @@ def reply(
     return web.Response(body=body, status=status, headers=headers, content_type=kind)
 
 
+def json_object(raw: bytes) -> dict[str, Any]:
+    """Return the JSON object that a request's body holds.
+
+    Raises:
+        ApiError: 400; it holds none.
+    """
+    try:
+        body = load_json(raw or b"{}")
+    except ValueError as error:
+        told = f"Invalid JSON in request body: {error}"
+        raise ApiError(400, told, "invalid_json") from None
+    if not isinstance(body, dict):
+        raise ApiError(400, "Request body must be a JSON object", "invalid_json")
+    return body
+
+
+def asked_temperature(body: Mapping[str, Any], default: float) -> float:
+    """Return the temperature that a request asks for.
+
+    Raises:
+        ApiError: 400; it is no number from 0 on.
+    """
+    asked = body.get("temperature")
+    if asked is None:
+        return default
+    if type(asked) not in (int, float) or not 0 <= asked < inf:
+        told = f"temperature = {asked!r:.80} is no number from 0 on."
+        raise ApiError(400, told, "invalid_value")
+    return float(asked)
+
+
+def asked_tokens(body: Mapping[str, Any], default: int) -> int:
+    """Return the most tokens that a request asks for, by either of OpenAI's names.
+
+    Raises:
+        ApiError: 400; it is no positive whole number.
+    """
+    named = ((name, body.get(name)) for name in _TOKENS)
+    name, asked = next((n for n in named if n[1] is not None), ("", default))
+    if type(asked) is not int or asked < 1:
+        told = f"{name} = {asked!r:.80} is no positive whole number."
+        raise ApiError(400, told, "invalid_value")
+    return asked
+
+
+def model_card(name: str) -> dict[str, Any]:
+    """Return a model as OpenAI lists it."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": "agentgym"}
+
+
+def models_reply(names: Sequence[str]) -> web.Response:
+    """Return the list of the models there are."""
+    return reply({"object": "list", "data": [model_card(name) for name in names]})
+
+
 def engine_error(error: Exception) -> ApiError:
     """Return what an agent is told of an engine's failure."""
     if isinstance(error, ContextLengthError):
         return ApiError(400, str(error), CONTEXT_LENGTH)
+    if isinstance(error, PromptError):
+        return ApiError(400, str(error), "invalid_messages")
     known = isinstance(error, EngineError)
     told = str(error) if known else f"{type(error).__name__}: {error}"
     return ApiError(500, told, "engine_error", "server_error")

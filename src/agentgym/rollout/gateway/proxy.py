@@ -1,24 +1,27 @@
 """Proxy: the OpenAI-compatible endpoint of every rollout attempt."""
 
 from contextlib import aclosing
-from typing import Any, cast
+from typing import cast
 
 from aiohttp import web
 from pydantic import BaseModel
 
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.rollout.gateway.admission import Admission
-from agentgym.rollout.gateway.protocol import Mode, ProxyCall, reply
+from agentgym.rollout.gateway.protocol import (
+    STREAM_HEADERS,
+    Mode,
+    ProxyCall,
+    json_object,
+    models_reply,
+    reply,
+)
 from agentgym.rollout.gateway.upstream import Answer, Upstream
-from agentgym.rollout.gateway.wire import is_writable, load_json, read_json
+from agentgym.rollout.gateway.wire import is_writable, read_json
 from agentgym.rollout.store.store import Store
 
 _BASE = "/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1"
 _PATHS = ("chat/completions", "completions")
-_STREAM_HEADERS = {
-    "Content-Type": "text/event-stream; charset=utf-8",
-    "Cache-Control": "no-cache",
-}
 
 
 class PauseRequest(BaseModel):
@@ -53,7 +56,7 @@ class Proxy:
             raise ApiError(404, f"Unsupported proxy mode: {mode}", "not_found")
         if path not in _PATHS:
             raise ApiError(404, f"Unsupported upstream path: {path}", "not_found")
-        body = _json_object(await request.read())
+        body = json_object(await request.read())
         agent = str(
             request.headers.get("X-Agent-ID") or body.get("user") or DEFAULT_AGENT
         )
@@ -71,7 +74,7 @@ class Proxy:
     async def _answer(
         self, request: web.Request, call: ProxyCall
     ) -> web.StreamResponse:
-        response = web.StreamResponse(headers=_STREAM_HEADERS)
+        response = web.StreamResponse(headers=STREAM_HEADERS)
         async with aclosing(self._upstream.answer(call)) as items:
             async for item in items:
                 data = item if isinstance(item, bytes) else item.payload
@@ -90,9 +93,7 @@ class Proxy:
 
     async def _models(self, request: web.Request) -> web.Response:
         """List the one model there is, as OpenAI does."""
-        name = self._upstream.model_name
-        model = {"id": name, "object": "model", "created": 0, "owned_by": "agentgym"}
-        return reply({"object": "list", "data": [model]})
+        return models_reply([self._upstream.model_name])
 
     async def _pause(self, request: web.Request) -> web.Response:
         body = PauseRequest.model_validate(await read_json(request, b"{}"))
@@ -105,14 +106,3 @@ class Proxy:
 
     async def _state(self, request: web.Request) -> web.Response:
         return reply(self._admission.state())
-
-
-def _json_object(raw: bytes) -> dict[str, Any]:
-    try:
-        body = load_json(raw or b"{}")
-    except ValueError as error:
-        told = f"Invalid JSON in request body: {error}"
-        raise ApiError(400, told, "invalid_json") from None
-    if not isinstance(body, dict):
-        raise ApiError(400, "Request body must be a JSON object", "invalid_json")
-    return body

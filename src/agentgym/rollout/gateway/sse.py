@@ -55,7 +55,7 @@ class ChunkWriter:
             calls = [{"index": place, **call} for place, call in enumerate(calls)]
             frames.append(self._frame({"tool_calls": calls}))
         last = {k: v for k, v in choice.items() if k != "message"} | {"delta": {}}
-        ids = {"prompt_token_ids": whole["prompt_token_ids"]}
+        ids = {k: v for k, v in whole.items() if k == "prompt_token_ids"}
         frames.append(frame({**self._head, "choices": [last], **ids}))
         if self._usage:
             usage = {"choices": [], "usage": whole["usage"]}

@@ -3,10 +3,11 @@
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.policy import Policy, until_stop
+from agentgym.core.policy import Policy
 from agentgym.integrations.episode import current_episode
+from agentgym.models.stopping import until_stop
+from agentgym.rollout.gateway.chat import chat_request, completion_body
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall
-from agentgym.rollout.gateway.upstream import chat_request, completion_body
 
 _UNSET = TrainingConfig.model_fields
 _SETTINGS = GatewaySettings(val_temperature=None, max_tokens=10**9)
@@ -54,6 +55,9 @@ class PolicyLlm:
             index=episode.turns,
             body={"messages": messages, **self._usual, **options},
         )
-        request = chat_request(call, _SETTINGS.sampling(call))
+        sampling = _SETTINGS.sampling(call)
+        request = chat_request(
+            call.body, in_training=True, session=call.session, **sampling
+        )
         result = until_stop(stop, await self._policy.chat(request))
         return completion_body(result, episode.rollout_id, self._policy.model_name)

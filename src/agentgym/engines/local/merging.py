@@ -1,0 +1,47 @@
+"""Merging: a LoRA adapter and its base as one model of full weights."""
+
+import json
+from pathlib import Path
+
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from agentgym.engines.local.loading import quiet
+from agentgym.errors import ModelError
+from agentgym.models.folder import ADAPTER_FILE, model_source
+
+
+def merge_adapter(adapter: Path, folder: Path) -> None:
+    """Write an adapter's base, changed as the adapter says, with the tokenizer.
+
+    It is computed in single precision and written in the base's own.
+
+    Args:
+        adapter: A folder that peft wrote.
+        folder: Where the model is written, as transformers and vLLM load it.
+
+    Raises:
+        ModelError: The base or the adapter cannot be loaded; says why.
+    """
+    from peft import PeftModel  # takes seconds
+
+    try:
+        settings = json.loads((adapter / ADAPTER_FILE).read_text(encoding="utf-8"))
+        name = str(settings["base_model_name_or_path"])
+        with quiet():
+            base = AutoModelForCausalLM.from_pretrained(
+                model_source(name), dtype="auto"
+            )
+            dtype = base.dtype
+            adapted = PeftModel.from_pretrained(base.float(), str(adapter))
+            merged = adapted.merge_and_unload(safe_merge=True).to(dtype)
+            tokenizer = AutoTokenizer.from_pretrained(adapter)
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ModelError(
+            f"The adapter in {adapter} cannot be merged: {reason} The model that it "
+            "was trained on must be there; without a network, in a folder."
+        ) from error
+    with quiet():
+        merged.save_pretrained(str(folder))
+        tokenizer.save_pretrained(folder)

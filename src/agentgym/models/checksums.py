@@ -1,0 +1,67 @@
+"""Checksums of a model's files, and which files are not read at all."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from agentgym.errors import CorruptModelError
+
+_PICKLES = frozenset({".bin", ".ckpt", ".pickle", ".pkl", ".pt", ".pth"})
+_CACHE = "__pycache__"
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file below a model's folder, by its path there."""
+    return {
+        path.relative_to(folder).as_posix(): _sha256(path) for path in _files(folder)
+    }
+
+
+def verify(folder: Path, expected: Mapping[str, str]) -> None:
+    """Check that the files of a model are those that ``expected`` was made of.
+
+    Raises:
+        CorruptModelError: One is missing, cut short or altered; names it.
+    """
+    for name, checksum in expected.items():
+        path = folder / name
+        try:
+            found = _sha256(path)
+        except OSError as error:
+            raise CorruptModelError(
+                f"{path} cannot be read ({error.strerror}), and the agent was saved "
+                "with it. Copy or save the agent again."
+            ) from None
+        if found != checksum:
+            size = path.stat().st_size
+            raise CorruptModelError(
+                f"{path} is not as it was saved: it is cut short or altered. It has "
+                f"{size:,} bytes and not the checksum in agent.json. Copy or save the "
+                "agent again."
+            )
+
+
+def refuse_pickles(folder: Path) -> None:
+    """Refuse a model with files that can run code when they are loaded.
+
+    Raises:
+        CorruptModelError: Names one.
+    """
+    for path in _files(folder):
+        if path.suffix.lower() in _PICKLES:
+            raise CorruptModelError(
+                f"{path} is a pickle, which can run any code when it is loaded. An "
+                "agent has its weights in safetensors files and no pickle: remove it, "
+                "or take the agent from where it is whole."
+            )
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and _CACHE not in path.parts:
+            yield path
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,53 @@
+"""Stop sequences, for policies that sample past them."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+from agentgym.core.policy import ChatResult
+
+
+def _end(stop: Sequence[str] | None, text: str) -> int | None:
+    """Return where the first of the stop sequences begins, None if there is none."""
+    found = [at for end in stop or () if end and (at := text.find(end)) >= 0]
+    return min(found, default=None)
+
+
+def until_stop(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
+    """Cut an answer off before a stop sequence: the tool calls after it go too.
+
+    Its tokens stay: they were sampled.
+    """
+    end = _end(stop, result.content or "")
+    if end is None:
+        return result
+    content = (result.content or "")[:end]
+    return replace(result, content=content, tool_calls=[], finish_reason="stop")
+
+
+async def stream_until_stop(
+    stop: Sequence[str] | None, pieces: AsyncIterator[str | ChatResult]
+) -> AsyncIterator[str | ChatResult]:
+    """Stream up to a stop sequence; what may be the start of one is held back."""
+    text, shown = "", 0
+    async for piece in pieces:
+        if isinstance(piece, str):
+            text += piece
+            safe = _end(stop, text)
+            safe = len(text) - _held(stop, text) if safe is None else safe
+            ready, last = text[shown:safe], None
+        else:
+            last = until_stop(stop, piece)
+            ready = (last.content or "")[shown:]
+        shown += len(ready)
+        if ready:
+            yield ready
+        if last is not None:
+            yield last
+
+
+def _held(stop: Sequence[str] | None, text: str) -> int:
+    """Return the length of the end of ``text`` that may begin a stop sequence."""
+    return max(
+        (n for end in stop or () for n in range(len(end)) if text.endswith(end[:n])),
+        default=0,
+    )

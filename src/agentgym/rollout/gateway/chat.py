@@ -1,0 +1,223 @@
+"""Chat: one chat completion in OpenAI's shape, answered by a policy in this process."""
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from agentgym.core.openai import (
+    ApiError,
+    Completion,
+    chosen_tools,
+    joined_text,
+    unsupported_option,
+)
+from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.errors import ContextLengthError, EngineError, PromptError
+from agentgym.models.stopping import stream_until_stop, until_stop
+from agentgym.rollout.gateway.protocol import engine_error
+from agentgym.rollout.gateway.sse import ChunkWriter, frame
+
+logger = logging.getLogger(__name__)
+
+
+class Ended(NamedTuple):
+    """How a chat completion ended.
+
+    Attributes:
+        payload: The (last) bytes to send.
+        body: The whole completion with its exact token ids, or the error.
+        status: HTTP status.
+        version: Updates that the policy had had; None if it did not answer.
+    """
+
+    payload: bytes
+    body: dict[str, Any]
+    status: int = 200
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """One chat completion that a policy is asked for.
+
+    Attributes:
+        policy: Who answers.
+        request: What it is asked, as :func:`chat_request` made it.
+        body: The request as it came.
+        call_id: Of the completion.
+        model: The name that it is told to come from.
+        stop: Texts before which the answer is cut off.
+        shows_ids: Whether the answer that is sent has the token ids, too.
+    """
+
+    policy: Policy
+    request: ChatRequest
+    body: Mapping[str, Any]
+    call_id: str
+    model: str
+    stop: Sequence[str] = ()
+    shows_ids: bool = True
+
+    async def answer(self) -> AsyncGenerator[bytes | Ended]:
+        """Yield the bytes of a streamed answer as they come, and its end at last.
+
+        A failure of the policy is an end too. One before any bytes is JSON, sent
+        instead of a stream.
+        """
+        writer = ChunkWriter(self.call_id, self.model, self.body)
+        has_begun = False
+        try:
+            if not self.body.get("stream"):
+                result = until_stop(self.stop, await self.policy.chat(self.request))
+                yield self._ended(result, orjson.dumps)
+                return
+            pieces = self.policy.stream(self.request)
+            async for item in stream_until_stop(self.stop, pieces):
+                if not has_begun:
+                    has_begun = True
+                    yield writer.start()
+                if not isinstance(item, str):
+                    yield self._ended(item, writer.end)
+                    return
+                yield writer.text(item)
+            raise EngineError("The policy's stream ended without a result.")
+        except Exception as error:
+            if not isinstance(error, (ContextLengthError, PromptError)):
+                logger.warning("a model call failed", exc_info=True)
+            told = engine_error(error)
+            sent = frame(told.body) if has_begun else orjson.dumps(told.body)
+            yield Ended(sent, told.body, told.status)
+
+    def _ended(
+        self, result: ChatResult, written: Callable[[dict[str, Any]], bytes]
+    ) -> Ended:
+        """Return the end: all of it, and ``written`` what the caller shall see."""
+        whole = completion_body(result, self.call_id, self.model)
+        if problem := Completion(whole).problem:
+            raise EngineError(f"The policy's answer cannot be used: {problem}.")
+        told = _log_probs(result) if self.body.get("logprobs") else None
+        choice = whole["choices"][0] | {"logprobs": told}
+        shown = whole | {"choices": [choice]}
+        if not self.shows_ids:
+            del choice["token_ids"], shown["prompt_token_ids"]
+        return Ended(written(shown), whole, version=result.model_version)
+
+
+def chat_request(
+    body: Mapping[str, Any], *, in_training: bool = False, **sampling: Any
+) -> ChatRequest:
+    """Return what the policy is asked; refuse what is malformed or it cannot do.
+
+    Args:
+        body: The request as it came.
+        in_training: See :func:`~agentgym.core.openai.unsupported_option`.
+        **sampling: Temperature, ``max_tokens``, seed and session.
+
+    Raises:
+        ApiError: 400; says what.
+    """
+    messages, tools = body.get("messages"), body.get("tools") or []
+    if not _are_objects(messages) or not messages:
+        raise _refused("'messages' must be a list of objects.", "invalid_messages")
+    if not _are_objects(tools):
+        raise _refused("'tools' must be a list of objects.", "invalid_tools")
+    for place, tool in enumerate(tools):
+        function = tool.get("function")
+        name = function.get("name") if isinstance(function, dict) else None
+        if not isinstance(name, str) or not name:
+            told = f"tools[{place}] is no function with a name."
+            raise _refused(told, "invalid_tools")
+    if name := unsupported_option(body, in_training=in_training):
+        raise refused_option(name, body)
+    messages = [_message(place, each) for place, each in enumerate(messages)]
+    try:
+        offered = chosen_tools(tools, body.get("tool_choice"))
+    except ValueError as error:
+        raise _refused(str(error), "invalid_value") from error
+    return ChatRequest(messages, offered, **sampling)
+
+
+def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
+    """Return the refusal of an option that the policy cannot do."""
+    told = f"{name} = {body[name]!r:.80} is not supported by this policy."
+    return _refused(told, "unsupported_parameter")
+
+
+def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message that the chat template can be given; refuse any other."""
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(content, str | list | None):
+        told = f"messages[{place}].content = {content!r:.80} is no text."
+        raise _refused(told, "invalid_messages")
+    try:
+        joined_text(content if isinstance(content, list) else [])
+    except ValueError as error:
+        told = f"In a {role!r:.80} message {error}; this policy reads only text."
+        raise _refused(told, "unsupported_content") from error
+    if not isinstance(role, str) or not role:
+        told = f"messages[{place}].role = {role!r:.80} is no role, such as 'user'."
+        raise _refused(told, "invalid_messages")
+    if not _are_objects(message.get("tool_calls") or []):
+        told = f"messages[{place}].tool_calls must be a list of objects."
+        raise _refused(told, "invalid_messages")
+    return {**message, "role": "system"} if role == "developer" else message
+
+
+def _refused(told: str, code: str) -> ApiError:
+    return ApiError(400, told, code)
+
+
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def _log_probs(result: ChatResult) -> dict[str, Any]:
+    """Return log-probabilities in chat's form, with tokens named by id as in vLLM."""
+    tokens: list[dict[str, Any]] = [
+        {"token": f"token_id:{i}", "logprob": x, "bytes": None, "top_logprobs": []}
+        for i, x in zip(result.response_ids, result.logprobs, strict=True)
+    ]
+    return {"content": tokens}
+
+
+def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, Any]:
+    """Return a ``chat.completion`` body with exact token ids.
+
+    Log-probabilities are in the form of text completions, a tenth of chat's in size.
+    """
+    message: dict[str, Any] = {"role": "assistant", "content": result.content}
+    if result.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in result.tool_calls
+        ]
+    prompt, response = len(result.prompt_ids), len(result.response_ids)
+    return {
+        "id": call_id,
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "finish_reason": result.finish_reason,
+                "logprobs": {"token_logprobs": result.logprobs},
+                "token_ids": result.response_ids,
+            }
+        ],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": response,
+            "total_tokens": prompt + response,
+        },
+        "prompt_token_ids": result.prompt_ids,
+    }

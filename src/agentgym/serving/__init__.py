@@ -1,0 +1,1 @@
+"""Trained agents for others: an OpenAI-compatible server, folders of weights."""

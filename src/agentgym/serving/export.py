@@ -1,0 +1,67 @@
+"""A trained agent's weights as a folder for transformers, peft and vLLM."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Literal, get_args
+
+from agentgym.core.agent import Trained
+from agentgym.core.files import disk_trouble, new_folder
+from agentgym.errors import UsageError
+from agentgym.models.folder import ADAPTER_FILE
+
+Format = Literal["hf", "merged"]
+
+CARD = "README.md"
+
+
+def is_adapter(trained: Trained) -> bool:
+    """Say whether an agent's weights are a LoRA adapter."""
+    return (trained.model_path / ADAPTER_FILE).is_file()
+
+
+def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
+    """Write the weights, the tokenizer and a model card into a new folder.
+
+    Args:
+        trained: The agent.
+        form: ``hf`` is the model as it was trained, an adapter if it is one;
+            ``merged`` has an adapter merged into full weights.
+        folder: Where to; it appears whole or not at all.
+        card: What its README says.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UsageError: The form is none, or the folder is there or cannot be made.
+        AgentGymError: The weights are not as they were saved, or cannot be merged.
+    """
+    if form not in get_args(Format):
+        known = " or ".join(get_args(Format))
+        raise UsageError(f"No format is named {form!r}; give {known}.")
+    folder = folder.expanduser().absolute()
+    if os.path.lexists(folder):
+        raise UsageError(f"{folder} is there already: name a folder that is not.")
+    source = trained.verified_model()
+    try:
+        with new_folder(folder) as made:
+            if form == "merged" and is_adapter(trained):
+                from agentgym.engines.local.merging import merge_adapter
+
+                merge_adapter(source, made)
+            else:
+                shutil.copytree(source, made, dirs_exist_ok=True)
+            (made / CARD).write_text(card, encoding="utf-8")
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError(
+            f"{folder} cannot be made: a part of its path is a file."
+        ) from None
+    except Exception as error:
+        told = error.strerror if isinstance(error, OSError) else None
+        if (why := disk_trouble(error) or told) is None:
+            raise
+        raise UsageError(
+            f"{folder} cannot be written: {why}. Name another folder."
+        ) from error
+    return folder

@@ -1,0 +1,268 @@
+"""AgentServer: the weights of a trained agent behind OpenAI's chat completions."""
+
+import errno
+import ipaddress
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Self
+
+from aiohttp import web
+
+from agentgym.core.agent import Trained
+from agentgym.core.openai import ApiError
+from agentgym.core.policy import Policy
+from agentgym.errors import UsageError
+from agentgym.rollout.gateway.admission import Admission
+from agentgym.rollout.gateway.chat import Chat, Ended, chat_request
+from agentgym.rollout.gateway.listener import Listener
+from agentgym.rollout.gateway.protocol import (
+    STREAM_HEADERS,
+    GatewaySettings,
+    asked_temperature,
+    asked_tokens,
+    json_object,
+    model_card,
+    models_reply,
+    reply,
+)
+
+_MOST_PORT = 65_535
+_ENDPOINTS = "POST /v1/chat/completions and GET /v1/models"
+
+
+class AgentServer:
+    """Answers chat completions on a thread of this process until it is closed.
+
+    It has its address once it is made, and answers once it is started::
+
+        with AgentServer(["coding"]).start(policy) as server:
+            client = OpenAI(base_url=server.url, api_key="none")
+
+    Args:
+        models: The names that a request may ask for; the first is meant by one that
+            names none.
+        host: Address to listen on. Any but this machine's own, such as ``0.0.0.0``,
+            needs a key.
+        port: 0 takes a free one.
+        api_key: Bearer key that requests must have; None asks for none.
+        temperature: Of requests that name none; 0 is greedy.
+        max_tokens: Of an answer to requests that name no limit.
+        grace_s: Seconds that answers under way have once it is closed.
+
+    Attributes:
+        models: As given.
+        api_key: As given.
+
+    Raises:
+        UsageError: The address cannot be used, or needs a key.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        api_key: str | None = None,
+        temperature: float = 0.0,
+        max_tokens: int = 256,
+        grace_s: float = 10.0,
+    ) -> None:
+        _check_address(host, port, api_key)
+        self.models, self.api_key = tuple(dict.fromkeys(models)), api_key
+        self._temperature, self._max_tokens = temperature, max_tokens
+        self._policy: Policy | None = None
+        settings = GatewaySettings(host=host, port=port)
+        self._admission = Admission(settings)
+        self._listener = Listener(
+            [
+                web.post("/v1/chat/completions", self._complete),
+                web.get("/v1/models", self._list),
+                web.get("/v1/models/{model:.+}", self._show),
+                web.route("*", "/{path:.*}", self._nothing),
+            ],
+            settings,
+            api_key=api_key or "",
+            name="agentgym-server",
+            grace_s=grace_s,
+        )
+        try:
+            self._listener.bind()
+        except OSError as error:
+            raise UsageError(_unusable(host, port, error)) from None
+
+    @classmethod
+    def of(cls, trained: Trained, name: str, **options: Any) -> Self:
+        """Load the weights of a trained agent and serve them.
+
+        Requests are sampled as the agent was measured where they do not say how.
+
+        Args:
+            trained: The agent.
+            name: Of the model; it is also known without its version, and by the
+                scenario's name.
+            **options: Address, key and grace, as the class takes them.
+
+        Raises:
+            UsageError: The address cannot be used, or needs a key.
+            AgentGymError: The weights cannot be loaded.
+        """
+        spec = trained.spec
+        server = cls(
+            [name, name.partition("@")[0], spec.scenario],
+            temperature=spec.temperature,
+            max_tokens=spec.max_tokens,
+            **options,
+        )
+        try:
+            return server.start(trained.load_policy())
+        except BaseException:
+            server.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """What OpenAI's clients take as base URL: ``http://127.0.0.1:41234/v1``."""
+        return f"{self._listener.url}/v1"
+
+    def start(self, policy: Policy) -> Self:
+        """Answer from ``policy``, which is closed with the server."""
+        self._policy = policy
+        self._listener.start()
+        return self
+
+    def close(self) -> None:
+        """Stop listening; answers under way end within the grace, or are cut off.
+
+        Ctrl-C cuts them off sooner.
+        """
+        try:
+            self._listener.close()
+        finally:  # the decoder must not outlive the interpreter
+            if self._policy is not None:
+                self._policy.close()
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        body = json_object(await request.read())
+        self._require(body.get("model", self.models[0]))
+        chat = self._chat(body)
+        response = web.StreamResponse(headers=STREAM_HEADERS)
+        async with self._admission.slot(), aclosing(chat.answer()) as items:
+            async for item in items:
+                data = item.payload if isinstance(item, Ended) else item
+                if isinstance(item, Ended) and not response.prepared:
+                    kind = "application/json"
+                    return web.Response(
+                        body=data, status=item.status, content_type=kind
+                    )
+                if not response.prepared:
+                    await response.prepare(request)
+                if data:
+                    await response.write(data)
+        await response.write_eof()
+        return response
+
+    def _chat(self, body: dict[str, Any]) -> Chat:
+        """Return what the policy is asked; refuse what it cannot do."""
+        assert self._policy is not None
+        asked = chat_request(
+            body,
+            temperature=asked_temperature(body, self._temperature),
+            max_tokens=asked_tokens(body, self._max_tokens),
+            seed=_seed(body),
+        )
+        return Chat(
+            self._policy,
+            asked,
+            body,
+            call_id=f"chatcmpl-{secrets.token_hex(12)}",
+            model=body.get("model", self.models[0]),
+            stop=_stop(body),
+            shows_ids=bool(body.get("return_token_ids")),
+        )
+
+    def _require(self, model: Any) -> None:
+        if model not in self.models:
+            known = ", ".join(self.models)
+            told = f"The model {model!r:.80} does not exist. This server has: {known}."
+            raise ApiError(404, told, "model_not_found")
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return models_reply(self.models)
+
+    async def _show(self, request: web.Request) -> web.Response:
+        name = request.match_info["model"]
+        self._require(name)
+        return reply(model_card(name))
+
+    async def _nothing(self, request: web.Request) -> web.Response:
+        told = f"{request.method} {request.path} is nothing that this server has. "
+        told += f"It answers {_ENDPOINTS}."
+        raise ApiError(404, told, "not_found")
+
+
+def _check_address(host: str, port: int, api_key: str | None) -> None:
+    """Refuse what cannot be an address, and to be open to others without a key.
+
+    Raises:
+        UsageError: Says which.
+    """
+    if not 0 <= port <= _MOST_PORT:
+        raise UsageError(
+            f"{port} is no port: give one from 1 to {_MOST_PORT:,}, or 0 for a free "
+            "one."
+        )
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+        raise UsageError("The API key has characters that no HTTP header can hold.")
+    if not api_key and not _is_own(host):
+        raise UsageError(
+            f"Whoever reaches {host} could use the model: on another address than "
+            "127.0.0.1 give a key, with --api-key or AGENTGYM_API_KEY."
+        )
+
+
+def _is_own(host: str) -> bool:
+    """Say whether an address can be reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _unusable(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"Port {port} of {host} is taken by another program: give another with "
+            "--port, or 0 for a free one."
+        )
+    if error.errno == errno.EACCES:
+        return f"Port {port} needs more rights: give one from 1,024 on with --port."
+    return f"{host} cannot be listened on: {error.strerror or error}."
+
+
+def _seed(body: Mapping[str, Any]) -> int:
+    """Return the seed of the answer's random stream; one of chance if none is given."""
+    asked = body.get("seed")
+    if asked is None:
+        return secrets.randbits(63)
+    if type(asked) is not int:
+        raise ApiError(
+            400, f"seed = {asked!r:.80} is no whole number.", "invalid_value"
+        )
+    return asked
+
+
+def _stop(body: Mapping[str, Any]) -> list[str]:
+    asked = body.get("stop") or []
+    texts = [asked] if isinstance(asked, str) else asked
+    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+        told = f"stop = {asked!r:.80} is neither a text nor a list of texts."
+        raise ApiError(400, told, "invalid_value")
+    return texts

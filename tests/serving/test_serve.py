@@ -1,0 +1,361 @@
+"""A served agent, asked by the clients that people use; ``agentgym serve``."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import OpenAI
+
+from agentgym import Trainer
+from agentgym.serving.server import AgentServer
+from tests.cli.conftest import Command, agentgym
+from tests.serving.agents import shipped_agent
+
+__all__ = ["agentgym"]
+
+KEY = "a key"
+TOLD: list[Any] = [{"role": "user", "content": "Which files are there?"}]
+HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
+LIST_FILES: Any = {
+    "type": "function",
+    "function": {
+        "name": "list_files",
+        "description": "List the files.",
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
+SLOW = {"max_tokens": 900, "temperature": 3.0}
+"""Such answers are noise, and take their time."""
+
+
+class Process:
+    """``agentgym serve`` of the shipped weights as ``coding@1``."""
+
+    def __init__(self, *words: str, home: str) -> None:
+        command = [sys.executable, "-m", "agentgym", "serve", "coding", "--port", "0"]
+        self.process = subprocess.Popen(
+            [*command, *words],
+            env={**os.environ, "AGENTGYM_HOME": home},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.url = ""
+        for line in self.process.stdout:
+            if line.strip().startswith("API key"):
+                break
+            if "base URL" in line:
+                self.url = line.split()[-1]
+
+    def end(self, number: int) -> tuple[int, str]:
+        self.process.send_signal(number)
+        _, told = self.process.communicate(timeout=60)
+        return self.process.returncode, told
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> str:
+    home = tmp_path_factory.mktemp("served")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGYM_HOME", str(home))
+        shipped_agent(home / "made").save("coding")
+    return str(home)
+
+
+@pytest.fixture(scope="module")
+def server(home: str) -> Iterator[AgentServer]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGYM_HOME", home)
+        running = Trainer().deploy("coding", api_key=KEY)
+    with running:
+        yield running
+
+
+@pytest.fixture
+def client(server: AgentServer) -> OpenAI:
+    return client_of(server)
+
+
+def client_of(server: AgentServer | Process, key: str = KEY) -> OpenAI:
+    return OpenAI(base_url=server.url, api_key=key, max_retries=0)
+
+
+def test_openai_lists_the_model_under_its_names(client: OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["coding@1", "coding"]
+    assert client.models.retrieve("coding").id == "coding"
+
+
+def test_openai_is_answered_with_a_tool_call(client: OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model="coding", messages=TOLD, tools=[LIST_FILES], temperature=0, n=1
+    )
+    [call] = answer.choices[0].message.tool_calls or []
+    assert call.type == "function"
+    assert (call.function.name, call.function.arguments) == ("list_files", "{}")
+    assert (answer.model, answer.choices[0].finish_reason) == ("coding", "tool_calls")
+    assert answer.usage is not None
+    assert answer.usage.total_tokens > answer.usage.completion_tokens > 0
+    assert "prompt_token_ids" not in (answer.model_extra or {})
+
+
+def test_openai_goes_on_after_a_tool_result(client: OpenAI) -> None:
+    asked = client.chat.completions.create(
+        model="coding", messages=TOLD, tools=[LIST_FILES], temperature=0
+    )
+    said = asked.choices[0].message
+    [call] = said.tool_calls or []
+    result = {"role": "tool", "tool_call_id": call.id, "content": "app.py"}
+    so_far: list[Any] = [*TOLD, said, result]
+    answer = client.chat.completions.create(
+        model="coding", messages=so_far, tools=[LIST_FILES]
+    )
+    assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
+
+
+@pytest.mark.parametrize("tools", [[], [LIST_FILES]], ids=["text", "tool call"])
+def test_openai_streams_what_it_would_be_told_at_once(
+    client: OpenAI, tools: list[Any]
+) -> None:
+    asked: dict[str, Any] = {"model": "coding", "messages": HELLO, "temperature": 0}
+    if tools:
+        asked |= {"messages": TOLD, "tools": tools}
+    whole = client.chat.completions.create(**asked)
+    with client.chat.completions.stream(
+        **asked, stream_options={"include_usage": True}
+    ) as events:
+        streamed = events.get_final_completion()
+    assert streamed.usage == whole.usage
+    one, other = (each.choices[0] for each in (whole, streamed))
+    assert (one.message.content or "") == (other.message.content or "")
+    assert bool(other.message.tool_calls) == bool(tools) == bool(one.message.tool_calls)
+    assert one.finish_reason == other.finish_reason
+
+
+def test_what_is_asked_of_sampling_is_done(client: OpenAI) -> None:
+    def said(**asked: Any) -> tuple[str | None, str]:
+        answer = client.chat.completions.create(
+            model="coding", **{"messages": HELLO, "max_tokens": 12, **asked}
+        )
+        return answer.choices[0].message.content, answer.choices[0].finish_reason
+
+    noise = said(temperature=3.0, seed=5)
+    assert noise == said(temperature=3.0, seed=5) != said(temperature=3.0, seed=6)
+    assert noise[1] == "length"
+    text, _ = said(temperature=0, max_tokens=60)
+    assert text is not None
+    word = text.split()[2]
+    assert said(temperature=0, stop=word) == (text[: text.index(word)], "stop")
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "code"),
+    [
+        ({"model": "gpt"}, 404, "model_not_found"),
+        (
+            {"messages": [{"role": "user", "content": "hi " * 2000}]},
+            400,
+            "context_length_exceeded",
+        ),
+        ({"n": 2}, 400, "unsupported_parameter"),
+        ({"tool_choice": "nobody"}, 400, "invalid_value"),
+        ({"response_format": {"type": "json_object"}}, 400, "unsupported_parameter"),
+        ({"top_p": 0.5}, 400, "unsupported_parameter"),
+        ({"parallel_tool_calls": False}, 400, "unsupported_parameter"),
+        ({"temperature": -1}, 400, "invalid_value"),
+        ({"temperature": "hot"}, 400, "invalid_value"),
+        ({"max_tokens": 0}, 400, "invalid_value"),
+        ({"max_completion_tokens": "all"}, 400, "invalid_value"),
+        ({"seed": "x"}, 400, "invalid_value"),
+        ({"stop": [3]}, 400, "invalid_value"),
+        ({"messages": []}, 400, "invalid_messages"),
+        ({"messages": [{"content": "no role"}]}, 400, "invalid_messages"),
+        ({"messages": [{"role": "user", "content": 3}]}, 400, "invalid_messages"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{}]}]},
+            400,
+            "invalid_messages",
+        ),
+        ({"tools": [{"type": "function"}]}, 400, "invalid_tools"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_it_cannot_do_is_refused(
+    client: OpenAI, asked: dict[str, Any], status: int, code: str, stream: bool
+) -> None:
+    body = {"model": "coding", "messages": TOLD, **asked}
+    with pytest.raises(openai.APIStatusError) as caught:
+        client.chat.completions.create(**body, stream=stream)
+    assert (caught.value.status_code, caught.value.code) == (status, code)
+
+
+@pytest.mark.parametrize("key", ["other", "a", KEY + "x"])
+def test_a_wrong_key_is_refused(server: AgentServer, key: str) -> None:
+    with pytest.raises(openai.AuthenticationError, match="Invalid or missing API key"):
+        client_of(server, key).models.list()
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff"])
+def test_bad_json_is_an_error_object(server: AgentServer, body: bytes) -> None:
+    told = httpx.post(
+        f"{server.url}/chat/completions",
+        content=body,
+        headers={"Authorization": f"Bearer {KEY}"},
+    )
+    assert (told.status_code, told.json()["error"]["code"]) == (400, "invalid_json")
+
+
+def test_another_path_says_what_there_is(server: AgentServer) -> None:
+    head = {"Authorization": f"Bearer {KEY}"}
+    told = httpx.post(f"{server.url}/completions", json={}, headers=head)
+    assert told.status_code == 404
+    assert "POST /v1/chat/completions" in told.json()["error"]["message"]
+    health = httpx.get(f"{server.url.removesuffix('/v1')}/healthz")
+    assert health.json() == {"status": "ok"}
+
+
+def test_langchain_chats_and_calls_tools(server: AgentServer) -> None:
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(
+        model="coding", base_url=server.url, api_key=lambda: KEY, temperature=0
+    )
+    assert model.invoke("Hello").text
+    assert "".join(chunk.text for chunk in model.stream("Hello"))
+    called = model.bind_tools([LIST_FILES]).invoke("Which files are there?")
+    assert [call["name"] for call in called.tool_calls] == ["list_files"]
+
+
+async def test_autogen_chats_and_calls_tools(server: AgentServer) -> None:
+    from autogen_core.models import ModelFamily, ModelInfo, UserMessage
+    from autogen_core.tools import FunctionTool
+    from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+    def list_files() -> str:
+        """List the files."""
+        return "app.py"
+
+    model = OpenAIChatCompletionClient(
+        model="coding",
+        base_url=server.url,
+        api_key=KEY,
+        temperature=0,
+        model_info=ModelInfo(
+            vision=False,
+            function_calling=True,
+            json_output=False,
+            structured_output=False,
+            family=ModelFamily.UNKNOWN,
+        ),
+    )
+    answer = await model.create([UserMessage(content="Hello", source="user")])
+    assert answer.content
+    tool = FunctionTool(list_files, description="List the files.")
+    asked = [UserMessage(content="Which files are there?", source="user")]
+    called = await model.create(asked, tools=[tool])
+    assert not isinstance(called.content, str)
+    assert [call.name for call in called.content] == ["list_files"]
+    await model.close()
+
+
+@pytest.mark.slow
+def test_crewai_chats_and_calls_tools(
+    server: AgentServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CREWAI_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    from crewai import LLM
+
+    model = LLM(
+        model="openai/coding", base_url=server.url, api_key=KEY, temperature=0.0
+    )
+    assert model.call("Hello")
+    called = model.call(
+        "Which files are there?",
+        tools=[LIST_FILES],
+        available_functions={"list_files": lambda: "app.py"},
+    )
+    assert called == "app.py"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_an_answer_under_way_is_finished(home: str, number: int, code: int) -> None:
+    server = Process(home=home)
+    stream = client_of(server, "any").chat.completions.create(
+        model="coding", messages=TOLD, stream=True, **SLOW
+    )
+    assert next(stream)
+    ended, told = server.end(number)
+    assert (ended, told) == (code, "coding@1 is no longer served.\n")
+    assert [c.choices[0].finish_reason for c in stream][-1] in ("length", "stop")
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_it_at_once(home: str) -> None:
+    server = Process(home=home)
+    stream = client_of(server, "any").chat.completions.create(
+        model="coding", messages=TOLD, stream=True, seed=9, **SLOW
+    )
+    assert next(stream)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.stdout is not None
+    assert any(line.startswith("Ending") for line in server.process.stdout)
+    code, told = server.end(signal.SIGTERM)
+    assert code == 143
+    assert told in ("Interrupted.\n", "coding@1 is no longer served.\n")  # it was done
+
+
+def test_a_taken_port_is_told(agentgym: Command, tmp_path: Path) -> None:
+    agent = shipped_agent(tmp_path / "made")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = agentgym("serve", str(agent.path), "--port", port)
+    assert ended.code == 2
+    assert ended.err == (
+        f"Error: Port {port} of 127.0.0.1 is taken by another program: give another "
+        "with --port, or 0 for a free one.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--host", "0.0.0.0"], "could use the model"),
+        (["--host", "::"], "could use the model"),
+        (["--host", "0.0.0.0", "--api-key", ""], "could use the model"),
+        (["--host", "nothing.invalid", "--api-key", "k"], "cannot be listened on"),
+        (["--port", "70000"], "70000 is no port"),
+        (["--api-key", "schlüssel"], "characters that no HTTP header can hold"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_address_that_cannot_be_is_refused(
+    agentgym: Command, tmp_path: Path, words: list[str], told: str
+) -> None:
+    agent = shipped_agent(tmp_path / "made")
+    ended = agentgym("serve", str(agent.path), *words)
+    assert ended.code == 2
+    assert told in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_files_that_were_altered_are_not_served(
+    agentgym: Command, tmp_path: Path
+) -> None:
+    agent = shipped_agent(tmp_path / "altered")
+    weights = agent.model_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    ended = agentgym("serve", str(agent.path), "--port", "0")
+    assert ended.code == 1
+    assert f"{weights} is not as it was saved" in ended.err
