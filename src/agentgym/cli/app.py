@@ -15,7 +15,6 @@ from agentgym.cli import (
     agents,
     doctor,
     evaluate,
-    export,
     inspect,
     rollout,
     runs,
@@ -47,7 +46,7 @@ def build() -> typer.Typer:
     app.command()(rollout.rollout)
     app.command("inspect")(inspect.inspect)
     app.command()(serve.serve)
-    app.command()(export.export)
+    app.command()(agents.export)
     app.command()(doctor.doctor)
     for group in (scenarios.app, runs.app, agents.app):
         app.add_typer(group)

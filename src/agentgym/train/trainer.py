@@ -246,7 +246,7 @@ class Trainer:
             known = ", ".join(_TARGETS)
             raise UsageError(f"No target is named {target!r}; there is: {known}.")
         if isinstance(agent, TrainingResult):
-            agent = agent.agent
+            agent = agent.trained
         trained = agent if isinstance(agent, TrainedAgent) else TrainedAgent.load(agent)
         return AgentServer.of(
             trained, trained.name, host=host, port=port, api_key=api_key
