@@ -12,6 +12,7 @@ from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.train.tracking import require_tracker
 from agentgym.train.versions import Versions
+from agentgym.train.warm_start.plans import check_calls_known
 
 
 def make_plan(config: TrainingConfig) -> Plan:
@@ -38,6 +39,8 @@ def make_plan(config: TrainingConfig) -> Plan:
         )
     steps = math.ceil(config.episodes / per_step)
     make_tasks(scenario, Split.TRAIN, config.seed, 1)
+    if config.warm_start:
+        check_calls_known(scenario, config.seed)
     sets = held_out_sets(scenario, config.seed, config.test_tasks).values()
     validations = steps // config.eval_every
     if validations:
