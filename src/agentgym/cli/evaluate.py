@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentgym.cli.options import (
+    AllowTool,
     AsJson,
+    CheckFunction,
+    ToolAnswers,
+    ToolsFrom,
     UnsafeLocalExec,
     given_settings,
     named_model,
     opt,
     require_place,
+    with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
 
@@ -45,7 +50,7 @@ def evaluate(
         ),
     ] = None,
     framework: Annotated[
-        str | None, opt("Whose agent loop: langchain, autogen or native.")
+        str | None, opt("Whose agent loop: langchain, autogen, crewai or native.")
     ] = None,
     gpu: Annotated[str | None, opt("auto, local or none.")] = None,
     split: Annotated[
@@ -70,6 +75,10 @@ def evaluate(
             "--baselines/--no-baselines",
         ),
     ] = True,
+    tools_from: ToolsFrom = None,
+    tools: ToolAnswers = None,
+    allow_tool: AllowTool = None,
+    check: CheckFunction = None,
     unsafe_local_exec: UnsafeLocalExec = False,
     fail_under: Annotated[
         list[str] | None,
@@ -112,7 +121,10 @@ def evaluate(
         require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
-    settings = TrainingConfig.create(**given_settings(context, TrainingConfig))
+    chosen = given_settings(context, TrainingConfig)
+    options = (tools_from, tools, allow_tool, check)
+    chosen["scenario"] = with_tools(scenario, *options)
+    settings = TrainingConfig.create(**chosen)
     given: dict[str, Any] = {"split": split or "test", "prices": prices}
     given |= {"tasks": tasks, "samples": samples}
     console = progress_console(as_json)

@@ -43,6 +43,80 @@ def named_model(name: str) -> "TrainedAgent | str":
         raise
 
 
+ToolsFrom = Annotated[
+    str | None, opt("module:name of the tools of a tasks file: a list of functions.")
+]
+ToolAnswers = Annotated[
+    str | None,
+    opt(
+        "Who answers the calls of a tasks file: recorded (what the file holds), stub "
+        "(made-up values), or live (the tools themselves).",
+        "--tools",
+        show_default="recorded",
+    ),
+]
+AllowTool = Annotated[
+    list[str] | None, opt("A tool that --tools live may call. Can be given again.")
+]
+CheckFunction = Annotated[
+    str | None,
+    opt("module:name of your check(task, calls, state), for a tasks file.", "--check"),
+]
+
+
+def with_tools(
+    scenario: str,
+    tools_from: str | None,
+    tools: str | None = None,
+    allow_tool: list[str] | None = None,
+    check: str | None = None,
+) -> str:
+    """Return the reference of a scenario: that of a tasks file says whose tools it has.
+
+    Tools that will really be called are named on standard error.
+
+    Raises:
+        UsageError: The options are given to something that is no tasks file.
+    """
+    from agentgym.core.task import TaskSource
+    from agentgym.errors import UsageError
+    from agentgym.scenarios.packs import is_tasks_file
+
+    given = {
+        "--tools-from": tools_from,
+        "--tools": tools,
+        "--allow-tool": allow_tool,
+        "--check": check,
+    }
+    if not is_tasks_file(scenario):
+        for option, value in given.items():
+            if value and not scenario:
+                raise UsageError(f"{option} is for a tasks file: give --tasks FILE.")
+            if value:
+                raise UsageError(
+                    f"{option} is for a tasks file, which ends in .jsonl; "
+                    f"{scenario!r} brings its own tools and reward."
+                )
+        return scenario
+    source = TaskSource.parse(scenario)
+    chosen = TaskSource(
+        path=source.path,
+        tools=(tools_from,) if tools_from else source.tools,
+        answers=TaskSource.answering(tools) if tools else source.answers,
+        allow=tuple(allow_tool) if allow_tool else source.allow,
+        check=check or source.check,
+        folder=source.folder,
+        given_name=source.given_name,
+    )
+    if chosen.answers == "live" and chosen.allow:
+        typer.echo(
+            f"Warning: {', '.join(chosen.allow)} will really be called, again and "
+            "again, with whatever arguments the model writes.",
+            err=True,
+        )
+    return str(chosen)
+
+
 def given_settings(
     context: typer.Context, settings: type["Settings"]
 ) -> dict[str, Any]:

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.options import AsJson, UnsafeLocalExec, given_settings, opt
+from agentgym.cli.options import (
+    AllowTool,
+    AsJson,
+    CheckFunction,
+    ToolAnswers,
+    ToolsFrom,
+    UnsafeLocalExec,
+    given_settings,
+    opt,
+    with_tools,
+)
 from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
@@ -19,8 +29,16 @@ def train(
         str | None,
         typer.Argument(help="What to train on; see `agentgym scenarios list`."),
     ] = None,
+    tasks: Annotated[
+        Path | None,
+        opt("Instead of a scenario: a JSON Lines file of requests and expected calls."),
+    ] = None,
+    tools_from: ToolsFrom = None,
+    tools: ToolAnswers = None,
+    allow_tool: AllowTool = None,
+    check: CheckFunction = None,
     framework: Annotated[
-        str | None, opt("Whose agent: langchain, autogen or native.")
+        str | None, opt("Whose agent: langchain, autogen, crewai or native.")
     ] = None,
     agent: Annotated[
         str | None, opt("module:name of your make_agent(llm, tools).")
@@ -63,6 +81,11 @@ def train(
     from agentgym.core.config import TrainingConfig
 
     given = given_settings(context, TrainingConfig)
+    if tasks is not None:
+        given["scenario"] = _tasks_file(tasks, scenario)
+    if (tools_from, tools, allow_tool, check) != (None,) * 4 or tasks is not None:
+        named = given.get("scenario", "")
+        given["scenario"] = with_tools(named, tools_from, tools, allow_tool, check)
     if resume is not None:
         settings = _resumed(given, clean=config is None and not dry_run)
     else:
@@ -73,6 +96,20 @@ def train(
         may_change = {"episodes": episodes, "yes": yes or None}
         may_change["warm_start"] = warm_start or None
         _train(settings, resume, may_change, as_json)
+
+
+def _tasks_file(tasks: Path, scenario: str | None) -> str:
+    from agentgym.errors import UsageError
+
+    if scenario is not None:
+        raise UsageError(
+            f"--tasks {tasks} is a scenario of its own; leave {scenario!r} out."
+        )
+    if tasks.suffix != ".jsonl":
+        raise UsageError(
+            f"--tasks takes a JSON Lines file, which ends in .jsonl, not {tasks}."
+        )
+    return str(tasks)
 
 
 def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":

@@ -20,6 +20,7 @@ from agentgym.core.settings import (
     Settings,
     variable_of,
 )
+from agentgym.core.task import TaskSource
 
 _MOST, _MANY = 10**9, 10**5
 """What is more is a slip of the hand, and takes time or memory that nobody has."""
@@ -47,8 +48,10 @@ class TrainingConfig(Settings, BaseSettings):
     unknown variables that start with ``AGENTGYM_``.
 
     Attributes:
-        scenario: Name of the scenario, or the path of a pack.
-        framework: Whose agent is trained: ``langchain``, ``autogen``, ``native``, …
+        scenario: Name of the scenario, the path of a pack, or a tasks file with its
+            tools: :class:`~agentgym.core.task.TaskSource`.
+        framework: Whose agent is trained: ``langchain``, ``autogen``, ``crewai``,
+            ``native``, …
         agent: ``module:name`` of a factory ``make_agent(llm, tools)`` to train
             instead of the scenario's own agent.
         model: ``nano``, a folder, or a Hugging Face id.
@@ -138,7 +141,9 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def scenario_name(self) -> str:
-        """The scenario's name, for people: a pack's is that of its folder."""
+        """The scenario's name, for people: that of a pack's folder or a file."""
+        if self.scenario.partition("?")[0].endswith(".jsonl"):
+            return TaskSource.parse(self.scenario).name
         return PurePath(self.scenario).name.removesuffix(".py")
 
     @classmethod

@@ -20,18 +20,27 @@ class NeededCall:
         others: Other arguments that are as good.
         by_outcome: Arguments whose value only the outcome can judge, e.g. the new
             text of an edit: any value is right in an episode that succeeded.
+        instead: Calls, maybe of other tools, that are as good.
     """
 
     tool: str
     arguments: Mapping[str, Any]
     others: Sequence[Mapping[str, Any]] = ()
     by_outcome: frozenset[str] = frozenset()
+    instead: Sequence["NeededCall"] = ()
+
+    @property
+    def tools(self) -> set[str]:
+        """The tools that may be called for it."""
+        return {self.tool}.union(*(other.tools for other in self.instead))
 
     def accepts(self, call: ToolCall, spec: ToolSpec | None, succeeded: bool) -> bool:
         """Say whether ``call`` ran and is this call.
 
         Defaults of the tool's ``spec`` are filled in on both sides before they compare.
         """
+        if any(other.accepts(call, spec, succeeded) for other in self.instead):
+            return True
         if call.name != self.tool or call.outcome is not ToolOutcome.OK:
             return False
         left_out = self.by_outcome if succeeded else frozenset[str]()
@@ -65,7 +74,7 @@ def align(
         call, need = made[i], needed[j]
         if need.accepts(call, specs.get(call.name), succeeded):
             return _EXACT
-        return _SAME_TOOL if call.name == need.tool else _OTHER_TOOL
+        return _SAME_TOOL if call.name in need.tools else _OTHER_TOOL
 
     gains = [[gain(i, j) for j in range(columns)] for i in range(rows)]
     best = [[0] * (columns + 1) for _ in range(rows + 1)]  # of what is left

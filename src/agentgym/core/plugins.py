@@ -1,8 +1,14 @@
-"""Plugins: classes found by name, built in or of an installed package's entry point."""
+"""Plugins: classes found by name, built in or of an installed package's entry point.
+
+Beside them what users name as ``module:name``.
+"""
 
 import inspect
+import sys
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -92,3 +98,29 @@ def require_type[T](value: Any, expected: type[T], where: str) -> T:
             f"{type(value).__name__}."
         )
     return value
+
+
+def load_object(reference: str, *, option: str, folder: str = "") -> Any:
+    """Import what ``"my_package.my_module:name"`` names.
+
+    Args:
+        reference: What the user wrote.
+        option: Where, for messages.
+        folder: Is made importable; the working folder by default, as it is for
+            ``python -m``.
+
+    Raises:
+        UsageError: The reference is malformed or cannot be imported.
+    """
+    module_name, separator, name = reference.partition(":")
+    if not separator or not module_name or not name:
+        raise UsageError(f"{option} takes module:name, not {reference!r}.")
+    here = folder or str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return vars(import_module(module_name))[name]
+    except ImportError as error:
+        raise UsageError(f"Cannot import {module_name!r}: {error}.") from error
+    except KeyError:
+        raise UsageError(f"Module {module_name!r} has no {name!r}.") from None

@@ -1,9 +1,18 @@
-"""Tasks: one problem each, made from a seed, with a goal that can be checked."""
+"""Tasks: one problem each, with a goal that can be checked, and files of them."""
 
+import os
+import re
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, Self
+from urllib.parse import parse_qsl, urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from agentgym.errors import UsageError
+
+Answers = Literal["recorded", "stub", "live"]
+ANSWERS: tuple[Answers, ...] = ("recorded", "stub", "live")
 
 
 class Split(StrEnum):
@@ -43,3 +52,90 @@ class Task(BaseModel):
     instruction: str
     initial_state: dict[str, Any] = Field(default_factory=dict)
     goal: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskSource:
+    """A tasks file and the tools it is about: all that other processes need of it.
+
+    Its text is a scenario's reference, ``tasks.jsonl?tools=app.tools%3ATOOLS``, so a
+    run's settings find the same scenario again.
+
+    Attributes:
+        path: The file, which ends in ``.jsonl``.
+        tools: ``module:name`` of a tool or of a list of them.
+        answers: Who answers tool calls: what was ``recorded``, a ``stub``, or
+            ``live`` those tools that ``allow`` names.
+        allow: Tools that may be called live.
+        check: ``module:name`` of a function that scores, None for the expected calls.
+        folder: Where the modules lie.
+        given_name: Of the scenario; empty for the file's.
+    """
+
+    path: str
+    tools: tuple[str, ...] = ()
+    answers: Answers = "recorded"
+    allow: tuple[str, ...] = ()
+    check: str | None = None
+    folder: str = ""
+    given_name: str = ""
+
+    @classmethod
+    def parse(cls, reference: str) -> Self:
+        """Read what ``str()`` wrote.
+
+        Raises:
+            UsageError: An option is unknown or has a value that it cannot have.
+        """
+        path, _, query = reference.partition("?")
+        found: dict[str, list[str]] = {}
+        for key, value in parse_qsl(query, keep_blank_values=True):
+            found.setdefault(key, []).append(value)
+        known = ("tools", "answers", "allow", "check", "folder", "name")
+        for key in found:
+            if key not in known:
+                raise UsageError(
+                    f"{path} has no option {key!r}; known: {', '.join(known)}."
+                )
+        return cls(
+            path=path,
+            tools=tuple(found.get("tools", [])),
+            answers=cls.answering(found.get("answers", ["recorded"])[-1]),
+            allow=tuple(found.get("allow", [])),
+            check=found.get("check", [None])[-1],
+            folder=found.get("folder", [""])[-1],
+            given_name=found.get("name", [""])[-1],
+        )
+
+    @staticmethod
+    def answering(word: str) -> Answers:
+        """Return the way to answer calls that ``word`` means.
+
+        Raises:
+            UsageError: It means none.
+        """
+        for each in ANSWERS:
+            if each == word:
+                return each
+        raise UsageError(
+            f"Tools can answer {', '.join(ANSWERS)}, not {word!r}: choose one."
+        )
+
+    @property
+    def name(self) -> str:
+        """The scenario's name: the file's, in small letters, digits and _."""
+        stem = os.path.basename(self.path).removesuffix(".jsonl")
+        word = (self.given_name or stem).lower()
+        plain = re.sub(r"[^a-z0-9]+", "_", word).strip("_")
+        return plain if plain[:1].isalpha() else f"tasks_{plain}".rstrip("_")
+
+    def __str__(self) -> str:
+        options = [
+            *(("tools", each) for each in self.tools),
+            *([("answers", self.answers)] if self.answers != "recorded" else []),
+            *(("allow", each) for each in self.allow),
+            *([("check", self.check)] if self.check else []),
+            *([("folder", self.folder)] if self.folder else []),
+            *([("name", self.given_name)] if self.given_name else []),
+        ]
+        return f"{self.path}?{urlencode(options)}" if options else self.path

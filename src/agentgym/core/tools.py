@@ -127,6 +127,48 @@ def bound_tools(instance: object) -> list[Tool]:
     return [Tool(s, getattr(instance, s.name)) for s in tool_specs(type(instance))]
 
 
+def as_tools(found: Any, what: str) -> list[Tool]:
+    """Return tools from what users have: typed functions, or specs with callables.
+
+    Args:
+        found: A function, a :class:`Tool`, a pair of a :class:`ToolSpec` and a
+            callable, or a list of them.
+        what: What that is, for messages.
+
+    Raises:
+        ScenarioError: It holds none, something else, or two of one name; or a
+            function lacks a docstring or a type.
+    """
+    many = isinstance(found, list | tuple) and not _is_pair(found)
+    tools = [_as_tool(each, what) for each in (found if many else [found])]
+    if not tools:
+        raise ScenarioError(f"{what} is empty: put functions with types into it.")
+    names = [tool.spec.name for tool in tools]
+    for name in names:
+        if names.count(name) > 1:
+            raise ScenarioError(f"{what} has two tools named {name!r}: rename one.")
+    return tools
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and isinstance(value[0], ToolSpec)
+
+
+def _as_tool(value: Any, what: str) -> Tool:
+    match value:
+        case Tool():
+            return value
+        case (ToolSpec() as spec, function) if callable(function):
+            return Tool(spec, function)
+    if not inspect.isroutine(value):
+        raise ScenarioError(
+            f"{what} holds {value!r}, a {type(value).__name__}: give functions with "
+            "types and a docstring, or pairs (ToolSpec, callable)."
+        )
+    marked = getattr(value, _MARK, None)
+    return Tool(marked if isinstance(marked, ToolSpec) else spec_of(value), value)
+
+
 def spec_of(function: Callable[..., Any]) -> ToolSpec:
     """Derive a :class:`ToolSpec` from a function's signature and docstring."""
     name = function.__name__

@@ -170,11 +170,12 @@ def _measured(
 ) -> tuple[dict[str, Metrics], list[str]]:
     """Measure agents without a model, and say which could not be and why."""
     scenario.unsafe_local_exec = config.unsafe_local_exec
+    harmless = scenario.rehearsal()
     found: dict[str, Metrics] = {}
     problems: list[str] = []
     try:
         for agent in (DoNothing(), CallEverything(seed=1, from_instruction=True)):
-            made = [run_trivial(scenario, task, agent) for task in tasks]
+            made = [run_trivial(harmless, task, agent) for task in tasks]
             if all(t.status is RolloutStatus.DROPPED for t in made):
                 told = f"The {agent.name} agent could not be scored"
                 problems.append(f"{told}: {made[0].reason}.")

@@ -212,7 +212,10 @@ class Episode:
             EpisodeCut: ``stuck``: the same call has failed in the same way three times
                 running. Nothing new can come of it, as in OpenHands' detector of
                 stuck agents, and its further repetitions would teach and tell nothing.
+                After any cut: nothing more is run or recorded.
         """
+        if self.cut is not None:
+            raise EpisodeCut(self.cut.kind, self.cut.detail)
         parsed = parse_arguments(arguments) if isinstance(arguments, str) else arguments
         if parsed is not None and not is_recordable(parsed):
             parsed = None

@@ -6,6 +6,7 @@ from agentgym.core.tools import Tool
 from agentgym.errors import ScenarioError, UsageError
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
+from agentgym.scenarios.tool_tasks.scenario import ToolScenario
 
 
 def example_tools(trained: Trained, export: str) -> list[Tool]:
@@ -16,7 +17,7 @@ def example_tools(trained: Trained, export: str) -> list[Tool]:
         export: The method that takes other tools, for the error.
 
     Raises:
-        UsageError: The scenario cannot be had any more.
+        UsageError: The scenario cannot be had any more, or has no tools of its own.
     """
     try:
         scenario = get_scenario(trained.scenario)
@@ -25,5 +26,10 @@ def example_tools(trained: Trained, export: str) -> list[Tool]:
             f"The tools of {trained.spec.scenario!r} cannot be had: {error} Give your "
             f"own with {export}(tools=[...])."
         ) from error
+    if isinstance(scenario, ToolScenario):
+        raise UsageError(
+            f"The tools of {scenario.name!r} are your own, and in training they did "
+            f"not run: give them with {export}(tools=[...])."
+        )
     [task] = make_tasks(scenario, Split.TEST, seed=0, count=1)
     return scenario.create_environment(task).tools()

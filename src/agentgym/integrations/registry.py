@@ -1,13 +1,10 @@
 """Finds framework adapters by name, and imports what users name as module:name."""
 
-import sys
 from collections.abc import Callable
-from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from agentgym.core.plugins import Plugins
+from agentgym.core.plugins import Plugins, load_object
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.integrations.base import Adapter
 
@@ -16,6 +13,7 @@ FRAMEWORKS = Plugins(
     "framework",
     {
         "autogen": "agentgym.integrations.autogen.adapter:AutoGenAdapter",
+        "crewai": "agentgym.integrations.crewai.adapter:CrewAIAdapter",
         "langchain": "agentgym.integrations.langchain.adapter:LangChainAdapter",
         "native": "agentgym.integrations.native:NativeAdapter",
     },
@@ -42,18 +40,7 @@ def load_factory(reference: str, *, option: str = "--agent") -> Callable[..., An
     Raises:
         UsageError: The reference is malformed, or cannot be imported or called.
     """
-    module_name, separator, name = reference.partition(":")
-    if not separator or not module_name or not name:
-        raise UsageError(f"{option} takes module:name, not {reference!r}.")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        factory = vars(import_module(module_name))[name]
-    except ImportError as error:
-        raise UsageError(f"Cannot import {module_name!r}: {error}.") from error
-    except KeyError:
-        raise UsageError(f"Module {module_name!r} has no {name!r}.") from None
+    factory = load_object(reference, option=option)
     if not callable(factory):
         raise UsageError(f"{reference} is a {type(factory).__name__}, not callable.")
     function: Callable[..., Any] = factory

@@ -19,8 +19,11 @@ _SPEAKER: ContextVar[str | None] = ContextVar("agentgym_speaker", default=None)
 
 @contextmanager
 def speaking_as(role: str) -> Iterator[None]:
-    """Say which agent of a team makes the model calls within."""
-    token = _SPEAKER.set(role)
+    """Say which agent of a team makes the model calls within.
+
+    Its name is recorded on one line, also where it was written on several.
+    """
+    token = _SPEAKER.set(" ".join(role.split()) or None)
     try:
         yield
     finally:
@@ -96,5 +99,6 @@ def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
     path = request.url.raw_path.removeprefix(PLACEHOLDER.encode())
     request.url = request.url.copy_with(raw_path=episode.path.encode() + path)
     if (speaker := _SPEAKER.get()) is not None:
+        request.headers.encoding = "utf-8"
         request.headers["X-Agent-ID"] = speaker
     return None

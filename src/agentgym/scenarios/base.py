@@ -1,6 +1,9 @@
 """Scenario: what to train on. Subclass it, fill in four methods, and train."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal
 
 from agentgym.core.needs import NeededCall
@@ -56,6 +59,8 @@ class Scenario(ABC):
         reward_range: Lowest and highest value that ``calculate_reward`` returns.
         max_turns: Model calls after which an episode is cut, over all turns of the
             user.
+        splits: Those that it has tasks of; the words that nothing else uses may be
+            missing.
         unsafe_local_exec: Set by whoever runs the scenario when the user allowed
             model-written code to run without a sandbox.
     """
@@ -66,7 +71,42 @@ class Scenario(ABC):
     estimated_time: ClassVar[str]
     reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     max_turns: ClassVar[int] = 10
+    splits: ClassVar[tuple[Split, ...]] = tuple(Split)
     unsafe_local_exec: bool = False
+
+    @staticmethod
+    def from_tools(
+        tools: Any,
+        *,
+        tasks: str | PathLike[str],
+        check: Callable[..., float | bool] | str | None = None,
+        name: str | None = None,
+        answers: str = "recorded",
+        allow: Sequence[str] = (),
+    ) -> "Scenario":
+        """Return a scenario of tools and a file of tasks with their expected calls.
+
+        Args:
+            tools: Functions with types and docstrings, pairs of a ``ToolSpec`` and a
+                callable, or ``module:name`` of such a list. To train, other processes
+                must be able to import them.
+            tasks: A JSON Lines file; see docs/your_tasks.md.
+            check: ``check(task, calls, state)``, which scores instead of the expected
+                calls: a bool, or a number from 0 to 1, where 1 is a success.
+            name: Of the scenario; the file's by default.
+            answers: ``recorded``, ``stub`` or ``live``: who answers the calls.
+            allow: Tools that may be called with ``live``; no other one ever is.
+
+        Raises:
+            UsageError: The file, a line of it, or an argument cannot be used.
+            ScenarioError: A tool has no docstring or types.
+        """
+        # By name: the class that it makes is a Scenario, and imports this module.
+        make = resolve_name("agentgym.scenarios.tool_tasks.scenario:from_tools")
+        made: Scenario = make(
+            tools, tasks=tasks, check=check, name=name, answers=answers, allow=allow
+        )
+        return made
 
     @abstractmethod
     def system_prompt(self) -> str:
@@ -151,6 +191,14 @@ class Scenario(ABC):
             "tool_execution": False,
             "output_generation": False,
         }
+
+    def rehearsal(self) -> "Scenario":
+        """Return the scenario for agents that call anything: by default itself.
+
+        One whose tools act on the world returns one whose tools do not. What plays
+        without a model, the tripwires included, plays there.
+        """
+        return self
 
     def success_criteria(self) -> dict[str, float]:
         """Return what validation tasks must reach for training to end early.

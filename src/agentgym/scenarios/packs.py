@@ -36,6 +36,11 @@ def is_path(reference: str) -> bool:
     return os.sep in reference or reference in (".", "..") or reference.endswith(".py")
 
 
+def is_tasks_file(reference: str) -> bool:
+    """Say whether a reference is a tasks file, maybe with its tools after a ``?``."""
+    return reference.partition("?")[0].endswith(".jsonl")
+
+
 def locate_pack(reference: str) -> str | None:
     """Return the absolute path of the pack that is meant.
 

@@ -9,7 +9,13 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentgym.scenarios.packs import PACK_FILE, is_path, locate_pack, pack_cards
+from agentgym.scenarios.packs import (
+    PACK_FILE,
+    is_path,
+    is_tasks_file,
+    locate_pack,
+    pack_cards,
+)
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -90,16 +96,20 @@ def absolute_reference(reference: str) -> str:
     """Return a reference that means the same scenario from any folder.
 
     Args:
-        reference: A name, or a path to a pack.
+        reference: A name, a path to a pack, or a tasks file with its tools.
 
     Returns:
-        The absolute path of a pack on disk; any other name as it is.
+        The absolute path of a pack or file on disk; any other name as it is.
 
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
     """
     from agentgym.errors import ScenarioError
 
+    if is_tasks_file(reference):
+        from agentgym.scenarios.tool_tasks.scenario import absolute_source
+
+        return absolute_source(reference)
     path = locate_pack(reference)
     if path is not None and reference in BUILT_IN:
         raise ScenarioError(
@@ -114,7 +124,8 @@ def get_scenario(reference: str) -> "Scenario":
 
     Args:
         reference: The name of a built-in scenario, of a pack in ./scenarios or of an
-            installed one, or the path of a pack: its folder or file.
+            installed one, the path of a pack: its folder or file, or a tasks file
+            with its tools: :class:`~agentgym.core.task.TaskSource`.
 
     Raises:
         ScenarioNotFoundError: Names the nearest and those available.
@@ -128,6 +139,8 @@ def get_scenario(reference: str) -> "Scenario":
     if found in BUILT_IN:
         module, _, attribute = BUILT_IN[found].target.partition(":")
         scenario = getattr(import_module(module), attribute)()
+    elif is_tasks_file(found):
+        return _tasks_file(found)
     elif is_path(found):
         if locate_pack(found) is None:
             raise UsageError(
@@ -147,6 +160,19 @@ def get_scenario(reference: str) -> "Scenario":
             ) from error
     if not isinstance(scenario, Scenario):
         raise ScenarioError(f"Scenario {found!r} is no agentgym.Scenario subclass.")
+    return scenario
+
+
+def _tasks_file(reference: str) -> "Scenario":
+    from agentgym.errors import ScenarioError
+    from agentgym.scenarios.tool_tasks.scenario import load_source
+
+    scenario = load_source(reference)
+    if scenario.name in BUILT_IN:
+        raise ScenarioError(
+            f"A tasks file named {scenario.name!r} would be taken for the built-in "
+            "scenario. Rename the file."
+        )
     return scenario
 
 

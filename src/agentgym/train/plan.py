@@ -9,6 +9,7 @@ from agentgym.errors import ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
 from agentgym.evaluate.progress import Plan
 from agentgym.rollout.session import check_rollouts, worker_count
+from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.train.tracking import require_tracker
 from agentgym.train.versions import Versions
@@ -57,3 +58,24 @@ def make_plan(config: TrainingConfig) -> Plan:
         held_out=config.eval_samples * sum(map(len, sets)),
         validations=validations,
     )
+
+
+def require_sound(config: TrainingConfig) -> None:
+    """Run the tripwires on a tasks file, whose author has never seen them.
+
+    Raises:
+        ScenarioError: One fails; says which and why.
+    """
+    if not is_tasks_file(config.scenario):
+        return
+    from agentgym.evaluate.check import check_scenario
+
+    failed = [
+        f"{found.name}: {found.why}"
+        for found in check_scenario(config.scenario, seed=config.seed)
+        if found.status == "fail"
+    ]
+    if failed:
+        raise ScenarioError(
+            f"{config.scenario_name} cannot be trained on: {'; '.join(failed)}."
+        )

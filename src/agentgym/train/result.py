@@ -112,3 +112,7 @@ class TrainingResult(BaseModel, extra="forbid"):
     def to_autogen(self, **options: Any) -> Any:
         """Return the agent as AutoGen has them; see ``TrainedAgent.to_autogen``."""
         return self.agent.to_autogen(**options)
+
+    def to_crewai(self, **options: Any) -> Any:
+        """Return the agent as CrewAI's; see ``TrainedAgent.to_crewai``."""
+        return self.agent.to_crewai(**options)

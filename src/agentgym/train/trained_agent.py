@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,13 +11,16 @@ from pydantic import BaseModel, Field
 from agentgym.core.agent import AgentSpec
 from agentgym.core.files import write_json
 from agentgym.core.policy import Policy
+from agentgym.core.task import TaskSource
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
 if TYPE_CHECKING:
     from autogen_agentchat.base import ChatAgent, Team
+    from crewai import Agent, Crew
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
 
@@ -71,6 +75,25 @@ class TrainedAgent(BaseModel):
     def scenario(self) -> str:
         """What to load the scenario by: its name, or the path of its pack."""
         return str(self.provenance.config.get("scenario", self.spec.scenario))
+
+    def same_tasks(self, scenario: str) -> str | None:
+        """Return the tasks file that the agent was trained on, if it is meant.
+
+        Args:
+            scenario: Its name, or the file without its tools.
+
+        Returns:
+            What to load it by, its tools included, none of them live: that must be
+            allowed again. None if something else is meant.
+        """
+        if not is_tasks_file(self.scenario):
+            return None
+        source = TaskSource.parse(self.scenario)
+        if scenario != self.spec.scenario and os.path.abspath(scenario) != source.path:
+            return None
+        if source.answers == "live":
+            source = replace(source, answers="recorded", allow=())
+        return str(source)
 
     @property
     def version(self) -> Version | None:
@@ -205,6 +228,34 @@ class TrainedAgent(BaseModel):
             MissingExtraError: AutoGen is not installed.
         """
         agent: ChatAgent | Team = FRAMEWORKS.get("autogen").wrap_agent(
+            self, tools=tools, base_url=base_url, api_key=api_key
+        )
+        return agent
+
+    def to_crewai(
+        self,
+        tools: list[Any] | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> "Agent | Crew":
+        """Return the agent as a CrewAI Agent, or the Crew that its factory builds.
+
+        CrewAI then prints no panels and sends no traces in this process, unless
+        ``CREWAI_TRACING_ENABLED`` says so.
+
+        Args:
+            tools: CrewAI tools to use; None takes the scenario's, on a fresh example
+                environment.
+            base_url: Of an OpenAI-compatible server that serves the weights; None
+                runs the policy in this process.
+            api_key: For ``base_url``.
+
+        Raises:
+            MissingExtraError: CrewAI is not installed.
+        """
+        adapter = FRAMEWORKS.get("crewai")
+        agent: Agent | Crew = adapter.wrap_agent(
             self, tools=tools, base_url=base_url, api_key=api_key
         )
         return agent

@@ -16,8 +16,9 @@ from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.models.reference import located_model
 from agentgym.scenarios.registry import absolute_reference
+from agentgym.scenarios.tool_tasks.scenario import ToolScenario
 from agentgym.train.loop import TrainingLoop
-from agentgym.train.plan import make_plan
+from agentgym.train.plan import make_plan, require_sound
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
@@ -54,12 +55,13 @@ class Trainer:
         """
         config = _located(self.config)
         plan = make_plan(config)
+        require_sound(config)
         RunFolder.check_new(config)
         return plan
 
     def train(
         self,
-        scenario: str | None = None,
+        scenario: str | ToolScenario | None = None,
         *,
         framework: str | None = None,
         episodes: int | None = None,
@@ -72,7 +74,8 @@ class Trainer:
         """Train until the success criteria hold or the budget is spent.
 
         Args:
-            scenario: Its name; like the other arguments it overrides the config.
+            scenario: Its name, or what ``Scenario.from_tools`` returned; like the
+                other arguments it overrides the config.
             framework: Whose agent is trained.
             episodes: Budget of training rollouts.
             gpu: ``auto``, ``local`` or ``none``.
@@ -90,6 +93,8 @@ class Trainer:
             TrainingFailedError: The baseline gives no hope, or no usable policy
                 came out.
         """
+        if isinstance(scenario, ToolScenario):
+            scenario = scenario.reference
         if resume is None:
             named: dict[str, Any] = {
                 "scenario": scenario,
@@ -99,6 +104,7 @@ class Trainer:
             named |= {"episodes": episodes, "yes": yes, "warm_start": warm_start}
             config = self.config.replaced(**named, **settings)
             plan = make_plan(_located(config))
+            require_sound(plan.config)
             run = RunFolder.create(plan.config)
         else:
             run = RunFolder.open(resume, self.config.output)
@@ -125,7 +131,7 @@ class Trainer:
 
     def evaluate(
         self,
-        scenario: str | None = None,
+        scenario: str | ToolScenario | None = None,
         *,
         agent: TrainedAgent | str | None = None,
         split: str = "test",
@@ -137,7 +143,7 @@ class Trainer:
         """Measure an agent, or the untrained model, without training.
 
         Args:
-            scenario: Its name.
+            scenario: Its name, or what ``Scenario.from_tools`` returned.
             agent: A trained agent, or what ``TrainedAgent.load`` takes; None measures
                 ``config.model``, which may be one of a provider, ``openai:MODEL``, or
                 a server's address.
@@ -158,6 +164,11 @@ class Trainer:
         if split not in set(Split):
             raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
         trained = TrainedAgent.load(agent) if isinstance(agent, str) else agent
+        if isinstance(scenario, ToolScenario):
+            scenario = scenario.reference
+        elif trained is not None:
+            named = scenario or self.config.scenario
+            scenario = trained.same_tasks(named) or scenario
         config = _located(
             self.config.replaced(
                 scenario=scenario, test_tasks=tasks, eval_samples=samples

@@ -75,7 +75,7 @@ class TerminalProgress(Progress):
 
     def planned(self, plan: Plan) -> None:
         """Print the plan."""
-        self._console.print(plan_view(plan), Text(""), sep="\n")
+        self._show(plan_view(plan), Text(""))
 
     def phase(self, name: str, total: int) -> None:
         """Start counting a phase's rollouts."""
@@ -92,7 +92,7 @@ class TerminalProgress(Progress):
         """Print the untrained policy's metrics."""
         self._phase = None
         title = "Baseline: the untrained policy on held-out tasks"
-        self._console.print(metrics_view(title, metrics), Text(""), sep="\n")
+        self._show(metrics_view(title, metrics), Text(""))
 
     def forecast(self, least: float, most: float) -> None:
         """Print how long the rest takes."""
@@ -189,7 +189,15 @@ class TerminalProgress(Progress):
 
     def _print(self, line: str | Text) -> None:
         """Print a line, unbroken where nobody sees the width."""
-        self._console.print(line, soft_wrap=not self._console.is_terminal)
+        self._show(line, soft_wrap=not self._console.is_terminal)
+
+    def _show(self, *parts: RenderableType, soft_wrap: bool = False) -> None:
+        """Print above what is redrawn.
+
+        Redrawing waits: what it drew while a long print is laid out would stay.
+        """
+        with self._live._lock:
+            self._console.print(*parts, sep="\n", soft_wrap=soft_wrap)
 
     def _write_step(self) -> None:
         """Write the newest step as a line, where it is not drawn."""

@@ -9,12 +9,12 @@ from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, Row, family_rows, rows, values
 from agentgym.ui.evaluation import confusion_cells, verdict
 from agentgym.ui.tables import WARM, saved_as
-from agentgym.ui.words import duration, plural, weights_words
+from agentgym.ui.words import duration, exported, plural, weights_words
 
 _USE = """```python
 from agentgym import TrainedAgent
 
-agent = TrainedAgent.load("{name}").{export}()
+agent = TrainedAgent.load("{name}").{exported}
 ```
 """
 
@@ -53,7 +53,7 @@ def render_report(result: TrainingResult) -> str:
         _table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
         "## Use it\n",
         f"{saved_as(result.saved)}\n",
-        _USE.format(name=result.saved.name, export=result.export),
+        _USE.format(name=result.saved.name, exported=exported(result)),
         "## Settings\n",
         _table(
             ["setting", "value"], [(k, f"`{v}`") for k, v in config.items()], left=2

@@ -14,7 +14,7 @@ from agentgym.evaluate.progress import Plan
 from agentgym.train.export import Saved
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, USUAL, Row, family_rows, rows, values
-from agentgym.ui.words import duration, plural, weights_words
+from agentgym.ui.words import duration, exported, plural, weights_words
 
 WARM = "warm start"
 """Names the column between before and after."""
@@ -126,7 +126,7 @@ def result_view(result: TrainingResult) -> RenderableType:
     )
     code = (
         "  from agentgym import TrainedAgent\n"
-        f'  agent = TrainedAgent.load("{result.saved.name}").{result.export}()\n'
+        f'  agent = TrainedAgent.load("{result.saved.name}").{exported(result)}\n'
     )
     rest = f"Everything else is in {result.artifacts.run}, report.md first."
     return Group(

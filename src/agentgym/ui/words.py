@@ -4,6 +4,7 @@ from itertools import pairwise
 from math import ceil, floor, isclose
 
 from agentgym.evaluate.intervals import Estimate
+from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.result import TrainingResult
 
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -95,3 +96,9 @@ def sparkline(values: list[float], width: int) -> str:
     low, high = min(means), max(means)
     scale = (len(_SPARKS) - 1) / (high - low) if high > low else 0.0
     return "".join(_SPARKS[round((mean - low) * scale)] for mean in means)
+
+
+def exported(result: TrainingResult) -> str:
+    """Return the call that gives a trained agent back: a tasks file has no tools."""
+    has_none = is_tasks_file(str(result.config.get("scenario", "")))
+    return f"{result.export}({'tools=[...]' if has_none else ''})"

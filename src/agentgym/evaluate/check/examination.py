@@ -102,7 +102,7 @@ class Examination:
     @cached_property
     def tasks(self) -> dict[Split, list[Task]]:
         """Tasks of each split, more than are played."""
-        return {split: self._make(split) for split in Split}
+        return {split: self._make(split) for split in self.scenario.splits}
 
     @cached_property
     def to_play(self) -> list[Task]:

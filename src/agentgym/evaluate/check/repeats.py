@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
-from agentgym.core.task import Split, Task
+from agentgym.core.task import Task
 from agentgym.evaluate.check.examination import Examination
 from agentgym.evaluate.trivial import CallEverything, DoNothing
 from agentgym.rollout.workers.forks import fork_server
@@ -24,7 +24,7 @@ _FLOOD = CallEverything(seed=1, from_instruction=True)
 
 def determinism(examined: Examination) -> Iterator[str]:
     """The same seed gives the same tasks and episodes in any process."""
-    for split in Split:
+    for split in examined.scenario.splits:
         make = partial(
             make_tasks, examined.scenario, split, examined.seed, examined.count
         )
@@ -84,7 +84,7 @@ def tell(asked: str) -> None:
     os.dup2(2, 1)
     with redirect_stdout(sys.stderr), os.fdopen(stdout, "w") as file:
         try:
-            scenario = get_scenario(reference)
+            scenario = get_scenario(reference).rehearsal()
             try:
                 found = _digests(Examination(reference, scenario, count, seed))
             finally:
@@ -101,8 +101,8 @@ def _digests(examined: Examination) -> dict[str, dict[str, str]]:
         f"task {number} of {split.value} ({task.id})": _digest(
             task.model_dump(mode="json")
         )
-        for split in Split
-        for number, task in enumerate(examined.tasks[split])
+        for split, tasks in examined.tasks.items()
+        for number, task in enumerate(tasks)
     }
     played = {}
     for task in examined.to_play[:_REPLAYED]:

@@ -42,7 +42,7 @@ def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Fi
         UsageError: There is no such scenario.
     """
     try:
-        scenario = get_scenario(reference)
+        scenario = get_scenario(reference).rehearsal()
     except ScenarioError as error:
         return [Finding("load", "fail", str(error))]
     examined = Examination(reference, scenario, tasks, seed)

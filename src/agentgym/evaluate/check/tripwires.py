@@ -23,6 +23,7 @@ from agentgym.scenarios.task_lists import task_list
 _NEAR_ZERO = 0.05
 _MOST_TOKENS = 160
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+REQUIRED = (Split.TRAIN, Split.VALIDATION, Split.TEST)
 _DIFFICULTIES = ("beginner", "intermediate", "advanced")
 _TYPED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
 
@@ -176,7 +177,10 @@ def oracle(examined: Examination) -> Iterator[str | Remark]:
 def tasks(examined: Examination) -> Iterator[str | Remark]:
     """Every split must give a list with tasks, as many as are asked for if it can."""
     few = []
-    for split in Split:
+    for split in REQUIRED:
+        if split not in examined.scenario.splits:
+            yield f"there are no tasks of the split {split.value}"
+    for split in examined.scenario.splits:
         try:
             made = examined.scenario.tasks(split, examined.seed, examined.asked)
             task_list(made, f"tasks({split.value}) of {examined.scenario.name}")
@@ -203,7 +207,7 @@ def splits(examined: Examination) -> Iterator[str]:
             yield f"tasks({split.value}) gives tasks of split {wrong[0].value}"
         if len({task.id for task in tasks}) < len(tasks):
             yield f"two tasks of {split.value} have the same id"
-    for one, other in combinations(Split, 2):
+    for one, other in combinations(examined.tasks, 2):
         pair = f"{one.value} and {other.value}"
         first, second = examined.tasks[one], examined.tasks[other]
         if ids := {task.id for task in first} & {task.id for task in second}:
@@ -212,7 +216,7 @@ def splits(examined: Examination) -> Iterator[str]:
             yield f"{pair} share {len(said)} instructions, e.g. {min(said)!r}"
         if own := vocabulary(one) & vocabulary(other):
             yield f"{pair} both declare {min(own)!r}"
-    for split in Split:
+    for split in examined.tasks:
         yield from _leaked(examined, split)
 
 

@@ -1,0 +1,1 @@
+"""CrewAI: the adapter, its models, the export."""

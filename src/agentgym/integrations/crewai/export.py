@@ -1,0 +1,178 @@
+"""A trained agent as an Agent of CrewAI's, or as what its factory builds."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from crewai import LLM, Agent, BaseLLM, Crew
+from crewai.events.types.llm_events import LLMCallType
+from crewai.llms.base_llm import llm_call_context
+from crewai.tools import BaseTool
+from crewai.utilities.pydantic_schema_utils import (
+    sanitize_tool_params_for_openai_strict,
+)
+from pydantic import PrivateAttr
+
+from agentgym.core.agent import Trained
+from agentgym.core.background import in_background
+from agentgym.core.policy import ChatRequest, Policy
+from agentgym.core.task import Split
+from agentgym.errors import ScenarioError, UnsupportedError, UsageError
+from agentgym.integrations.crewai.crews import build
+from agentgym.integrations.crewai.gateway import counted_tokens
+from agentgym.integrations.crewai.quiet import silence
+from agentgym.integrations.crewai.tools import BoundTool
+from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.task_lists import make_tasks
+
+
+def export(
+    trained: Trained,
+    *,
+    tools: Sequence[Any] | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+) -> Agent | Crew:
+    """Build the agent; see ``TrainedAgent.to_crewai``."""
+    spec = trained.spec
+    offered = _example_tools(trained) if tools is None else list(tools)
+    model: BaseLLM
+    if base_url is None:
+        model = PolicyLLM.of(trained)
+    else:
+        model = LLM(
+            model=spec.scenario,
+            provider="openai",
+            base_url=base_url,
+            api_key=api_key or "none",
+            custom_openai=True,
+            temperature=spec.temperature,
+            max_completion_tokens=spec.max_tokens,
+        )
+    exported = build(
+        spec.agent,
+        model,
+        offered,
+        system_prompt=spec.system_prompt,
+        max_turns=spec.max_turns,
+    )
+    silence()
+    if isinstance(exported, Agent):
+        exported.respect_context_window = True  # else CrewAI would exit the process
+    return exported
+
+
+def _example_tools(trained: Trained) -> list[BaseTool]:
+    try:
+        scenario = get_scenario(trained.scenario)
+    except (UsageError, ScenarioError) as error:
+        raise UsageError(
+            f"The tools of {trained.spec.scenario!r} cannot be had: {error} Give your "
+            "own with to_crewai(tools=[...])."
+        ) from error
+    [task] = make_tasks(scenario, Split.TEST, seed=0, count=1)
+    return [BoundTool.of(tool) for tool in scenario.create_environment(task).tools()]
+
+
+class PolicyLLM(BaseLLM):
+    """A model of CrewAI's that answers from a policy in this process.
+
+    ``temperature`` 0 is greedy; ``seed`` is of the first request's random stream,
+    later ones count on.
+    """
+
+    _policy: Policy = PrivateAttr()
+    _requests: Iterator[int] = PrivateAttr(default_factory=itertools.count)
+
+    get_input_tokens_count = counted_tokens
+
+    @classmethod
+    def of(cls, trained: Trained) -> "PolicyLLM":
+        """Load a trained agent's weights."""
+        spec = trained.spec
+        model = cls(
+            model=spec.scenario,
+            temperature=spec.temperature,
+            max_tokens=spec.max_tokens,
+        )
+        model._policy = trained.load_policy()
+        return model
+
+    def close(self) -> None:
+        """Stop the policy, also that of copies: it answers with EngineError then."""
+        self._policy.close()
+
+    def supports_function_calling(self) -> bool:
+        """Say that tools are told of as chat completions have them."""
+        return True
+
+    def supports_stop_words(self) -> bool:
+        """Say that answers are cut off at stop words."""
+        return True
+
+    def call(
+        self,
+        messages: Any,
+        tools: list[dict[str, Any]] | None = None,
+        *args: Any,
+        **named: Any,
+    ) -> Any:
+        """Answer: text, or OpenAI-shaped tool calls."""
+        return in_background(self._answer(messages, tools, *args, **named))
+
+    async def acall(
+        self,
+        messages: Any,
+        tools: list[dict[str, Any]] | None = None,
+        *args: Any,
+        **named: Any,
+    ) -> Any:
+        """Answer: text, or OpenAI-shaped tool calls."""
+        return await self._answer(messages, tools, *args, **named)
+
+    async def _answer(
+        self,
+        messages: Any,
+        tools: list[dict[str, Any]] | None,
+        callbacks: Any = None,
+        available_functions: Any = None,
+        from_task: Any = None,
+        from_agent: Any = None,
+        response_model: Any = None,
+    ) -> Any:
+        if response_model is not None:
+            raise UnsupportedError(
+                f"response_model = {response_model.__name__} is not supported by a "
+                "policy in this process. Leave it out, or serve the model folder and "
+                "give its base_url."
+            )
+        counted = next(self._requests)
+        asked = ChatRequest(
+            messages=[dict(message) for message in self._format_messages(messages)],
+            tools=[_as_sent(tool) for tool in tools or ()],
+            temperature=self.temperature or 0.0,
+            max_tokens=int(self.max_tokens or ChatRequest.max_tokens),
+            seed=(self.seed or 0) + counted,
+        )
+        with llm_call_context():
+            told = {"from_task": from_task, "from_agent": from_agent}
+            self._emit_call_started_event(messages, tools, **told)
+            try:
+                result = await self._policy.chat(asked)
+            except Exception as error:
+                self._emit_call_failed_event(str(error), **told)
+                raise
+            calls = [call.to_openai() for call in result.tool_calls]
+            answer = calls or self._apply_stop_words(result.content or "")
+            kind = LLMCallType.TOOL_CALL if calls else LLMCallType.LLM_CALL
+            self._emit_call_completed_event(answer, kind, **told)
+        return answer
+
+
+def _as_sent(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool as CrewAI's OpenAI client sends it, as in training."""
+    function = dict(tool["function"])
+    function["parameters"] = sanitize_tool_params_for_openai_strict(
+        function["parameters"]
+    )
+    return {**tool, "function": function}

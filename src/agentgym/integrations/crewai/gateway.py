@@ -1,0 +1,97 @@
+"""CrewAI's OpenAI client on the gateway of training."""
+
+from contextvars import ContextVar
+from typing import Any
+
+from crewai.events import crewai_event_bus
+from crewai.llms.providers.openai.completion import OpenAICompletion
+from openai import AsyncOpenAI, OpenAI
+
+from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.integrations.base import Blueprint
+from agentgym.integrations.transport import (
+    PLACEHOLDER,
+    episode_client,
+    speaking_as,
+    sync_episode_client,
+)
+
+_FAILURES: ContextVar[list[Exception]] = ContextVar("agentgym_crewai_failures")
+
+
+def begin() -> list[Exception]:
+    """Return what :func:`failures` gives from now on, in threads of this context too.
+
+    CrewAI hands a tool's exception to the model as text; those that end the episode
+    are kept here. What it keeps itself, agents and events of earlier runs, is let go.
+    """
+    crewai_event_bus.reset_runtime_state()
+    kept: list[Exception] = []
+    _FAILURES.set(kept)
+    return kept
+
+
+def failures() -> list[Exception]:
+    """Return what has ended the episode, in order."""
+    return _FAILURES.get()
+
+
+def counted_tokens(*_: Any, **__: Any) -> int:
+    """Let nothing be too long for CrewAI: whoever answers says when it is.
+
+    CrewAI would guess, from the length of the text and the name of the model, and
+    put summaries and files in the place of messages and results.
+    """
+    return 0
+
+
+def role_of(agent: Any) -> str:
+    """Return the role of an agent that CrewAI tells of, or whose call it does not."""
+    return str(getattr(agent, "role", DEFAULT_AGENT))
+
+
+class GatewayLLM(OpenAICompletion):
+    """``LLM(model="openai/...")`` of CrewAI, in the current episode."""
+
+    get_input_tokens_count = counted_tokens
+
+    @classmethod
+    def of(cls, blueprint: Blueprint) -> "GatewayLLM":
+        """Return the model; its connections are closed by :meth:`close`."""
+        url = blueprint.gateway + PLACEHOLDER
+        model = cls(
+            model=blueprint.model,
+            provider="openai",
+            base_url=url,
+            api_key=blueprint.api_key,
+            custom_openai=True,
+        )
+        model.is_o1_model = model.is_gpt4_model = False  # guessed from the name
+        options: dict[str, Any] = {
+            "base_url": url,
+            "api_key": blueprint.api_key,
+            "max_retries": 0,
+        }
+        sync, unsync = sync_episode_client(blueprint), episode_client(blueprint)
+        model._client = OpenAI(**options, http_client=sync)
+        model._async_client = AsyncOpenAI(**options, http_client=unsync)
+        return model
+
+    def call(self, *args: Any, **named: Any) -> Any:
+        """Ask the model as the agent whose call it is."""
+        for error in failures():
+            raise error
+        with speaking_as(role_of(named.get("from_agent"))):
+            return super().call(*args, **named)
+
+    async def acall(self, *args: Any, **named: Any) -> Any:
+        """Ask the model as the agent whose call it is."""
+        for error in failures():
+            raise error
+        with speaking_as(role_of(named.get("from_agent"))):
+            return await super().acall(*args, **named)
+
+    async def close(self) -> None:
+        """Close the pooled connections."""
+        await self._async_client.close()
+        self._client.close()

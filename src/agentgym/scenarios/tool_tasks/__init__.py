@@ -1,0 +1,7 @@
+"""A scenario without a line of Python: a tasks file, and an agent's own tools.
+
+``task_file.py`` reads the file, ``splitting.py`` keeps its splits apart, ``answers.py``
+says what tools answer in training, ``reward.py`` pays for the expected calls, and
+``scenario.py`` puts them together. ``starter.py``, ``logs.py`` and ``recording.py``
+make files.
+"""

@@ -1,0 +1,133 @@
+"""What tools answer in training: what was recorded, a stub, or themselves."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentgym.core.background import call
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import Answers
+from agentgym.core.tools import Tool, ToolSpec, result_text
+from agentgym.core.trajectory import ToolCall
+from agentgym.errors import RuleViolation, ToolError
+from agentgym.scenarios.base import Environment
+from agentgym.scenarios.tool_tasks.stubs import Schema, returns, stub_answer
+from agentgym.scenarios.tool_tasks.task_file import Answer, TaskLine
+
+
+@dataclass(frozen=True)
+class Answering:
+    """How the tools of a scenario answer.
+
+    Attributes:
+        tools: With the real callables, of which only those in ``allow`` ever run.
+        mode: See :class:`~agentgym.core.task.TaskSource`.
+        allow: Tools that are called themselves if ``mode`` is ``live``.
+        recorded: Answers for all tasks.
+    """
+
+    tools: Sequence[Tool]
+    mode: Answers
+    allow: frozenset[str]
+    recorded: Sequence[Answer]
+    specs: Mapping[str, ToolSpec] = field(init=False)
+    schemas: Mapping[str, Schema | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        specs = {tool.spec.name: tool.spec for tool in self.tools}
+        schemas = {tool.spec.name: returns(tool.function) for tool in self.tools}
+        object.__setattr__(self, "specs", specs)
+        object.__setattr__(self, "schemas", schemas)
+
+    def is_live(self, tool: str) -> bool:
+        """Say whether a call runs the tool itself."""
+        return self.mode == "live" and tool in self.allow
+
+
+class ToolEnvironment(Environment):
+    """One episode of a tasks file's line.
+
+    Attributes:
+        missed: Calls that nothing was recorded for.
+    """
+
+    def __init__(self, line: TaskLine, answering: Answering) -> None:
+        self.missed = 0
+        self._line = line
+        self._how = answering
+        self._given: set[int] = set()
+        self._made: set[int] = set()
+
+    def tools(self) -> list[Tool]:
+        """Return the tools, each answering as this episode's do."""
+        return [Tool(tool.spec, self._bound(tool)) for tool in self._how.tools]
+
+    def _bound(self, tool: Tool) -> Any:
+        async def answer(**arguments: Any) -> str:
+            return await self._answer(tool, arguments)
+
+        return answer
+
+    async def _answer(self, tool: Tool, arguments: dict[str, Any]) -> str:
+        name = tool.spec.name
+        if name in self._line.forbid:
+            raise RuleViolation(f"{name} must not be called for this request.")
+        if self._how.is_live(name):
+            return await run_live(tool, arguments)
+        made = ToolCall(name=name, arguments=arguments)
+        told = self._told(made)
+        text = self._known(made)
+        if text is not None:
+            return text
+        if told is None and self._how.mode != "stub":
+            self.missed += 1
+            raise ToolError(
+                f"nothing is recorded for {name} with these arguments: "
+                f"{result_text(arguments)}"
+            )
+        return stub_answer(name, self._how.schemas[name], arguments, told or {})
+
+    def _known(self, made: ToolCall) -> str | None:
+        """Return what was recorded for a call, the task's own answers in turn."""
+        own = [n for n, a in enumerate(self._line.answers) if self._is(a.call, made)]
+        if own:
+            place = next((n for n in own if n not in self._given), own[-1])
+            self._given.add(place)
+            return self._line.answers[place].text
+        every = (a.text for a in self._how.recorded if self._is(a.call, made))
+        return next(every, None)
+
+    def _told(self, made: ToolCall) -> dict[str, Any] | None:
+        """Return what an expected call must tell for later ones; None if not expected.
+
+        That is what later calls need and the request does not say.
+        """
+        expect = self._line.expect
+        places = [n for n, need in enumerate(expect) if self._is(need, made)]
+        if not places:
+            return None
+        place = next((n for n in places if n not in self._made), places[-1])
+        self._made.add(place)
+        later = expect[place + 1 :] if self._line.ordered else ()
+        said = self._line.instruction.lower()
+        return {
+            name: value
+            for need in later
+            for name, value in need.arguments.items()
+            if name not in need.by_outcome
+            and result_text(value).lower() not in said
+            and value not in (made.arguments or {}).values()
+        }
+
+    def _is(self, need: NeededCall, made: ToolCall) -> bool:
+        return need.accepts(made, self._how.specs[made.name], succeeded=True)
+
+
+async def run_live(tool: Tool, arguments: dict[str, Any]) -> str:
+    """Call a tool itself; whatever it raises is what the agent is told."""
+    try:
+        return result_text(await call(tool.function, **arguments))
+    except ToolError:
+        raise
+    except Exception as error:
+        raise ToolError(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,102 @@
+"""Recording what tools really answer, once, into a file beside the tasks."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.background import in_background
+from agentgym.core.files import write_atomically
+from agentgym.core.needs import NeededCall
+from agentgym.core.tools import Tool
+from agentgym.core.trajectory import ToolCall
+from agentgym.errors import NotFoundError, ToolError, UsageError
+from agentgym.scenarios.tool_tasks.answers import run_live
+from agentgym.scenarios.tool_tasks.task_file import (
+    Answer,
+    answers_path,
+    read_answers,
+    read_task_lines,
+)
+
+
+@dataclass
+class Recording:
+    """The expected calls of a tasks file that have no answer yet.
+
+    Attributes:
+        path: Of the answers.
+        calls: To be made, in the file's order.
+        failed: What tools raised, once :meth:`run` is done.
+    """
+
+    path: Path
+    calls: list[NeededCall]
+    tools: dict[str, Tool]
+    known: list[Answer]
+    failed: list[str] = field(default_factory=list)
+
+    @classmethod
+    def plan(
+        cls, tasks: Path, tools: Sequence[Tool], allow: Sequence[str]
+    ) -> "Recording":
+        """Say which calls would be made; none is.
+
+        Raises:
+            UsageError: The tasks file cannot be used, or an allowed tool is unknown.
+        """
+        by_name = {tool.spec.name: tool for tool in tools}
+        specs = {name: tool.spec for name, tool in by_name.items()}
+        for name in allow:
+            if name not in specs:
+                raise NotFoundError("tool", name, specs)
+        if not allow:
+            raise UsageError(
+                "Recording really calls tools. Allow those that do no harm when they "
+                f"are: --allow-tool NAME, of {', '.join(specs)}."
+            )
+        path = answers_path(tasks)
+        known = read_answers(path, specs)
+        calls: list[NeededCall] = []
+        for line in read_task_lines(tasks, specs, checked=True):
+            for need in line.expect:
+                for call in (need, *need.instead):
+                    made = ToolCall(name=call.tool, arguments=dict(call.arguments))
+                    spec = specs[call.tool]
+                    answered = [a.call for a in (*line.answers, *known)] + calls
+                    done = any(a.accepts(made, spec, succeeded=True) for a in answered)
+                    if call.tool in allow and not call.by_outcome and not done:
+                        calls.append(NeededCall(call.tool, call.arguments))
+        return cls(path, calls, by_name, known)
+
+    def run(self) -> int:
+        """Make the calls and write what was answered; return how many were.
+
+        What was answered so far is written also where a later call is interrupted.
+        """
+        before = len(self.known)
+        try:
+            for call in self.calls:
+                tool = self.tools[call.tool]
+                try:
+                    validated = tool.spec.validate(dict(call.arguments))
+                    text = in_background(run_live(tool, validated))
+                except ToolError as error:
+                    self.failed.append(f"{call.tool} {_json(call.arguments)}: {error}")
+                else:
+                    self.known.append(Answer(call, text))
+        finally:
+            if len(self.known) > before:
+                write_atomically(self.path, "".join(map(_line, self.known)))
+        return len(self.known) - before
+
+
+def _line(answer: Answer) -> str:
+    call = answer.call
+    body = {"tool": call.tool, "args": dict(call.arguments), "answer": answer.text}
+    return _json(body) + "\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

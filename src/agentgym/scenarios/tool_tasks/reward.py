@@ -1,0 +1,150 @@
+"""The reward of a tasks file's line: its expected calls, or the user's function."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentgym.core.task import Task
+from agentgym.core.tools import ToolOutcome, ToolSpec
+from agentgym.core.trajectory import Reward, ToolCall
+from agentgym.errors import ScenarioError
+from agentgym.scenarios.plan_reward import (
+    EXTRA_CALL,
+    LEAST_FOR_SUCCESS,
+    NO_CALL,
+    PROGRESS,
+    melted,
+    tools_called,
+)
+from agentgym.scenarios.tool_tasks.task_file import TaskLine
+
+LOWEST = -1.0
+_FAILED_CALL = -0.02
+
+Check = Callable[[Task, list[ToolCall], dict[str, Any]], Any]
+
+
+def score_calls(
+    line: TaskLine, calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
+) -> Reward:
+    """Score the calls of an episode against those that its line expects.
+
+    A success made every expected call, in order if the line says so, and few others:
+    it is worth 1 less a little for each, at least 0.9. Else each expected call that
+    was made with right arguments is worth an equal share of 0.45; one that has no
+    arguments nothing, for merely looking must not pay. Calls beyond the attempts that
+    are still needed melt that away; what has called all tools that it did not need
+    has none left. No call at all is worth less than any try, a forbidden call least.
+    """
+    made = matched(line, calls, specs)
+    expect = line.expect
+    needed = [need for need, hit in zip(expect, made, strict=True) if hit]
+    right = len(needed) / len(expect) if expect else 1.0
+    right_tool = _right_tool(line, calls)
+    forbidden = [call.name for call in calls if call.name in line.forbid]
+    if forbidden:
+        parts = {"forbidden": LOWEST}
+        return Reward(LOWEST, False, parts, right_tool, right)
+    if not calls:
+        return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
+    wanted = set[str]().union(*(need.tools for need in expect))
+    others = [call.name for call in calls if call.name not in wanted]
+    ran = sum(c.outcome is ToolOutcome.OK for c in calls if c.name in wanted)
+    failed = len(calls) - len(others) - ran
+    retries = max(0, failed - len(expect) - 1)
+    needless = len(others) + max(0, ran - len(expect)) + retries
+    unneeded = set(specs) - wanted
+    spare = min(len(expect), max(0, len(unneeded) - 1))
+    if len(needed) == len(expect) and needless <= spare:
+        cost = EXTRA_CALL * needless + _FAILED_CALL * failed
+        parts = {"outcome": 1.0, "cost": max(cost, LEAST_FOR_SUCCESS - 1.0)}
+        return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
+    missing = len(expect) - len(needed)
+    credit = PROGRESS * sum(bool(need.arguments) for need in needed) / len(expect)
+    if unneeded and unneeded <= set(others) and len(others) > missing:
+        credit = 0.0
+    credit *= melted(needless - spare - missing)
+    return Reward(credit, False, {"progress": credit}, right_tool, right)
+
+
+def matched(
+    line: TaskLine, calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
+) -> list[bool]:
+    """Say of each expected call whether it was made, each call counting once."""
+    fits = [
+        [need.accepts(call, specs.get(call.name), succeeded=True) for call in calls]
+        for need in line.expect
+    ]
+    return _in_order(fits) if line.ordered else _in_any_order(fits)
+
+
+def _in_order(fits: list[list[bool]]) -> list[bool]:
+    """Return which rows are in a longest common subsequence, earlier ones first."""
+    rows, columns = len(fits), len(fits[0]) if fits else 0
+    most = [[0] * (columns + 1) for _ in range(rows + 1)]  # of what is left
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            pair = 1 + most[i + 1][j + 1] if fits[i][j] else 0
+            most[i][j] = max(pair, most[i + 1][j], most[i][j + 1])
+    hit, i, j = [False] * rows, 0, 0
+    while i < rows and j < columns:
+        if fits[i][j] and most[i][j] == 1 + most[i + 1][j + 1]:
+            hit[i], i, j = True, i + 1, j + 1
+        elif most[i][j + 1] >= most[i + 1][j]:
+            j += 1
+        else:
+            i += 1
+    return hit
+
+
+def _in_any_order(fits: list[list[bool]]) -> list[bool]:
+    """Return which rows a largest matching has (Kuhn's augmenting paths)."""
+    owner: dict[int, int] = {}
+
+    def place(row: int, seen: set[int]) -> bool:
+        for column, fit in enumerate(fits[row]):
+            if fit and column not in seen:
+                seen.add(column)
+                if column not in owner or place(owner[column], seen):
+                    owner[column] = row
+                    return True
+        return False
+
+    for row in range(len(fits)):
+        place(row, set())
+    return [row in owner.values() for row in range(len(fits))]
+
+
+def _right_tool(line: TaskLine, calls: Sequence[ToolCall]) -> float:
+    if not line.expect:
+        return 1.0
+    called = [call.name for call in calls]
+    names = [next((c for c in called if c in n.tools), n.tool) for n in line.expect]
+    return tools_called(names, called) / len(line.expect)
+
+
+def score_checked(
+    check: Check,
+    line: TaskLine,
+    task: Task,
+    calls: Sequence[ToolCall],
+    state: dict[str, Any],
+) -> Reward:
+    """Score an episode with the user's function; a forbidden call is worst anyway.
+
+    Raises:
+        ScenarioError: It returned something that is no share.
+        Exception: Whatever it raises.
+    """
+    if any(call.name in line.forbid for call in calls):
+        return Reward(LOWEST, False, {"forbidden": LOWEST})
+    found = check(task, list(calls), state)
+    if not isinstance(found, bool | int | float) or not (
+        math.isfinite(found) and 0 <= found <= 1
+    ):
+        raise ScenarioError(
+            f"The check function returned {found!r} for task {task.id}: return True or "
+            "False, or a number from 0 to 1."
+        )
+    value = float(found)
+    return Reward(value, value == 1.0, {"check": value})

@@ -1,0 +1,335 @@
+"""ToolScenario: tasks with expected calls, for tools that somebody already has."""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar, Literal
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.plugins import load_object
+from agentgym.core.task import Answers, Split, Task, TaskSource
+from agentgym.core.tools import Tool, ToolSpec, as_tools
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.errors import AgentGymError, NotFoundError, UsageError
+from agentgym.scenarios.base import Environment, Scenario
+from agentgym.scenarios.tool_tasks.answers import Answering, ToolEnvironment
+from agentgym.scenarios.tool_tasks.reward import Check, score_calls, score_checked
+from agentgym.scenarios.tool_tasks.splitting import split_lines
+from agentgym.scenarios.tool_tasks.task_file import (
+    TaskLine,
+    answers_path,
+    read_answers,
+    read_task_lines,
+)
+
+TOOLS_FROM = "--tools-from"
+CHECK = "--check"
+
+_PROMPT = (
+    "You help users by calling tools. Call those that the request needs, with the "
+    "values that the user gives or that a tool has told you. Then answer briefly."
+)
+_LEAST_TURNS = 6
+
+
+class ToolScenario(Scenario):
+    """A tasks file as a scenario; :meth:`Scenario.from_tools` makes one.
+
+    Args:
+        tools: What is called, each a spec and the real callable.
+        path: The tasks file.
+        answers: Who answers calls.
+        allow: Tools that may really be called, if ``answers`` is ``live``.
+        check: Scores instead of the expected calls.
+        name: Of the scenario; the file's by default.
+        source: What other processes find the scenario by; or why they cannot.
+
+    Raises:
+        UsageError: The file, a line of it, or an argument cannot be used.
+    """
+
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = "beginner"
+    estimated_time: ClassVar[str] = "minutes on 2 cores, by how many tasks there are"
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        path: str | os.PathLike[str],
+        *,
+        answers: Answers = "recorded",
+        allow: Sequence[str] = (),
+        check: Check | None = None,
+        name: str | None = None,
+        source: TaskSource | str = "",
+    ) -> None:
+        specs = {tool.spec.name: tool.spec for tool in tools}
+        _check_allowed(answers, allow, specs)
+        self._source = source
+        self._specs = specs
+        self._check = check
+        file = Path(path)
+        lines = read_task_lines(file, specs, checked=check is not None)
+        self._by_id = {line.id: line for line in lines}
+        self._splits, shared = split_lines(lines)
+        self._answering = Answering(
+            tools=tools,
+            mode=answers,
+            allow=frozenset(allow),
+            recorded=read_answers(answers_path(file), specs),
+        )
+        longest = max(len(line.expect) for line in lines)
+        vars(self).update(  # other classes have these; here every file has its own
+            name=TaskSource(str(path), given_name=name or "").name,
+            description=f"{len(lines)} tasks of {file.name}; splits: {_told(shared)}.",
+            splits=tuple(split for split in Split if self._splits[split]),
+            max_turns=max(_LEAST_TURNS, 2 * longest + 2),
+        )
+
+    @property
+    def reference(self) -> str:
+        """What trains, evaluates and loads this scenario in another process.
+
+        Raises:
+            UsageError: Other processes could not import the tools.
+        """
+        if isinstance(self._source, TaskSource):
+            return str(self._source)
+        raise UsageError(self._source or "The scenario was made of tools in memory.")
+
+    def rehearsal(self) -> Scenario:
+        """Return the scenario with no tool called live."""
+        if self._answering.mode != "live":
+            return self
+        return self._with_answers("recorded")
+
+    def _with_answers(self, answers: Answers) -> "ToolScenario":
+        how = self._answering
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._answering = Answering(how.tools, answers, frozenset(), how.recorded)
+        return made
+
+    def system_prompt(self) -> str:
+        """Return a prompt that fits any tools; an agent of your own has its own."""
+        return _PROMPT
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the tools as models are told of them."""
+        return list(self._specs.values())
+
+    def lines(self, split: Split) -> list[TaskLine]:
+        """Return the lines of the file that are in a split."""
+        return list(self._splits[split])
+
+    def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
+        """Return tasks of the file in an order that the seed decides, kinds in turn."""
+        families: dict[str, list[TaskLine]] = {}
+        for line in self._splits[split]:
+            families.setdefault(line.family, []).append(line)
+        rng = Random(f"{split}/{seed}")
+        queues = [rng.sample(lines, len(lines)) for lines in families.values()]
+        rng.shuffle(queues)
+        order = [
+            queue[turn]
+            for turn in range(max(map(len, queues), default=0))
+            for queue in queues
+            if turn < len(queue)
+        ]
+        return [_task(line, split) for line in order[:count]]
+
+    def create_environment(self, task: Task) -> Environment:
+        """Return an environment whose tools answer as training's do."""
+        return ToolEnvironment(self._line(task), self._answering)
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score the calls: see :func:`~.reward.score_calls`, or the check function."""
+        line, calls = self._line(task), trajectory.get_tool_calls()
+        if self._check is None:
+            return score_calls(line, calls, self._specs)
+        assert isinstance(environment, ToolEnvironment)
+        state = {"missed": environment.missed, "answer": trajectory.answer}
+        return score_checked(self._check, line, task, calls, state)
+
+    def needed_calls(self, task: Task) -> list[NeededCall] | None:
+        """Return the expected calls; None if the line has none."""
+        return list(self._line(task).expect) or None
+
+    def _line(self, task: Task) -> TaskLine:
+        if task.id not in self._by_id:
+            raise NotFoundError(f"task of {self.name}", task.id, self._by_id)
+        return self._by_id[task.id]
+
+
+def from_tools(
+    tools: Any,
+    *,
+    tasks: str | os.PathLike[str],
+    check: Callable[..., Any] | str | None,
+    name: str | None,
+    answers: str,
+    allow: Sequence[str],
+) -> ToolScenario:
+    """Make the scenario of :meth:`Scenario.from_tools`."""
+    path = os.path.abspath(os.path.expanduser(os.fspath(tasks)))
+    chosen = TaskSource.answering(answers)
+    source: TaskSource | str
+    try:
+        places, folder = _importable(tools)
+        scorer = None if check is None else _importable(check)[0][0]
+        source = TaskSource(
+            path, tuple(places), chosen, tuple(allow), scorer, folder, name or ""
+        )
+    except UsageError as error:
+        source = str(error)
+    made = _load_tools([tools], os.getcwd()) if isinstance(tools, str) else None
+    return ToolScenario(
+        made or as_tools(tools, "tools"),
+        path,
+        answers=chosen,
+        allow=allow,
+        check=_load_check(check, "") if isinstance(check, str) else check,
+        name=name,
+        source=source,
+    )
+
+
+def load_source(reference: str) -> ToolScenario:
+    """Return the scenario that :func:`absolute_source` refers to.
+
+    Raises:
+        UsageError: The tools cannot be imported, or the file cannot be used.
+        ScenarioError: A tool has no docstring or types.
+    """
+    source = TaskSource.parse(reference)
+    if not source.tools:
+        raise UsageError(
+            f"{source.path} is a tasks file; whose tools does it call? Say so with "
+            f"{TOOLS_FROM} module:TOOLS, a list of functions."
+        )
+    return ToolScenario(
+        _load_tools(source.tools, source.folder),
+        source.path,
+        answers=source.answers,
+        allow=source.allow,
+        check=None
+        if source.check is None
+        else _load_check(source.check, source.folder),
+        name=source.given_name,
+        source=source,
+    )
+
+
+def absolute_source(reference: str) -> str:
+    """Return a tasks file's reference that means the same from any folder."""
+    source = TaskSource.parse(reference)
+    path = os.path.abspath(os.path.expanduser(source.path))
+    return str(replace(source, path=path, folder=source.folder or os.getcwd()))
+
+
+def load_tools(reference: str, folder: str = "") -> list[Tool]:
+    """Import the tools that ``module:name`` names: a function, or a list of them.
+
+    Raises:
+        UsageError: It cannot be imported.
+        ScenarioError: It holds something that is no tool.
+    """
+    found = _imported(reference, TOOLS_FROM, folder)
+    return as_tools(found, reference)
+
+
+def _load_tools(references: Sequence[str], folder: str) -> list[Tool]:
+    tools = [tool for each in references for tool in load_tools(each, folder)]
+    return as_tools(tools, " and ".join(references))
+
+
+def _load_check(reference: str, folder: str) -> Check:
+    found = _imported(reference, CHECK, folder)
+    if not callable(found):
+        raise UsageError(
+            f"{CHECK} {reference} is a {type(found).__name__}, no function "
+            "check(task, calls, state)."
+        )
+    check: Check = found
+    return check
+
+
+def _imported(reference: str, option: str, folder: str) -> Any:
+    try:
+        return load_object(reference, option=option, folder=folder)
+    except AgentGymError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{option} {reference} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _importable(found: Any) -> tuple[list[str], str]:
+    """Return how other processes import functions, and the folder to import from.
+
+    Raises:
+        UsageError: They cannot.
+    """
+    if isinstance(found, str):
+        return [found], os.getcwd()
+    items = found if isinstance(found, list | tuple) else [found]
+    places = []
+    folder = os.getcwd()
+    for item in items:
+        name = getattr(item, "__name__", "")
+        module = sys.modules.get(getattr(item, "__module__", None) or "")
+        file = getattr(module, "__file__", None)
+        known = module is not None and getattr(module, name, None) is item
+        if not known or module is None or file is None or module.__name__ == "__main__":
+            what = name or repr(item)
+            raise UsageError(
+                f"{what} cannot be imported by the processes that training starts. Put "
+                "it at the top of a module of its own, or name a list of tools there: "
+                'tools="my_module:TOOLS".'
+            )
+        top = Path(inspect.getsourcefile(item) or file).resolve()
+        depth = module.__name__.count(".") + (top.name == "__init__.py")
+        folder = str(top.parents[depth])
+        places.append(f"{module.__name__}:{name}")
+    return places, folder
+
+
+def _check_allowed(
+    answers: Answers, allow: Sequence[str], specs: dict[str, ToolSpec]
+) -> None:
+    names = ", ".join(specs)
+    for name in allow:
+        if name not in specs:
+            raise NotFoundError("tool", name, specs)
+    if allow and answers != "live":
+        raise UsageError(
+            f"Tools are allowed ({', '.join(allow)}) but would not be called: answers "
+            f"are {answers!r}. Choose live (--tools live), or allow none."
+        )
+    if answers == "live" and not allow:
+        raise UsageError(
+            "Live tools really run, with whatever arguments an untrained model writes. "
+            f"Allow those for which that does no harm: --allow-tool NAME, of {names}."
+        )
+
+
+def _task(line: TaskLine, split: Split) -> Task:
+    return Task(
+        id=line.id,
+        split=split,
+        seed=line.number,
+        family=line.family,
+        level=1 if len(line.expect) < 2 else 2,
+        instruction=line.instruction,
+        goal={key: v for key, v in line.source.items() if key != "instruction"},
+    )
+
+
+def _told(shared: str) -> str:
+    return shared if shared.startswith("as") else f"{shared} is in two of them"

@@ -1,0 +1,204 @@
+"""Splits for tasks that have none: alike ones together, nothing left to chance.
+
+Lines that ask for the same values, or in nearly the same words, go into one split, for
+else held-out tasks measure memory. Where that leaves a split too small, less is held
+apart, step by step, and it is said what was.
+"""
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+
+from agentgym.core.task import Split
+from agentgym.errors import UsageError
+from agentgym.scenarios.tool_tasks.task_file import TaskLine
+
+LEAST = {Split.TRAIN: 6, Split.VALIDATION: 3, Split.TEST: 3}
+"""Tasks that a split must have."""
+
+_SHARES = {Split.TRAIN: 0.6, Split.VALIDATION: 0.2, Split.TEST: 0.2}
+_ALIKE = 0.8
+_MOST_COMPARED = 1000
+_TRAIN_AT_LEAST = 0.4
+_RARE = 0.1
+
+Groups = list[list[TaskLine]]
+
+
+def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]], str]:
+    """Return the lines of each split, and what no two splits share, in words.
+
+    What a line says of its split holds. The result depends on nothing but the lines.
+
+    Raises:
+        UsageError: There are too few lines, or the same request is in two splits.
+    """
+    _refuse_contradictions(lines)
+    if all(line.split is not None for line in lines):
+        chosen = {split: [x for x in lines if x.split is split] for split in Split}
+        if problem := _too_small(chosen):
+            raise UsageError(f"The splits that the file names are too small: {problem}")
+        return chosen, "as the file says"
+    least = sum(LEAST.values())
+    if len(lines) < least:
+        raise UsageError(
+            f"There are {len(lines)} tasks; at least {least} are needed: "
+            f"{_needed()}. Write more, or ask `agentgym scenarios starter` for some."
+        )
+    words = _wordings(lines)
+    common = _common_values(lines)
+    levels: list[tuple[str, Callable[[TaskLine], set[str]]]] = [
+        (
+            "no value and no wording",
+            lambda line: _values(line) | {words[line.number]},
+        ),
+        ("no value", _values),
+        ("no rare value", lambda line: _values(line) - common),
+        ("no request", lambda line: set()),
+    ]
+    for shared, keys in levels:
+        chosen = _assign(_groups(lines, keys))
+        enough = len(chosen[Split.TRAIN]) >= _TRAIN_AT_LEAST * len(lines)
+        if not _too_small(chosen) and enough:
+            return chosen, shared
+    if problem := _too_small(chosen):
+        raise UsageError(f"The tasks are too few or too alike to be split: {problem}")
+    return chosen, shared
+
+
+def _refuse_contradictions(lines: Sequence[TaskLine]) -> None:
+    named: dict[str, TaskLine] = {}
+    for line in lines:
+        if line.split is not None:
+            other = named.setdefault(_plain(line.instruction), line)
+            if other.split is not line.split:
+                raise UsageError(
+                    f"Lines {other.number} and {line.number} ask the same, but one is "
+                    f"in the split {other.split} and one in {line.split}. What is "
+                    "held out must not be trained on: put them into one."
+                )
+
+
+def _too_small(chosen: dict[Split, list[TaskLine]]) -> str:
+    short = [split for split, least in LEAST.items() if len(chosen[split]) < least]
+    if not short:
+        return ""
+    has = ", ".join(f"{split} has {len(chosen[split])}" for split in LEAST)
+    return f"{has}; at least {_needed()} are needed. Write other requests."
+
+
+def _needed() -> str:
+    return ", ".join(f"{least} for {split}" for split, least in LEAST.items())
+
+
+def _values(line: TaskLine) -> set[str]:
+    """Return the values that the request names, as no flag and no small number is."""
+    said = _plain(line.instruction)
+    return {
+        f"value {key}"
+        for key, value in line.values.items()
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+        if len(str(value)) > 1 and _plain(str(value)) in said
+    }
+
+
+def _common_values(lines: Sequence[TaskLine]) -> set[str]:
+    counts = Counter(key for line in lines for key in _values(line))
+    return {key for key, count in counts.items() if count > max(2, _RARE * len(lines))}
+
+
+def _wordings(lines: Sequence[TaskLine]) -> dict[int, str]:
+    """Return for each line by its number which wording it has, values left out."""
+    known: list[tuple[str, set[str]]] = []
+    found: dict[int, str] = {}
+    exact: dict[str, str] = {}
+    for line in lines:
+        said = _plain(line.instruction)
+        texts = [_plain(str(value)) for value in line.values.values()]
+        for text in sorted(filter(None, texts), key=len, reverse=True):
+            said = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "_", said)
+        if said not in exact:
+            own = set(said.split())
+            near = (
+                name for name, other in known[:_MOST_COMPARED] if _alike(own, other)
+            )
+            exact[said] = next(near, f"wording {said}")
+            known.append((exact[said], own))
+        found[line.number] = exact[said]
+    return found
+
+
+def _alike(one: set[str], other: set[str]) -> bool:
+    return len(one & other) >= _ALIKE * len(one | other)
+
+
+def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> Groups:
+    """Return the lines in groups that share no key and no request."""
+    parent = list(range(len(lines)))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    first: dict[str, int] = {}
+    for index, line in enumerate(lines):
+        for key in {f"request {_plain(line.instruction)}", *keys(line)}:
+            parent[root(index)] = root(first.setdefault(key, index))
+    groups: dict[int, list[TaskLine]] = defaultdict(list)
+    for index, line in enumerate(lines):
+        groups[root(index)].append(line)
+    return sorted(groups.values(), key=lambda group: (-len(group), _digest(group)))
+
+
+def _assign(groups: Groups) -> dict[Split, list[TaskLine]]:
+    """Give each group to the split that lacks its kinds of task most."""
+    total = sum(map(len, groups))
+    families = Counter(line.family for group in groups for line in group)
+    chosen: dict[Split, list[TaskLine]] = {split: [] for split in Split}
+    taken: dict[Split, Counter[str]] = {split: Counter() for split in Split}
+
+    def give(split: Split, given: Sequence[TaskLine]) -> None:
+        chosen[split] += given
+        taken[split].update(line.family for line in given)
+
+    free: Groups = []
+    for group in groups:
+        pinned = [line.split for line in group if line.split is not None]
+        for line in group:
+            if pinned:
+                give(line.split or pinned[0], [line])
+        if not pinned:
+            free.append(group)
+    for group in free:
+
+        def lack(split: Split, group: Sequence[TaskLine] = group) -> float:
+            share = _SHARES[split]
+            if split is not Split.TRAIN:
+                over = len(chosen[split]) + len(group) > 1.5 * share * total + 1
+                new = any(not taken[Split.TRAIN][line.family] for line in group)
+                if over or new:
+                    return -float("inf")
+            of_kind = [
+                1 - taken[split][line.family] / (share * families[line.family])
+                for line in group
+            ]
+            of_all = 1 - len(chosen[split]) / (share * total)
+            return of_all + sum(of_kind) / len(of_kind)
+
+        give(max(LEAST, key=lack), group)
+    return {
+        split: sorted(found, key=lambda line: line.number)
+        for split, found in chosen.items()
+    }
+
+
+def _digest(group: Sequence[TaskLine]) -> str:
+    text = "\n".join(sorted(line.instruction for line in group))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))

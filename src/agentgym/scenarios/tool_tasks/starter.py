@@ -1,0 +1,67 @@
+"""A first tasks file, made of nothing but the tools' schemas."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from agentgym.core.tools import Tool, ToolSpec, result_text
+from agentgym.scenarios.tool_tasks.splitting import LEAST
+from agentgym.scenarios.tool_tasks.stubs import example
+
+_WORDINGS = (
+    "{what}. {values}.",
+    "Please do this for me: {what}. {values}.",
+    "{values}. With that, {what}.",
+    "I would like you to {what}, {values}.",
+    "Could you {what}? Here is what you need: {values}.",
+    "One thing today: {what} ({values}).",
+    "{what}, please, and take {values}.",
+    "My request is simple. {what}; {values}. Thanks!",
+)
+_HEAD = """\
+# A starter file, made from the schemas of {count} tools: {names}.
+# What it can check: that the tool a request names is called, with the values it gives.
+# What it cannot: whether that is what your users want, say, or need several calls for.
+# The values are made up. Replace lines by real requests; then see
+# `agentgym scenarios check`. Lines that start with # are skipped.
+"""
+
+
+def starter(tools: Sequence[Tool]) -> str:
+    """Return the text of a tasks file: the same each time, with no model asked."""
+    specs = [tool.spec for tool in tools]
+    least = 2 * sum(LEAST.values())
+    each = max(len(_WORDINGS), -(-least // len(specs)))
+    names = ", ".join(spec.name for spec in specs)
+    lines = [line for spec in specs for line in _lines(spec, each)]
+    body = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    return _HEAD.format(count=len(specs), names=names) + body
+
+
+def _lines(spec: ToolSpec, count: int) -> Iterator[dict[str, Any]]:
+    required = spec.parameters.get("required", [])
+    what = _plain(spec)
+    if not required:
+        count = min(count, len(_WORDINGS))
+    for number in range(count):
+        args = {
+            name: example(spec.parameters, name, f"{spec.name}/{name}/{number}")
+            for name in required
+        }
+        told = ", ".join(
+            f"{name.replace('_', ' ')} {result_text(value)}"
+            for name, value in args.items()
+        )
+        wording = _WORDINGS[number % len(_WORDINGS)]
+        text = wording.format(what=what, values=told or "nothing else is needed")
+        yield {
+            "instruction": text[0].upper() + text[1:],
+            "expect": [{"tool": spec.name, "args": args}],
+        }
+
+
+def _plain(spec: ToolSpec) -> str:
+    """Return what a tool does as a request: its description's first sentence."""
+    first = re.split(r"(?<=[.!?])\s", spec.description)[0].strip(" .!?")
+    return first[:1].lower() + first[1:]

@@ -1,0 +1,373 @@
+"""The tasks file: one request a line, with the calls that it should lead to."""
+
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import Split
+from agentgym.core.tools import ToolSpec, is_recordable, result_text
+from agentgym.errors import UsageError, first_problem
+from agentgym.scenarios.tool_tasks.stubs import example
+
+Specs = Mapping[str, ToolSpec]
+
+_KEYS = ("instruction", "expect", "ordered", "forbid", "split", "id", "answers")
+_CALL_KEYS = ("tool", "args", "answer")
+_MOST_VALUES = 64
+_MOST_SHOWN = 5
+_NO_TEXT = object()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a tool answers to a call."""
+
+    call: NeededCall
+    text: str
+
+
+@dataclass(frozen=True)
+class TaskLine:
+    """One line of a tasks file, checked.
+
+    Attributes:
+        number: Of the line, from 1.
+        expect: The calls that are needed; one's ``instead`` are its alternatives.
+        ordered: Whether they must come in this order.
+        forbid: Tools that must not be called.
+        split: None where the file does not say.
+        answers: What is answered, those of the expected calls first.
+        source: The line as it stands in the file.
+    """
+
+    number: int
+    id: str
+    instruction: str
+    expect: tuple[NeededCall, ...]
+    ordered: bool
+    forbid: frozenset[str]
+    split: Split | None
+    answers: tuple[Answer, ...]
+    source: dict[str, Any] = field(repr=False)
+
+    @property
+    def family(self) -> str:
+        """The kind of task: the tools that it needs."""
+        return "+".join(need.tool for need in self.expect) or "no call"
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Every argument value of the expected calls, by its JSON."""
+        found = (
+            value
+            for need in self.expect
+            for call in (need, *need.instead)
+            for arguments in (call.arguments, *call.others)
+            for name, value in arguments.items()
+            if name not in call.by_outcome
+        )
+        return {json.dumps(v, sort_keys=True): v for v in _leaves(found)}
+
+
+def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine]:
+    """Read and check a whole tasks file.
+
+    Args:
+        path: A JSON Lines file; lines that are empty or start with ``#`` are skipped.
+        specs: The tools by name.
+        checked: Whether a function scores, so that lines may expect no calls.
+
+    Raises:
+        UsageError: It cannot be read or has no line; or lines are broken: each is
+            named with its number and what is wrong.
+    """
+    lines: list[TaskLine] = []
+    wrong: list[str] = []
+    seen: dict[str, int] = {}
+    for number, text in numbered_lines(path):
+        try:
+            line = _read(number, text, specs, checked)
+        except _BrokenError as error:
+            wrong.append(f"line {number}: {error}")
+            continue
+        if line.id in seen:
+            wrong.append(f"line {number}: line {seen[line.id]} has the id {line.id!r}")
+        seen.setdefault(line.id, number)
+        lines.append(line)
+    if wrong:
+        more = len(wrong) - _MOST_SHOWN
+        also = f"\n… and {more} more" if more > 0 else ""
+        raise UsageError(f"{path}:\n" + "\n".join(wrong[:_MOST_SHOWN]) + also)
+    if not lines:
+        raise UsageError(
+            f"{path} has no tasks: write one a line, as in "
+            '{"instruction": "…", "expect": [{"tool": "…", "args": {…}}]}, or begin '
+            "with `agentgym scenarios starter`."
+        )
+    return lines
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a JSON Lines file that are neither empty nor comments.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"Cannot read {path}: {why}.") from None
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, line
+
+
+def read_answers(path: Path, specs: Specs) -> list[Answer]:
+    """Read recorded answers, ``{"tool": …, "args": …, "answer": …}`` a line.
+
+    A file that is not there holds none.
+
+    Raises:
+        UsageError: A line is broken.
+    """
+    if not path.exists():
+        return []
+    found = []
+    for number, text in numbered_lines(path):
+        try:
+            value = _object(text)
+            found.append(_answer(value, specs, "it"))
+        except _BrokenError as error:
+            raise UsageError(f"{path}, line {number}: {error}.") from None
+    return found
+
+
+def answers_path(tasks: str | os.PathLike[str]) -> Path:
+    """Return where the recorded answers of a tasks file lie: beside it."""
+    return Path(tasks).with_suffix(".answers.jsonl")
+
+
+class _BrokenError(Exception):
+    """What is wrong with a line."""
+
+
+def _read(number: int, text: str, specs: Specs, checked: bool) -> TaskLine:
+    line = _object(text)
+    _known_keys(line, _KEYS, "it")
+    instruction = line.get("instruction")
+    if not isinstance(instruction, str) or not instruction.strip():
+        raise _BrokenError(
+            f"`instruction` is {_told(instruction)}, not the user's text"
+        )
+    answers: list[Answer] = []
+    expect = tuple(
+        _need(value, specs, f"expect[{place}]", answers)
+        for place, value in enumerate(_list(line, "expect"))
+    )
+    if not expect and not checked:
+        raise _BrokenError(
+            "it expects no call, so doing nothing would be paid: name one in `expect`, "
+            "or give a check function (--check)"
+        )
+    ordered = line.get("ordered", True)
+    if not isinstance(ordered, bool):
+        raise _BrokenError(f"`ordered` is {_told(ordered)}, not true or false")
+    forbid = [_tool(name, specs, "forbid") for name in _list(line, "forbid")]
+    for name in forbid:
+        if any(name in need.tools for need in expect):
+            raise _BrokenError(f"{name!r} is both expected and forbidden")
+    split = line.get("split")
+    if split is not None and split not in list(Split):
+        raise _BrokenError(
+            f"`split` is {_told(split)}, not one of {', '.join(Split)}; leave it out "
+            "to have it chosen"
+        )
+    answers += [
+        _answer(value, specs, f"answers[{place}]")
+        for place, value in enumerate(_list(line, "answers"))
+    ]
+    name = line.get("id", f"line-{number}")
+    if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+        raise _BrokenError(f"`id` is {_told(name)}, not a text or a whole number")
+    return TaskLine(
+        number=number,
+        id=str(name),
+        instruction=instruction,
+        expect=expect,
+        ordered=ordered,
+        forbid=frozenset(forbid),
+        split=None if split is None else Split(split),
+        answers=tuple(answers),
+        source=line,
+    )
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repeats)
+    except json.JSONDecodeError as error:
+        raise _BrokenError(
+            f"it is no JSON ({error.msg}, column {error.colno})"
+        ) from None
+    except RecursionError:
+        raise _BrokenError("it is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise _BrokenError(f"it is {_told(value)}, not an object in {{}}")
+    if not is_recordable(value):
+        raise _BrokenError("it has a number or a character that JSON cannot hold")
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _BrokenError(f"{twice!r} stands in it twice")
+    return found
+
+
+def _need(value: Any, specs: Specs, where: str, answers: list[Answer]) -> NeededCall:
+    """Return an expected call with its alternatives; add what answers them."""
+    if isinstance(value, dict) and "any" in value:
+        _known_keys(value, ("any", "answer"), where)
+        options = _list(value, "any")
+        if not options:
+            raise _BrokenError(f"{where}.any names no call")
+        shared = value.get("answer", _NO_TEXT)
+        first, *rest = (
+            _call(option, specs, f"{where}.any[{n}]", answers, shared)
+            for n, option in enumerate(options)
+        )
+        return NeededCall(
+            first.tool, first.arguments, first.others, first.by_outcome, tuple(rest)
+        )
+    return _call(value, specs, where, answers, _NO_TEXT)
+
+
+def _call(
+    value: Any, specs: Specs, where: str, answers: list[Answer], shared: Any
+) -> NeededCall:
+    if not isinstance(value, dict):
+        raise _BrokenError(
+            f'{where} is {_told(value)}, not {{"tool": "…", "args": {{…}}}}'
+        )
+    _known_keys(value, _CALL_KEYS, where)
+    spec = specs[_tool(value.get("tool"), specs, f"{where}.tool")]
+    args = value.get("args", {})
+    if not isinstance(args, dict):
+        raise _BrokenError(f"{where}.args is {_told(args)}, not an object in {{}}")
+    open_ones = frozenset(n for n, v in args.items() if v == {"anything": True})
+    schema = spec.parameters
+    choices = [
+        [example(schema, name)] if name in open_ones else _values(v, f"{where}.{name}")
+        for name, v in args.items()
+    ]
+    if _product(map(len, choices)) > _MOST_VALUES:
+        raise _BrokenError(
+            f"{where} accepts more than {_MOST_VALUES} combinations of values"
+        )
+    accepted = [
+        dict(zip(args, each, strict=True)) for each in itertools.product(*choices)
+    ]
+    for arguments in accepted:
+        _validate(spec, arguments, where)
+    need = NeededCall(spec.name, accepted[0], tuple(accepted[1:]), open_ones)
+    text = value.get("answer", shared)
+    if text is not _NO_TEXT:
+        answers.append(Answer(need, result_text(text)))
+    return need
+
+
+def _values(value: Any, where: str) -> list[Any]:
+    """Return the values that are accepted for an argument."""
+    if not (isinstance(value, dict) and list(value) == ["one_of"]):
+        return [value]
+    accepted = value["one_of"]
+    if not isinstance(accepted, list) or not accepted:
+        raise _BrokenError(f"{where}.one_of is {_told(accepted)}, not a list of values")
+    return accepted
+
+
+def _answer(value: Any, specs: Specs, where: str) -> Answer:
+    if not isinstance(value, dict) or "answer" not in value:
+        raise _BrokenError(
+            f"{where} is {_told(value)}, not an object with `tool`, `args` and `answer`"
+        )
+    _known_keys(value, _CALL_KEYS, where)
+    spec = specs[_tool(value.get("tool"), specs, f"{where}.tool")]
+    args = value.get("args", {})
+    if not isinstance(args, dict):
+        raise _BrokenError(f"{where}.args is {_told(args)}, not an object in {{}}")
+    _validate(spec, args, where)
+    return Answer(NeededCall(spec.name, args), result_text(value["answer"]))
+
+
+def _validate(spec: ToolSpec, arguments: dict[str, Any], where: str) -> None:
+    try:
+        spec.validate(arguments)
+    except ValidationError as error:
+        known = spec.parameters.get("properties", {})
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        raise _BrokenError(
+            f"{where}: these are no arguments of {spec.name!r}: "
+            f"{first_problem(error)}; {takes}"
+        ) from None
+
+
+def _tool(name: Any, specs: Specs, where: str) -> str:
+    if isinstance(name, str) and name in specs:
+        return name
+    close = get_close_matches(str(name), specs, n=1, cutoff=0.4)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise _BrokenError(
+        f"{where}: no tool is named {_told(name)}.{hint} There are: {', '.join(specs)}"
+    )
+
+
+def _list(line: Mapping[str, Any], key: str) -> list[Any]:
+    value = line.get(key, [])
+    if not isinstance(value, list):
+        raise _BrokenError(f"`{key}` is {_told(value)}, not a list")
+    return value
+
+
+def _known_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    for key in value:
+        if key not in known:
+            close = get_close_matches(key, known, n=1)
+            hint = f"did you mean {close[0]!r}? It may have" if close else "it may have"
+            raise _BrokenError(f"{where} has {key!r}; {hint}: {', '.join(known)}")
+
+
+def _told(value: Any) -> str:
+    if value is None:
+        return "missing"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _product(counts: Iterator[int]) -> int:
+    total = 1
+    for count in counts:
+        total *= count
+    return total
+
+
+def _leaves(values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, dict):
+            yield from _leaves(value.values())
+        elif isinstance(value, list):
+            yield from _leaves(value)
+        else:
+            yield value

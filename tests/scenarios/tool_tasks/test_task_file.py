@@ -1,0 +1,191 @@
+"""Tasks files: what they may say, and what is refused, with the line's number."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym import Scenario, Split
+from agentgym.errors import UsageError
+from tests.scenarios.tool_tasks.shop import lines, write
+
+TRACK = {"tool": "track_order", "args": {"order_id": 7}}
+GOOD = {"instruction": "Where is 7?", "expect": [TRACK]}
+
+
+def load(path: Path, **options: Any) -> Scenario:
+    return Scenario.from_tools("shop_tools:TOOLS", tasks=path, **options)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{oops", "line 2: it is no JSON"),
+        ("[1]", "line 2: it is [1], not an object"),
+        ("NaN", "not an object"),
+        ('{"instruction": 3}', "`instruction` is 3"),
+        ('{"expect": []}', "`instruction` is missing"),
+        (
+            '{"instruction": "a", "instruction": "b"}',
+            "'instruction' stands in it twice",
+        ),
+        ('{"instruction": "a"}', "doing nothing would be paid"),
+        ({**GOOD, "expct": []}, "has 'expct'; did you mean 'expect'?"),
+        ({**GOOD, "expect": TRACK}, "`expect` is"),
+        ({**GOOD, "expect": ["track_order"]}, 'expect[0] is "track_order"'),
+        ({**GOOD, "expect": [{"tool": "trak_order"}]}, "Did you mean 'track_order'?"),
+        ({**GOOD, "expect": [{"args": {}}]}, "no tool is named missing"),
+        ({**GOOD, "expect": [{**TRACK, "arg": 1}]}, "expect[0] has 'arg'"),
+        ({**GOOD, "expect": [{**TRACK, "args": [7]}]}, "args is [7]"),
+        ({**GOOD, "expect": [{"tool": "track_order"}]}, "order_id: Field required"),
+        (
+            {**GOOD, "expect": [{"tool": "track_order", "args": {"order_id": "x"}}]},
+            "no arguments of 'track_order': order_id: Input should be a valid integer",
+        ),
+        (
+            {**GOOD, "expect": [{**TRACK, "args": {"order_id": 7, "by": 1}}]},
+            "it takes order_id",
+        ),
+        ({**GOOD, "expect": [{"any": []}]}, "any names no call"),
+        (
+            {**GOOD, "expect": [{"any": [TRACK, {"tool": "x"}]}]},
+            "expect[0].any[1].tool",
+        ),
+        (
+            {**GOOD, "expect": [{**TRACK, "args": {"order_id": {"one_of": []}}}]},
+            "one_of is []",
+        ),
+        (
+            {**GOOD, "expect": [{**TRACK, "args": {"order_id": {"one_of": [1, "x"]}}}]},
+            "order_id: Input should be a valid integer",
+        ),
+        (
+            {
+                **GOOD,
+                "expect": [{**TRACK, "args": {"order_id": {"one_of": [*range(65)]}}}],
+            },
+            "more than 64",
+        ),
+        ({**GOOD, "ordered": "yes"}, '`ordered` is "yes"'),
+        ({**GOOD, "forbid": ["refnd"]}, "Did you mean 'refund'?"),
+        ({**GOOD, "forbid": "refund"}, '`forbid` is "refund", not a list'),
+        ({**GOOD, "forbid": ["track_order"]}, "both expected and forbidden"),
+        ({**GOOD, "split": "dev"}, '`split` is "dev", not one of train'),
+        ({**GOOD, "split": []}, "`split` is []"),
+        ({**GOOD, "id": ""}, '`id` is ""'),
+        ({**GOOD, "id": "line-1"}, "line 1 has the id 'line-1'"),
+        ({**GOOD, "answers": [TRACK]}, "answers[0] is"),
+        ({**GOOD, "instruction": "\ud800"}, "JSON cannot hold"),
+    ],
+)
+def test_broken_lines_are_refused_with_their_number(
+    shop: Path, line: Any, told: str
+) -> None:
+    text = line if isinstance(line, str) else json.dumps(line)
+    shop.write_text(f"{json.dumps(lines()[0])}\n{text}\n")
+    with pytest.raises(UsageError) as error:
+        load(shop)
+    assert "line 2: " in str(error.value)
+    assert told in str(error.value)
+
+
+def test_all_broken_lines_are_named_at_once(shop: Path) -> None:
+    shop.write_text("{\n" * 7)
+    with pytest.raises(UsageError, match="line 1: (?s:.*)line 5: (?s:.*)and 2 more"):
+        load(shop)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n"])
+def test_a_file_without_tasks_is_refused(shop: Path, text: str) -> None:
+    shop.write_text(text)
+    with pytest.raises(UsageError, match="has no tasks: write one a line"):
+        load(shop)
+
+
+def test_a_file_that_cannot_be_read_is_refused(shop: Path) -> None:
+    with pytest.raises(UsageError, match=r"Cannot read .*none.jsonl: No such file"):
+        load(shop.with_name("none.jsonl"))
+    shop.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="it is not UTF-8"):
+        load(shop)
+
+
+def test_comments_empty_lines_and_a_byte_order_mark_are_skipped(shop: Path) -> None:
+    shop.write_text("\ufeff# mine\n\n" + shop.read_text())
+    ids = {task.id for task in load(shop).tasks(Split.TRAIN, 0, 99)}
+    assert ids <= {f"line-{number}" for number in range(3, 33)}
+
+
+def test_too_few_tasks_are_refused_with_the_number_needed(shop: Path) -> None:
+    write(shop, lines()[:11])
+    with pytest.raises(UsageError, match=r"There are 11 tasks; at least 12 are needed"):
+        load(shop)
+
+
+def test_requests_too_alike_are_refused(shop: Path) -> None:
+    write(shop, [{**GOOD, "id": number} for number in range(20)])
+    with pytest.raises(UsageError, match="too few or too alike to be split"):
+        load(shop)
+
+
+def test_the_same_request_in_two_splits_is_refused(shop: Path) -> None:
+    made = lines()
+    made[0]["split"] = "train"
+    write(shop, [*made, {**made[0], "split": "test"}])
+    with pytest.raises(UsageError, match="Lines 1 and 31 ask the same"):
+        load(shop)
+
+
+def test_splits_that_the_file_names_hold(shop: Path) -> None:
+    made = lines()
+    for number, line in enumerate(made):
+        line["split"] = list(Split)[number % 4]
+        line["id"] = f"{line['split']}-{number}"
+    scenario = load(write(shop, made))
+    assert scenario.splits == tuple(Split)
+    for split in Split:
+        found = scenario.tasks(split, 0, 99)
+        assert found
+        assert all(task.id.startswith(f"{split}-") for task in found)
+    few = [line for line in made if line["split"] != "test"]
+    with pytest.raises(UsageError, match="too small: .*test has 0"):
+        load(write(shop, few))
+
+
+def test_splits_share_no_value_and_depend_on_the_lines_alone(shop: Path) -> None:
+    one, other = load(shop), load(shop)
+    assert [len(one.tasks(split, 0, 99)) for split in one.splits] == [18, 6, 6]
+    assert all(one.tasks(s, 3, 9) == other.tasks(s, 3, 9) for s in one.splits)
+    values = [
+        {word for t in one.tasks(s, 0, 99) for word in t.instruction.split()}
+        for s in one.splits
+    ]
+    shared = values[0] & (values[1] | values[2])
+    assert not any(word.strip("?").isdigit() for word in shared)
+    kinds = {task.family for task in one.tasks(Split.TRAIN, 0, 99)}
+    assert kinds == {"track_order", "list_orders", "track_order+cancel_order"}
+
+
+def test_lines_of_one_entity_stay_together(shop: Path) -> None:
+    made = lines()
+    for line in lines()[1::3]:
+        [call] = line["expect"]
+        name = call["args"]["customer"]
+        made.append({**line, "instruction": f"Which orders does {name} have?"})
+    scenario = load(write(shop, made))
+    where: dict[str, set[Split]] = {}
+    for split in scenario.splits:
+        for task in scenario.tasks(split, 0, 99):
+            if task.family == "list_orders":
+                name = task.goal["expect"][0]["args"]["customer"]
+                where.setdefault(name, set()).add(split)
+    assert len(where) == 10
+    assert all(len(splits) == 1 for splits in where.values())
+
+
+def test_the_order_of_tasks_follows_the_seed(shop: Path) -> None:
+    scenario = load(shop)
+    orders = [[t.id for t in scenario.tasks(Split.TRAIN, s, 99)] for s in (0, 1)]
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1])
