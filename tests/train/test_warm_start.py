@@ -71,7 +71,7 @@ class Lamps(Scenario):
                 instruction=f"Turn on a{number} and b{number}.",
                 goal={"lamps": [f"a{number}", f"b{number}"], "number": number},
             )
-            for number in range(min(count, MOST))
+            for number in range(count)
         ]
 
     def create_environment(self, task):
@@ -85,6 +85,8 @@ class Lamps(Scenario):
         lamps = task.goal["lamps"]
         if (task.goal["number"] + 1) % BROKEN == 0:
             lamps = ["none"]
+        if (task.goal["number"] + 1) % KNOWN:
+            return None
         return PLANS and [NeededCall("turn_on", {"lamp": lamp}) for lamp in lamps]
 '''
 NEVER = 10**6
@@ -122,6 +124,11 @@ class Watching(Progress):
         self.wants = wants
         self.seen: list[str] = []
         self.told: list[str] = []
+        self.forecasts: list[tuple[float, float]] = []
+
+    def forecast(self, least: float, most: float) -> None:
+        self.seen.append("forecast")
+        self.forecasts.append((least, most))
 
     def phase(self, name: str, total: int) -> None:
         self.seen.append(name)
@@ -149,6 +156,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
     monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(lesson, "TASKS", 10)
     monkeypatch.setattr(lesson, "TASKS_PER_UPDATE", 4)
+    monkeypatch.setattr(lesson, "LEAST_UPDATES", 2)
     made: list[Learner] = []
 
     def create(config: TrainingConfig) -> Engine:
@@ -160,12 +168,12 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
 
 
 def lamps(
-    folder: Path, *, plans: bool = True, broken: int = NEVER, most: int = NEVER
+    folder: Path, *, plans: bool = True, broken: int = NEVER, known: int = 1
 ) -> Path:
-    """Write the pack; it has at most so many tasks of a split."""
+    """Write the pack; every so many plans are broken, and only as many known."""
     pack = folder / "lamps"
     pack.mkdir(exist_ok=True)
-    text = SCENARIO.replace(" % BROKEN", f" % {broken}").replace("MOST", str(most))
+    text = SCENARIO.replace(" % BROKEN", f" % {broken}").replace("KNOWN", str(known))
     (pack / "scenario.py").write_text(text.replace("PLANS and", f"{plans or None} and"))
     return pack
 
@@ -175,10 +183,11 @@ def trainer(
     *,
     plans: bool = True,
     broken: int = NEVER,
+    known: int = 1,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Trainer:
-    pack = lamps(folder, plans=plans, broken=broken)
+    pack = lamps(folder, plans=plans, broken=broken, known=known)
     given: dict[str, Any] = {
         "scenario": str(pack),
         "framework": "native",
@@ -230,7 +239,8 @@ def test_what_it_reached_is_measured_between_before_and_after(tmp_path: Path) ->
     assert result.warm_start is not None
     assert result.baseline.pass_1.value == 0.0
     assert result.warm_start.pass_1.value == 1.0
-    assert watching.seen[:4] == ["before", "plans", "imitation", "warmed"]
+    begun = ["before", "forecast", "plans", "imitation", "warmed", "validation"]
+    assert watching.seen[: len(begun)] == begun
     assert watching.seen[-1] == "after"
     assert "| before | warm start | after |" in " ".join(render_report(result).split())
     assert TrainingResult.load(tmp_path / "runs" / "run") == result
@@ -272,6 +282,29 @@ def test_an_interrupted_one_goes_on_where_it_was(
     assert ("warmed" in again.seen) is (phase != "validation")
     assert result.warm_start is not None
     assert result.warm_start.pass_1.value == 1.0
+
+
+def test_tasks_without_a_plan_are_no_part_of_it(
+    tmp_path: Path, engines: list[Learner]
+) -> None:
+    """To imitate "Done." in their place would teach to do nothing."""
+    result = trainer(tmp_path, known=3).train()
+
+    assert result.imitated is not None
+    assert (result.imitated.tasks, result.imitated.failed) == (3, {})
+    sequences = [s for batch in engines[0].imitated for s in batch.sequences]
+    assert all(b"turn_on" in bytes(s.ids) for s in sequences)
+
+
+def test_few_tasks_are_gone_through_until_there_were_enough_updates(
+    tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lesson, "LEAST_UPDATES", 7)
+
+    result = trainer(tmp_path).train()
+
+    assert result.imitated is not None
+    assert result.imitated.updates == len(engines[0].imitated) == 9
 
 
 def test_plans_that_fail_are_counted_and_left_out(

@@ -99,9 +99,10 @@ class Progress:
         """The untrained policy was measured on held-out tasks."""
 
     def forecast(self, least: float, most: float) -> None:
-        """The baseline says how many seconds are left if the budget is spent.
+        """A measurement says how many seconds are left if the budget is spent.
 
-        A rough range: no update was timed yet. Later :meth:`stepped` tells more.
+        A rough range: no update was timed yet. It is told before a warm start, which
+        it counts, and before the first step; later :meth:`stepped` tells more.
         """
 
     def wants_warm_start(self, offer: str) -> bool | None:

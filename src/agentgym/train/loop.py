@@ -122,8 +122,7 @@ class TrainingLoop:
         offer = self._offer_warm_start()
         if self._config.warm_start:
             self._warm_start()
-        if left := self._forecast.left(state.episodes, state.step):
-            self._progress.forecast(*left)
+        self._tell_time_left()
         if not (state.step or self._measuring.goal_reached):
             self._ask(offer)
         stopped = self._train()
@@ -169,15 +168,22 @@ class TrainingLoop:
                 self._progress,
                 self._check_interrupt,
             )
+            self._tell_time_left(lesson.size)
             state.warm_start = lesson.give()
             self._save()
         if not state.warmed:
-            state.warmed = self._measuring.held_out("warmed", step=0)
+            with self._forecast.measuring():
+                state.warmed = self._measuring.held_out("warmed", step=0)
             self._save()
         self._progress.warmed(state.warm_start.words(), state.start)
         if self._measuring.is_due:
             self._measuring.validate()
             self._save()
+
+    def _tell_time_left(self, lesson: int = 0) -> None:
+        """Tell it, if anything was timed; a lesson learns from so many rollouts."""
+        if left := self._forecast.left(self.state.episodes, self.state.step, lesson):
+            self._progress.forecast(*left)
 
     def _ask(self, offer: str) -> None:
         """Train where there is no hope only if the user says so.

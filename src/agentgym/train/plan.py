@@ -43,7 +43,7 @@ def make_plan(config: TrainingConfig) -> Plan:
     if config.warm_start:
         check_calls_known(scenario, config.seed)
     sets = held_out_sets(scenario, config.seed, config.test_tasks).values()
-    validations = steps // config.eval_every
+    validations = steps // config.eval_every + config.warm_start
     if validations:
         make_tasks(scenario, Split.VALIDATION, config.seed, 1)
     return Plan(

@@ -65,7 +65,8 @@ def plan_view(plan: Plan) -> RenderableType:
     budget = f"{plural(config.episodes, 'episode')} in {plural(plan.steps, 'step')}"
     if config.early_stop:
         budget += ", fewer once the goal holds"
-    measured = f"{plan.held_out:,} held-out rollouts before and after"
+    between = ", after the warm start" * config.warm_start
+    measured = f"{plan.held_out:,} held-out rollouts before{between} and after"
     if plan.validations:
         measured += f", {config.eval_tasks:,} validation rollouts in between, "
         measured += "once" if plan.validations == 1 else f"{plan.validations:,} times"
@@ -83,6 +84,8 @@ def plan_view(plan: Plan) -> RenderableType:
             "kinds that still fail come more often, and attempts vary more than in "
             "use: success in training is lower, go by validation",
         )
+    if config.warm_start:
+        facts.add_row(WARM, "the calls that training tasks need are imitated first")
     facts.add_row("measured", measured)
     facts.add_row("run", str(plan.run))
     if plan.resumed_step is None:

@@ -18,7 +18,6 @@ from agentgym.scenarios.base import Scenario
 from agentgym.train.batch import merged
 from agentgym.train.warm_start.plans import (
     PlanPolicy,
-    check_calls_known,
     tasks_to_imitate,
 )
 from agentgym.train.warm_start.record import WarmStart
@@ -28,6 +27,8 @@ TASKS = 4500
 MOST_PASSES = 3
 """How often the tasks of a scenario with fewer are gone through, to come near that."""
 TASKS_PER_UPDATE = 24
+LEAST_UPDATES = 30
+"""However few tasks there are, they are gone through until there were so many."""
 _WARMUP_UPDATES = 10
 _LAST_UPDATES = 20  # whose loss is told
 _MOST_REASONS = 3
@@ -42,6 +43,9 @@ class Lesson:
         engine: Whose policy learns.
         progress: Told of both phases.
         check: Called often; may raise to give up.
+
+    Raises:
+        ScenarioError: The scenario tells no plans.
     """
 
     def __init__(
@@ -57,15 +61,20 @@ class Lesson:
         self._engine = engine
         self._progress = progress
         self._check = check
+        self._planned = tasks_to_imitate(scenario, config.seed, TASKS)
+
+    @property
+    def size(self) -> int:
+        """Rollouts to learn from, those gone through again counted again."""
+        return _passes(len(self._planned)) * len(self._planned)
 
     def give(self) -> WarmStart:
         """Play the plans and imitate those that succeed.
 
         Raises:
-            ScenarioError: The scenario tells no plans, or most of them fail.
+            ScenarioError: Most plans fail.
             TrainingFailedError: Not one update was finite.
         """
-        check_calls_known(self._scenario, self._config.seed)
         imitation = self._engine.imitation()
         played = self._play(imitation)
         solved = [made for made in played if made.success]
@@ -91,14 +100,11 @@ class Lesson:
 
     def _play(self, imitation: Imitation) -> list[Trajectory]:
         """Play the plans in the run's own agent, the policy replaced."""
-        tasks = tasks_to_imitate(self._scenario, self._config.seed, TASKS)
-        plans = {
-            f"plan-{number:05d}": self._scenario.needed_calls(task) or []
-            for number, task in enumerate(tasks)
-        }
+        named = {f"plan-{n:05d}": planned for n, planned in enumerate(self._planned)}
+        plans = {name: plan for name, (_, plan) in named.items()}
         requests = [
             RolloutRequest(name, task, train=True, group=name, step=0)
-            for name, task in zip(plans, tasks, strict=True)
+            for name, (task, _) in named.items()
         ]
         self._progress.phase("plans", len(requests))
         policy = PlanPolicy(imitation, plans)
@@ -129,8 +135,8 @@ class Lesson:
         if 2 * failed.total() > total:
             raise ScenarioError(
                 f"{told} A warm start would teach them: correct needed_calls(task) of "
-                f"{self._scenario.name}, which `agentgym scenarios check "
-                f"{self._config.scenario_name}` plays, or leave --warm-start out."
+                f"{self._scenario.name} (in a tasks file: `expect`), which `agentgym "
+                "scenarios check` plays, or leave --warm-start out."
             )
         self._progress.warned([f"{told} The warm start leaves those out."])
 
@@ -139,7 +145,7 @@ class Lesson:
     ) -> Iterator[float]:
         """Yield each update's loss; the rate rises, then falls to nothing."""
         size = TASKS_PER_UPDATE
-        passes = min(MOST_PASSES, max(1, TASKS // len(solved)))
+        passes = _passes(len(solved))
         total = passes * math.ceil(len(solved) / size)
         self._progress.phase("imitation", passes * len(solved))
         done = 0
@@ -153,6 +159,12 @@ class Lesson:
                 for _ in some:
                     self._progress.rollout_done()
                 self._check()
+
+
+def _passes(count: int) -> int:
+    """Return how often so many rollouts are gone through."""
+    least = math.ceil(LEAST_UPDATES / math.ceil(count / TASKS_PER_UPDATE))
+    return max(least, min(MOST_PASSES, TASKS // count))
 
 
 def _examples(rollouts: Sequence[Trajectory]) -> TrainingBatch:

@@ -22,14 +22,21 @@ _SEED = 500_000
 """Added to the seed of the first training tasks, so that others are imitated."""
 
 
+_LOOKED_AT = 100
+"""Training tasks of which one must have a plan."""
+
+Planned = tuple[Task, Sequence[NeededCall]]
+"""A task with the calls that it needs."""
+
+
 def calls_known(scenario: Scenario, seed: int) -> bool:
-    """Say whether the scenario tells the calls that its training tasks need.
+    """Say whether the scenario tells the calls that training tasks need.
 
     Raises:
         ScenarioError: It has no training tasks.
     """
-    task = make_tasks(scenario, Split.TRAIN, seed, 1)[0]
-    return scenario.needed_calls(task) is not None
+    tasks = make_tasks(scenario, Split.TRAIN, seed, _LOOKED_AT)
+    return any(scenario.needed_calls(task) is not None for task in tasks)
 
 
 def can_imitate(config: TrainingConfig, scenario: Scenario) -> bool:
@@ -46,18 +53,23 @@ def check_calls_known(scenario: Scenario, seed: int) -> None:
     if not calls_known(scenario, seed):
         raise ScenarioError(
             f"A warm start imitates the calls that tasks need, and {scenario.name} "
-            "does not tell them: write needed_calls(task) of the scenario, or leave "
-            "--warm-start out."
+            "does not tell them: write needed_calls(task) of the scenario (in a tasks "
+            "file: `expect` of its lines), or leave --warm-start out."
         )
 
 
-def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Task]:
-    """Return training tasks, others than those that a run begins with.
+def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]:
+    """Return training tasks with a plan, others than those that a run begins with.
+
+    A scenario that has few gives the same.
 
     Raises:
-        ScenarioError: There are none.
+        ScenarioError: There are no training tasks, or none has a plan.
     """
-    return make_tasks(scenario, Split.TRAIN, seed * 1_000_003 + _SEED, count)
+    check_calls_known(scenario, seed)
+    tasks = make_tasks(scenario, Split.TRAIN, seed * 1_000_003 + _SEED, count)
+    plans = ((task, scenario.needed_calls(task)) for task in tasks)
+    return [(task, plan) for task, plan in plans if plan is not None]
 
 
 class PlanPolicy(Policy):
