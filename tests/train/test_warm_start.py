@@ -71,7 +71,7 @@ class Lamps(Scenario):
                 instruction=f"Turn on a{number} and b{number}.",
                 goal={"lamps": [f"a{number}", f"b{number}"], "number": number},
             )
-            for number in range(count)
+            for number in range(min(count, MOST))
         ]
 
     def create_environment(self, task):
@@ -168,12 +168,21 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
 
 
 def lamps(
-    folder: Path, *, plans: bool = True, broken: int = NEVER, known: int = 1
+    folder: Path,
+    *,
+    plans: bool = True,
+    broken: int = NEVER,
+    known: int = 1,
+    most: int = NEVER,
 ) -> Path:
-    """Write the pack; every so many plans are broken, and only as many known."""
+    """Write the pack, with at most so many tasks of a split.
+
+    Every ``broken``-th plan does not solve its task; every ``known``-th is told.
+    """
     pack = folder / "lamps"
     pack.mkdir(exist_ok=True)
-    text = SCENARIO.replace(" % BROKEN", f" % {broken}").replace("KNOWN", str(known))
+    text = SCENARIO.replace(" % BROKEN", f" % {broken}")
+    text = text.replace("KNOWN", str(known)).replace("MOST", str(most))
     (pack / "scenario.py").write_text(text.replace("PLANS and", f"{plans or None} and"))
     return pack
 
