@@ -73,6 +73,7 @@ class Trainer:
         gpu: str | None = None,
         resume: str | Path | None = None,
         yes: bool | None = None,
+        warm_start: bool | None = None,
         **settings: Any,
     ) -> TrainingResult:
         """Train until the success criteria hold or the budget is spent.
@@ -86,6 +87,8 @@ class Trainer:
             resume: A run's name or folder to continue; its own settings hold, but
                 ``episodes`` may raise the budget.
             yes: Train even where the baseline says that it will hardly work.
+            warm_start: Imitate known calls first; of a resumed run, if it has done no
+                step yet.
             **settings: Further fields of :class:`TrainingConfig`.
 
         Raises:
@@ -98,15 +101,20 @@ class Trainer:
         if isinstance(scenario, ToolScenario):
             scenario = scenario.reference
         if resume is None:
-            named = {"scenario": scenario, "framework": framework, "gpu": gpu}
-            given = {**named, "episodes": episodes, "yes": yes, **settings}
-            config = self.config.replaced(**given)
+            named: dict[str, Any] = {
+                "scenario": scenario,
+                "framework": framework,
+                "gpu": gpu,
+            }
+            named |= {"episodes": episodes, "yes": yes, "warm_start": warm_start}
+            config = self.config.replaced(**named, **settings)
             plan = make_plan(_located(config))
             require_sound(plan.config)
             run = RunFolder.create(plan.config)
         else:
             run = RunFolder.open(resume, self.config.output)
-            plan = make_plan(run.config().replaced(episodes=episodes, yes=yes))
+            given = {"episodes": episodes, "yes": yes, "warm_start": warm_start}
+            plan = make_plan(run.config().replaced(**given))
         with run.lock():
             return self._run(plan, run, is_new=resume is None)
 
