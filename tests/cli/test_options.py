@@ -15,13 +15,14 @@ from agentgym.rollout.solo.config import RolloutConfig
 
 POLICY = {"scenario", "framework", "model", "gpu", "seed", "unsafe_local_exec"}
 TRAINED = {"agent", "engine", "episodes", "algorithm", "deterministic", "tracker"}
+TRAINED |= {"name", "output"}
 ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeout_s"}
 
 
 @pytest.mark.parametrize(
     ("command", "settings", "expected"),
     [
-        (train, TrainingConfig, POLICY | TRAINED | {"name", "output", "yes"}),
+        (train, TrainingConfig, POLICY | TRAINED | {"yes", "warm_start"}),
         (evaluate, TrainingConfig, POLICY | {"concurrency"}),
         (
             rollout,

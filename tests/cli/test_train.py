@@ -164,7 +164,15 @@ def test_resume_takes_the_run_and_a_larger_budget(
 ) -> None:
     ended = agentgym("train", "--resume", "runs/x", "--episodes", "99")
     assert ended.code == 0
-    assert fake.calls[0][1] == {"resume": "runs/x", "episodes": 99, "yes": None}
+    given = fake.calls[0][1]
+    assert (given["resume"], given["episodes"], given["yes"]) == ("runs/x", 99, None)
+
+
+def test_a_resumed_run_can_begin_with_a_warm_start(
+    agentgym: Command, fake: type[FakeTrainer]
+) -> None:
+    assert agentgym("train", "--resume", "runs/x", "--warm-start").code == 0
+    assert fake.calls[0][1]["warm_start"] is True
 
 
 @pytest.mark.parametrize(

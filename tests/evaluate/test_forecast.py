@@ -49,6 +49,17 @@ def test_the_baseline_tells_a_range_whatever_its_workers_took_to_start(
     assert forecast.left(0, 0) == pytest.approx((320 + rest, 640 + rest))
 
 
+def test_a_warm_start_to_come_is_counted_with_what_is_measured_of_it(
+    clock: Clock, forecast: Forecast
+) -> None:
+    measured(clock, forecast, 100, 0.5)
+    rest = 0.5 * (50 + 5 * 10) + 0.5 * (50 + 10)
+    with_it = forecast.left(0, 0, lesson=200)
+    assert with_it is not None
+    assert with_it[0] == pytest.approx(320 + rest + 0.25 * 0.5 * 200)
+    assert with_it[1] == pytest.approx(640 + rest + 1.0 * 0.5 * 200)
+
+
 def test_steps_tell_more_and_the_end_is_counted(
     clock: Clock, forecast: Forecast
 ) -> None:

@@ -108,3 +108,28 @@ def test_resumed_run_says_where_it_continues() -> None:
     progress = TerminalProgress(Console(file=file))
     progress.planned(dataclasses.replace(made_up.plan(), resumed_step=7))
     assert "Continuing after step 7" in file.getvalue()
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_terminal_is_asked_for_a_warm_start(
+    monkeypatch: pytest.MonkeyPatch, answer: bool
+) -> None:
+    asked: list[str] = []
+
+    def ask(question: str, **_: object) -> bool:
+        asked.append(question)
+        return answer
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("agentgym.ui.live.Confirm.ask", ask)
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with TerminalProgress(console) as progress:
+        assert progress.wants_warm_start("--warm-start imitates calls.") is answer
+    assert asked == ["Do that?"]
+    assert isinstance(console.file, io.StringIO)
+    assert "--warm-start imitates calls." in console.file.getvalue()
+
+
+def test_where_nobody_answers_nobody_is_asked() -> None:
+    progress = TerminalProgress(Console(file=io.StringIO()))
+    assert progress.wants_warm_start("--warm-start imitates calls.") is None

@@ -212,3 +212,21 @@ def test_what_to_do_with_an_agent_depends_on_its_framework(
     result.config["framework"] = framework
     assert f'"coding@1").{method}' in render_report(result)
     assert f'"coding@1").{method}' in shown(result_view(result))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_warm_start_has_a_column_of_its_own(width: int) -> None:
+    plain = made_up.result()
+    between = {"warm_start": made_up.metrics(0.8)}
+    result = plain.model_copy(update=between)
+
+    text = shown(result_view(result), width)
+
+    assert max(map(len, text.splitlines())) <= width
+    assert "80 % [76, 84]" in " ".join(text.split()) or width < 80
+    head = next(
+        line for line in text.splitlines() if "before" in line and "gain" in line
+    )
+    assert "warm" in head
+    assert "| 52 % [48, 56] | 80 % [76, 84] | 97 % [94, 100] |" in render_report(result)
+    assert "warm start" not in shown(result_view(plain), width)

@@ -71,6 +71,9 @@ def train(
     output: Annotated[Path | None, opt("Folder of runs; ./runs by default.")] = None,
     tracker: Annotated[str | None, opt("tensorboard, wandb or none.")] = None,
     unsafe_local_exec: UnsafeLocalExec = False,
+    warm_start: Annotated[
+        bool, opt("Imitate the calls that tasks need first.", "--warm-start")
+    ] = False,
     yes: Annotated[
         bool, opt("Train even where the baseline gives no hope.", "--yes")
     ] = False,
@@ -102,7 +105,9 @@ def train(
     if dry_run:
         _show_plan(settings, as_json)
     else:
-        _train(settings, resume, episodes, yes or None, as_json)
+        may_change = {"episodes": episodes, "yes": yes or None}
+        may_change["warm_start"] = warm_start or None
+        _train(settings, resume, may_change, as_json)
 
 
 def _tasks_file(tasks: Path, scenario: str | None) -> str:
@@ -127,13 +132,15 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
     from agentgym.core.config import TrainingConfig
     from agentgym.errors import UsageError
 
-    allowed = ("output", "episodes", "yes")
+    allowed = ("output", "episodes", "yes", "warm_start")
     own = "--resume continues a run with its own settings; leave"
     if not clean:
         raise UsageError(f"{own} --config and --dry-run out.")
     refused = ", ".join(key for key in given if key not in allowed)
     if refused:
-        raise UsageError(f"{own} out: {refused}. Only --episodes and --yes may change.")
+        raise UsageError(
+            f"{own} out: {refused}. Only --episodes, --warm-start and --yes may change."
+        )
     return TrainingConfig.create(output=given.get("output"))
 
 
@@ -170,8 +177,7 @@ def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
 def _train(
     settings: "TrainingConfig",
     resume: str | None,
-    episodes: int | None,
-    yes: bool | None,
+    may_change: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Train, show the result, and write it as ``report.md`` into the run folder."""
@@ -184,7 +190,7 @@ def _train(
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:
         trainer = Trainer(settings, progress=progress)
-        result = trainer.train(resume=resume, episodes=episodes, yes=yes)
+        result = trainer.train(resume=resume, **may_change)
     write_atomically(result.artifacts.run / "report.md", render_report(result))
     console.print(result_view(result))
     if as_json:

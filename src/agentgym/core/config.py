@@ -79,6 +79,8 @@ class TrainingConfig(Settings, BaseSettings):
         learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
             it where the budget ends; None takes the model's default.
         entropy_coefficient: Weight of the entropy bonus.
+        warm_start: Imitate the calls that training tasks need (``needed_calls``) before
+            training on own attempts; lifts a model that hardly ever succeeds.
         temperature: Of sampling in training.
         eval_temperature: Of sampling in evaluations.
         max_tokens: Most tokens of one response.
@@ -128,6 +130,7 @@ class TrainingConfig(Settings, BaseSettings):
     failure_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
     entropy_coefficient: float = Field(default=0.0, ge=0)
+    warm_start: bool = False
     temperature: float = Field(default=1.0, gt=0)
     eval_temperature: float = Field(default=0.5, ge=0)
     max_tokens: int = Field(default=160, gt=0, le=_MOST)

@@ -33,7 +33,7 @@ class Evidence:
     config: dict[str, Any] = field(default_factory=dict)
     steps: list[dict[str, Any]] = field(default_factory=list)  # of metrics.jsonl
     ledger: Ledger = field(default_factory=Ledger)
-    baseline: Metrics | None = None
+    baseline: Metrics | None = None  # before the first update
     validation: Metrics | None = None
     remarks: list[Remark] = field(default_factory=list)  # of the newest validation
     checkpoint_error: str = ""  # why the newest checkpoint cannot be read
@@ -69,7 +69,7 @@ def read_evidence(run: RunFolder) -> Evidence:
         config=record.get("config", {}),
         steps=run.metrics(),
         ledger=state.ledger,
-        baseline=next(iter(state.baseline.values()), None),
+        baseline=state.start if state.baseline else None,
         validation=state.validation,
         remarks=state.watch.remarks,
         checkpoint_error=problem,

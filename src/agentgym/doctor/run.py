@@ -144,7 +144,8 @@ def _base(run: Evidence) -> Iterator[Finding]:
             "the base is too weak",
             f"It solves {solved:.1%} of held-out tasks; below 10 % there is little to "
             "reinforce.",
-            "Start from a stronger --model, or from easier tasks first.",
+            "Start from a stronger --model or easier tasks, or from a --warm-start if "
+            "the scenario has needed_calls.",
         )
 
 

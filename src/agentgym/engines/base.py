@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.policy import Policy, ServedPolicy
+from agentgym.core.policy import ChatRequest, ChatResult, Policy, ServedPolicy
+from agentgym.core.trajectory import RequestedCall
+from agentgym.errors import UnsupportedError
 
 CLIP = 0.2
 """Of the probability ratio, beyond which nothing is gained (PPO, arXiv:1707.06347)."""
@@ -88,6 +90,43 @@ class UpdateMetrics:
     refused: str = ""
 
 
+class Imitation(ABC):
+    """Teaches a policy by examples, before it is trained on attempts of its own."""
+
+    @abstractmethod
+    def write(
+        self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
+    ) -> ChatResult:
+        """Return an answer in the tokens that the policy would sample to give it.
+
+        Args:
+            request: What is answered. Its session's next request continues this
+                answer token by token, as it would a sampled one.
+            content: The answer's text, empty for none.
+            calls: Its tool calls.
+
+        Raises:
+            EngineError: It does not fit the context, or the chat template cannot
+                write it.
+        """
+
+    @abstractmethod
+    def learn(self, batch: TrainingBatch, share: float) -> float:
+        """Make the trained tokens of ``batch`` likelier; advantages are weights.
+
+        Log-probabilities of the batch are not looked at, and the engine's ``step`` and
+        optimizer stay as they are.
+
+        Args:
+            batch: Not empty.
+            share: Of the full learning rate, 0..1.
+
+        Returns:
+            The mean loss per trained token before, in nats; NaN if the update was
+            left out because it was not finite.
+        """
+
+
 class Engine(ABC):
     """Updates a policy from batches. Knows no framework and no scenario."""
 
@@ -130,6 +169,14 @@ class Engine(ABC):
     def export(self, folder: Path) -> None:
         """Write model and tokenizer in Hugging Face format into ``folder``."""
 
+    def imitation(self) -> Imitation:
+        """Return a teacher with an optimizer of its own; only if it ``imitates``.
+
+        Raises:
+            UnsupportedError: The default: the engine cannot.
+        """
+        raise UnsupportedError(f"{type(self).__name__} has no imitation().")
+
     def sampling(self) -> AbstractContextManager[None]:
         """Return what rollouts run within; servers are awake there, else asleep."""
         return nullcontext()
@@ -146,7 +193,14 @@ class EngineSummary(NamedTuple):
 
 
 class EngineFactory(ABC):
-    """Makes engines of one kind; importing and checking load no model and no torch."""
+    """Makes engines of one kind; importing and checking load no model and no torch.
+
+    Attributes:
+        imitates: Whether its engines have :meth:`Engine.imitation`; ``warm_start`` is
+            refused if not.
+    """
+
+    imitates: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, config: TrainingConfig) -> EngineSummary:

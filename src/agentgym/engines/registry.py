@@ -20,7 +20,13 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
     Raises:
         UsageError: As :meth:`EngineFactory.check`; or no engine has this name.
     """
-    return _factory(config).check(config)
+    factory = _factory(config)
+    if config.warm_start and not factory.imitates:
+        raise UnsupportedError(
+            f"warm_start with engine = {config.engine!r}: that engine cannot imitate "
+            "calls. Leave --warm-start out, or use --engine local."
+        )
+    return factory.check(config)
 
 
 def create_engine(config: TrainingConfig) -> Engine:

@@ -10,7 +10,7 @@ from agentgym.core.components import CLOSE_CALL, OPEN_CALL
 from agentgym.core.files import write_json
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.trajectory import RequestedCall
-from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
+from agentgym.engines.base import Engine, Imitation, TrainingBatch, UpdateMetrics
 
 _STATE = "scripted.json"
 
@@ -50,7 +50,10 @@ class ScriptedPolicy(Policy):
 
     async def chat(self, request: ChatRequest) -> ChatResult:
         """Answer with what the function returns."""
-        reply = self._respond(request)
+        return self.write(request, self._respond(request))
+
+    def write(self, request: ChatRequest, reply: Reply) -> ChatResult:
+        """Return a reply as an answer."""
         calls = [
             RequestedCall(
                 id=f"call-{len(request.messages)}-{index}",
@@ -84,6 +87,7 @@ class ScriptedEngine(Engine):
 
     def __init__(self, respond: Callable[[ChatRequest], Reply]) -> None:
         self.batches: list[TrainingBatch] = []
+        self.imitated: list[TrainingBatch] = []
         self._policy = ScriptedPolicy(respond)
 
     @property
@@ -111,6 +115,10 @@ class ScriptedEngine(Engine):
         self._policy.version += 1
         return UpdateMetrics(step=self.step)
 
+    def imitation(self) -> "ScriptedImitation":
+        """Return who remembers examples in ``imitated``."""
+        return ScriptedImitation(self)
+
     def save_checkpoint(self, folder: Path) -> None:
         """Write how many updates there were."""
         write_json(folder / _STATE, self.step)
@@ -123,6 +131,26 @@ class ScriptedEngine(Engine):
         """Write the same in the place of weights."""
         folder.mkdir()
         self.save_checkpoint(folder)
+
+
+class ScriptedImitation(Imitation):
+    """Remembers what was to be imitated."""
+
+    def __init__(self, engine: ScriptedEngine) -> None:
+        self._engine = engine
+
+    def write(
+        self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
+    ) -> ChatResult:
+        """Answer as the policy would with the same reply."""
+        made: list[tuple[str, dict[str, Any] | str]]
+        made = [(call.name, call.arguments) for call in calls]
+        return self._engine.policy.write(request, Reply(content or None, made))
+
+    def learn(self, batch: TrainingBatch, share: float) -> float:
+        """Remember the batch."""
+        self._engine.imitated.append(batch)
+        return 0.0
 
 
 def _written(call: RequestedCall) -> str:

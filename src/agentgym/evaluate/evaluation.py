@@ -54,6 +54,8 @@ def attempt(
         for group in [f"{name.replace(' ', '_')}-t{index:04d}"]
         for sample in range(samples)
     ]
+    # A process that was killed while it made them may have left some behind.
+    session.delete(request.rollout_id for request in asked)
     try:
         made = session.run(asked, on_rollout)
     except Interrupted:  # it will be made anew, under the same ids

@@ -10,6 +10,8 @@ from agentgym.core.config import TrainingConfig
 
 _SLOWEST_UPDATE = 1.0
 """Seconds of an update per second of its rollouts, at most, where none was timed."""
+_PLAN = 0.25, 1.0
+"""Seconds to learn a known plan, least and most, per second of a measured rollout."""
 _NEWEST = 10  # steps
 
 
@@ -57,7 +59,9 @@ class Forecast:
         """Note that a step of so many rollouts, with its update, has taken so long."""
         self._steps.append((episodes, seconds))
 
-    def left(self, episodes: int, step: int) -> tuple[float, float] | None:
+    def left(
+        self, episodes: int, step: int, lesson: int = 0
+    ) -> tuple[float, float] | None:
         """Return seconds until the end if the budget is spent, at least and at most.
 
         They are the same once a step was timed, and unknown before anything was.
@@ -65,6 +69,8 @@ class Forecast:
         Args:
             episodes: Training rollouts done.
             step: Updates done.
+            lesson: Rollouts that a warm start, still to come, learns from; it is
+                measured on held-out and on validation tasks.
         """
         config, measured = self._config, self._per_measured
         if self._steps:
@@ -79,4 +85,7 @@ class Forecast:
         last = step + math.ceil(left / (config.group_size * config.tasks_per_step))
         validations = last // config.eval_every - step // config.eval_every
         rest = (validations * config.eval_tasks + self._held_out) * measured
-        return left * least + rest, left * most + rest
+        if lesson:
+            rest += (config.eval_tasks + self._held_out) * measured
+        low, high = (lesson * share * measured for share in _PLAN)
+        return left * least + rest + low, left * most + rest + high

@@ -90,7 +90,10 @@ class Progress:
         """The run is about to start."""
 
     def phase(self, name: str, total: int) -> None:
-        """A phase of ``total`` rollouts starts: e.g. ``validation``."""
+        """A phase of ``total`` rollouts starts: e.g. ``validation``.
+
+        Those of ``imitation`` were played before, and are learned from.
+        """
 
     def rollout_done(self) -> None:
         """One rollout of the current phase has ended."""
@@ -99,9 +102,20 @@ class Progress:
         """The untrained policy was measured on held-out tasks."""
 
     def forecast(self, least: float, most: float) -> None:
-        """The baseline says how many seconds are left if the budget is spent.
+        """A measurement says how many seconds are left if the budget is spent.
 
-        A rough range: no update was timed yet. Later :meth:`stepped` tells more.
+        A rough range: no update was timed yet. It is told before a warm start, which
+        it counts, and before the first step; later :meth:`stepped` tells more.
+        """
+
+    def wants_warm_start(self, offer: str) -> bool | None:
+        """Say whether to begin with a warm start; None if there is nobody to ask."""
+        return None
+
+    def warmed(self, words: str, metrics: Metrics) -> None:
+        """The warm start is over; ``words`` say what was imitated.
+
+        Held-out tasks were measured again.
         """
 
     def allows(self, doubts: Sequence[str]) -> bool:

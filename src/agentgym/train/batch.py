@@ -1,7 +1,7 @@
 """From scored rollouts to what is trained: sequences, trained tokens, the ledger."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentgym.core.components import is_trained, label_tokens
@@ -100,24 +100,17 @@ class BatchBuilder:
         rollout: Trajectory,
         advantages: Sequence[float],
     ) -> list[Bucket]:
-        """Merge a rollout's calls into as few sequences as their tokens allow."""
-        sequences: list[TrainingSequence] = []
+        """Add what is trained of a rollout's calls, and say where each went."""
+        trained: list[tuple[ModelCall, Sequence[int], float]] = []
         entries: list[Bucket] = []
         for call, advantage in zip(rollout.model_calls, advantages, strict=True):
             positions = self._trained_positions(call)
-            entries.append(positions if isinstance(positions, Bucket) else TRAINED)
             if isinstance(positions, Bucket):
-                continue
-            start = len(call.prompt_ids)
-            sequence = _continued(sequences, call.prompt_ids)
-            if sequence is None:
-                sequence = TrainingSequence(call.agent, group, [])
-                sequences.append(sequence)
-            sequence.ids = [*call.prompt_ids, *call.response_ids]
-            sequence.trained += [
-                TrainedToken(start + p, call.logprobs[p], advantage) for p in positions
-            ]
-        batch.sequences += sequences
+                entries.append(positions)
+            else:
+                entries.append(TRAINED)
+                trained.append((call, positions, advantage))
+        batch.sequences += merged(trained, group)
         return entries
 
     def _trained_positions(self, call: ModelCall) -> list[int] | Bucket:
@@ -138,6 +131,30 @@ class BatchBuilder:
             if is_trained(components, self.trainable)
         ]
         return positions or Bucket("masked", "no trainable component")
+
+
+def merged(
+    calls: Iterable[tuple[ModelCall, Sequence[int], float]], group: int
+) -> list[TrainingSequence]:
+    """Merge a rollout's calls into as few sequences as their tokens allow.
+
+    Args:
+        calls: Each with the places of its response's trained tokens, and their
+            advantage.
+        group: The rollout's group, by number.
+    """
+    sequences: list[TrainingSequence] = []
+    for call, positions, advantage in calls:
+        start = len(call.prompt_ids)
+        sequence = _continued(sequences, call.prompt_ids)
+        if sequence is None:
+            sequence = TrainingSequence(call.agent, group, [])
+            sequences.append(sequence)
+        sequence.ids = [*call.prompt_ids, *call.response_ids]
+        sequence.trained += [
+            TrainedToken(start + p, call.logprobs[p], advantage) for p in positions
+        ]
+    return sequences
 
 
 def _rewards(rollout: Trajectory, broadcast: Broadcast) -> list[float] | None:

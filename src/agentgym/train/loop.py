@@ -16,7 +16,9 @@ from agentgym.errors import (
     TrainingFailedError,
     TrainingHalted,
     TrainingInterrupted,
+    UsageError,
 )
+from agentgym.evaluate.compare import compare
 from agentgym.evaluate.forecast import Forecast
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
@@ -26,12 +28,14 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.export import export_agent
 from agentgym.train.measuring import Measuring
-from agentgym.train.outlook import doubts
+from agentgym.train.outlook import doubts, warm_start_offer
 from agentgym.train.process import InterruptFlag, ResourceUse
 from agentgym.train.result import Artifacts, TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
 from agentgym.train.tasks import TaskStream
 from agentgym.train.tracking import open_tracker
+from agentgym.train.warm_start.lesson import Lesson
+from agentgym.train.warm_start.plans import can_imitate
 
 GOAL = "success criteria reached"
 SPENT = "budget spent"
@@ -115,10 +119,12 @@ class TrainingLoop:
                 state.baseline = self._measuring.held_out("before", step=0)
             self._save()
         self._progress.baseline(next(iter(state.baseline.values())))
-        if left := self._forecast.left(state.episodes, state.step):
-            self._progress.forecast(*left)
-        if not state.step:
-            self._ask(next(iter(state.baseline.values())))
+        offer = self._offer_warm_start()
+        if self._config.warm_start:
+            self._warm_start()
+        self._tell_time_left()
+        if not (state.step or self._measuring.goal_reached):
+            self._ask(offer)
         stopped = self._train()
         self._progress.ended(stopped, state.ledger)
         self._check_trained()
@@ -126,19 +132,80 @@ class TrainingLoop:
         after = self._measuring.held_out("after", step=state.step + 1)
         return self._finish(stopped, weights, after)
 
-    def _ask(self, baseline: Metrics) -> None:
-        """Train where the baseline gives no hope only if the user says so.
+    def _offer_warm_start(self) -> str:
+        """Ask for a warm start where it would help; what is still to be said of it."""
+        state, config = self.state, self._config
+        if config.warm_start or state.step or not can_imitate(config, self._scenario):
+            return ""
+        offer = warm_start_offer(state.start)
+        if not offer or config.yes:
+            return offer
+        answer = self._progress.wants_warm_start(offer)
+        if answer:
+            self._config = config.replaced(warm_start=True)
+            self._run.write_record(config=self._config.model_dump(mode="json"))
+        return offer if answer is None else ""
+
+    def _warm_start(self) -> None:
+        """Imitate known calls and measure what came of it; what is done is not redone.
+
+        Validation says then how good the weights are that training must not lose.
+
+        Raises:
+            UsageError: The run has trained already.
+        """
+        state = self.state
+        if state.warm_start is None:
+            if state.step:
+                raise UsageError(
+                    f"A warm start comes before the first step, and {self._run.path} "
+                    f"has done {state.step}. Leave --warm-start out, or train anew."
+                )
+            lesson = Lesson(
+                self._config,
+                self._scenario,
+                self._engine,
+                self._progress,
+                self._check_interrupt,
+            )
+            self._tell_time_left(lesson.size)
+            state.warm_start = lesson.give()
+            self._save()
+        if not state.warmed:
+            with self._forecast.measuring():
+                state.warmed = self._measuring.held_out("warmed", step=0)
+            self._save()
+        self._progress.warmed(state.warm_start.words(), state.start)
+        if self._measuring.is_due:
+            self._measuring.validate()
+            self._save()
+
+    def _tell_time_left(self, lesson: int = 0) -> None:
+        """Tell it, if anything was timed; a lesson learns from so many rollouts."""
+        if left := self._forecast.left(self.state.episodes, self.state.step, lesson):
+            self._progress.forecast(*left)
+
+    def _ask(self, offer: str) -> None:
+        """Train where there is no hope only if the user says so.
+
+        A warm start with any success is a result, whatever training adds to it.
+
+        Args:
+            offer: Of a warm start that nobody was asked about, empty for none.
 
         Raises:
             TrainingFailedError: The user does not.
         """
-        found = doubts(baseline)
-        if found and self._config.yes:
-            self._progress.warned(found)
-        elif found and not self._progress.allows(found):
+        found = doubts(self.state.start)
+        told = [*found, offer] if offer else found
+        has_result = bool(self.state.warmed) and self.state.start.pass_1.value > 0
+        if told and (self._config.yes or has_result or not found):
+            self._progress.warned(told)
+        elif found and not self._progress.allows(told):
+            either = " or with --warm-start" if offer else ""
             raise TrainingFailedError(
-                f"{' '.join(found)} Training was not started; to train all the same, "
-                f"`agentgym train --resume {self._run.path} --yes`.",
+                f"{' '.join(told)} Training was not started; to train all the same, "
+                f"`agentgym train --resume {self._run.path} --yes`{either}.",
                 resumable=False,
             )
 
@@ -149,7 +216,7 @@ class TrainingLoop:
             TrainingFailedError: It had none.
         """
         ledger = self.state.ledger
-        if not ledger.trained:
+        if not ledger.trained and not self.state.warmed:
             reasons = (ledger.masked + ledger.dropped).most_common(1)
             why = f", most of them because of: {reasons[0][0]}" if reasons else ""
             raise TrainingFailedError(
@@ -163,9 +230,16 @@ class TrainingLoop:
         """Go back to the best validated weights, and return their step.
 
         Where the goal was reached the newest are the best: more tasks confirm them.
+        The best of many validations is better than its weights are, so those of a warm
+        start stay unless the best is better beyond chance.
         """
         best = self._run.best_checkpoint(self.state)
         step = self.state.watch.best_step
+        first = self.state.first_validation
+        if stopped != GOAL and first is not None:
+            found = self._run.validation(step)
+            if found is None or not compare(first, found).differences["pass_1"].low > 0:
+                best, step = self._run.first_checkpoint(self.state), 0
         if stopped == GOAL or best is None or step == self.state.step:
             return self.state.step
         self._engine.load_checkpoint(best)
@@ -374,6 +448,7 @@ class TrainingLoop:
             metrics=after[main],
             baseline=before[main],
         )
+        warmed = state.warmed
         self._use.update()
         result = TrainingResult(
             scenario=self._scenario.name,
@@ -381,6 +456,9 @@ class TrainingLoop:
             baseline=before[main],
             metrics=after[main],
             breakdown={name: (before[name], after[name]) for name in others},
+            warm_start=warmed.get(main),
+            warm_breakdown={name: warmed[name] for name in others if warmed},
+            imitated=state.warm_start,
             stopped=stopped,
             steps=state.step,
             weights_step=weights,

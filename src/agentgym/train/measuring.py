@@ -47,7 +47,7 @@ class Measuring:
     def is_due(self) -> bool:
         """Whether this step has validation tasks to measure that were not yet."""
         state = self.state
-        if not state.step or state.step % self.config.eval_every:
+        if state.step % self.config.eval_every or not (state.step or state.warmed):
             return False
         return state.validation is None or self._is_unconfirmed
 
@@ -82,8 +82,10 @@ class Measuring:
 
     def _watch(self, found: Metrics) -> None:
         state, patience = self.state, self.config.patience
-        baseline = next(iter(state.baseline.values()))
-        remarks = state.watch.look(state.step, found, baseline, patience)
+        if not state.step:
+            state.first_validation = found
+        start = state.first_validation or state.start
+        remarks = state.watch.look(state.step, found, start, patience)
         if remarks and not self.goal_reached:
             self.progress.warned([remark.text for remark in remarks])
 
@@ -91,7 +93,7 @@ class Measuring:
         """Measure the policy on every held-out set of the scenario, main one first.
 
         Args:
-            phase: ``before`` or ``after``.
+            phase: ``before``, ``warmed`` or ``after``.
             step: A resumed run forgets the rollouts of later steps than its own.
         """
         config = self.config

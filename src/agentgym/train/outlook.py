@@ -6,6 +6,7 @@ from agentgym.evaluate.metrics import Metrics, TaskResult
 
 _ENOUGH = 16  # attempts: that none or all of them succeed is no accident
 _TASKS, _SAMPLES = 32, 4  # so many attempts at so many tasks, and none differ
+_WEAK = 0.1  # of attempts succeed: below it, a warm start is offered
 _TRY = "Try a stronger --model, easier tasks first, or a reward with partial credit."
 
 
@@ -16,8 +17,8 @@ def doubts(baseline: Metrics) -> list[str]:
     none did, there is nothing to reinforce.
 
     Args:
-        baseline: Of the untrained policy on held-out tasks; what it is too small to
-            tell is not said.
+        baseline: Of the policy on held-out tasks before its first update; what it is
+            too small to tell is not said.
     """
     tasks = [task for task in baseline.by_task if task.attempts]
     families = {task.family for task in tasks}
@@ -51,6 +52,22 @@ def doubts(baseline: Metrics) -> list[str]:
             f"families of tasks at present: {', '.join(sorted(teaching))}."
         )
     return found
+
+
+def warm_start_offer(baseline: Metrics) -> str:
+    """Return what speaks for a warm start, in plain words; empty if nothing does.
+
+    Args:
+        baseline: Of the untrained policy on held-out tasks. The calls that tasks need
+            must be known.
+    """
+    if baseline.rollouts < _ENOUGH or baseline.pass_1.value >= _WEAK:
+        return ""
+    return (
+        f"The untrained policy succeeds at {baseline.pass_1.value:.0%} of held-out "
+        "attempts. The calls that tasks need are known here: --warm-start imitates "
+        "those of training tasks first."
+    )
 
 
 def _never_differ(tasks: Sequence[TaskResult]) -> bool:

@@ -19,6 +19,7 @@ from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.scenarios.tool_tasks.scenario import with_own_tools
 from agentgym.train.tracking import require_tracker
 from agentgym.train.versions import Versions
+from agentgym.train.warm_start.plans import check_calls_known
 
 
 def located(config: TrainingConfig) -> TrainingConfig:
@@ -75,8 +76,10 @@ def make_plan(config: TrainingConfig) -> Plan:
         )
     steps = math.ceil(config.episodes / per_step)
     make_tasks(scenario, Split.TRAIN, config.seed, 1)
+    if config.warm_start:
+        check_calls_known(scenario, config.seed)
     sets = held_out_sets(scenario, config.seed, config.test_tasks).values()
-    validations = steps // config.eval_every
+    validations = steps // config.eval_every + config.warm_start
     if validations:
         make_tasks(scenario, Split.VALIDATION, config.seed, 1)
     return Plan(

@@ -11,6 +11,7 @@ from agentgym.errors import RunFolderError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.train.export import Saved
 from agentgym.train.trained_agent import TrainedAgent
+from agentgym.train.warm_start.record import WarmStart
 
 RESULT_FILE = "result.json"
 
@@ -36,6 +37,9 @@ class TrainingResult(BaseModel, extra="forbid"):
         metrics: The trained policy on the same tasks.
         breakdown: Further held-out measurements by name (``level 3``,
             ``out of vocabulary``): before and after.
+        warm_start: The policy after its warm start, on the same tasks as ``baseline``;
+            None without one. ``warm_breakdown`` has the others.
+        imitated: What the warm start learned from; None without one.
         stopped: Why training ended.
         steps: Policy updates.
         weights_step: The update whose weights these are: those that did best on
@@ -53,6 +57,9 @@ class TrainingResult(BaseModel, extra="forbid"):
     baseline: Metrics
     metrics: Metrics
     breakdown: dict[str, tuple[Metrics, Metrics]] = Field(default_factory=dict)
+    warm_start: Metrics | None = None
+    warm_breakdown: dict[str, Metrics] = Field(default_factory=dict)
+    imitated: WarmStart | None = None
     stopped: str
     steps: int
     weights_step: int

@@ -27,6 +27,7 @@ from agentgym.errors import (
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import StepReport
 from agentgym.train.tasks import StreamState
+from agentgym.train.warm_start.record import WarmStart
 from agentgym.train.watch import Watch
 
 _MINIMUM_FREE_BYTES = 200 * 2**20
@@ -43,6 +44,9 @@ class RunState(BaseModel, extra="forbid"):
         wall_seconds: Spent so far, over all resumes.
         cpu_seconds: Likewise.
         baseline: Held-out measurements of the untrained policy, by name.
+        warm_start: What was imitated before the first update; None if nothing was yet.
+        warmed: Held-out measurements after that, by name; empty before.
+        first_validation: That of the warm start's weights; None without one.
         validation: The newest validation measurement.
         confirmation: That of as many others and it together, where it was good.
         watch: What all validations so far have shown.
@@ -55,10 +59,18 @@ class RunState(BaseModel, extra="forbid"):
     cpu_seconds: float = 0.0
     stream: StreamState = Field(default_factory=StreamState)
     baseline: dict[str, Metrics] = Field(default_factory=dict)
+    warm_start: WarmStart | None = None
+    warmed: dict[str, Metrics] = Field(default_factory=dict)
+    first_validation: Metrics | None = None
     validation: Metrics | None = None
     confirmation: Metrics | None = None
     watch: Watch = Field(default_factory=Watch)
     ledger: Ledger = Field(default_factory=Ledger)
+
+    @property
+    def start(self) -> Metrics:
+        """The held-out tasks of the main set, where on-policy training begins."""
+        return next(iter((self.warmed or self.baseline).values()))
 
 
 @dataclass(frozen=True)
@@ -232,8 +244,8 @@ class RunFolder:
     def new_checkpoint(self, state: RunState) -> Iterator[Path]:
         """Yield a folder that becomes ``state.step``'s checkpoint, atomically.
 
-        Of the older checkpoints the newest and the best validated one are kept, the
-        others are removed afterwards.
+        Of the older checkpoints the newest, the best validated one and that of a warm
+        start are kept, the others are removed afterwards.
         """
         try:
             with new_folder(self._checkpoint(state.step)) as folder:
@@ -246,15 +258,27 @@ class RunFolder:
         self._keep_checkpoints(_KEPT, state)
 
     def _keep_checkpoints(self, newest: int, state: RunState) -> None:
-        """Remove all but some of the newest and the best validated one."""
+        """Remove all but some of the newest, the best validated and the first one."""
+        kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:
-            if old != self._checkpoint(state.watch.best_step):
+            if old not in kept:
                 shutil.rmtree(old, ignore_errors=True)
 
     def best_checkpoint(self, state: RunState) -> Path | None:
         """Return the checkpoint of the best validation; None if there is none."""
         path = self._checkpoint(state.watch.best_step)
-        return path if path.exists() and state.watch.best_step else None
+        return path if path.exists() and state.watch.best is not None else None
+
+    def first_checkpoint(self, state: RunState) -> Path | None:
+        """Return the checkpoint of the warm start; None if there was none."""
+        return self._checkpoint(0) if state.warmed else None
+
+    def validation(self, step: int) -> Metrics | None:
+        """Return the validation after a step; None if there was none."""
+        for line in self.metrics():
+            if line["step"] == step and "validation" in line:
+                return Metrics.model_validate(line["validation"])
+        return None
 
     def _checkpoint(self, step: int) -> Path:
         return self.path / "checkpoints" / f"step-{step:06d}"

@@ -76,6 +76,7 @@ class Trainer:
         gpu: str | None = None,
         resume: str | Path | None = None,
         yes: bool | None = None,
+        warm_start: bool | None = None,
         **settings: Any,
     ) -> TrainingResult:
         """Train until the success criteria hold or the budget is spent.
@@ -97,6 +98,8 @@ class Trainer:
             resume: A run's name or folder to continue; its own settings hold, but
                 ``episodes`` may raise the budget.
             yes: Train even where the baseline says that it will hardly work.
+            warm_start: Imitate known calls first; of a resumed run, if it has done no
+                step yet.
             **settings: Further fields of :class:`TrainingConfig`.
 
         Raises:
@@ -111,18 +114,23 @@ class Trainer:
         if tasks is not None:
             scenario = tasks_reference(tasks, check)
         if resume is None:
-            named = {"scenario": scenario, "framework": framework, "gpu": gpu}
+            named: dict[str, Any] = {
+                "scenario": scenario,
+                "framework": framework,
+                "gpu": gpu,
+            }
+            named |= {"episodes": episodes, "yes": yes, "warm_start": warm_start}
             if agent is not None:
                 named["agent"] = reference_of(agent)
-            given = {**named, "episodes": episodes, "yes": yes, **settings}
-            config = self.config.replaced(**given)
+            config = self.config.replaced(**named, **settings)
             plan = make_plan(located(config))
             require_sound(plan.config)
             plan = tried(plan)
             run = RunFolder.create(plan.config)
         else:
             run = RunFolder.open(resume, self.config.output)
-            plan = make_plan(run.config().replaced(episodes=episodes, yes=yes))
+            given = {"episodes": episodes, "yes": yes, "warm_start": warm_start}
+            plan = make_plan(run.config().replaced(**given))
         with run.lock():
             return self._run(plan, run, is_new=resume is None)
 

@@ -31,7 +31,7 @@ class Watch(BaseModel, extra="forbid"):
 
     Attributes:
         best: Success and reward of the best validation; None before the first.
-        best_step: Its step; 0 before the first.
+        best_step: Its step; 0 before the first, and of the weights before any update.
         strikes: Validations since success last rose; those that show a worse choice
             of tools than before training count twice.
         looks: Validations so far.
@@ -54,7 +54,8 @@ class Watch(BaseModel, extra="forbid"):
         Args:
             step: Updates done.
             found: The validation.
-            baseline: Of the untrained policy, on held-out tasks.
+            baseline: Of the policy before its first update: on the same tasks if it
+                was validated then, as after a warm start, else on held-out ones.
             patience: Strikes that end the run; from half of them on success counts
                 as stalled.
         """

@@ -20,6 +20,7 @@ class Row:
     gain: str  # in points for shares, in per cent for costs
     clear: int  # 1 if better, -1 if worse beyond chance, else 0; paired if it can be
     interval: str = ""  # of the gain, in brackets; empty if it is not known
+    warm: str = ""  # after a warm start, before training; empty without one
 
     @property
     def full_gain(self) -> str:
@@ -75,7 +76,10 @@ def values(metrics: Metrics, *others: Metrics) -> list[tuple[str, ...]]:
 
 
 def rows(
-    before: Metrics, after: Metrics, names: Collection[MetricName] = USUAL
+    before: Metrics,
+    after: Metrics,
+    names: Collection[MetricName] = USUAL,
+    warm: Metrics | None = None,
 ) -> list[Row]:
     """Return the comparison of two measurements, paired if the tasks are the same.
 
@@ -83,24 +87,32 @@ def rows(
         before: The first.
         after: The second.
         names: What is compared; of what was spent only if a side has measured it.
+        warm: What was measured between them, after a warm start.
     """
-    k = min(before.k, after.k)
+    k = min(each.k for each in (before, after, warm) if each is not None)
     before, after = before.at_most(k), after.at_most(k)
+    warm = None if warm is None else warm.at_most(k)
     found = compare(before, after).differences if are_paired(before, after) else {}
     return [
-        _row(m, before, after, found.get(m.name, UNMEASURED), k)
+        _row(m, before, after, found.get(m.name, UNMEASURED), k, warm)
         for m in _MEASURES
         if m.name in names and _tells(m, k)
         if not m.spent or before[m.name].n or after[m.name].n
     ]
 
 
-def family_rows(before: Metrics, after: Metrics) -> list[Row]:
+def family_rows(
+    before: Metrics, after: Metrics, warm: Metrics | None = None
+) -> list[Row]:
     """Return success by family of tasks, the worst after training first."""
     old = before.families()
+    between = {} if warm is None else warm.families()
     success = next(measure for measure in _MEASURES if measure.name == "pass_1")
     return [
-        replace(_row(success, old[name], now, UNMEASURED, now.k), label=name)
+        replace(
+            _row(success, old[name], now, UNMEASURED, now.k, between.get(name)),
+            label=name,
+        )
         for name, now in after.families().items()
         if name in old
     ]
@@ -112,7 +124,12 @@ def _tells(measure: _Measure, k: int) -> bool:
 
 
 def _row(
-    measure: _Measure, before: Metrics, after: Metrics, difference: Estimate, k: int
+    measure: _Measure,
+    before: Metrics,
+    after: Metrics,
+    difference: Estimate,
+    k: int,
+    warm: Metrics | None,
 ) -> Row:
     old, new = before[measure.name], after[measure.name]
     clear = (new.low > old.high) - (new.high < old.low)
@@ -126,6 +143,7 @@ def _row(
         gain if old.n and new.n else "",
         -clear if measure.kind == "cost" else clear,
         interval if difference.n else "",
+        "" if warm is None else measure.text(warm),
     )
 
 

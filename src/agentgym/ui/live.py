@@ -30,7 +30,14 @@ from agentgym.ui.words import (
 
 _PLAIN_SECONDS = 5.0
 _WORST = 3  # families named
-_PHASES = {"before": "baseline", "rollouts": "training", "after": "final test"}
+_PHASES = {
+    "before": "baseline",
+    "plans": "warm start: plans",
+    "imitation": "warm start: learning",
+    "warmed": "warm start: test",
+    "rollouts": "training",
+    "after": "final test",
+}
 
 
 class TerminalProgress(Progress):
@@ -95,6 +102,12 @@ class TerminalProgress(Progress):
         )
         self._print("")
 
+    def warmed(self, words: str, metrics: Metrics) -> None:
+        """Print what the warm start reached."""
+        self._phase = None
+        title = f"Warm start: {words}"
+        self._console.print(metrics_view(title, metrics), Text(""), sep="\n")
+
     def stepped(self, report: StepReport) -> None:
         """Show a step's figures."""
         self._phase = None
@@ -135,17 +148,25 @@ class TerminalProgress(Progress):
 
     def allows(self, doubts: Sequence[str]) -> bool:
         """Print the doubts and ask, where somebody is there to answer."""
+        return bool(self._asked(doubts, "Train all the same?"))
+
+    def wants_warm_start(self, offer: str) -> bool | None:
+        """Print the offer and ask, where somebody is there to answer."""
+        return self._asked([offer], "Do that?")
+
+    def _asked(self, told: Sequence[str], question: str) -> bool | None:
+        """Print something and ask; None if nobody is there to answer."""
         self._phase = None
         if not (self._console.is_terminal and sys.stdin.isatty()):
-            return False
-        for doubt in doubts:
-            self._print(Text(doubt, "yellow"))
+            return None
+        for each in told:
+            self._print(Text(each, "yellow"))
         self._live.stop()
         try:
             with keyboard_interrupts():
-                return Confirm.ask("Train all the same?", console=self._console)
+                return Confirm.ask(question, console=self._console)
         except EOFError:
-            return False
+            return None
         finally:
             self._live.start()
 

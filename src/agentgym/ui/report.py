@@ -8,7 +8,7 @@ from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, Row, family_rows, rows, values
 from agentgym.ui.evaluation import confusion_cells, verdict
-from agentgym.ui.tables import saved_as
+from agentgym.ui.tables import WARM, saved_as
 from agentgym.ui.words import duration, exported, plural, weights_words
 
 _USE = """```python
@@ -35,13 +35,16 @@ def render_report(result: TrainingResult) -> str:
         spent,
         "## Before and after, on held-out tasks\n",
         f"{size} after training; 95 % intervals over tasks in brackets.\n",
-        _gains(rows(result.baseline, metrics)),
+        _gains(rows(result.baseline, metrics, warm=result.warm_start)),
     ]
-    if families := family_rows(result.baseline, metrics):
+    if result.imitated is not None:
+        parts += [f"Warm start: {result.imitated.words()}.\n"]
+    if families := family_rows(result.baseline, metrics, result.warm_start):
         parts += ["### Success by family of tasks, worst first\n", _gains(families)]
     for name, (before, after) in result.breakdown.items():
         heading = f"### {name[:1].upper()}{name[1:]}: {plural(after.tasks, 'task')}\n"
-        parts += [heading, _gains(rows(before, after, BRIEF))]
+        warm = result.warm_breakdown.get(name)
+        parts += [heading, _gains(rows(before, after, BRIEF, warm))]
     buckets = [("trained", f"{ledger.trained:,}")]
     for verb, found in (("masked", ledger.masked), ("dropped", ledger.dropped)):
         buckets += [(f"{verb}: {why}", f"{n:,}") for why, n in found.most_common()]
@@ -123,8 +126,14 @@ def _gains(
     names: Sequence[str] = ("before", "after", "gain"),
     left: int = 3,
 ) -> str:
-    cells = [(r.label, r.before, r.after, r.full_gain) for r in compared]
-    return _table(["", *names], cells, left)
+    compared = list(compared)
+    head = ["", *names]
+    cells = [[r.label, r.before, r.after, r.full_gain] for r in compared]
+    if any(row.warm for row in compared):
+        head.insert(2, WARM)
+        for row, line in zip(compared, cells, strict=True):
+            line.insert(2, row.warm)
+    return _table(head, cells, left)
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1) -> str:

@@ -16,6 +16,9 @@ from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, USUAL, Row, family_rows, rows, values
 from agentgym.ui.words import duration, exported, plural, weights_words
 
+WARM = "warm start"
+"""Names the column between before and after."""
+
 _NARROW = 72
 _TIGHT = 92
 _REASONS = 6
@@ -62,7 +65,8 @@ def plan_view(plan: Plan) -> RenderableType:
     budget = f"{plural(config.episodes, 'episode')} in {plural(plan.steps, 'step')}"
     if config.early_stop:
         budget += ", fewer once the goal holds"
-    measured = f"{plan.held_out:,} held-out rollouts before and after"
+    between = ", after the warm start" * config.warm_start
+    measured = f"{plan.held_out:,} held-out rollouts before{between} and after"
     if plan.validations:
         measured += f", {config.eval_tasks:,} validation rollouts in between, "
         measured += "once" if plan.validations == 1 else f"{plan.validations:,} times"
@@ -87,6 +91,8 @@ def plan_view(plan: Plan) -> RenderableType:
             "kinds that still fail come more often, and attempts vary more than in "
             "use: success in training is lower, go by validation",
         )
+    if config.warm_start:
+        facts.add_row(WARM, "the calls that training tasks need are imitated first")
     facts.add_row("measured", measured)
     facts.add_row("run", str(plan.run))
     if plan.resumed_step is None:
@@ -109,15 +115,18 @@ def result_view(result: TrainingResult) -> RenderableType:
     parts: list[RenderableType] = [
         Text(""),
         Text("Before and after, on held-out tasks", "bold"),
-        comparison_view(result.baseline, result.metrics),
+        comparison_view(result.baseline, result.metrics, warm=result.warm_start),
     ]
+    if result.imitated is not None:
+        parts.append(Text(f"Warm start: {result.imitated.words()}.", "dim"))
     if len(result.metrics.families()) > 1:
         title = Text("Success by family of tasks, worst first", "bold")
-        families = families_view(result.baseline, result.metrics)
+        families = families_view(result.baseline, result.metrics, result.warm_start)
         parts += [Text(""), title, families]
     for name, (before, after) in result.breakdown.items():
         title = Text(f"{name[:1].upper()}{name[1:]}", "bold")
-        parts += [Text(""), title, comparison_view(before, after, BRIEF)]
+        warm = result.warm_breakdown.get(name)
+        parts += [Text(""), title, comparison_view(before, after, BRIEF, warm)]
     spent = (
         f"{plural(result.steps, 'step')}, {plural(result.episodes, 'episode')}; "
         f"{duration(result.wall_seconds)} of wall time, "
@@ -154,16 +163,21 @@ def saved_as(saved: Saved) -> str:
 
 
 def comparison_view(
-    before: Metrics, after: Metrics, names: Collection[MetricName] = USUAL
+    before: Metrics,
+    after: Metrics,
+    names: Collection[MetricName] = USUAL,
+    warm: Metrics | None = None,
 ) -> RenderableType:
-    """Show two measurements on the same tasks side by side."""
-    table = comparison_table(rows(before, after, names))
+    """Show measurements on the same tasks side by side."""
+    table = comparison_table(rows(before, after, names, warm))
     return Group(Text(over(after), "dim"), table)
 
 
-def families_view(before: Metrics, after: Metrics) -> RenderableType:
+def families_view(
+    before: Metrics, after: Metrics, warm: Metrics | None
+) -> RenderableType:
     """Show success by family of tasks, worst first; of many the best are left out."""
-    found = family_rows(before, after)
+    found = family_rows(before, after, warm)
     left_out = len(found) - _FAMILIES
     more = Text(f"{left_out} more families did better.", "dim")
     parts = [comparison_table(found[:_FAMILIES]), *([more] if left_out > 0 else [])]
@@ -203,13 +217,17 @@ def ledger_view(ledger: Ledger) -> Text:
 def comparison_table(
     compared: list[Row], names: tuple[str, str, str] = ("before", "after", "gain")
 ) -> RenderableType:
-    """Show rows side by side, under the names of the three columns."""
+    """Show rows side by side, under the names of the three columns.
+
+    A column between the first two shows what a warm start has reached, if one has.
+    """
+    between = [WARM] if any(row.warm for row in compared) else []
 
     def draw(width: int) -> RenderableType:
         tight = width < _TIGHT
         table = headed(1 if tight else 3)
         table.add_column("", no_wrap=True, min_width=_LABELS)
-        for name in names[:2]:
+        for name in (names[0], *between, names[1]):
             table.add_column(name, min_width=0 if tight else _SPANS)
         table.add_column(names[2], justify="right", no_wrap=True)
         for row in compared:
@@ -217,7 +235,8 @@ def comparison_table(
             gain = row.gain if width < _NARROW else row.full_gain
             gain = gain.replace(" points", "") if tight else gain
             bold = Text(row.after, "bold")
-            table.add_row(row.label, row.before, bold, Text(gain, style))
+            warm = [row.warm for _ in between]
+            table.add_row(row.label, row.before, *warm, bold, Text(gain, style))
         return table if width < _NARROW else indent(table)
 
     return ByWidth(draw)

@@ -73,6 +73,11 @@ def plural(count: int, noun: str) -> str:
 
 def weights_words(result: TrainingResult) -> str:
     """Say which step a result's weights are of."""
+    if result.weights_step == 0:
+        return (
+            "The weights are those of the warm start: no later ones did better on "
+            "validation tasks beyond chance."
+        )
     if result.weights_step == result.steps:
         return f"The weights are those of the last step, {result.steps}."
     return (

@@ -5,6 +5,7 @@ sampled and A the advantage of its model call, the loss is PPO's clipped objecti
 (arXiv:1707.06347), ``-min(r A, clip(r, 1 - c, 1 + c) A)``, minus an entropy bonus,
 averaged over the trained tokens of the whole batch, not within sequences (Dr. GRPO,
 arXiv:2503.20783: a mean within sequences favours short ones when they succeed).
+Of examples to imitate it is ``-A log p``.
 """
 
 from collections.abc import Sequence
@@ -37,8 +38,8 @@ class LossSums(NamedTuple):
 class PolicyLoss:
     """Computes the loss of forests and adds its gradients to the parameters.
 
-    The ratio is clipped beyond ``1 - clip`` and ``1 + clip``; ``temperature`` is that
-    with which the tokens were sampled.
+    The ratio is clipped beyond ``1 - clip`` and ``1 + clip``; with None the tokens were
+    not sampled, but are to be imitated. ``temperature`` is that of sampling.
 
     Attributes:
         chunk_tokens: Most tokens of a micro-batch, but for a tree that has more.
@@ -48,7 +49,7 @@ class PolicyLoss:
     def __init__(
         self,
         loaded: LoadedModel,
-        clip: float,
+        clip: float | None,
         entropy_coefficient: float,
         temperature: float,
     ) -> None:
@@ -145,7 +146,11 @@ class PolicyLoss:
             ],
             device=device,
         ).unbind(1)
-        log_ratio = logprobs.gather(-1, tokens[:, None])[:, 0] - sampled
+        now = logprobs.gather(-1, tokens[:, None])[:, 0]
+        if self._clip is None:
+            policy = -now * (gain + loss)
+            return policy.sum(), LossSums(loss=float(policy.sum().detach()))
+        log_ratio = now - sampled
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
         policy = -(

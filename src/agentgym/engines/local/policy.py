@@ -2,20 +2,21 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import Self
+from typing import Any, Self
 
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.device import check_device
 from agentgym.engines.local.decoder import Decoder, Generation, Job
 from agentgym.engines.local.forward import BatchForward, rows_are_independent
 from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.rendering import Prompt, Renderer
 from agentgym.engines.local.responses import Detokenizer, GrowingContent, parse_response
-from agentgym.errors import ContextLengthError
+from agentgym.errors import ContextLengthError, EngineError
 
 _MOST_ROWS = 128
 _FIXED_ROWS = 32
@@ -107,11 +108,46 @@ class LocalPolicy(Policy):
         used = len(self._renderer.render(request.messages, request.tools).ids)
         return used, self._loaded.context - used
 
+    def write(
+        self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
+    ) -> ChatResult:
+        """Return a given answer as if it had been sampled; see ``Imitation.write``."""
+        message: dict[str, Any] = {"role": "assistant", "content": content}
+        prompt, room = self._prompt(request)
+        if calls:
+            message |= {"tool_calls": [call.to_openai() for call in calls]}
+        ids = self._renderer.answer(request.messages, message)
+        ends = [at for at, token in enumerate(ids) if token in self._loaded.stop_ids]
+        if not ends:
+            raise EngineError(
+                f"The chat template of {self.model_name!r} ends an answer without a "
+                "token that ends responses, so it cannot be imitated."
+            )
+        ids = ids[: ends[-1] + 1]
+        if len(ids) > min(room, request.max_tokens):
+            raise ContextLengthError(
+                f"An answer of {len(ids)} tokens is to be imitated, and there is room "
+                f"for {min(room, request.max_tokens)}. Raise max_tokens."
+            )
+        self._renderer.remember(
+            request.session, prompt, ids, self.detokenizer.decode(ids)
+        )
+        return ChatResult(
+            prompt_ids=prompt.ids,
+            response_ids=ids,
+            logprobs=[0.0] * len(ids),
+            content=content or None,
+            tool_calls=list(calls),
+            finish_reason="tool_calls" if calls else "stop",
+            model_version=self.decoder.version,
+        )
+
     def close(self) -> None:
         """Stop generating; requests that run or wait fail with EngineError."""
         self.decoder.close()
 
-    def _job(self, request: ChatRequest) -> tuple[Prompt, Job]:
+    def _prompt(self, request: ChatRequest) -> tuple[Prompt, int]:
+        """Return a request's prompt, and how many tokens the context has left."""
         prompt = self._renderer.render(request.messages, request.tools, request.session)
         room = self._loaded.context - len(prompt.ids)
         if room < 1:
@@ -120,6 +156,10 @@ class LocalPolicy(Policy):
                 f"{self.model_name!r} holds {self._loaded.context}, so there is no "
                 "room for an answer. Shorten the messages or the tools' results."
             )
+        return prompt, room
+
+    def _job(self, request: ChatRequest) -> tuple[Prompt, Job]:
+        prompt, room = self._prompt(request)
         return prompt, Job(
             prompt=prompt.ids,
             head=prompt.head,

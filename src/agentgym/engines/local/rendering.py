@@ -95,6 +95,26 @@ class Renderer:
             ids = ids + self._encode(text[len(said) :])
             return Prompt(text, ids, head=0 if head is None else len(head.ids))
 
+    def answer(self, messages: Sequence[Message], message: Message) -> list[int]:
+        """Return the tokens in which the template writes an answer to ``messages``.
+
+        What ends the answer is among them, and may be followed by others.
+
+        Raises:
+            EngineError: The template refuses it, or writes what came before otherwise.
+        """
+        with self._lock:
+            listed = list(map(self._prepared, messages))
+            before = _rendered(self._tokenizer, listed, [])
+            answered = [*listed, self._prepared(message)]
+            whole = _rendered(self._tokenizer, answered, [], prompt=False)
+            if not whole.startswith(before):
+                raise EngineError(
+                    "The chat template writes a conversation otherwise once it is "
+                    "answered, so there is no telling which tokens are the answer's."
+                )
+            return self._encode(whole[len(before) :])
+
     def remember(self, session: str, prompt: Prompt, ids: list[int], text: str) -> None:
         """Keep a response's exact tokens for the next turn of its session."""
         if not session:

@@ -22,6 +22,8 @@ _LIBRARIES = ("torch", "transformers", "peft", "safetensors")
 class LocalEngines(EngineFactory):
     """Engines of torch in this process, on the CPU or one GPU."""
 
+    imitates = True
+
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, device and the model's folder; each has its own error."""
         _require_libraries("Training in this process")

@@ -1,0 +1,64 @@
+"""Teaching the policy by examples: a likelihood loss, and an AdamW of its own."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.core.trajectory import RequestedCall
+from agentgym.engines.base import MAX_GRAD_NORM, Imitation, TrainingBatch
+from agentgym.engines.local.loading import LoadedModel
+from agentgym.engines.local.loss import PolicyLoss
+from agentgym.engines.local.policy import LocalPolicy
+from agentgym.engines.local.prefix_tree import plant
+
+_LEARNING_RATE = 1e-3
+_LORA_LEARNING_RATE = 2e-4
+_BETAS = (0.9, 0.99)
+
+
+class LocalImitation(Imitation):
+    """Trains all weights of a small model, the adapter of others; see Imitation."""
+
+    def __init__(self, loaded: LoadedModel, policy: LocalPolicy) -> None:
+        self._loaded = loaded
+        self._policy = policy
+        self._parameters = [p for _, p in loaded.trained_parameters()]
+        self._rate = _LEARNING_RATE if loaded.adapter is None else _LORA_LEARNING_RATE
+        self._optimizer = torch.optim.AdamW(
+            self._parameters, self._rate, betas=_BETAS, weight_decay=0.0, fused=True
+        )
+        self._loss = PolicyLoss(
+            loaded, clip=None, entropy_coefficient=0.0, temperature=1.0
+        )
+
+    def write(
+        self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
+    ) -> ChatResult:
+        """Return an answer in the chat template's own tokens."""
+        return self._policy.write(request, content, calls)
+
+    def learn(self, batch: TrainingBatch, share: float) -> float:
+        """Take one step of AdamW; running responses finish first."""
+        threads = torch.get_num_threads()
+        with self._policy.decoder.paused():
+            torch.set_num_threads(self._loaded.threads[1])
+            try:
+                return self._learn(batch, share)
+            finally:
+                torch.set_num_threads(threads)
+                self._optimizer.zero_grad(set_to_none=True)
+
+    def _learn(self, batch: TrainingBatch, share: float) -> float:
+        total = batch.trained_tokens
+        loss = 0.0
+        for forest in plant(batch.sequences, self._loss.tree_nodes):
+            loss += self._loss.backward(forest, total).loss
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRAD_NORM)
+        if not torch.isfinite(norm):
+            return math.nan
+        for group in self._optimizer.param_groups:
+            group["lr"] = share * self._rate
+        self._optimizer.step()
+        return loss / total

@@ -1,0 +1,1 @@
+"""A run's warm start: the known calls of training tasks are played and imitated."""

@@ -1,0 +1,181 @@
+"""The lesson: plans of training tasks are played, and those that succeed imitated."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.trajectory import NO_REASON, ModelCall, Trajectory
+from agentgym.engines.base import Engine, Imitation, TrainingBatch
+from agentgym.errors import ScenarioError, TrainingFailedError
+from agentgym.evaluate.progress import Progress
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.rollout.session import RolloutSession, worker_count
+from agentgym.scenarios.base import Scenario
+from agentgym.train.batch import merged
+from agentgym.train.warm_start.plans import (
+    PlanPolicy,
+    tasks_to_imitate,
+)
+from agentgym.train.warm_start.record import WarmStart
+
+TASKS = 4500
+"""Training tasks whose calls are imitated, once each; new ones teach more than old."""
+MOST_PASSES = 3
+"""How often the tasks of a scenario with fewer are gone through, to come near that."""
+TASKS_PER_UPDATE = 24
+LEAST_UPDATES = 30
+"""However few tasks there are, they are gone through until there were so many."""
+_WARMUP_UPDATES = 10
+_LAST_UPDATES = 20  # whose loss is told
+_MOST_REASONS = 3
+
+
+class Lesson:
+    """One warm start, from plans to weights. The same seed gives the same.
+
+    Args:
+        config: Every setting.
+        scenario: Knows the calls that its tasks need.
+        engine: Whose policy learns.
+        progress: Told of both phases.
+        check: Called often; may raise to give up.
+
+    Raises:
+        ScenarioError: The scenario tells no plans.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        scenario: Scenario,
+        engine: Engine,
+        progress: Progress,
+        check: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._scenario = scenario
+        self._engine = engine
+        self._progress = progress
+        self._check = check
+        self._planned = tasks_to_imitate(scenario, config.seed, TASKS)
+
+    @property
+    def size(self) -> int:
+        """Rollouts to learn from, those gone through again counted again."""
+        return _passes(len(self._planned)) * len(self._planned)
+
+    def give(self) -> WarmStart:
+        """Play the plans and imitate those that succeed.
+
+        Raises:
+            ScenarioError: Most plans fail.
+            TrainingFailedError: Not one update was finite.
+        """
+        imitation = self._engine.imitation()
+        played = self._play(imitation)
+        solved = [made for made in played if made.success]
+        failed = Counter(
+            (made.reason or NO_REASON).kind for made in played if not made.success
+        )
+        self._look_at(failed, len(played))
+        losses = self._learn(imitation, solved)
+        finite = [loss for loss in losses if math.isfinite(loss)]
+        if not finite:
+            raise TrainingFailedError(
+                "Not one update of the warm start was finite, so nothing was imitated. "
+                "Use another --model, or leave --warm-start out."
+            )
+        last = finite[-_LAST_UPDATES:]
+        return WarmStart(
+            tasks=len(played),
+            imitated=len(solved),
+            failed=dict(failed.most_common()),
+            updates=len(finite),
+            loss=sum(last) / len(last),
+        )
+
+    def _play(self, imitation: Imitation) -> list[Trajectory]:
+        """Play the plans in the run's own agent, the policy replaced."""
+        named = {f"plan-{n:05d}": planned for n, planned in enumerate(self._planned)}
+        plans = {name: plan for name, (_, plan) in named.items()}
+        requests = [
+            RolloutRequest(name, task, train=True, group=name, step=0)
+            for name, (task, _) in named.items()
+        ]
+        self._progress.phase("plans", len(requests))
+        policy = PlanPolicy(imitation, plans)
+        workers = worker_count(self._config)
+        with (
+            TemporaryDirectory(prefix="agentgym-plans-") as folder,
+            RolloutSession(self._config, policy, Path(folder), workers) as session,
+        ):
+            return session.run(requests, self._on_rollout)
+
+    def _on_rollout(self, trajectory: Trajectory) -> None:
+        self._progress.rollout_done()
+        self._check()
+
+    def _look_at(self, failed: Counter[str], total: int) -> None:
+        """Say which plans failed; refuse to learn from few that did not.
+
+        Raises:
+            ScenarioError: Most failed.
+        """
+        if not failed:
+            return
+        reasons = (f"{why} ({n:,})" for why, n in failed.most_common(_MOST_REASONS))
+        told = (
+            f"The needed calls of {failed.total():,} of {total:,} training tasks do "
+            f"not solve them: {', '.join(reasons)}."
+        )
+        if 2 * failed.total() > total:
+            raise ScenarioError(
+                f"{told} A warm start would teach them: correct needed_calls(task) of "
+                f"{self._scenario.name} (in a tasks file: `expect`), which `agentgym "
+                "scenarios check` plays, or leave --warm-start out."
+            )
+        self._progress.warned([f"{told} The warm start leaves those out."])
+
+    def _learn(
+        self, imitation: Imitation, solved: Sequence[Trajectory]
+    ) -> Iterator[float]:
+        """Yield each update's loss; the rate rises, then falls to nothing."""
+        size = TASKS_PER_UPDATE
+        passes = _passes(len(solved))
+        total = passes * math.ceil(len(solved) / size)
+        self._progress.phase("imitation", passes * len(solved))
+        done = 0
+        for number in range(passes):
+            order = Random(f"{self._config.seed}/{number}").sample(solved, len(solved))
+            for start in range(0, len(order), size):
+                some = order[start : start + size]
+                share = min(1.0, (done + 1) / _WARMUP_UPDATES, 1.0 - done / total)
+                yield imitation.learn(_examples(some), share)
+                done += 1
+                for _ in some:
+                    self._progress.rollout_done()
+                self._check()
+
+
+def _passes(count: int) -> int:
+    """Return how often so many rollouts are gone through."""
+    least = math.ceil(LEAST_UPDATES / math.ceil(count / TASKS_PER_UPDATE))
+    return max(least, min(MOST_PASSES, TASKS // count))
+
+
+def _examples(rollouts: Sequence[Trajectory]) -> TrainingBatch:
+    """Return rollouts as a batch that covers every token of every answer."""
+    made = TrainingBatch()
+    for group, rollout in enumerate(rollouts):
+        made.sequences += merged(
+            [(call, _every_token(call), 1.0) for call in rollout.model_calls], group
+        )
+    return made
+
+
+def _every_token(call: ModelCall) -> Sequence[int]:
+    return range(len(call.response_ids))

@@ -1,0 +1,105 @@
+"""Learning from given answers: the policy's own tokens, and it does learn them."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.core.trajectory import RequestedCall
+from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.engines.local.engine import LocalEngine
+from agentgym.errors import ContextLengthError
+from tests.engines.local.rollouts import TOOLS
+
+CALL = RequestedCall(id="call_1", name="read", arguments='{"path": "b"}')
+ASKED: list[dict[str, Any]] = [
+    {"role": "system", "content": "look up"},
+    {"role": "user", "content": "please read b"},
+]
+
+
+@pytest.fixture(params=[0, 4], ids=["all weights", "adapter"])
+def engine(model_folder: Path, request: pytest.FixtureRequest) -> Iterator[LocalEngine]:
+    config = TrainingConfig.create(
+        model=str(model_folder), gpu="none", lora_rank=request.param, warm_start=True
+    )
+    made = LocalEngine.create(config)
+    yield made
+    made.close()
+
+
+def asked(messages: list[dict[str, Any]], **more: Any) -> ChatRequest:
+    return ChatRequest(messages, TOOLS, session="r/0/agent", **more)
+
+
+def example(*answers: ChatResult) -> TrainingBatch:
+    made = TrainingBatch()
+    for group, answer in enumerate(answers):
+        ids = [*answer.prompt_ids, *answer.response_ids]
+        places = range(len(answer.prompt_ids), len(ids))
+        tokens = [TrainedToken(place, 0.0, 1.0) for place in places]
+        made.sequences.append(TrainingSequence("agent", group, ids, tokens))
+    return made
+
+
+def test_an_answer_is_written_as_the_policy_would_give_it(engine: LocalEngine) -> None:
+    """Its text parses to the call, and the next prompt goes on token by token."""
+    imitation = engine.imitation()
+
+    first = imitation.write(asked(ASKED), "", [CALL])
+    told = {"role": "tool", "tool_call_id": CALL.id, "content": "status 1"}
+    said = {"role": "assistant", "content": "", "tool_calls": [CALL.to_openai()]}
+    last = imitation.write(asked([*ASKED, said, told]), "Done.", ())
+
+    written = engine.policy.detokenizer.decode(first.response_ids)
+    body = json.dumps({"name": "read", "arguments": {"path": "b"}})
+    assert written == f"<tool_call>{body}</tool_call><|end|>"
+    before = [*first.prompt_ids, *first.response_ids]
+    assert last.prompt_ids[: len(before)] == before
+    assert engine.policy.detokenizer.decode(last.response_ids) == "Done.<|end|>"
+    sampled = asyncio.run(engine.policy.chat(asked(ASKED, max_tokens=1)))
+    assert sampled.prompt_ids == first.prompt_ids
+
+
+def test_what_is_imitated_is_learned(engine: LocalEngine) -> None:
+    imitation = engine.imitation()
+    batch = example(imitation.write(asked(ASKED), "", [CALL]))
+
+    losses = [imitation.learn(batch, 1.0) for _ in range(60)]
+
+    assert losses[0] > 3
+    assert losses[-1] < losses[0] - 0.5
+    assert engine.step == 0
+
+
+def test_all_weights_learn_to_make_the_call(model_folder: Path) -> None:
+    config = TrainingConfig.create(model=str(model_folder), gpu="none", lora_rank=0)
+    engine = LocalEngine.create(config)
+    imitation = engine.imitation()
+    batch = example(imitation.write(asked(ASKED), "", [CALL]))
+    for _ in range(80):
+        imitation.learn(batch, 1.0)
+
+    made = asyncio.run(engine.policy.chat(asked(ASKED, temperature=0.0)))
+
+    engine.close()
+    assert [(call.name, call.arguments) for call in made.tool_calls] == [
+        ("read", '{"path": "b"}')
+    ]
+
+
+def test_no_rate_changes_nothing(engine: LocalEngine) -> None:
+    imitation = engine.imitation()
+    batch = example(imitation.write(asked(ASKED), "", [CALL]))
+
+    assert imitation.learn(batch, 0.0) == imitation.learn(batch, 0.0)
+
+
+def test_an_answer_that_does_not_fit_is_refused(engine: LocalEngine) -> None:
+    with pytest.raises(ContextLengthError, match="Raise max_tokens"):
+        engine.imitation().write(asked(ASKED, max_tokens=3), "", [CALL])

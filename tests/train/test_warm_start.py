@@ -1,0 +1,419 @@
+"""The warm start: what is imitated, when, and what is left if the user ends it."""
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym import Trainer, TrainingConfig
+from agentgym.core.policy import ChatRequest
+from agentgym.engines.base import Engine
+from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.errors import (
+    ScenarioError,
+    TrainingFailedError,
+    TrainingInterrupted,
+    UnsupportedError,
+    UsageError,
+)
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.progress import Progress
+from agentgym.train import loop
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.warm_start import lesson
+from agentgym.ui.report import render_report
+from tests.toys import ToyEngines
+
+SCENARIO = '''
+from agentgym import Environment, Reward, Scenario, Task, tool
+from agentgym.core.needs import NeededCall
+from agentgym.core.tools import tool_specs
+
+
+class Switches(Environment):
+    def __init__(self):
+        self.on = []
+
+    @tool
+    def turn_on(self, lamp: str) -> str:
+        """Turn a lamp on."""
+        self.on.append(lamp)
+        return f"{lamp} is on."
+
+
+class Lamps(Scenario):
+    """Two lamps a task; the plans of some tasks name another."""
+
+    name = "lamps"
+    description = "Lamps."
+    difficulty = "beginner"
+    estimated_time = "seconds"
+    reward_range = (0.0, 1.0)
+
+    def system_prompt(self):
+        return "You turn on lamps."
+
+    def tools(self):
+        return tool_specs(Switches)
+
+    def tasks(self, split, seed, count):
+        return [
+            Task(
+                id=f"{split}-{seed}-{number}",
+                split=split,
+                seed=seed,
+                family="lamps",
+                level=1,
+                instruction=f"Turn on a{number} and b{number}.",
+                goal={"lamps": [f"a{number}", f"b{number}"], "number": number},
+            )
+            for number in range(min(count, MOST))
+        ]
+
+    def create_environment(self, task):
+        return Switches()
+
+    def calculate_reward(self, task, environment, trajectory):
+        solved = environment.on == task.goal["lamps"]
+        return Reward(float(solved), solved)
+
+    def needed_calls(self, task):
+        lamps = task.goal["lamps"]
+        if (task.goal["number"] + 1) % BROKEN == 0:
+            lamps = ["none"]
+        if (task.goal["number"] + 1) % KNOWN:
+            return None
+        return PLANS and [NeededCall("turn_on", {"lamp": lamp}) for lamp in lamps]
+'''
+NEVER = 10**6
+
+
+class Learner(ScriptedEngine):
+    """Once it has imitated, it turns on the first lamp that it was shown nothing of."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+        self.weights_loaded = False
+
+    def _answer(self, request: ChatRequest) -> Reply:
+        words = str(request.messages[1]["content"]).strip(".").split()
+        done = sum(message["role"] == "tool" for message in request.messages)
+        if not (self.imitated or self.weights_loaded) or done == 2:
+            return Reply("Done.")
+        return Reply(calls=[("turn_on", {"lamp": words[2 + 2 * done]})])
+
+    def load_checkpoint(self, folder: Path) -> None:
+        super().load_checkpoint(folder)
+        self.weights_loaded = (folder / "imitated").exists()
+
+    def save_checkpoint(self, folder: Path) -> None:
+        super().save_checkpoint(folder)
+        if self.imitated or self.weights_loaded:
+            (folder / "imitated").touch()
+
+
+class Watching(Progress):
+    """Notes what happens; presses Ctrl-C as a phase begins."""
+
+    def __init__(self, stop_at: str = "", wants: bool | None = None) -> None:
+        self.stop_at = stop_at
+        self.wants = wants
+        self.seen: list[str] = []
+        self.told: list[str] = []
+        self.forecasts: list[tuple[float, float]] = []
+
+    def forecast(self, least: float, most: float) -> None:
+        self.seen.append("forecast")
+        self.forecasts.append((least, most))
+
+    def phase(self, name: str, total: int) -> None:
+        self.seen.append(name)
+        if name == self.stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def warned(self, remarks: Sequence[str]) -> None:
+        self.told += remarks
+
+    def allows(self, doubts: Sequence[str]) -> bool:
+        self.told += doubts
+        return False
+
+    def wants_warm_start(self, offer: str) -> bool | None:
+        self.told.append(offer)
+        return self.wants
+
+    def warmed(self, words: str, metrics: Metrics) -> None:
+        self.told.append(words)
+
+
+@pytest.fixture(autouse=True)
+def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
+    """Let a script learn, of few tasks; every engine that was made is noted."""
+    monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(lesson, "TASKS", 10)
+    monkeypatch.setattr(lesson, "TASKS_PER_UPDATE", 4)
+    monkeypatch.setattr(lesson, "LEAST_UPDATES", 2)
+    made: list[Learner] = []
+
+    def create(config: TrainingConfig) -> Engine:
+        made.append(Learner())
+        return made[-1]
+
+    monkeypatch.setattr(loop, "create_engine", create)
+    return made
+
+
+def lamps(
+    folder: Path,
+    *,
+    plans: bool = True,
+    broken: int = NEVER,
+    known: int = 1,
+    most: int = NEVER,
+) -> Path:
+    """Write the pack, with at most so many tasks of a split.
+
+    Every ``broken``-th plan does not solve its task; every ``known``-th is told.
+    """
+    pack = folder / "lamps"
+    pack.mkdir(exist_ok=True)
+    text = SCENARIO.replace(" % BROKEN", f" % {broken}")
+    text = text.replace("KNOWN", str(known)).replace("MOST", str(most))
+    (pack / "scenario.py").write_text(text.replace("PLANS and", f"{plans or None} and"))
+    return pack
+
+
+def trainer(
+    folder: Path,
+    *,
+    plans: bool = True,
+    broken: int = NEVER,
+    known: int = 1,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Trainer:
+    pack = lamps(folder, plans=plans, broken=broken, known=known)
+    given: dict[str, Any] = {
+        "scenario": str(pack),
+        "framework": "native",
+        "episodes": 4,
+        "group_size": 2,
+        "tasks_per_step": 2,
+        "eval_every": 1,
+        "eval_tasks": 4,
+        "test_tasks": 16,
+        "eval_samples": 1,
+        "tracker": "none",
+        "name": "run",
+        "output": folder / "runs",
+        "warm_start": True,
+    }
+    return Trainer(TrainingConfig.create(**{**given, **settings}), progress=progress)
+
+
+def test_the_known_calls_are_imitated_as_the_agent_is_asked_for_them(
+    tmp_path: Path, engines: list[Learner]
+) -> None:
+    result = trainer(tmp_path).train()
+
+    batches = engines[0].imitated
+    assert len(batches) == 3  # 10 tasks, 4 at a time
+    first = [s for batch in batches[:3] for s in batch.sequences]
+    answers = [_imitated(sequence.ids, sequence.trained) for sequence in first]
+    calls = [text for text in answers if "turn_on" in text]
+    assert len(calls) == 20
+    assert sum(text == "Done." for text in answers) == 10
+    assert '{"name": "turn_on", "arguments": {"lamp": "a0"}}' in "".join(calls)
+    last = max(first, key=lambda s: len(s.ids))
+    prompt = bytes(last.ids[: last.trained[0].position]).decode()
+    assert "You turn on lamps." in prompt
+    assert "is on." in prompt  # the result of the call before
+    assert result.imitated is not None
+    assert (result.imitated.tasks, result.imitated.imitated) == (10, 10)
+
+
+def _imitated(ids: Sequence[int], trained: Sequence[Any]) -> str:
+    return bytes(ids[token.position] for token in trained).decode()
+
+
+def test_what_it_reached_is_measured_between_before_and_after(tmp_path: Path) -> None:
+    watching = Watching()
+
+    result = trainer(tmp_path, progress=watching).train()
+
+    assert result.warm_start is not None
+    assert result.baseline.pass_1.value == 0.0
+    assert result.warm_start.pass_1.value == 1.0
+    begun = ["before", "forecast", "plans", "imitation", "warmed", "validation"]
+    assert watching.seen[: len(begun)] == begun
+    assert watching.seen[-1] == "after"
+    assert "| before | warm start | after |" in " ".join(render_report(result).split())
+    assert TrainingResult.load(tmp_path / "runs" / "run") == result
+
+
+def test_a_warm_start_that_reaches_the_goal_is_the_result(tmp_path: Path) -> None:
+    """Nothing is trained after it, and its weights are kept."""
+    result = trainer(tmp_path).train()
+
+    assert (result.stopped, result.steps) == ("success criteria reached", 0)
+    assert result.metrics.pass_1.value == 1.0
+
+
+def test_training_after_it_keeps_its_weights_where_none_are_better(
+    tmp_path: Path,
+) -> None:
+    result = trainer(tmp_path, early_stop=False, yes=True, episodes=16).train()
+
+    assert (result.steps, result.weights_step) == (4, 0)
+    assert result.metrics.pass_1.value == 1.0
+    kept = RunFolder(tmp_path / "runs" / "run").checkpoints()
+    assert kept[0].name == "step-000000"
+
+
+@pytest.mark.parametrize("phase", ["plans", "imitation", "warmed", "validation"])
+def test_an_interrupted_one_goes_on_where_it_was(
+    tmp_path: Path, engines: list[Learner], phase: str
+) -> None:
+    with pytest.raises(TrainingInterrupted, match="after step 0"):
+        trainer(tmp_path, progress=Watching(phase)).train()
+    again = Watching()
+
+    result = Trainer(progress=again).train(resume=tmp_path / "runs" / "run")
+
+    assert "before" not in again.seen
+    imitated_before = phase in ("warmed", "validation")
+    assert ("imitation" in again.seen) is not imitated_before
+    assert bool(engines[1].imitated) is not imitated_before
+    assert ("warmed" in again.seen) is (phase != "validation")
+    assert result.warm_start is not None
+    assert result.warm_start.pass_1.value == 1.0
+
+
+def test_tasks_without_a_plan_are_no_part_of_it(
+    tmp_path: Path, engines: list[Learner]
+) -> None:
+    """To imitate "Done." in their place would teach to do nothing."""
+    result = trainer(tmp_path, known=3).train()
+
+    assert result.imitated is not None
+    assert (result.imitated.tasks, result.imitated.failed) == (3, {})
+    sequences = [s for batch in engines[0].imitated for s in batch.sequences]
+    assert all(b"turn_on" in bytes(s.ids) for s in sequences)
+
+
+def test_few_tasks_are_gone_through_until_there_were_enough_updates(
+    tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lesson, "LEAST_UPDATES", 7)
+
+    result = trainer(tmp_path).train()
+
+    assert result.imitated is not None
+    assert result.imitated.updates == len(engines[0].imitated) == 9
+
+
+def test_plans_that_fail_are_counted_and_left_out(
+    tmp_path: Path, engines: list[Learner]
+) -> None:
+    watching = Watching()
+
+    result = trainer(tmp_path, broken=5, progress=watching).train()
+
+    assert result.imitated is not None
+    assert result.imitated.imitated == 8
+    assert result.imitated.failed == {"goal not reached": 2}
+    told = " ".join(watching.told)
+    assert "The needed calls of 2 of 10 training tasks do not solve them" in told
+    shown = "".join(
+        _imitated(s.ids, s.trained) for b in engines[0].imitated for s in b.sequences
+    )
+    assert "none" not in shown
+
+
+def test_plans_of_which_most_fail_are_refused(
+    tmp_path: Path, engines: list[Learner]
+) -> None:
+    with pytest.raises(
+        ScenarioError, match=r"10 of 10 training tasks.*scenarios check"
+    ):
+        trainer(tmp_path, broken=1).train()
+
+    assert not engines[0].imitated
+
+
+def test_a_scenario_without_plans_is_refused_before_a_model_is_loaded(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ScenarioError, match=r"write needed_calls\(task\)"):
+        trainer(tmp_path, plans=False).plan()
+
+
+def test_an_engine_that_cannot_imitate_is_refused_before_a_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentgym.engines.registry._factory", lambda _: ToyEngines())
+
+    with pytest.raises(UnsupportedError, match="cannot imitate calls"):
+        trainer(tmp_path).plan()
+
+
+def test_a_weak_baseline_is_told_of_it(tmp_path: Path) -> None:
+    watching = Watching()
+    with pytest.raises(TrainingFailedError, match="--yes` or with --warm-start"):
+        trainer(tmp_path, warm_start=False, progress=watching).train()
+    assert any("--warm-start imitates" in text for text in watching.told)
+
+    resumed = Trainer(progress=Watching())
+    result = resumed.train(resume=tmp_path / "runs" / "run", warm_start=True)
+
+    assert result.warm_start is not None
+
+
+def test_a_weak_baseline_that_cannot_be_helped_so_is_not_told_of_it(
+    tmp_path: Path,
+) -> None:
+    watching = Watching()
+    with pytest.raises(TrainingFailedError):
+        trainer(tmp_path, plans=False, warm_start=False, progress=watching).train()
+
+    assert not any("--warm-start" in text for text in watching.told)
+
+
+def test_a_user_who_is_asked_decides(tmp_path: Path) -> None:
+    result = trainer(tmp_path, warm_start=False, progress=Watching(wants=True)).train()
+
+    assert result.warm_start is not None
+    assert result.config["warm_start"] is True
+    run = RunFolder(tmp_path / "runs" / "run")
+    assert run.config().warm_start
+
+
+def test_a_run_that_has_trained_is_not_started_anew(tmp_path: Path) -> None:
+    cold = {"warm_start": False, "yes": True, "episodes": 8}
+    with pytest.raises(TrainingFailedError, match="No two attempts|was trained"):
+        trainer(tmp_path, **cold).train()
+
+    with pytest.raises(UsageError, match="comes before the first step"):
+        Trainer().train(resume=tmp_path / "runs" / "run", warm_start=True)
+
+
+def test_training_that_is_better_beyond_chance_replaces_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(Learner):
+        def _answer(self, request: ChatRequest) -> Reply:
+            return super()._answer(request) if self.step >= 2 else Reply("Done.")
+
+    monkeypatch.setattr(loop, "create_engine", lambda _: Late())
+    late = {"early_stop": False, "yes": True, "episodes": 16, "eval_tasks": 12}
+
+    result = trainer(tmp_path, **late).train()
+
+    assert result.warm_start is not None
+    assert result.warm_start.pass_1.value == 0.0
+    assert (result.steps, result.weights_step) == (4, 2)
+    assert result.metrics.pass_1.value == 1.0
