@@ -204,14 +204,15 @@ def test_requests_that_led_to_no_step_are_counted_with_the_reason(
     ) as opened:
         [trajectory] = opened.run(requests(1), lambda _: None)
         opened.flush()
-    given_up, refused = sorted(trajectory.unused_calls)
+    unused_calls = trajectory.unused_calls["agent"]
+    given_up, refused = sorted(unused_calls)
     assert given_up.startswith("attempt given up: crash: ")
     assert refused == "no answer: engine_error"
     with sqlite3.connect(tmp_path / DATABASE_FILE) as database:
         [(asked,)] = database.execute(
             "SELECT count(*) FROM events WHERE event_type = 'model_request'"
         )
-    unused = sum(trajectory.unused_calls.values())
+    unused = sum(unused_calls.values())
     assert len(trajectory.model_calls) == 1
     assert unused + 1 == asked
 
@@ -240,7 +241,9 @@ def test_an_episode_that_outgrows_its_server_is_cut_and_scored(
     [step] = trajectory.model_calls
     assert (step.prompt_ids, step.logprobs) == ([1, 2, 3], [-0.5])
     assert step.model_version == 5
-    assert trajectory.unused_calls == {"no answer: context_length_exceeded": 1}
+    assert trajectory.unused_calls == {
+        "agent": {"no answer: context_length_exceeded": 1}
+    }
 
 
 def test_a_timeout_ends_the_episode_and_is_no_reward(tmp_path: Path) -> None:

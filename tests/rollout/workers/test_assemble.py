@@ -15,7 +15,8 @@ SPECS = {"read_file": spec_of(read_file)}
 
 def asked(*calls: tuple[str, str, str]) -> ModelCall:
     return ModelCall(
-        tool_calls=[RequestedCall(id=i, name=n, arguments=a) for i, n, a in calls]
+        tools=[spec.to_openai() for spec in SPECS.values()],
+        tool_calls=[RequestedCall(id=i, name=n, arguments=a) for i, n, a in calls],
     )
 
 

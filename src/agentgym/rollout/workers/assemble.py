@@ -1,6 +1,6 @@
 """Joins what the gateway saw with what the tools saw into one list of steps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.core.tools import (
@@ -11,6 +11,7 @@ from agentgym.core.tools import (
     parse_arguments,
 )
 from agentgym.core.trajectory import ModelCall, RequestedCall, Step, ToolCall
+from agentgym.integrations.offered import check_offered, offered_functions
 
 NOT_RUN = "(the agent ended before this call ran)"
 OWN = "(a tool of the agent's own)"
@@ -24,36 +25,43 @@ def assemble_steps(
     """Interleave model calls with the outcomes of the tool calls they asked for.
 
     Reliability is judged in two layers, the same for every framework: what the
-    model wrote (the tool was offered, the arguments parse and validate against the
-    original schema) and what became of the call (it ran, was refused, broke a
-    rule). Calls that a framework rejected itself are known only from the first, and so
-    are those of tools that the agent brought along, as hand-offs to others of a team.
+    model wrote (that call was offered the tool, the arguments parse and validate
+    against the original schema) and what became of the call (it ran, was refused, broke
+    a rule). Calls that a framework rejected itself are known only from the first, and
+    so are those of tools that the agent brought along, as hand-offs to others of a
+    team; their schema is the one that was offered.
 
     Args:
         model_calls: From the gateway, in order.
         tool_calls: From around the callables, in the order they finished.
-        specs: The offered tools by name, with their original schemas.
+        specs: The scenario's tools by name, with their original schemas.
     """
     pending = list(tool_calls)
     steps: list[Step] = []
     for model_call in model_calls:
         steps.append(model_call)
-        offered = {tool.get("function", {}).get("name") for tool in model_call.tools}
-        own = offered - specs.keys()
+        offered = offered_functions(model_call.tools)
         steps.extend(
-            _own_call(call) if call.name in own else _outcome(call, pending, specs)
-            for call in model_call.tool_calls
+            _outcome(call, pending, specs, offered) for call in model_call.tool_calls
         )
     steps.extend(pending)  # made by the agent's own code, not asked for by the model
     return steps
 
 
 def _outcome(
-    requested: RequestedCall, pending: list[ToolCall], specs: dict[str, ToolSpec]
+    requested: RequestedCall,
+    pending: list[ToolCall],
+    specs: Mapping[str, ToolSpec],
+    offered: Mapping[str, Mapping[str, Any]],
 ) -> ToolCall:
-    outcome, reason = check_call(specs, requested.name, requested.arguments)
     arguments = parse_arguments(requested.arguments)
     spec = specs.get(requested.name)
+    is_own = spec is None and requested.name in offered
+    if is_own:
+        outcome, reason = check_offered(offered[requested.name], requested.arguments)
+    else:
+        known = {} if spec is None or spec.name not in offered else {spec.name: spec}
+        outcome, reason = check_call(known, requested.name, requested.arguments)
     valid = outcome is ToolOutcome.OK
     unnamed = [c for c in pending if c.id is None and c.name == requested.name]
     ran = next((c for c in pending if c.id == requested.id), None) or next(
@@ -62,26 +70,18 @@ def _outcome(
     )
     if ran is not None:
         pending.remove(ran)
-        return ran.model_copy(update={"id": requested.id})
-    if valid:
+        became = ran.outcome
+        if outcome is ToolOutcome.UNKNOWN_TOOL:  # somebody ran it all the same
+            became = outcome
+        return ran.model_copy(update={"id": requested.id, "outcome": became})
+    if valid and not is_own:
         outcome, reason = ToolOutcome.RAISED, NOT_RUN
     return ToolCall(
         id=requested.id,
         name=requested.name,
         arguments=arguments,
         outcome=outcome,
-        result=f"Error: {reason}",
-    )
-
-
-def _own_call(requested: RequestedCall) -> ToolCall:
-    arguments = parse_arguments(requested.arguments)
-    return ToolCall(
-        id=requested.id,
-        name=requested.name,
-        arguments=arguments,
-        outcome=ToolOutcome.MALFORMED if arguments is None else ToolOutcome.OK,
-        result=OWN,
+        result=f"Error: {reason}" if reason else OWN,
     )
 
 

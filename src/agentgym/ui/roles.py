@@ -1,0 +1,102 @@
+"""What each role of a team did, where there is more than one."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from agentgym.core.ledger import Ledger, RoleLedger
+from agentgym.evaluate.intervals import Estimate
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.roles import RoleMetric, RoleMetrics, role_metrics
+from agentgym.ui.layout import headed, indent
+from agentgym.ui.words import number, percent
+
+LEDGER_HEAD = ("role", "model calls", "trained", "masked", "dropped")
+METRICS_HEAD = ("role", "right tool", "reliable", "calls", "tokens", "cut")
+METRICS_NOTE = (
+    "Held-out tasks, before → after. Calls and tokens are per rollout of the team; "
+    "reliable is the share of its tool calls, cut that of rollouts in which it came to "
+    "its limit of turns."
+)
+_MOST = 12
+_SHOWN: tuple[tuple[RoleMetric, bool], ...] = (
+    ("right_tool", True),
+    ("tool_reliability", True),
+    ("model_calls", False),
+    ("tokens", False),
+    ("cut", True),
+)
+"""With whether they are shares."""
+
+
+def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
+    """Return where the calls of each role went, and of all; empty for one role."""
+    if len(ledger.roles) < 2:
+        return []
+    parts = sorted(ledger.roles.items(), key=lambda item: -item[1].calls)
+    return [_ledger_line(role, part) for role, part in (*parts, ("all", ledger))]
+
+
+def metrics_lines(
+    before: Metrics | None, after: Metrics | None
+) -> list[tuple[str, ...]]:
+    """Return what each role did before and after; empty for one role."""
+    old = {} if before is None else role_metrics(before)
+    new = {} if after is None else role_metrics(after)
+    return [(role, *_changes(old.get(role), new.get(role))) for role in {**old, **new}]
+
+
+def roles_view(
+    ledger: Ledger, before: Metrics | None, after: Metrics | None
+) -> list[RenderableType]:
+    """Show each role of a team; of many, those that called the model most often."""
+    parts: list[RenderableType] = []
+    calls = ledger_lines(ledger)
+    if calls:
+        *roles, whole = calls
+        shown = [*roles[:_MOST], whole]
+        parts += [Text(""), Text("Where the calls of each role went", "bold")]
+        parts.append(_table(LEDGER_HEAD, shown, left_out=len(roles) - _MOST))
+    measured = metrics_lines(before, after)
+    if measured:
+        parts += [Text(""), Text("Each role", "bold"), Text(METRICS_NOTE, "dim")]
+        shown = measured[:_MOST]
+        parts.append(_table(METRICS_HEAD, shown, left_out=len(measured) - _MOST))
+    return parts
+
+
+def _table(
+    head: tuple[str, ...], lines: list[tuple[str, ...]], *, left_out: int
+) -> RenderableType:
+    table = headed(1)
+    table.add_column(head[0], overflow="ellipsis", no_wrap=True, max_width=24)
+    for name in head[1:]:
+        table.add_column(name, justify="right")
+    for line in lines:
+        table.add_row(*line)
+    if left_out > 0:
+        table.add_row(f"{left_out} more", *[""] * (len(head) - 1))
+    return indent(table)
+
+
+def _ledger_line(role: str, part: RoleLedger) -> tuple[str, ...]:
+    counts = (part.calls, part.trained, part.masked.total(), part.dropped.total())
+    return role, *(f"{count:,}" for count in counts)
+
+
+def _changes(old: RoleMetrics | None, new: RoleMetrics | None) -> Iterator[str]:
+    for name, is_share in _SHOWN:
+        before, after = (
+            "-" if found is None else _value(found[name], is_share)
+            for found in (old, new)
+        )
+        if before.endswith(" %") and after.endswith(" %"):
+            before = before.removesuffix(" %")
+        yield f"{before} → {after}"
+
+
+def _value(estimate: Estimate, is_share: bool) -> str:
+    if not estimate.n:
+        return "-"
+    return percent(estimate.value) if is_share else number(estimate.value)
