@@ -105,29 +105,6 @@ def test_an_agent_that_makes_one_failing_call_again_and_again_is_stuck(
     assert paths == ["a.py", "a.py", "b.py", "b.py", "b.py"]
 
 
-def test_bad_calls_are_judged_the_same_with_and_without_a_framework(
-    tmp_path: Path,
-) -> None:
-    def respond(request: ChatRequest) -> Reply:
-        said = [m for m in request.messages if m["role"] == "assistant"]
-        script = [
-            ("open_file", {"path": "x"}),
-            ("read_file", {"file": "x"}),
-            ("read_file", {"path": "no_such_file.py"}),
-        ]
-        return Reply(calls=[script[len(said)]]) if len(said) < 3 else Reply("Done.")
-
-    outcomes = {}
-    for framework in FRAMEWORKS:
-        folder = tmp_path / framework
-        folder.mkdir()
-        with session(folder, ScriptedPolicy(respond), framework=framework) as opened:
-            [trajectory] = opened.run(requests(1), lambda _: None)
-        outcomes[framework] = [c.outcome.value for c in trajectory.get_tool_calls()]
-    judged = ["unknown_tool", "invalid_arguments", "raised"]
-    assert outcomes == dict.fromkeys(FRAMEWORKS, judged)
-
-
 def test_contract_2_no_reward_is_invented_for_a_crashed_agent(
     tmp_path: Path, misdeeds: Path
 ) -> None:
