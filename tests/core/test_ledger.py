@@ -22,3 +22,19 @@ def test_the_ledger_round_trips_as_json() -> None:
     ledger = Ledger()
     ledger.add([TRAINED, Bucket("masked", "malformed")], roles=["planner", "worker"])
     assert Ledger.model_validate_json(ledger.model_dump_json()) == ledger
+
+
+def test_the_buckets_of_all_roles_add_up() -> None:
+    ledger = Ledger()
+    ledger.add([TRAINED, Bucket("masked", "x"), TRAINED], roles=["a", "b", "b"])
+    assert [part.calls for part in ledger.roles.values()] == [1, 2]
+    assert ledger.adds_up
+    ledger.roles["b"].trained = 0
+    assert not ledger.adds_up
+
+
+def test_a_ledger_of_before_there_were_roles_is_that_of_one_agent() -> None:
+    ledger = Ledger.model_validate({"calls": 3, "trained": 2, "masked": {"x": 1}})
+    ledger.add([TRAINED], roles=["agent"])
+    assert ledger.adds_up
+    assert {role: part.trained for role, part in ledger.roles.items()} == {"agent": 3}

@@ -9,7 +9,7 @@ from agentgym.core.ledger import Ledger, RoleLedger
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.roles import RoleMetric, RoleMetrics, role_metrics
-from agentgym.ui.layout import headed, indent
+from agentgym.ui.layout import ByWidth, headed, indent
 from agentgym.ui.words import number, percent
 
 LEDGER_HEAD = ("role", "model calls", "trained", "masked", "dropped")
@@ -20,6 +20,9 @@ METRICS_NOTE = (
     "its limit of turns."
 )
 _MOST = 12
+_NARROW = 76
+_ROLE = 24
+_TO = " → "
 _SHOWN: tuple[tuple[RoleMetric, bool], ...] = (
     ("right_tool", True),
     ("tool_reliability", True),
@@ -69,15 +72,23 @@ def roles_view(
 def _table(
     head: tuple[str, ...], lines: list[tuple[str, ...]], *, left_out: int
 ) -> RenderableType:
-    table = headed(1)
-    table.add_column(head[0], overflow="ellipsis", no_wrap=True, max_width=24)
-    for name in head[1:]:
-        table.add_column(name, justify="right")
-    for line in lines:
-        table.add_row(*line)
-    if left_out > 0:
-        table.add_row(f"{left_out} more", *[""] * (len(head) - 1))
-    return indent(table)
+    """Lay lines out; where there is no room for changes, with what they led to."""
+
+    def draw(width: int) -> RenderableType:
+        is_narrow = width < _NARROW
+        table = headed(1)
+        longest = _ROLE // 2 if is_narrow else _ROLE
+        table.add_column(head[0], overflow="ellipsis", no_wrap=True, max_width=longest)
+        for name in head[1:]:
+            table.add_column(name, justify="right", no_wrap=True)
+        for role, *cells in lines:
+            kept = (cell.rpartition(_TO)[2] if is_narrow else cell for cell in cells)
+            table.add_row(role, *kept)
+        if left_out > 0:
+            table.add_row(f"{left_out} more", *[""] * (len(head) - 1))
+        return indent(table)
+
+    return ByWidth(draw)
 
 
 def _ledger_line(role: str, part: RoleLedger) -> tuple[str, ...]:
@@ -93,7 +104,7 @@ def _changes(old: RoleMetrics | None, new: RoleMetrics | None) -> Iterator[str]:
         )
         if before.endswith(" %") and after.endswith(" %"):
             before = before.removesuffix(" %")
-        yield f"{before} → {after}"
+        yield f"{before}{_TO}{after}"
 
 
 def _value(estimate: Estimate, is_share: bool) -> str:

@@ -96,12 +96,13 @@ def result_view(result: TrainingResult) -> RenderableType:
         "  from agentgym import TrainedAgent\n"
         f'  agent = TrainedAgent.load("{result.saved.name}").{exported(result)}\n'
     )
+    roles = roles_view(result.ledger, result.baseline, result.metrics)
     rest = f"Everything else is in {result.artifacts.run}, report.md first."
     return Group(
         *parts,
         Text(""),
         ledger_view(result.ledger),
-        *roles_view(result.ledger, result.baseline, result.metrics),
+        *([*roles, Text("")] if roles else []),
         Text(spent, "dim"),
         Text(""),
         Text(saved_as(result.saved)),
