@@ -1,6 +1,6 @@
 """What each role of a team did, where there is more than one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -23,6 +23,7 @@ _MOST = 12
 _NARROW = 76
 _ROLE = 24
 _TO = " → "
+_PERCENT = " %"
 _SHOWN: tuple[tuple[RoleMetric, bool], ...] = (
     ("right_tool", True),
     ("tool_reliability", True),
@@ -44,10 +45,12 @@ def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
 def metrics_lines(
     before: Metrics | None, after: Metrics | None
 ) -> list[tuple[str, ...]]:
-    """Return what each role did before and after; empty for one role."""
-    old = {} if before is None else role_metrics(before)
-    new = {} if after is None else role_metrics(after)
-    return [(role, *_changes(old.get(role), new.get(role))) for role in {**old, **new}]
+    """Return what each role did, before → after if both are known; empty for one."""
+    sides = [role_metrics(found) for found in (before, after) if found is not None]
+    return [
+        (role, *_changes([side.get(role) for side in sides]))
+        for role in dict.fromkeys(role for side in sides for role in side)
+    ]
 
 
 def roles_view(
@@ -96,15 +99,14 @@ def _ledger_line(role: str, part: RoleLedger) -> tuple[str, ...]:
     return role, *(f"{count:,}" for count in counts)
 
 
-def _changes(old: RoleMetrics | None, new: RoleMetrics | None) -> Iterator[str]:
+def _changes(sides: Sequence[RoleMetrics | None]) -> Iterator[str]:
     for name, is_share in _SHOWN:
-        before, after = (
-            "-" if found is None else _value(found[name], is_share)
-            for found in (old, new)
+        *before, after = (
+            "-" if found is None else _value(found[name], is_share) for found in sides
         )
-        if before.endswith(" %") and after.endswith(" %"):
-            before = before.removesuffix(" %")
-        yield f"{before}{_TO}{after}"
+        if after.endswith(_PERCENT):
+            before = [value.removesuffix(_PERCENT) for value in before]
+        yield _TO.join([*before, after])
 
 
 def _value(estimate: Estimate, is_share: bool) -> str:
