@@ -21,7 +21,11 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
 @pytest.mark.parametrize(
     ("command", "settings", "expected"),
     [
-        (train, TrainingConfig, POLICY | TRAINED | {"name", "output", "yes"}),
+        (
+            train,
+            TrainingConfig,
+            POLICY | TRAINED | {"name", "output", "yes", "train_roles"},
+        ),
         (evaluate, TrainingConfig, POLICY | {"concurrency"}),
         (
             rollout,

@@ -15,11 +15,15 @@ PLACEHOLDER = "/episode"
 """Path that clients are built with; replaced by the episode's own."""
 
 _SPEAKER: ContextVar[str | None] = ContextVar("agentgym_speaker", default=None)
+_ANNOUNCED: ContextVar[str | None] = ContextVar("agentgym_announced", default=None)
 
 
 def announce(role: str) -> None:
-    """Say which agent makes the model calls from here on in this context."""
-    _SPEAKER.set(_on_one_line(role))
+    """Say which agent makes the model calls from here on in this context.
+
+    It counts where nobody says so by :func:`speaking_as`.
+    """
+    _ANNOUNCED.set(_on_one_line(role))
 
 
 @contextmanager
@@ -100,7 +104,7 @@ def _episode_of(request: httpx.Request) -> Episode | None:
 
 def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
     """Count a model call and point it at the episode, or refuse it."""
-    speaker = _SPEAKER.get()
+    speaker = _SPEAKER.get() or _ANNOUNCED.get()
     try:
         episode.begin_turn(speaker or DEFAULT_AGENT)
     except EpisodeCut as cut:
