@@ -22,7 +22,11 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
 @pytest.mark.parametrize(
     ("command", "settings", "expected"),
     [
-        (train, TrainingConfig, POLICY | TRAINED | {"yes", "warm_start"}),
+        (
+            train,
+            TrainingConfig,
+            POLICY | TRAINED | {"yes", "warm_start", "train_roles"},
+        ),
         (evaluate, TrainingConfig, POLICY | {"concurrency"}),
         (
             rollout,

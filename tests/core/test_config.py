@@ -132,3 +132,23 @@ def test_replaced_keeps_the_rest_and_validates() -> None:
 def test_settings_round_trip_as_json() -> None:
     config = TrainingConfig.create(episodes=64, name="a.b-c", learning_rate=1e-4)
     assert TrainingConfig.create(**config.model_dump(mode="json")) == config
+
+
+def test_roles_are_a_list_or_names_with_commas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = ("planner", "Head Scribe")
+    named = TrainingConfig.create(train_roles=" planner,Head  Scribe, planner")
+    assert named.train_roles == wanted
+    assert TrainingConfig.restore(named.model_dump(mode="json")) == named
+    file = tmp_path / "run.yaml"
+    file.write_text('train_roles: [planner, "Writer, junior"]')
+    assert TrainingConfig.from_yaml(file).train_roles == ("planner", "Writer, junior")
+    monkeypatch.setenv("AGENTGYM_TRAIN_ROLES", "planner,Head Scribe")
+    assert TrainingConfig.create().train_roles == wanted
+
+
+@pytest.mark.parametrize("value", ["", "planner,,worker", [], ["planner", " "]])
+def test_a_role_without_a_name_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="name the roles to train, as in planner,sup"):
+        TrainingConfig.create(train_roles=value)

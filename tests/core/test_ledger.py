@@ -5,8 +5,8 @@ from agentgym.core.ledger import TRAINED, Bucket, Ledger
 
 def test_buckets_add_up_to_the_calls_made() -> None:
     ledger = Ledger()
-    ledger.add([TRAINED, Bucket("masked", "malformed"), TRAINED], calls=3)
-    ledger.add([Bucket("dropped", "timeout")] * 2, calls=2)
+    ledger.add([TRAINED, Bucket("masked", "malformed"), TRAINED], roles=["agent"] * 3)
+    ledger.add([Bucket("dropped", "timeout")] * 2, roles=["agent"] * 2)
     assert (ledger.trained, ledger.masked) == (2, {"malformed": 1})
     assert ledger.dropped == {"timeout": 2}
     assert ledger.adds_up
@@ -14,11 +14,27 @@ def test_buckets_add_up_to_the_calls_made() -> None:
 
 def test_a_call_without_a_bucket_shows() -> None:
     ledger = Ledger()
-    ledger.add([TRAINED], calls=2)
+    ledger.add([TRAINED], roles=["agent", "agent"])
     assert not ledger.adds_up
 
 
 def test_the_ledger_round_trips_as_json() -> None:
     ledger = Ledger()
-    ledger.add([TRAINED, Bucket("masked", "malformed")], calls=2)
+    ledger.add([TRAINED, Bucket("masked", "malformed")], roles=["planner", "worker"])
     assert Ledger.model_validate_json(ledger.model_dump_json()) == ledger
+
+
+def test_the_buckets_of_all_roles_add_up() -> None:
+    ledger = Ledger()
+    ledger.add([TRAINED, Bucket("masked", "x"), TRAINED], roles=["a", "b", "b"])
+    assert [part.calls for part in ledger.roles.values()] == [1, 2]
+    assert ledger.adds_up
+    ledger.roles["b"].trained = 0
+    assert not ledger.adds_up
+
+
+def test_a_ledger_of_before_there_were_roles_is_that_of_one_agent() -> None:
+    ledger = Ledger.model_validate({"calls": 3, "trained": 2, "masked": {"x": 1}})
+    ledger.add([TRAINED], roles=["agent"])
+    assert ledger.adds_up
+    assert {role: part.trained for role, part in ledger.roles.items()} == {"agent": 3}

@@ -80,3 +80,12 @@ def test_stats_count_ids_before_counts_and_say_what_is_uncounted() -> None:
     assert (stats.steps, stats.tool_calls, stats.tool_errors) == (3, 2, 1)
     assert (stats.prompt_tokens, stats.response_tokens) == (9, 6)
     assert (stats.tokens, stats.uncounted_calls, stats.reward) == (15, 1, 0.5)
+
+
+def test_unused_calls_of_before_there_were_roles_are_of_the_one_agent() -> None:
+    unused = {"no answer: engine_error": 2}
+    data = {"rollout_id": "r", "scenario": "s", "task_id": "t", "version": 4}
+    old = Trajectory.from_dict({**data, "unused_calls": unused})
+    assert old.unused_calls == {"agent": unused}
+    assert Trajectory.from_dict(old.to_dict()) == old
+    assert Trajectory.from_dict(data).unused_calls == {}

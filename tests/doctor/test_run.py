@@ -9,7 +9,7 @@ import pytest
 from agentlightning.schemas import RolloutCreate, RolloutState, RolloutStatusPatch
 
 from agentgym import TrainingConfig
-from agentgym.core.ledger import NO_VARIANCE, Ledger
+from agentgym.core.ledger import NO_VARIANCE, ROLE_NOT_TRAINED, Ledger
 from agentgym.core.trajectory import Reason
 from agentgym.doctor.evidence import Evidence, read_evidence
 from agentgym.doctor.run import Finding, diagnose
@@ -289,3 +289,13 @@ def test_unreadable_database_gives_no_reasons(tmp_path: Path) -> None:
     run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
     (run.path / "rollouts.db").write_text("no database")
     assert read_evidence(run).failures == {}
+
+
+def test_calls_of_roles_that_are_not_trained_are_no_fault() -> None:
+    masked = Counter({ROLE_NOT_TRAINED: 900})
+    assert (
+        diagnose(healthy(ledger=Ledger(calls=1000, trained=100, masked=masked))) == []
+    )
+    masked["spans not found in the token ids"] = 50
+    finding = only(healthy(ledger=Ledger(calls=1000, trained=50, masked=masked)))
+    assert "50 of 100 model calls (50%)" in finding.evidence

@@ -8,11 +8,12 @@ import pytest
 
 from agentgym.core.needs import NeededCall, align
 from agentgym.core.tools import ToolOutcome, ToolSpec, check_call, spec_of
-from agentgym.core.trajectory import ToolCall, Trajectory
+from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.evaluate.calls import (
     INVENTED,
     NO_CALL,
     NOTHING,
+    OWN,
     CallClass,
     ConfusionMatrix,
     judge_calls,
@@ -207,3 +208,45 @@ def test_confusion_adds_up() -> None:
     missed = sum(row.get(NO_CALL, 0) for row in rows)
     assert sum(sum(row.values()) for row in rows) == 2 * len(made) + missed
     assert missed == len(needed) - sum(j.needed is not None for j in judged)
+
+
+HAND_OFF = {
+    "name": "transfer",
+    "parameters": {
+        "type": "object",
+        "properties": {"why": {"type": "string", "enum": ["a", "b"]}},
+        "required": ["why"],
+        "additionalProperties": False,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome", "kind"),
+    [
+        ({"why": "a"}, ToolOutcome.OK, CallClass.OWN),
+        (None, ToolOutcome.MALFORMED, CallClass.MALFORMED),
+        ({}, ToolOutcome.INVALID_ARGUMENTS, CallClass.MISSING),
+        ({"why": "a", "x": 1}, ToolOutcome.INVALID_ARGUMENTS, CallClass.EXTRA),
+        ({"why": 3}, ToolOutcome.INVALID_ARGUMENTS, CallClass.WRONG_TYPE),
+        ({"why": "c"}, ToolOutcome.INVALID_ARGUMENTS, CallClass.WRONG_VALUE),
+        ({"why": "a"}, ToolOutcome.UNKNOWN_TOOL, CallClass.INVENTED_TOOL),
+    ],
+)
+def test_a_hand_off_is_judged_by_what_was_offered_and_stands_for_no_need(
+    arguments: dict[str, Any] | None, outcome: ToolOutcome, kind: CallClass
+) -> None:
+    asked = ModelCall(tools=[{"type": "function", "function": HAND_OFF}])
+    made = ToolCall(name="transfer", arguments=arguments, outcome=outcome)
+    right = call("look", at="b")
+    steps = [asked, made, ModelCall(), right]
+    episode = Trajectory(rollout_id="r", scenario="s", task_id="t", steps=steps)
+    judged = judge_calls(episode, NEEDED, SPECS)
+    assert [j.kind for j in judged] == [kind, CallClass.RIGHT]
+    matrix = ConfusionMatrix.of(list(SPECS), [(NEEDED, judged)])
+    if outcome is ToolOutcome.UNKNOWN_TOOL:
+        assert matrix.counts["move"] == {INVENTED: 1}
+    else:
+        assert judged[0].needed is None
+        assert matrix.counts[NOTHING] == {OWN: 1}
+        assert matrix.counts["move"] == {NO_CALL: 1}

@@ -331,7 +331,7 @@ def test_what_others_post_queue_and_delete_drops_no_other_rollout(
         assert dropped.status is RolloutStatus.DROPPED
         assert dropped.reason is not None
         assert dropped.reason.kind.startswith(UNREADABLE)
-    assert found[5].unused_calls == {UNREADABLE: 2}
+    assert found[5].unused_calls == {"agent": {UNREADABLE: 2}}
 
 
 def test_a_rollout_whose_server_answers_nonsense_is_dropped_with_the_reason(
@@ -349,5 +349,5 @@ def test_a_rollout_whose_server_answers_nonsense_is_dropped_with_the_reason(
     lost = found.pop(2)
     assert lost.status is RolloutStatus.DROPPED
     assert "-1, which is no token id" in str(lost.reason)
-    assert lost.unused_calls["no answer: upstream_error"] >= 1
+    assert lost.unused_calls["agent"]["no answer: upstream_error"] >= 1
     assert all(t.reward is not None for t in found)

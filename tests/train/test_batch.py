@@ -2,9 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from agentgym.core.ledger import TRAINED, Bucket
+from agentgym.core.ledger import (
+    NO_COMPARISON,
+    NO_VARIANCE,
+    ROLE_NOT_TRAINED,
+    TRAINED,
+    Bucket,
+)
 from agentgym.core.tools import ToolOutcome
-from agentgym.core.trajectory import ToolCall, Trajectory
+from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.train.batch import BatchBuilder, Credited
 from tests.engines.local.rollouts import TRAINABLE, broadcast, call, rollout
 
@@ -29,6 +35,7 @@ def build(
     rewards: Mapping[str, Sequence[float]] | None = None,
     pieces: Callable[[Sequence[int]], list[str] | None] | None = None,
     failure_cost: float = 0.0,
+    train_roles: Sequence[str] | None = None,
 ) -> Credited:
     builder = BatchBuilder(
         algorithm="rloo",
@@ -36,6 +43,7 @@ def build(
         pieces=pieces or (lambda ids: [TEXTS[i] for i in ids]),
         stop_ids=frozenset({1}),
         failure_cost=failure_cost,
+        train_roles=train_roles,
     )
     if rewards is None:
         return builder.build(groups, broadcast)
@@ -166,3 +174,75 @@ def test_a_missing_reward_is_never_taken_for_zero() -> None:
         assert found.ledger["c"] == [Bucket("dropped", "no reward for each model call")]
         tokens = [t.advantage for s in found.batch.sequences for t in s.trained]
         assert sorted({round(a, 6) for a in tokens}) == [-1.0, 1.0]
+
+
+def spoken(role: str, prompt: Sequence[int], response: Sequence[int]) -> ModelCall:
+    return call([*prompt], [*response]).model_copy(update={"agent": role})
+
+
+def advantages(batch: Credited, role: str) -> list[float]:
+    """Return the advantage of each sequence of a role, in order."""
+    found = [s for s in batch.batch.sequences if s.agent == role]
+    return [round(s.trained[0].advantage, 6) for s in found]
+
+
+def test_roles_that_take_turns_are_merged_each_on_its_own() -> None:
+    """Also where their prompts begin alike."""
+    plan = [*PROMPT, *CALL, 8]
+    calls = [
+        spoken("planner", PROMPT, CALL),
+        spoken("worker", [*PROMPT, *CALL], [7, 1]),
+        spoken("planner", plan, [7, 1]),
+        spoken("worker", [*PROMPT, *CALL, 7, 1, 9], CALL),
+    ]
+    batch = build([[rollout("it", 1.0, calls), rollout("other", 0.0, calls)]])
+    assert [(s.agent, s.ids) for s in batch.batch.sequences[:2]] == [
+        ("planner", [*plan, 7, 1]),
+        ("worker", [*PROMPT, *CALL, 7, 1, 9, *CALL]),
+    ]
+
+
+def test_each_role_has_its_own_baseline_and_scale() -> None:
+    """The worker speaks in the two best attempts alone, which are little apart."""
+    planner, worker = spoken("planner", PROMPT, CALL), spoken("worker", [9], CALL)
+    group = [
+        rollout("a", 1.0, [planner, worker]),
+        rollout("b", 0.8, [planner, worker]),
+        rollout("c", 0.0, [planner]),
+        rollout("d", 0.0, [planner]),
+    ]
+    batch = build([group])
+    assert advantages(batch, "worker") == [1.0, -1.0]
+    plain = [1.0 - 0.8 / 3, 0.8 - 1.0 / 3, -1.8 / 3, -1.8 / 3]
+    scale = (sum(a * a for a in plain) / 4) ** 0.5
+    assert advantages(batch, "planner") == [round(a / scale, 6) for a in plain]
+    alone = build([[rollout(r.rollout_id, r.reward, r.model_calls[:1]) for r in group]])
+    assert advantages(alone, "planner") == advantages(batch, "planner")
+
+
+def test_calls_of_a_role_that_is_not_trained_are_masked_and_change_nothing() -> None:
+    planner, worker = spoken("planner", PROMPT, CALL), spoken("worker", [9], CALL)
+    calls = [planner, worker]
+    group = [
+        rollout("a", 1.0, calls),
+        rollout("b", 0.0, calls),
+        rollout("c", None, calls),
+    ]
+    batch = build([group], train_roles=["planner"])
+    frozen = Bucket("masked", ROLE_NOT_TRAINED)
+    assert batch.ledger["a"] == batch.ledger["b"] == [TRAINED, frozen]
+    assert {bucket.verb for bucket in batch.ledger["c"]} == {"dropped"}
+    assert advantages(batch, "planner") == advantages(build([group]), "planner")
+    assert advantages(batch, "worker") == []
+    assert batch.skipped_groups == 0
+    nobody = build([group], train_roles=["critic"])
+    assert (nobody.batch.sequences, nobody.skipped_groups) == ([], 1)
+
+
+def test_a_role_without_another_attempt_to_compare_is_masked_and_says_so() -> None:
+    planner, worker = spoken("planner", PROMPT, CALL), spoken("worker", [9], CALL)
+    group = [rollout("a", 1.0, [planner, worker]), rollout("b", 0.0, [planner])]
+    assert build([group]).ledger["a"] == [TRAINED, Bucket("masked", NO_COMPARISON)]
+    alike = [rollout("a", 1.0, [planner, worker]), rollout("b", 1.0, [planner, worker])]
+    same = Bucket("masked", NO_VARIANCE)
+    assert build([alike]).ledger["a"] == [same, same]

@@ -1,6 +1,6 @@
 """Trains the crew of library.py on tasks.jsonl, and uses it afterwards.
 
-    uv run python train.py [EPISODES]
+uv run python train.py [EPISODES]
 """
 
 import sys

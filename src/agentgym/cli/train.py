@@ -57,6 +57,10 @@ def train(
     gpu: Annotated[str | None, opt("auto, local, runpod, lambda or none.")] = None,
     episodes: Annotated[int | None, opt("Most training rollouts.")] = None,
     algorithm: Annotated[str | None, opt("rloo or grpo.")] = None,
+    train_roles: Annotated[
+        str | None,
+        opt("Of a team: the roles to train, with commas. The others are not."),
+    ] = None,
     seed: Annotated[int | None, opt("Of tasks, sampling and initialisation.")] = None,
     deterministic: Annotated[
         bool, opt("Same seed, same weights; slower.", "--deterministic")

@@ -4,10 +4,11 @@ import os
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
@@ -24,6 +25,20 @@ from agentgym.core.task import TaskSource
 
 _MOST, _MANY = 10**9, 10**5
 """What is more is a slip of the hand, and takes time or memory that nobody has."""
+
+
+def _read_roles(value: Any) -> Any:
+    """Return names from a list, or from one text with commas between them."""
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple):
+        return names
+    found = tuple(" ".join(n.split()) if isinstance(n, str) else n for n in names)
+    if not found or not all(found):
+        raise ValueError("name the roles to train, as in planner,support")
+    return tuple(dict.fromkeys(found))
+
+
+Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
 
 
 class _Environment(EnvSettingsSource):
@@ -73,6 +88,8 @@ class TrainingConfig(Settings, BaseSettings):
         task_choice: ``adaptive`` takes tasks of families whose attempts differ more
             often than those that teach nothing at present; ``uniform`` takes all.
         algorithm: ``rloo`` (arXiv:2402.14740) or ``grpo`` (arXiv:2402.03300).
+        train_roles: Who of a team of agents is trained, by name; None: all. The others
+            are answered by the same weights, but nothing is learned from their calls.
         failure_cost: What a tool call that failed takes off the advantage of its
             model call, in units of reward (``grpo``: of the group's deviation); three
             times as much if it failed before in just the same way.
@@ -127,6 +144,7 @@ class TrainingConfig(Settings, BaseSettings):
     tasks_per_step: int = Field(default=8, ge=1, le=_MANY)
     task_choice: Literal["adaptive", "uniform"] = "adaptive"
     algorithm: Literal["rloo", "grpo"] = "rloo"
+    train_roles: Annotated[Roles | None, NoDecode] = None
     failure_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
     entropy_coefficient: float = Field(default=0.0, ge=0)

@@ -12,6 +12,7 @@ the reward's is one division by the root mean square over the whole batch
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal
 
@@ -88,13 +89,15 @@ def deviation(rewards: Sequence[Sequence[float]]) -> float:
 def call_failures(trajectory: Trajectory) -> list[int]:
     """Count, for each model call, its tool calls that failed.
 
-    One that repeats an earlier one, and no call worked in between, counts
-    :data:`REPEATED` times.
+    One that repeats an earlier one of the same role, none of whose calls worked in
+    between, counts :data:`REPEATED` times.
     """
     counts: list[int] = []
+    by_role: defaultdict[str, list[ToolCall]] = defaultdict(list)
     failed: list[ToolCall] = []
     for step in trajectory.steps:
         if isinstance(step, ModelCall):
+            failed = by_role[step.agent]
             counts.append(0)
         elif step.outcome is ToolOutcome.OK:
             failed.clear()

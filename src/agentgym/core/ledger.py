@@ -1,11 +1,13 @@
 """The ledger: every model call in exactly one bucket, with a reason."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from agentgym.core.openai import DEFAULT_AGENT
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,12 @@ NO_VARIANCE = "no reward variance in its group"
 NOT_FINITE = "the update was not finite and was refused"
 
 
-class Ledger(BaseModel):
-    """How many model calls were trained, masked or dropped, and why.
+ROLE_NOT_TRAINED = "role not trained"
+NO_COMPARISON = "its role spoke in no other attempt at its task"
+
+
+class RoleLedger(BaseModel):
+    """How many model calls of one role were trained, masked or dropped, and why.
 
     Attributes:
         calls: Requests to the model in training rollouts, unanswered ones included.
@@ -43,17 +49,6 @@ class Ledger(BaseModel):
     masked: Counter[str] = Field(default_factory=Counter)
     dropped: Counter[str] = Field(default_factory=Counter)
 
-    def add(self, buckets: Iterable[Bucket], *, calls: int) -> None:
-        """Count one rollout's buckets, of which there must be one per call."""
-        self.calls += calls
-        for bucket in buckets:
-            if bucket.verb == "trained":
-                self.trained += 1
-            else:
-                (self.masked if bucket.verb == "masked" else self.dropped)[
-                    bucket.reason
-                ] += 1
-
     @property
     def counted(self) -> int:
         """Calls in all buckets together."""
@@ -63,3 +58,53 @@ class Ledger(BaseModel):
     def adds_up(self) -> bool:
         """Whether the buckets account for every call made."""
         return self.counted == self.calls
+
+    def _put(self, bucket: Bucket) -> None:
+        if bucket.verb == "trained":
+            self.trained += 1
+        else:
+            found = self.masked if bucket.verb == "masked" else self.dropped
+            found[bucket.reason] += 1
+
+
+class Ledger(RoleLedger):
+    """The same of all roles together, and of each.
+
+    Attributes:
+        roles: By the name of the role; those of a single agent are one. They add up to
+            the whole.
+    """
+
+    roles: dict[str, RoleLedger] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _read_single(self) -> Self:
+        """Give the calls of a record without roles to the one agent there was."""
+        if self.calls and not self.roles:
+            alone = self.model_dump(exclude={"roles"})
+            self.roles = {DEFAULT_AGENT: RoleLedger(**alone)}
+        return self
+
+    def add(self, buckets: Iterable[Bucket], *, roles: Sequence[str]) -> None:
+        """Count one rollout's buckets.
+
+        Args:
+            buckets: One per call.
+            roles: Who made each call.
+        """
+        for role in roles:
+            self.calls += 1
+            self.roles.setdefault(role, RoleLedger()).calls += 1
+        for bucket, role in zip(buckets, roles, strict=False):
+            self._put(bucket)
+            self.roles[role]._put(bucket)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the buckets account for every call made, and the roles for all."""
+        parts = self.roles.values()
+        return (
+            self.counted == self.calls == sum(part.calls for part in parts)
+            and self.trained == sum(part.trained for part in parts)
+            and all(part.adds_up for part in parts)
+        )

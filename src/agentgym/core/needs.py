@@ -11,6 +11,19 @@ _EXACT, _SAME_TOOL, _OTHER_TOOL = 10**8, 10**4, 1
 
 
 @dataclass(frozen=True)
+class Needs:
+    """What is known of the calls that tasks need.
+
+    Attributes:
+        by_task: The plan of each task, by its id; None if it is not known.
+        specs: The scenario's tools by name.
+    """
+
+    by_task: Mapping[str, Sequence["NeededCall"] | None]
+    specs: Mapping[str, ToolSpec]
+
+
+@dataclass(frozen=True)
 class NeededCall:
     """One call of a task's plan.
 
@@ -63,15 +76,17 @@ def align(
     A global alignment in order (Needleman and Wunsch 1970): as many calls as can be
     are right, then as many as can be name the needed tool, then as many as can be
     stand in the place of a needed call that was not made. Of equally good alignments
-    the one that pairs earlier calls is taken.
+    the one that pairs earlier calls is taken. Calls of tools that the agent brought
+    along answer to none: no task needs them.
 
     Returns:
         Per call made the index of its needed call, None if it answers to none.
     """
-    rows, columns = len(made), len(needed)
+    judged = [call for call in made if not is_own(call, specs)]
+    rows, columns = len(judged), len(needed)
 
     def gain(i: int, j: int) -> int:
-        call, need = made[i], needed[j]
+        call, need = judged[i], needed[j]
         if need.accepts(call, specs.get(call.name), succeeded):
             return _EXACT
         return _SAME_TOOL if call.name in need.tools else _OTHER_TOOL
@@ -93,7 +108,13 @@ def align(
                 break  # this call is left over
             j += 1
         found.append(j - 1 if pairs else None)
-    return found
+    places = iter(found)
+    return [None if is_own(call, specs) else next(places) for call in made]
+
+
+def is_own(call: ToolCall, specs: Mapping[str, ToolSpec]) -> bool:
+    """Say whether a call is of a tool that the agent brought along, e.g. a hand-off."""
+    return call.name not in specs and call.outcome is not ToolOutcome.UNKNOWN_TOOL
 
 
 def _without(arguments: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:

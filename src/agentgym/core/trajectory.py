@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator
 
+from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import ToolOutcome
 
-TRAJECTORY_VERSION = 4
+TRAJECTORY_VERSION = 5
 _FIRST = 3
 
 
@@ -105,7 +106,7 @@ class ModelCall(_Record):
     """
 
     type: Literal["model_call"] = "model_call"
-    agent: str = "agent"
+    agent: str = DEFAULT_AGENT
     messages: list[dict[str, Any]] = Field(default_factory=list)
     tools: list[dict[str, Any]] = Field(default_factory=list)
     content: str | None = None
@@ -118,6 +119,15 @@ class ModelCall(_Record):
     latency_ms: float = 0.0
     prompt_tokens: int | None = None
     response_tokens: int | None = None
+
+    @property
+    def token_counts(self) -> tuple[int, int] | None:
+        """Tokens of prompt and response; None if nobody counted them."""
+        if self.prompt_ids or self.response_ids:
+            return len(self.prompt_ids), len(self.response_ids)
+        if self.prompt_tokens is None and self.response_tokens is None:
+            return None
+        return self.prompt_tokens or 0, self.response_tokens or 0
 
 
 class ToolCall(_Record):
@@ -184,7 +194,8 @@ class Trajectory(_Record):
     Attributes:
         version: Of this format; a newer one is refused. Later ones added what is
             optional: 2 token counts, ``answer`` and ``changed_files``, 3
-            ``unused_calls``; 4 made a reason of what was a text.
+            ``unused_calls``; 4 made a reason of what was a text, 5 tells who of a team
+            made the unused calls.
         rollout_id: The rollout; ``attempt`` counts its retries from 0.
         group: Rollouts of one group attempted the same task at the same step.
         steps: Model calls and tool calls in the order they happened.
@@ -200,8 +211,9 @@ class Trajectory(_Record):
         answer: What the agent said at its end, None if unknown or nothing.
         changed_files: Text files of the agent's workspace that differ from the
             task's at the end, None for one that is gone; empty without a workspace.
-        unused_calls: Requests to the model that led to no step, by kind of reason: it
-            did not answer, or the attempt that they belonged to was given up.
+        unused_calls: Requests to the model that led to no step, by who of a team made
+            them and kind of reason: it did not answer, or the attempt that they
+            belonged to was given up.
     """
 
     version: int = Field(default=TRAJECTORY_VERSION, ge=1, le=TRAJECTORY_VERSION)
@@ -223,7 +235,13 @@ class Trajectory(_Record):
     duration_s: float = 0.0
     answer: str | None = None
     changed_files: dict[str, str | None] = Field(default_factory=dict)
-    unused_calls: dict[str, int] = Field(default_factory=dict)
+    unused_calls: dict[str, dict[str, int]] = Field(default_factory=dict)
+
+    @field_validator("unused_calls", mode="before")
+    @classmethod
+    def _read_unnamed(cls, value: Any) -> Any:
+        is_flat = isinstance(value, dict) and set(map(type, value.values())) == {int}
+        return {DEFAULT_AGENT: value} if is_flat else value
 
     @field_validator("reason", mode="before")
     @classmethod
@@ -274,7 +292,8 @@ class Trajectory(_Record):
     def stats(self) -> TrajectoryStats:
         """Return the numbers of this trajectory: steps, errors, tokens, time."""
         calls, tools = self.model_calls, self.get_tool_calls()
-        counted = [count for count in map(_tokens, calls) if count is not None]
+        counts = [call.token_counts for call in calls]
+        counted = [count for count in counts if count is not None]
         return TrajectoryStats(
             steps=len(calls),
             tool_calls=len(tools),
@@ -378,14 +397,6 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
         mean_reward=sum(rewards) / len(rewards) if rewards else None,
         mean_duration_s=sum(s.duration_s for s in stats) / max(1, len(stats)),
     )
-
-
-def _tokens(call: ModelCall) -> tuple[int, int] | None:
-    if call.prompt_ids or call.response_ids:
-        return len(call.prompt_ids), len(call.response_ids)
-    if call.prompt_tokens is None and call.response_tokens is None:
-        return None
-    return call.prompt_tokens or 0, call.response_tokens or 0
 
 
 def _drops(trajectories: Iterable[Trajectory]) -> list[DropKind]:

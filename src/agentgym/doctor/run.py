@@ -8,7 +8,7 @@ from math import isfinite
 from statistics import fmean
 from typing import Any, Literal
 
-from agentgym.core.ledger import NO_VARIANCE, NOT_FINITE
+from agentgym.core.ledger import NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED
 from agentgym.doctor.evidence import Evidence
 
 Severity = Literal["critical", "warning", "info"]
@@ -172,16 +172,17 @@ def _signal(run: Evidence) -> Iterator[Finding]:
             "See define_trainable_components() of the scenario, and the masked calls "
             "of the ledger.",
         )
-    explained = (NO_VARIANCE, NOT_FINITE)  # other checks are about these
+    explained = (NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED)  # no fault of these calls
     masked = Counter({w: n for w, n in run.ledger.masked.items() if w not in explained})
-    share = masked.total() / max(1, run.ledger.calls)
+    calls = run.ledger.calls - run.ledger.masked[ROLE_NOT_TRAINED]
+    share = masked.total() / max(1, calls)
     if share >= 0.25:
         reason, count = masked.most_common(1)[0]
         taught = "most model calls taught nothing"
         yield Finding(
             "critical" if share >= 0.8 else "warning",
             taught if share >= 0.5 else "many calls were masked",
-            f"{masked.total():,} of {run.ledger.calls:,} model calls ({share:.0%}), "
+            f"{masked.total():,} of {calls:,} model calls ({share:.0%}), "
             f"most often: {reason} ({count:,}).",
             "A call is masked when its spans cannot be found in its token ids or its "
             "component is not trained: see define_trainable_components() and the "

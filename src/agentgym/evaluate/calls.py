@@ -1,18 +1,21 @@
 """Call classes: what every tool call was, right or wrong, each in exactly one class."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, ValidationError
 
-from agentgym.core.needs import NeededCall, align
+from agentgym.core.needs import NeededCall, align, is_own
 from agentgym.core.tools import ToolOutcome, ToolSpec, normalized
-from agentgym.core.trajectory import ToolCall, Trajectory
+from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
+from agentgym.integrations.offered import Fault, offered_functions, schema_faults
 
 NOTHING = "(nothing)"  # row of the calls that answer to no needed call
 NO_CALL = "(no call)"  # column of the needed calls that no call answers to
+OWN = "(own)"  # column of the calls of tools that the agent brought along
 INVENTED = "(invented)"  # column of the calls of tools that do not exist
 
 
@@ -24,12 +27,13 @@ class CallClass(StrEnum):
     has the wrong value if it answers to a needed call of the same tool.
     """
 
-    INVENTED_TOOL = "invented_tool"  # names no tool that was offered
+    INVENTED_TOOL = "invented_tool"  # names no tool that the call was offered
     MALFORMED = "malformed"  # its arguments are no JSON object
     MISSING = "missing"  # an argument that the schema requires is not there
     EXTRA = "extra"  # none is missing, and there is one that the schema knows not
     WRONG_TYPE = "wrong_type"  # a value is not of the type that the schema asks for
     RULE_BROKEN = "rule_broken"  # a rule of the scenario forbids it
+    OWN = "own"  # ran, and is of a tool that the agent brought along, e.g. a hand-off
     RIGHT = "right"  # ran, and is a call that the task needs
     WRONG_VALUE = "wrong_value"  # is outside what the schema allows, or not the needed
     RAISED = "raised"  # the tool refused it, or the agent ended before it ran
@@ -39,12 +43,27 @@ class CallClass(StrEnum):
     UNJUDGED = "unjudged"  # ran, in a task whose needed calls are not known
 
 
+_FAULTS: Mapping[Fault, CallClass] = MappingProxyType(
+    {
+        "missing": CallClass.MISSING,
+        "extra": CallClass.EXTRA,
+        "type": CallClass.WRONG_TYPE,
+    }
+)
+
+
 class JudgedCall(NamedTuple):
     """A tool call and what it was."""
 
     call: ToolCall
     kind: CallClass
     needed: int | None  # place in the plan of the call that it answers to, if any
+
+    def column(self, tools: Collection[str]) -> str:
+        """Return where the call stands in a confusion matrix of ``tools``."""
+        if self.kind is CallClass.INVENTED_TOOL:
+            return INVENTED
+        return self.call.name if self.call.name in tools else OWN
 
 
 def judge_calls(
@@ -57,18 +76,23 @@ def judge_calls(
     Args:
         trajectory: A finished episode.
         needed: The calls that its task needs; None if that is not known.
-        specs: The tools that were offered, by name, with their original schemas.
+        specs: The scenario's tools, by name, with their original schemas.
 
     Returns:
         One judgement per tool call, in order.
     """
     calls = trajectory.get_tool_calls()
+    offered = _offered(trajectory)
     succeeded = bool(trajectory.success)
     places = align(needed or (), calls, specs, succeeded=succeeded)
     judged: list[JudgedCall] = []
     for index, (call, place) in enumerate(zip(calls, places, strict=True)):
         need = None if needed is None or place is None else needed[place]
-        kind = _class_of(call, calls[:index], specs.get(call.name), need, succeeded)
+        if is_own(call, specs):
+            kind = _class_of_own(call, offered[index].get(call.name, {}))
+        else:
+            spec = specs.get(call.name)
+            kind = _class_of(call, calls[:index], spec, need, succeeded)
         if kind is CallClass.UNNEEDED and needed is None:
             kind = CallClass.UNJUDGED
         judged.append(JudgedCall(call, kind, place))
@@ -102,6 +126,30 @@ def _class_of(
     if any(_tells_the_same(call, other, spec) for other in earlier):
         return CallClass.REPEATED
     return CallClass.UNNEEDED if need is None else CallClass.WRONG_TOOL
+
+
+def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
+    """Return for each tool call the functions that its model call was offered."""
+    found: list[Mapping[str, Mapping[str, Any]]] = []
+    told: Mapping[str, Mapping[str, Any]] = {}
+    for step in trajectory.steps:
+        if isinstance(step, ModelCall):
+            told = offered_functions(step.tools)
+        else:
+            found.append(told)
+    return found
+
+
+def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
+    """Return the class of a call that no scenario knows, by what was offered."""
+    if call.arguments is None or call.outcome is ToolOutcome.MALFORMED:
+        return CallClass.MALFORMED
+    if call.outcome is not ToolOutcome.INVALID_ARGUMENTS:
+        return CallClass.OWN
+    faults = schema_faults(function.get("parameters"), call.arguments)
+    kinds = {fault.kind for fault in faults}
+    named = (k for name, k in _FAULTS.items() if name in kinds)
+    return next(named, CallClass.WRONG_VALUE)
 
 
 def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
@@ -164,9 +212,8 @@ class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
                 cells[need.tool, NO_CALL] += place not in answered
             for call in judged:
                 row = NOTHING if call.needed is None else needed[call.needed].tool
-                is_invented = call.kind is CallClass.INVENTED_TOOL
-                cells[row, INVENTED if is_invented else call.call.name] += 1
-        columns = (*tools, NO_CALL, INVENTED)
+                cells[row, call.column(tools)] += 1
+        columns = (*tools, NO_CALL, OWN, INVENTED)
         counts = {
             row: {c: cells[row, c] for c in columns if cells[row, c]}
             for row in (*tools, NOTHING)

@@ -23,7 +23,7 @@ from agentgym.models.reference import Endpoint, is_remote, resolve_model
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.task_lists import make_tasks
+from agentgym.scenarios.task_lists import make_tasks, needs_of
 
 _PROVIDER_TIMEOUT_S = 600.0
 _PROVIDER_CONCURRENCY = 8
@@ -139,7 +139,12 @@ def evaluate(
         prices=prices,
         settings=config.model_dump(mode="json"),
         notes=[*_notes(subject, spec, scenario), *problems],
-        metrics=Metrics.of(trajectories, k=config.eval_samples, prices=prices),
+        metrics=Metrics.of(
+            trajectories,
+            k=config.eval_samples,
+            prices=prices,
+            needs=needs_of(scenario, tasks),
+        ),
         baselines=beside,
         calls={kind: calls[kind] for kind in CallClass if calls[kind]},
         confusion=confusion,
@@ -215,15 +220,14 @@ def judge(
         One result per attempt, and the confusion matrix of the scored ones; None
         if the scenario does not say what tasks need.
     """
-    specs = {spec.name: spec for spec in scenario.tools()}
-    needs = {task.id: scenario.needed_calls(task) for task in tasks}
+    needs = needs_of(scenario, tasks)
     attempts: list[AttemptResult] = []
     episodes: list[tuple[Sequence[NeededCall], Sequence[JudgedCall]]] = []
     for trajectory in trajectories:
-        needed = needs[trajectory.task_id]
+        needed = needs.by_task[trajectory.task_id]
         judged: list[JudgedCall] = []
         if trajectory.status is not RolloutStatus.DROPPED:
-            judged = judge_calls(trajectory, needed, specs)
+            judged = judge_calls(trajectory, needed, needs.specs)
             if needed is not None:
                 episodes.append((needed, judged))
         attempts.append(
@@ -236,4 +240,6 @@ def judge(
                 calls=dict(Counter(call.kind for call in judged)),
             )
         )
-    return attempts, ConfusionMatrix.of(list(specs), episodes) if episodes else None
+    return attempts, ConfusionMatrix.of(
+        list(needs.specs), episodes
+    ) if episodes else None

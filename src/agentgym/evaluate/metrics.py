@@ -7,6 +7,7 @@ from typing import Literal, Self, get_args
 
 from pydantic import BaseModel, Field
 
+from agentgym.core.needs import Needs
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.evaluate.intervals import (
@@ -16,6 +17,7 @@ from agentgym.evaluate.intervals import (
     estimate_ratio,
     pass_power_k,
 )
+from agentgym.evaluate.role_sums import RoleSums, add_up_roles
 
 MetricName = Literal[
     "right_tool",
@@ -59,9 +61,15 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
     sums: dict[str, Pair] = Field(default_factory=dict)  # per metric, but for pass^k
     rewards: tuple[float, ...] = ()  # of the scored attempts, in their order
     calls: dict[str, int] = Field(default_factory=dict)  # per tool, made in them
+    roles: dict[str, RoleSums] = Field(default_factory=dict)  # in their order
 
     @classmethod
-    def of(cls, trajectories: Sequence[Trajectory], prices: Prices | None) -> Self:
+    def of(
+        cls,
+        trajectories: Sequence[Trajectory],
+        prices: Prices | None,
+        needs: Needs | None = None,
+    ) -> Self:
         """Add up the attempts at one task."""
         scored = [t for t in trajectories if t.status is not RolloutStatus.DROPPED]
         first = trajectories[0]
@@ -80,6 +88,7 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
             sums=sums,
             rewards=tuple(t.reward or 0.0 for t in scored),
             calls=Counter(c.name for t in scored for c in t.get_tool_calls()),
+            roles=add_up_roles(scored, needs),
         )
 
     @property
@@ -152,6 +161,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         *,
         k: int = 4,
         prices: Prices | None = FREE,
+        needs: Needs | None = None,
     ) -> Self:
         """Compute the metrics of trajectories, by :meth:`of_tasks`.
 
@@ -159,11 +169,14 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
             trajectories: Any number per task; those not scored count as dropped.
             k: Of pass^k.
             prices: Of the model's tokens; None if they are not known.
+            needs: What tasks need, for the right tool of each role of a team.
         """
         grouped: dict[str, list[Trajectory]] = defaultdict(list)
         for trajectory in trajectories:
             grouped[trajectory.task_id].append(trajectory)
-        return cls.of_tasks([TaskResult.of(t, prices) for t in grouped.values()], k=k)
+        return cls.of_tasks(
+            [TaskResult.of(t, prices, needs) for t in grouped.values()], k=k
+        )
 
     @classmethod
     def of_tasks(cls, every: Sequence[TaskResult], *, k: int = 4) -> Self:

@@ -9,6 +9,7 @@ import asyncio
 import copy
 import json
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -45,6 +46,9 @@ from agentgym.scenarios.base import Environment
 STUCK_AFTER = 3
 """Calls in a row, the same and failing the same way, after which an episode ends."""
 
+MOST_ROLES = 32
+"""Times ``max_turns``: what all roles of an episode together may ask."""
+
 _MALFORMED = "Error: the arguments are not a JSON object."
 _MAX_REASON = 500
 _CURRENT: ContextVar["Episode"] = ContextVar("agentgym_episode")
@@ -70,7 +74,7 @@ class Episode:
         task: The task; ``task.instruction`` is what the user says first.
         rollout_id: The rollout, ``attempt`` its try, ``mode`` ``train`` or ``val``.
         scenario: The scenario's name, empty for none.
-        max_turns: Model calls after which it is cut.
+        max_turns: Model calls of one role after which it is cut.
         llm: Answers :meth:`ask`; None where the agent has a client of its own.
         options: Of every :meth:`ask`, e.g. ``temperature``.
         system_prompt: What the agent is told before.
@@ -100,6 +104,7 @@ class Episode:
     crash: Exception | None = None
     tools: dict[str, Tool] = field(default_factory=dict)
     extra: Sequence[Tool] = ()
+    _turns_of: Counter[str] = field(default_factory=Counter)
     _environment: Environment | None = None
     _loop: asyncio.AbstractEventLoop | None = None
     _started: float = field(default_factory=time.perf_counter)
@@ -124,17 +129,20 @@ class Episode:
             return [user]
         return [{"role": "system", "content": self.system_prompt}, user]
 
-    def begin_turn(self) -> None:
-        """Count a model call.
+    def begin_turn(self, role: str = DEFAULT_AGENT) -> None:
+        """Count a model call of one role of a team, or of the only one.
 
         Raises:
-            EpisodeCut: The episode is over, or this is one call too many.
+            EpisodeCut: The episode is over, or this is one call too many of the role.
         """
         if self.crash is not None:
             raise EpisodeCut("crash", str(self.crash))
         self.turns += 1
-        if self.cut is None and self.turns > self.max_turns:
-            self.cut_short("max_turns", f"no answer within {self.max_turns} calls")
+        self._turns_of[role] += 1
+        most = self.max_turns
+        if self._turns_of[role] > most or self.turns > MOST_ROLES * most:
+            whose = "" if role == DEFAULT_AGENT else f" of {role}"
+            self.cut_short("max_turns", f"no answer within {most} calls{whose}")
         if self.cut is not None:
             raise EpisodeCut(self.cut.kind, self.cut.detail)
 
@@ -167,7 +175,7 @@ class Episode:
         """
         if self.llm is None:
             raise ModelCallError("this episode's model is asked by the agent itself")
-        self.begin_turn()
+        self.begin_turn(agent)
         asked = _as_json(list(messages))
         options = {**self.options, **options}
         if offer_tools and self.tools:

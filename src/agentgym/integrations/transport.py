@@ -7,7 +7,7 @@ from contextvars import ContextVar
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from agentgym.core.openai import CONTEXT_LENGTH, ApiError
+from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import Episode, EpisodeCut, current_episode
 
@@ -15,6 +15,15 @@ PLACEHOLDER = "/episode"
 """Path that clients are built with; replaced by the episode's own."""
 
 _SPEAKER: ContextVar[str | None] = ContextVar("agentgym_speaker", default=None)
+_ANNOUNCED: ContextVar[str | None] = ContextVar("agentgym_announced", default=None)
+
+
+def announce(role: str) -> None:
+    """Say which agent makes the model calls from here on in this context.
+
+    It counts where nobody says so by :func:`speaking_as`.
+    """
+    _ANNOUNCED.set(_on_one_line(role))
 
 
 @contextmanager
@@ -23,11 +32,15 @@ def speaking_as(role: str) -> Iterator[None]:
 
     Its name is recorded on one line, also where it was written on several.
     """
-    token = _SPEAKER.set(" ".join(role.split()) or None)
+    token = _SPEAKER.set(_on_one_line(role))
     try:
         yield
     finally:
         _SPEAKER.reset(token)
+
+
+def _on_one_line(role: str) -> str | None:
+    return " ".join(role.split()) or None
 
 
 class EpisodeTransport(AiohttpTransport):
@@ -91,14 +104,15 @@ def _episode_of(request: httpx.Request) -> Episode | None:
 
 def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
     """Count a model call and point it at the episode, or refuse it."""
+    speaker = _SPEAKER.get() or _ANNOUNCED.get()
     try:
-        episode.begin_turn()
+        episode.begin_turn(speaker or DEFAULT_AGENT)
     except EpisodeCut as cut:
         error = ApiError(400, f"The episode is over: {cut}.", cut.reason.kind)
         return httpx.Response(error.status, json=error.body)
     path = request.url.raw_path.removeprefix(PLACEHOLDER.encode())
     request.url = request.url.copy_with(raw_path=episode.path.encode() + path)
-    if (speaker := _SPEAKER.get()) is not None:
+    if speaker is not None:
         request.headers.encoding = "utf-8"
         request.headers["X-Agent-ID"] = speaker
     return None

@@ -1,6 +1,6 @@
 """Reads a rollout back from the store as a Trajectory."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -61,21 +61,21 @@ def to_trajectory(
 
 def _unused_calls(
     attempts: Mapping[str, Sequence[RecordedEvent]], last: str
-) -> Counter[str]:
+) -> dict[str, dict[str, int]]:
     """Count the requests to the model that are no step of the last attempt."""
-    unused: Counter[str] = Counter()
+    unused: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt, events in attempts.items():
         requests = [event.call for event in events if event.call is not None]
         if attempt == last:
-            unused.update(
-                f"no answer: {call.error.get('code') or f'HTTP {call.http_status}'}"
-                for call in requests
-                if not call.ok
-            )
+            for call in requests:
+                if not call.ok:
+                    why = call.error.get("code") or f"HTTP {call.http_status}"
+                    unused[call.agent][f"no answer: {why}"] += 1
         elif requests:
-            why = _why_given_up(events) or NO_REASON
-            unused[f"attempt given up: {why.kind}"] += len(requests)
-    return unused
+            given_up = _why_given_up(events) or NO_REASON
+            for call in requests:
+                unused[call.agent][f"attempt given up: {given_up.kind}"] += 1
+    return {role: dict(found) for role, found in unused.items()}
 
 
 def _why_given_up(events: Sequence[RecordedEvent]) -> Reason | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from agentlightning.schemas import RolloutCreate
 
 from agentgym.core.files import BEAT_S, Beat, no_beat
+from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reason, RolloutStatus, Trajectory
 from agentgym.errors import RolloutError, StoreError
@@ -153,7 +154,7 @@ class Runner:
                 group=request.group,
                 status=RolloutStatus.DROPPED,
                 reason=Reason.of_error(error, UNREADABLE),
-                unused_calls={UNREADABLE: asked} if asked else {},
+                unused_calls={DEFAULT_AGENT: {UNREADABLE: asked}} if asked else {},
             )
 
     def _suspect(self, rollout_id: str, worker: str, reason: Reason) -> None:

@@ -27,7 +27,8 @@ class Environment(ABC):
         """Return what the user says to an answer of the agent.
 
         Called each time the agent answers without a tool call. Must end some day:
-        ``Scenario.max_turns`` counts the model calls of the whole conversation.
+        ``Scenario.max_turns`` counts the model calls of the whole conversation, of
+        each role of a team on its own.
 
         Args:
             message: The agent's answer, maybe empty.
@@ -57,8 +58,8 @@ class Scenario(ABC):
         difficulty: ``beginner``, ``intermediate`` or ``advanced``.
         estimated_time: For people, e.g. ``"about 5 minutes on 2 cores"``.
         reward_range: Lowest and highest value that ``calculate_reward`` returns.
-        max_turns: Model calls after which an episode is cut, over all turns of the
-            user.
+        max_turns: Model calls of one role of a team, or of the only one, after which
+            an episode is cut, over all turns of the user.
         splits: Those that it has tasks of; the words that nothing else uses may be
             missing.
         unsafe_local_exec: Set by whoever runs the scenario when the user allowed

@@ -1,7 +1,9 @@
 """Asking a scenario for tasks, and refusing what nothing can be attempted with."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from agentgym.core.needs import Needs
 from agentgym.core.task import Split, Task
 from agentgym.errors import ScenarioError
 from agentgym.scenarios.base import Scenario
@@ -15,6 +17,12 @@ def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[
     """
     made = scenario.tasks(split, seed, count)
     return task_list(made, f"tasks({split.value}) of {scenario.name}")[:count]
+
+
+def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:
+    """Return which calls tasks need, as far as the scenario says."""
+    by_task = {task.id: scenario.needed_calls(task) for task in tasks}
+    return Needs(by_task, {spec.name: spec for spec in scenario.tools()})
 
 
 def held_out_sets(scenario: Scenario, seed: int, count: int) -> dict[str, list[Task]]:

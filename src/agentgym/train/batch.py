@@ -1,12 +1,19 @@
 """From scored rollouts to what is trained: sequences, trained tokens, the ledger."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from agentgym.core.components import is_trained, label_tokens
 from agentgym.core.credit import Algorithm, call_failures, group_advantages, normalise
-from agentgym.core.ledger import NO_VARIANCE, TRAINED, Bucket
+from agentgym.core.ledger import (
+    NO_COMPARISON,
+    NO_VARIANCE,
+    ROLE_NOT_TRAINED,
+    TRAINED,
+    Bucket,
+)
 from agentgym.core.trajectory import NO_REASON, ModelCall, RolloutStatus, Trajectory
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
 
@@ -53,6 +60,7 @@ class BatchBuilder:
         pieces: Gives the text of each token of a response, None if it cannot.
         stop_ids: Tokens that end a response.
         failure_cost: What each failed tool call takes off its model call's advantage.
+        train_roles: Who of a team is trained; None: all.
     """
 
     algorithm: Algorithm
@@ -60,50 +68,84 @@ class BatchBuilder:
     pieces: Pieces
     stop_ids: frozenset[int]
     failure_cost: float
+    train_roles: Collection[str] | None = None
 
     def build(
         self, groups: Sequence[Sequence[Trajectory]], broadcast: Broadcast
     ) -> Credited:
         """Put every model call of ``groups`` into the batch and its ledger."""
         made = Credited(groups)
-        rewards = [[_rewards(rollout, broadcast) for rollout in g] for g in groups]
-        credited = [
-            group_advantages(given, self.algorithm, [self._charges(r) for r in group])
-            for group, given in zip(groups, rewards, strict=True)
-        ]
-        scale = 1.0
-        if self.algorithm == "rloo":
-            every = [a for g in credited if g for calls in g if calls for a in calls]
-            scale = normalise(every)
-        for number, (group, given, advantages) in enumerate(
-            zip(groups, rewards, credited, strict=True)
-        ):
-            made.skipped_groups += advantages is None
-            for index, rollout in enumerate(group):
-                earned = advantages[index] if advantages is not None else None
-                if earned is not None and any(earned):
-                    scaled = [advantage * scale for advantage in earned]
-                    entries = self._add(made.batch, number, rollout, scaled)
-                else:
-                    reason = _left_out(rollout, given[index])
-                    entries = [reason] * len(rollout.model_calls)
+        attempts = [[_Attempt.of(r, broadcast) for r in group] for group in groups]
+        every = [attempt for group in attempts for attempt in group]
+        speaking = dict.fromkeys(role for attempt in every for role in attempt.places)
+        credited = {
+            role: self._advantages(role, attempts)
+            for role in speaking
+            if self.train_roles is None or role in self.train_roles
+        }
+        for number, group in enumerate(attempts):
+            told = {role: found[number] for role, found in credited.items()}
+            made.skipped_groups += all(found is None for found in told.values())
+            for index, attempt in enumerate(group):
+                earned: list[float | Bucket] = list(attempt.left_out)
+                for role, places in attempt.places.items() if attempt.rewards else ():
+                    entries = _entries(role, index, group, told)
+                    for place, entry in zip(places, entries, strict=True):
+                        earned[place] = entry
+                rollout = attempt.rollout
+                entries = self._add(made.batch, number, rollout, earned)
                 made.ledger[rollout.rollout_id] = entries
         return made
 
-    def _charges(self, rollout: Trajectory) -> list[float]:
-        return [self.failure_cost * count for count in call_failures(rollout)]
+    def _advantages(
+        self, role: str, groups: Sequence[Sequence["_Attempt"]]
+    ) -> list[list[list[float] | None] | None]:
+        """Return what the calls of one role are worth, by group and rollout.
+
+        Each role of a team has its own baseline and its own scale (Dr. MAS,
+        arXiv:2602.08847): what is usual for one says nothing about another.
+        """
+        credited = [
+            group_advantages(
+                [attempt.of_role(role, attempt.rewards or ()) for attempt in group],
+                self.algorithm,
+                [
+                    [self.failure_cost * n for n in a.of_role(role, a.failures)]
+                    for a in group
+                ],
+            )
+            for group in groups
+        ]
+        if self.algorithm == "rloo":
+            every = [a for g in credited if g for calls in g if calls for a in calls]
+            scale = normalise(every)
+            for found in credited:
+                for calls in found or ():
+                    if calls:
+                        calls[:] = [advantage * scale for advantage in calls]
+        return credited
 
     def _add(
         self,
         batch: TrainingBatch,
         group: int,
         rollout: Trajectory,
-        advantages: Sequence[float],
+        earned: Sequence[float | Bucket],
     ) -> list[Bucket]:
-        """Add what is trained of a rollout's calls, and say where each went."""
+        """Add what is trained of a rollout's calls, and say where each went.
+
+        Args:
+            batch: Gets the sequences.
+            group: The number of the rollout's.
+            rollout: Whose calls.
+            earned: The advantage of each, or the bucket of one that is not trained.
+        """
         trained: list[tuple[ModelCall, Sequence[int], float]] = []
         entries: list[Bucket] = []
-        for call, advantage in zip(rollout.model_calls, advantages, strict=True):
+        for call, advantage in zip(rollout.model_calls, earned, strict=True):
+            if isinstance(advantage, Bucket):
+                entries.append(advantage)
+                continue
             positions = self._trained_positions(call)
             if isinstance(positions, Bucket):
                 entries.append(positions)
@@ -146,7 +188,8 @@ def merged(
     sequences: list[TrainingSequence] = []
     for call, positions, advantage in calls:
         start = len(call.prompt_ids)
-        sequence = _continued(sequences, call.prompt_ids)
+        own = [made for made in sequences if made.agent == call.agent]
+        sequence = _continued(own, call.prompt_ids)
         if sequence is None:
             sequence = TrainingSequence(call.agent, group, [])
             sequences.append(sequence)
@@ -157,6 +200,60 @@ def merged(
     return sequences
 
 
+@dataclass(frozen=True)
+class _Attempt:
+    """A rollout, one reward per call, and which of the calls are whose.
+
+    ``rewards`` are None if it was not scored; ``failures`` count failed tool calls.
+    """
+
+    rollout: Trajectory
+    rewards: Sequence[float] | None
+    failures: Sequence[int]
+    places: Mapping[str, Sequence[int]]
+
+    @classmethod
+    def of(cls, rollout: Trajectory, broadcast: Broadcast) -> Self:
+        places: dict[str, list[int]] = {}
+        for place, call in enumerate(rollout.model_calls):
+            places.setdefault(call.agent, []).append(place)
+        return cls(
+            rollout, _rewards(rollout, broadcast), call_failures(rollout), places
+        )
+
+    def of_role[T](self, role: str, values: Sequence[T]) -> list[T]:
+        """Return the values of the calls of a role; none of an attempt without any."""
+        return [values[place] for place in self.places.get(role, ())] if values else []
+
+    @property
+    def left_out(self) -> list[Bucket]:
+        """The bucket of each call of an attempt that no role has learned from."""
+        rollout = self.rollout
+        bucket = Bucket("dropped", "no reward for each model call")
+        if rollout.status is RolloutStatus.DROPPED:
+            bucket = Bucket("dropped", (rollout.reason or NO_REASON).kind)
+        return [bucket] * len(rollout.model_calls)
+
+
+def _entries(
+    role: str,
+    index: int,
+    group: Sequence[_Attempt],
+    credited: Mapping[str, list[list[float] | None] | None],
+) -> Sequence[float | Bucket]:
+    """Return the advantages of a role's calls in one attempt, or their bucket."""
+    count = len(group[index].places[role])
+    if role not in credited:
+        return [Bucket("masked", ROLE_NOT_TRAINED)] * count
+    found = credited[role]
+    own = None if found is None else found[index]
+    if own is not None and any(own):
+        return own
+    scored = [attempt for attempt in group if attempt.rewards]
+    alone = sum(role in attempt.places for attempt in scored) < 2 <= len(scored)
+    return [Bucket("masked", NO_COMPARISON if alone else NO_VARIANCE)] * count
+
+
 def _rewards(rollout: Trajectory, broadcast: Broadcast) -> list[float] | None:
     """Return one finite reward per call, None if the rollout was not scored."""
     if rollout.status is RolloutStatus.DROPPED or rollout.reward is None:
@@ -165,15 +262,6 @@ def _rewards(rollout: Trajectory, broadcast: Broadcast) -> list[float] | None:
     if len(rewards) != len(rollout.model_calls) or not all(map(math.isfinite, rewards)):
         return None
     return rewards
-
-
-def _left_out(rollout: Trajectory, rewards: Sequence[float] | None) -> Bucket:
-    """Return the bucket of the calls of a rollout that is not trained."""
-    if rollout.status is RolloutStatus.DROPPED:
-        return Bucket("dropped", (rollout.reason or NO_REASON).kind)
-    if rewards is None:
-        return Bucket("dropped", "no reward for each model call")
-    return Bucket("masked", NO_VARIANCE)
 
 
 def _continued(

@@ -22,6 +22,7 @@ from agentgym.evaluate.compare import compare
 from agentgym.evaluate.forecast import Forecast
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
+from agentgym.evaluate.roles import check_roles
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
@@ -117,6 +118,7 @@ class TrainingLoop:
         if not state.baseline:
             with self._forecast.measuring():
                 state.baseline = self._measuring.held_out("before", step=0)
+            check_roles(self._config.train_roles, state.baseline.values())
             self._save()
         self._progress.baseline(next(iter(state.baseline.values())))
         offer = self._offer_warm_start()
@@ -255,6 +257,7 @@ class TrainingLoop:
             self._engine.pieces,
             self._engine.stop_ids,
             config.failure_cost,
+            config.train_roles,
         )
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():
@@ -325,10 +328,12 @@ class TrainingLoop:
         if update.refused:
             credited.refuse(update.refused)
         for trajectory in credited.rollouts:
-            calls = len(trajectory.model_calls)
-            state.ledger.add(credited.ledger[trajectory.rollout_id], calls=calls)
-            for reason, count in trajectory.unused_calls.items():
-                state.ledger.add([Bucket("dropped", reason)] * count, calls=count)
+            speakers = [call.agent for call in trajectory.model_calls]
+            state.ledger.add(credited.ledger[trajectory.rollout_id], roles=speakers)
+            for role, unused in trajectory.unused_calls.items():
+                for reason, count in unused.items():
+                    buckets = [Bucket("dropped", reason)] * count
+                    state.ledger.add(buckets, roles=[role] * count)
             state.episodes += 1
         state.step = update.step
         if state.step % self._config.eval_every == 0:

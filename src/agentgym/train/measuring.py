@@ -13,7 +13,7 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Progress
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.task_lists import held_out_sets, make_tasks
+from agentgym.scenarios.task_lists import held_out_sets, make_tasks, needs_of
 from agentgym.train.run_folder import RunState
 
 
@@ -125,4 +125,9 @@ class Measuring:
     ) -> dict[str, Metrics]:
         with self.engine.sampling():
             made = attempt(self.session, sets, samples, self.on_rollout, step=step)
-        return {name: Metrics.of(found, k=samples) for name, found in made.items()}
+        return {
+            name: Metrics.of(
+                found, k=samples, needs=needs_of(self.scenario, sets[name])
+            )
+            for name, found in made.items()
+        }

@@ -14,7 +14,8 @@ from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.versions import Version
-from agentgym.ui.tables import comparison_view, grid, headed, indent, result_view
+from agentgym.ui.layout import grid, headed, indent
+from agentgym.ui.tables import comparison_view, result_view
 from agentgym.ui.words import duration, number, percent, plural
 
 _EXAMPLES = 5

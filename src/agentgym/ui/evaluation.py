@@ -4,12 +4,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.evaluate.calls import INVENTED, NO_CALL, NOTHING, ConfusionMatrix
+from agentgym.evaluate.calls import INVENTED, NO_CALL, NOTHING, OWN, ConfusionMatrix
 from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.result import Evaluation
 from agentgym.ui.comparison import rows, values
-from agentgym.ui.tables import ByWidth, comparison_table, grid, headed, indent, over
+from agentgym.ui.layout import ByWidth, grid, headed, indent
+from agentgym.ui.tables import comparison_table, over
 from agentgym.ui.words import plural
 
 
@@ -92,7 +93,7 @@ def _calls_table(found: Evaluation) -> Table:
 def confusion_cells(matrix: ConfusionMatrix) -> tuple[list[str], list[str]]:
     """Return the rows and the columns that hold anything, in the order of the tools."""
     used = {column for row in matrix.counts.values() for column in row}
-    columns = [c for c in (*matrix.tools, NO_CALL, INVENTED) if c in used]
+    columns = [c for c in (*matrix.tools, NO_CALL, OWN, INVENTED) if c in used]
     return [r for r in (*matrix.tools, NOTHING) if matrix.counts.get(r)], columns
 
 

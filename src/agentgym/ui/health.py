@@ -10,7 +10,9 @@ from agentgym.doctor.evidence import Evidence
 from agentgym.doctor.machine import Check
 from agentgym.doctor.run import Finding
 from agentgym.evaluate.check import Finding as Tripped
-from agentgym.ui.tables import grid, ledger_view
+from agentgym.ui.layout import grid
+from agentgym.ui.roles import roles_view
+from agentgym.ui.tables import ledger_view
 from agentgym.ui.words import plural
 
 _STYLES = {
@@ -44,7 +46,8 @@ def findings_view(
     """Show a run's ledger and what stands in the way of learning."""
     head = f"{status}, {plural(len(run.steps), 'step')}, "
     head += plural(run.episodes, "episode")
-    parts: list[RenderableType] = [Text(head, "dim"), ledger_view(run.ledger), Text("")]
+    parts: list[RenderableType] = [Text(head, "dim"), ledger_view(run.ledger)]
+    parts += [*roles_view(run.ledger, run.baseline, run.validation), Text("")]
     if not findings:
         parts.append(Text("Nothing stands in the way of learning.", "green"))
     for number, finding in enumerate(findings):

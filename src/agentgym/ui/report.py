@@ -8,6 +8,13 @@ from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, Row, family_rows, rows, values
 from agentgym.ui.evaluation import confusion_cells, verdict
+from agentgym.ui.roles import (
+    LEDGER_HEAD,
+    METRICS_HEAD,
+    METRICS_NOTE,
+    ledger_lines,
+    metrics_lines,
+)
 from agentgym.ui.tables import WARM, saved_as
 from agentgym.ui.words import duration, exported, plural, weights_words
 
@@ -51,6 +58,7 @@ def render_report(result: TrainingResult) -> str:
     parts += [
         "## Where every model call went\n",
         _table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
+        *_roles(result),
         "## Use it\n",
         f"{saved_as(result.saved)}\n",
         _USE.format(name=result.saved.name, exported=exported(result)),
@@ -60,6 +68,16 @@ def render_report(result: TrainingResult) -> str:
         ),
     ]
     return "\n".join(parts)
+
+
+def _roles(result: TrainingResult) -> list[str]:
+    """Return what each role of a team did; nothing of an agent on its own."""
+    parts = []
+    if lines := ledger_lines(result.ledger):
+        parts += ["## Where the calls of each role went\n", _table(LEDGER_HEAD, lines)]
+    if lines := metrics_lines(result.baseline, result.metrics):
+        parts += ["## Each role\n", f"{METRICS_NOTE}\n", _table(METRICS_HEAD, lines)]
+    return parts
 
 
 def render_evaluation(found: Evaluation) -> str:

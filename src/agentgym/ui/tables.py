@@ -1,11 +1,8 @@
 """What the terminal shows of a plan, a measurement and a result."""
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentgym.core.ledger import Ledger
@@ -14,6 +11,8 @@ from agentgym.evaluate.progress import Plan
 from agentgym.train.export import Saved
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, USUAL, Row, family_rows, rows, values
+from agentgym.ui.layout import ByWidth, grid, headed, indent
+from agentgym.ui.roles import roles_view
 from agentgym.ui.words import duration, exported, plural, weights_words
 
 WARM = "warm start"
@@ -25,38 +24,6 @@ _REASONS = 6
 _FAMILIES = 8
 _LABELS = len("tool reliability")
 _SPANS = len("0.04 [-0.01, 0.09]")
-
-
-@dataclass(frozen=True)
-class ByWidth:
-    """Something that is drawn as the columns it has allow."""
-
-    draw: Callable[[int], RenderableType]
-
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> RenderResult:
-        yield self.draw(options.max_width)
-
-
-def grid(*lines: tuple[RenderableType, ...]) -> Table:
-    """Return a table of labels and what belongs to them."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for line in lines:
-        table.add_row(*line)
-    return table
-
-
-def headed(gap: int) -> Table:
-    """Return a table with dim heads and ``gap`` columns between its own."""
-    return Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
-
-
-def indent(view: RenderableType) -> Padding:
-    """Return ``view`` moved in a little."""
-    return Padding(view, (0, 0, 0, 2), expand=False)
 
 
 def plan_view(plan: Plan) -> RenderableType:
@@ -85,6 +52,13 @@ def plan_view(plan: Plan) -> RenderableType:
             facts.add_row("own tool", f"{name} {fate}")
         for text in (*plan.agent.differences, *plan.agent.concerns):
             facts.add_row("note", text)
+    if config.train_roles is not None:
+        named = ", ".join(config.train_roles)
+        facts.add_row(
+            "roles",
+            f"only {named}: the others are answered by the same weights, and none of "
+            "their calls is learned from",
+        )
     if config.task_choice == "adaptive":
         facts.add_row(
             "tasks",
@@ -138,11 +112,13 @@ def result_view(result: TrainingResult) -> RenderableType:
         "  from agentgym import TrainedAgent\n"
         f'  agent = TrainedAgent.load("{result.saved.name}").{exported(result)}\n'
     )
+    roles = roles_view(result.ledger, result.baseline, result.metrics)
     rest = f"Everything else is in {result.artifacts.run}, report.md first."
     return Group(
         *parts,
         Text(""),
         ledger_view(result.ledger),
+        *([*roles, Text("")] if roles else []),
         Text(spent, "dim"),
         Text(""),
         Text(saved_as(result.saved)),

@@ -118,3 +118,13 @@ def make_paid_agent(llm: Any, tools: list[Any]) -> Agent:
 
 def make_nothing(llm: Any, tools: list[Any]) -> str:
     return "an agent"
+
+
+def make_delegating(llm: Any, tools: list[Any]) -> Crew:
+    """Return a lead who hands work to a clerk; only the clerk has tools."""
+    lead = Agent(
+        role="Lead", goal="Lead.", backstory="Calm.", llm=llm, allow_delegation=True
+    )
+    clerk = Agent(role="Clerk", goal="Add.", backstory="Fast.", llm=llm, tools=tools)
+    task = Task(description="{task}", expected_output="A number.", agent=lead)
+    return Crew(agents=[lead, clerk], tasks=[task])

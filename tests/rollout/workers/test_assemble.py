@@ -1,7 +1,9 @@
 """Joining what the model asked for with what the tools saw."""
 
+import pytest
+
 from agentgym.core.tools import ToolOutcome, spec_of
-from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall
+from agentgym.core.trajectory import ModelCall, RequestedCall, Step, ToolCall
 from agentgym.rollout.workers.assemble import NOT_RUN, assemble_steps
 
 
@@ -15,7 +17,8 @@ SPECS = {"read_file": spec_of(read_file)}
 
 def asked(*calls: tuple[str, str, str]) -> ModelCall:
     return ModelCall(
-        tool_calls=[RequestedCall(id=i, name=n, arguments=a) for i, n, a in calls]
+        tools=[spec.to_openai() for spec in SPECS.values()],
+        tool_calls=[RequestedCall(id=i, name=n, arguments=a) for i, n, a in calls],
     )
 
 
@@ -80,13 +83,84 @@ def test_a_rejected_call_does_not_take_the_outcome_of_a_later_one() -> None:
     ]
 
 
-def test_a_call_of_a_tool_that_the_agent_brought_is_judged_by_its_form() -> None:
-    calls = asked(("1", "transfer_to_b", "{}"), ("2", "transfer_to_b", "{"))
-    offered = [{"type": "function", "function": {"name": "transfer_to_b"}}]
-    told = calls.model_copy(update={"tools": offered})
-    for made, outcomes in [
-        (told, [ToolOutcome.OK, ToolOutcome.MALFORMED]),
-        (calls, [ToolOutcome.UNKNOWN_TOOL] * 2),
-    ]:
-        steps = assemble_steps([made], [], SPECS)
-        assert [s.outcome for s in steps if isinstance(s, ToolCall)] == outcomes
+HAND_OFF = {
+    "name": "transfer_to_b",
+    "parameters": {
+        "type": "object",
+        "properties": {"why": {"type": "string"}, "times": {"type": "integer"}},
+        "required": ["why"],
+        "additionalProperties": False,
+    },
+}
+
+
+def outcomes(steps: list[Step]) -> list[ToolOutcome]:
+    return [step.outcome for step in steps if isinstance(step, ToolCall)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
+        ('{"why": "x"}', ToolOutcome.OK),
+        ('{"why": "x", "times": "2"}', ToolOutcome.OK),  # as pydantic's lax mode
+        ("{", ToolOutcome.MALFORMED),
+        ("[]", ToolOutcome.MALFORMED),
+        ("{}", ToolOutcome.INVALID_ARGUMENTS),
+        ('{"why": 3}', ToolOutcome.INVALID_ARGUMENTS),
+        ('{"why": "x", "times": "often"}', ToolOutcome.INVALID_ARGUMENTS),
+        ('{"why": "x", "who": "b"}', ToolOutcome.INVALID_ARGUMENTS),
+    ],
+)
+def test_a_call_of_a_tool_that_the_agent_brought_is_judged_by_its_schema(
+    arguments: str, outcome: ToolOutcome
+) -> None:
+    call = asked(("1", "transfer_to_b", arguments))
+    offered = [{"type": "function", "function": HAND_OFF}]
+    told = call.model_copy(update={"tools": offered})
+    assert outcomes(assemble_steps([told], [], SPECS)) == [outcome]
+    unknown = [ToolOutcome.UNKNOWN_TOOL]
+    assert outcomes(assemble_steps([call], [], SPECS)) == unknown
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        None,
+        "anything",
+        {"type": "nonsense"},
+        {"properties": []},
+        {"$ref": "#"},
+        {"$ref": "http://127.0.0.1:9/schema"},  # nothing is fetched
+    ],
+)
+def test_a_schema_that_is_none_finds_no_fault(parameters: object) -> None:
+    function = {"name": "transfer_to_b", "parameters": parameters}
+    odd = [{"type": "function", "function": function}, "no tool", {"function": 3}]
+    call = ModelCall.model_construct(
+        tools=odd,
+        tool_calls=[RequestedCall(id="1", name="transfer_to_b", arguments="{}")],
+    )
+    assert outcomes(assemble_steps([call], [], SPECS)) == [ToolOutcome.OK]
+
+
+@pytest.mark.parametrize("call_id", ["1", "2", None])
+def test_a_tool_that_a_call_was_not_offered_takes_no_outcome_of_another(
+    call_id: str | None,
+) -> None:
+    mine = asked(("2", "read_file", '{"path": "a"}'))
+    unoffered = asked(("1", "read_file", '{"path": "a"}'))
+    unoffered = unoffered.model_copy(update={"tools": []})
+    steps = assemble_steps([unoffered, mine], [ran("a", call_id)], SPECS)
+    if call_id == "1":  # and somebody ran it all the same: it counts once
+        mended = [ToolOutcome.UNKNOWN_TOOL, ToolOutcome.RAISED]
+    else:
+        mended = [ToolOutcome.UNKNOWN_TOOL, ToolOutcome.OK]
+    assert outcomes(steps) == mended
+
+
+def test_ids_that_two_of_a_team_have_given_are_told_apart_by_the_tool() -> None:
+    first = asked(("1", "open_file", "{}"))
+    steps = assemble_steps(
+        [first, asked(("1", "read_file", '{"path": "a"}'))], [ran("a", "1")], SPECS
+    )
+    assert outcomes(steps) == [ToolOutcome.UNKNOWN_TOOL, ToolOutcome.OK]

@@ -5,11 +5,16 @@ from typing import Any
 from langchain_core.language_models import LanguageModelInput
 from langchain_openai import ChatOpenAI
 
+from agentgym.integrations.langchain.graphs import running_role
+from agentgym.integrations.transport import announce
+
 _SENT_AS_THEY_ARE = ("messages", "tools")
 
 
 class GatewayChatOpenAI(ChatOpenAI):
     """``ChatOpenAI`` whose messages and tools reach the gateway as they are.
+
+    The gateway is told which agent of a team speaks.
 
     The openai package walks through every request beside its type annotations, to
     rename keys that a chat completion does not have. For the tools of an agent that
@@ -24,6 +29,8 @@ class GatewayChatOpenAI(ChatOpenAI):
         stop: list[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
+        if (role := running_role()) is not None:
+            announce(role)
         payload = super()._get_request_payload(input_, stop=stop, **kwargs)
         if "messages" not in payload or "response_format" in payload:
             return payload  # another API; or the package needs the tools itself

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import MissingExtraError, UnsupportedError
 from agentgym.integrations.base import AgentRole
@@ -17,6 +18,28 @@ if TYPE_CHECKING:
 _DEEPEST = 4
 _THEIR_OWN = ("langchain", "langchain_core", "langgraph", "langchain_openai")
 _HANDOFF = "__handoff_destination"
+
+_OF_CREATE_AGENT = "langchain_create_agent"
+
+
+def running_role() -> str | None:
+    """Return who of a team makes a model call here; None outside any graph.
+
+    An agent of ``create_agent(name=...)`` has its name. In other graphs it is the node:
+    of a graph within a graph the node that it runs in, else the one that calls.
+    """
+    from langchain_core.runnables.config import ensure_config
+
+    told = ensure_config().get("metadata", {})
+    if name := told.get("lc_agent_name"):
+        return str(name)
+    namespace = str(told.get("langgraph_checkpoint_ns") or "")  # outer:id|inner:id
+    nodes = [part.partition(":")[0] for part in namespace.split("|") if part]
+    if len(nodes) > 1:
+        return nodes[-2]
+    if nodes and told.get("ls_integration") == _OF_CREATE_AGENT:
+        return DEFAULT_AGENT
+    return nodes[0] if nodes else None
 
 
 def most_steps(graph: Any, turns: int) -> int:

@@ -1,6 +1,7 @@
 """Joins what the gateway saw with what the tools saw into one list of steps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agentgym.core.tools import (
@@ -11,6 +12,7 @@ from agentgym.core.tools import (
     parse_arguments,
 )
 from agentgym.core.trajectory import ModelCall, RequestedCall, Step, ToolCall
+from agentgym.integrations.offered import check_offered, offered_functions
 
 NOT_RUN = "(the agent ended before this call ran)"
 OWN = "(a tool of the agent's own)"
@@ -24,65 +26,80 @@ def assemble_steps(
     """Interleave model calls with the outcomes of the tool calls they asked for.
 
     Reliability is judged in two layers, the same for every framework: what the
-    model wrote (the tool was offered, the arguments parse and validate against the
-    original schema) and what became of the call (it ran, was refused, broke a
-    rule). Calls that a framework rejected itself are known only from the first, and so
-    are those of tools that the agent brought along, as hand-offs to others of a team.
+    model wrote (that call was offered the tool, the arguments parse and validate
+    against the original schema) and what became of the call (it ran, was refused, broke
+    a rule). Calls that a framework rejected itself are known only from the first, and
+    so are those of tools that the agent brought along, as hand-offs to others of a
+    team; their schema is the one that was offered.
 
     Args:
         model_calls: From the gateway, in order.
         tool_calls: From around the callables, in the order they finished.
-        specs: The offered tools by name, with their original schemas.
+        specs: The scenario's tools by name, with their original schemas.
     """
+    judged = [_judge(call, specs) for call in model_calls]
     pending = list(tool_calls)
+    outcomes: dict[_Requested, ToolCall] = {}
+    every = [call for calls in judged for call in calls]
+    # Calls that were right have run; the others may take what they leave.
+    for call in sorted(every, key=lambda call: call.outcome is not ToolOutcome.OK):
+        outcomes[call] = call.with_what_ran(pending)
     steps: list[Step] = []
-    for model_call in model_calls:
+    for model_call, calls in zip(model_calls, judged, strict=True):
         steps.append(model_call)
-        offered = {tool.get("function", {}).get("name") for tool in model_call.tools}
-        own = offered - specs.keys()
-        steps.extend(
-            _own_call(call) if call.name in own else _outcome(call, pending, specs)
-            for call in model_call.tool_calls
-        )
+        steps.extend(outcomes[call] for call in calls)
     steps.extend(pending)  # made by the agent's own code, not asked for by the model
     return steps
 
 
-def _outcome(
-    requested: RequestedCall, pending: list[ToolCall], specs: dict[str, ToolSpec]
-) -> ToolCall:
-    outcome, reason = check_call(specs, requested.name, requested.arguments)
-    arguments = parse_arguments(requested.arguments)
-    spec = specs.get(requested.name)
-    valid = outcome is ToolOutcome.OK
-    unnamed = [c for c in pending if c.id is None and c.name == requested.name]
-    ran = next((c for c in pending if c.id == requested.id), None) or next(
-        (c for c in unnamed if _same(spec, c.arguments, arguments)),
-        unnamed[0] if unnamed and valid else None,
-    )
-    if ran is not None:
-        pending.remove(ran)
-        return ran.model_copy(update={"id": requested.id})
-    if valid:
-        outcome, reason = ToolOutcome.RAISED, NOT_RUN
-    return ToolCall(
-        id=requested.id,
-        name=requested.name,
-        arguments=arguments,
-        outcome=outcome,
-        result=f"Error: {reason}",
-    )
+@dataclass(frozen=True, eq=False)
+class _Requested:
+    """A call as the model wrote it, judged by what its model call was offered."""
+
+    call: RequestedCall
+    spec: ToolSpec | None  # None for a tool that the agent brought along
+    outcome: ToolOutcome
+    reason: str
+
+    def with_what_ran(self, pending: list[ToolCall]) -> ToolCall:
+        """Return what became of it, taking it from ``pending`` if it ran."""
+        call, outcome, reason = self.call, self.outcome, self.reason
+        arguments = parse_arguments(call.arguments)
+        valid = outcome is ToolOutcome.OK
+        named = [c for c in pending if c.name == call.name]
+        unnamed = [c for c in named if c.id is None]
+        ran = next((c for c in named if c.id == call.id), None) or next(
+            (c for c in unnamed if _same(self.spec, c.arguments, arguments)),
+            unnamed[0] if unnamed and valid else None,
+        )
+        if ran is not None:
+            pending.remove(ran)
+            if outcome is not ToolOutcome.UNKNOWN_TOOL:  # ran though not offered
+                outcome = ran.outcome
+            return ran.model_copy(update={"id": call.id, "outcome": outcome})
+        if valid and self.spec is not None:
+            outcome, reason = ToolOutcome.RAISED, NOT_RUN
+        return ToolCall(
+            id=call.id,
+            name=call.name,
+            arguments=arguments,
+            outcome=outcome,
+            result=f"Error: {reason}" if reason else OWN,
+        )
 
 
-def _own_call(requested: RequestedCall) -> ToolCall:
-    arguments = parse_arguments(requested.arguments)
-    return ToolCall(
-        id=requested.id,
-        name=requested.name,
-        arguments=arguments,
-        outcome=ToolOutcome.MALFORMED if arguments is None else ToolOutcome.OK,
-        result=OWN,
-    )
+def _judge(call: ModelCall, specs: Mapping[str, ToolSpec]) -> list[_Requested]:
+    """Judge the calls of one answer by the tools that it was offered."""
+    offered = offered_functions(call.tools)
+    known = {name: spec for name, spec in specs.items() if name in offered}
+    judged: list[_Requested] = []
+    for asked in call.tool_calls:
+        if asked.name in offered and asked.name not in specs:
+            found = check_offered(offered[asked.name], asked.arguments)
+        else:
+            found = check_call(known, asked.name, asked.arguments)
+        judged.append(_Requested(asked, specs.get(asked.name), *found))
+    return judged
 
 
 def _same(

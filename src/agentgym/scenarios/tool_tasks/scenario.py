@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from random import Random
 from typing import Any, ClassVar, Literal
 
-from agentgym.core.needs import NeededCall
+from agentgym.core.needs import NeededCall, is_own
 from agentgym.core.plugins import load_object
 from agentgym.core.task import Answers, Split, Task, TaskSource
 from agentgym.core.tools import Tool, ToolSpec, as_tools
@@ -150,7 +150,8 @@ class ToolScenario(Scenario):
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Score the calls: see :func:`~.reward.score_calls`, or the check function."""
-        line, calls = self._line(task), trajectory.get_tool_calls()
+        line, made = self._line(task), trajectory.get_tool_calls()
+        calls = [call for call in made if not is_own(call, self._specs)]
         if self._check is None:
             return score_calls(line, calls, self._specs)
         assert isinstance(environment, ToolEnvironment)

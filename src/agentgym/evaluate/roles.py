@@ -1,0 +1,106 @@
+"""What each role of a team did, with intervals over tasks."""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Literal, Self
+
+from pydantic import BaseModel
+
+from agentgym.errors import UsageError
+from agentgym.evaluate.intervals import Estimate, estimate_ratio
+from agentgym.evaluate.metrics import Metrics, TaskResult
+from agentgym.evaluate.role_sums import RoleSums
+
+RoleMetric = Literal[
+    "right_tool", "tool_reliability", "model_calls", "tokens", "prompt_tokens", "cut"
+]
+_SILENT = RoleSums(**dict.fromkeys(RoleSums.model_fields, 0))
+
+
+class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
+    """What one role did on a set of tasks; means are per rollout of the team.
+
+    So the model calls and tokens of all roles add up to those of the team.
+
+    Attributes:
+        rollouts: In which it spoke.
+        right_tool: Share of the needed calls that were its own to make whose tool it
+            called: of those that it made, and those that nobody made though it was
+            offered the tool.
+        tool_reliability: Share of its tool calls that name a tool it was offered,
+            validate, run without error and break no rule.
+        model_calls: Of its own; ``tokens`` are those it sampled, ``prompt_tokens``
+            those that it read.
+        cut: Share of the rollouts that ended because it asked too often.
+    """
+
+    rollouts: int
+    right_tool: Estimate
+    tool_reliability: Estimate
+    model_calls: Estimate
+    tokens: Estimate
+    prompt_tokens: Estimate
+    cut: Estimate
+
+    def __getitem__(self, metric: RoleMetric) -> Estimate:
+        """Return a metric by its name."""
+        found: Estimate = dict(self)[metric]
+        return found
+
+    @classmethod
+    def of(cls, role: str, tasks: Sequence[TaskResult]) -> Self:
+        """Compute the metrics of a role from the tasks that were scored."""
+        sums = [task.roles.get(role, _SILENT) for task in tasks]
+        attempts = [task.attempts for task in tasks]
+        known = [task.pair("tokens", 1)[1] for task in tasks]
+
+        def share(numbers: Iterable[int], of: Iterable[float]) -> Estimate:
+            return estimate_ratio(list(zip(numbers, of, strict=True)))
+
+        def mean(numbers: Iterable[int], over: Iterable[float]) -> Estimate:
+            return estimate_ratio(list(zip(numbers, over, strict=True)), share=False)
+
+        return cls(
+            rollouts=sum(s.attempts for s in sums),
+            right_tool=share((s.right_tool for s in sums), (s.needed for s in sums)),
+            tool_reliability=share(
+                (s.reliable for s in sums), (s.tool_calls for s in sums)
+            ),
+            model_calls=mean((s.model_calls for s in sums), attempts),
+            tokens=mean((s.tokens for s in sums), known),
+            prompt_tokens=mean((s.prompt_tokens for s in sums), known),
+            cut=share((s.cut for s in sums), attempts),
+        )
+
+
+def role_metrics(metrics: Metrics) -> dict[str, RoleMetrics]:
+    """Return the metrics of each role of a team, in the order of their first calls.
+
+    Empty for an agent on its own.
+    """
+    tasks = [task for task in metrics.by_task if task.attempts]
+    roles = dict.fromkeys(role for task in tasks for role in task.roles)
+    return {role: RoleMetrics.of(role, tasks) for role in roles if len(roles) > 1}
+
+
+def check_roles(wanted: Sequence[str] | None, seen: Iterable[Metrics]) -> None:
+    """Check that roles to be trained are among those that have spoken.
+
+    Args:
+        wanted: Their names; None: all.
+        seen: Measurements of the untrained policy.
+
+    Raises:
+        UsageError: One has not; names those that have.
+    """
+    tasks = [task for metrics in seen for task in metrics.by_task if task.attempts]
+    known = dict.fromkeys(role for task in tasks for role in task.roles)
+    for role in wanted or ():
+        if role not in known:
+            close = get_close_matches(role, known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UsageError(
+                f"train_roles names {role!r}, and no agent of this name has spoken in "
+                f"the rollouts before training.{hint} Those that have: "
+                f"{', '.join(known)}."
+            )

@@ -1,0 +1,40 @@
+"""How tables are laid out, and what is drawn as wide as the terminal is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class ByWidth:
+    """Something that is drawn as the columns it has allow."""
+
+    draw: Callable[[int], RenderableType]
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
+        yield self.draw(options.max_width)
+
+
+def grid(*lines: tuple[RenderableType, ...]) -> Table:
+    """Return a table of labels and what belongs to them."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def headed(gap: int) -> Table:
+    """Return a table with dim heads and ``gap`` columns between its own."""
+    return Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
+
+
+def indent(view: RenderableType) -> Padding:
+    """Return ``view`` moved in a little."""
+    return Padding(view, (0, 0, 0, 2), expand=False)

@@ -1,0 +1,115 @@
+"""What each role of a team did, where there is more than one."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from agentgym.core.ledger import Ledger, RoleLedger
+from agentgym.evaluate.intervals import Estimate
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.roles import RoleMetric, RoleMetrics, role_metrics
+from agentgym.ui.layout import ByWidth, headed, indent
+from agentgym.ui.words import number, percent
+
+LEDGER_HEAD = ("role", "model calls", "trained", "masked", "dropped")
+METRICS_HEAD = ("role", "right tool", "reliable", "calls", "tokens", "cut")
+METRICS_NOTE = (
+    "Held-out tasks, before → after. Calls and tokens are per rollout of the team; "
+    "reliable is the share of its tool calls, cut that of rollouts in which it came to "
+    "its limit of turns."
+)
+_MOST = 12
+_NARROW = 76
+_ROLE = 24
+_TO = " → "
+_PERCENT = " %"
+_SHOWN: tuple[tuple[RoleMetric, bool], ...] = (
+    ("right_tool", True),
+    ("tool_reliability", True),
+    ("model_calls", False),
+    ("tokens", False),
+    ("cut", True),
+)
+"""With whether they are shares."""
+
+
+def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
+    """Return where the calls of each role went, and of all; empty for one role."""
+    if len(ledger.roles) < 2:
+        return []
+    parts = sorted(ledger.roles.items(), key=lambda item: -item[1].calls)
+    return [_ledger_line(role, part) for role, part in (*parts, ("all", ledger))]
+
+
+def metrics_lines(
+    before: Metrics | None, after: Metrics | None
+) -> list[tuple[str, ...]]:
+    """Return what each role did, before → after if both are known; empty for one."""
+    sides = [role_metrics(found) for found in (before, after) if found is not None]
+    return [
+        (role, *_changes([side.get(role) for side in sides]))
+        for role in dict.fromkeys(role for side in sides for role in side)
+    ]
+
+
+def roles_view(
+    ledger: Ledger, before: Metrics | None, after: Metrics | None
+) -> list[RenderableType]:
+    """Show each role of a team; of many, those that called the model most often."""
+    parts: list[RenderableType] = []
+    calls = ledger_lines(ledger)
+    if calls:
+        *roles, whole = calls
+        shown = [*roles[:_MOST], whole]
+        parts += [Text(""), Text("Where the calls of each role went", "bold")]
+        parts.append(_table(LEDGER_HEAD, shown, left_out=len(roles) - _MOST))
+    measured = metrics_lines(before, after)
+    if measured:
+        parts += [Text(""), Text("Each role", "bold"), Text(METRICS_NOTE, "dim")]
+        shown = measured[:_MOST]
+        parts.append(_table(METRICS_HEAD, shown, left_out=len(measured) - _MOST))
+    return parts
+
+
+def _table(
+    head: tuple[str, ...], lines: list[tuple[str, ...]], *, left_out: int
+) -> RenderableType:
+    """Lay lines out; where there is no room for changes, with what they led to."""
+
+    def draw(width: int) -> RenderableType:
+        is_narrow = width < _NARROW
+        table = headed(1)
+        longest = _ROLE // 2 if is_narrow else _ROLE
+        table.add_column(head[0], overflow="ellipsis", no_wrap=True, max_width=longest)
+        for name in head[1:]:
+            table.add_column(name, justify="right", no_wrap=True)
+        for role, *cells in lines:
+            kept = (cell.rpartition(_TO)[2] if is_narrow else cell for cell in cells)
+            table.add_row(role, *kept)
+        if left_out > 0:
+            table.add_row(f"{left_out} more", *[""] * (len(head) - 1))
+        return indent(table)
+
+    return ByWidth(draw)
+
+
+def _ledger_line(role: str, part: RoleLedger) -> tuple[str, ...]:
+    counts = (part.calls, part.trained, part.masked.total(), part.dropped.total())
+    return role, *(f"{count:,}" for count in counts)
+
+
+def _changes(sides: Sequence[RoleMetrics | None]) -> Iterator[str]:
+    for name, is_share in _SHOWN:
+        *before, after = (
+            "-" if found is None else _value(found[name], is_share) for found in sides
+        )
+        if after.endswith(_PERCENT):
+            before = [value.removesuffix(_PERCENT) for value in before]
+        yield _TO.join([*before, after])
+
+
+def _value(estimate: Estimate, is_share: bool) -> str:
+    if not estimate.n:
+        return "-"
+    return percent(estimate.value) if is_share else number(estimate.value)
