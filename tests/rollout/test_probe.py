@@ -10,9 +10,11 @@ from agentgym.core.policy import ChatRequest
 from agentgym.core.tools import ToolOutcome
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UnsupportedError
+from agentgym.evaluate.progress import Progress
 from agentgym.integrations.live import load_agent
 from agentgym.rollout.probe import AgentReport, probed, require_trainable
-from agentgym.train.plan import located
+from agentgym.train.plan import located, make_plan
+from agentgym.train.plan import tried as ask
 from tests.rollout.sessions import requests, session
 
 HERE = "tests.rollout.own_tools_agent"
@@ -34,10 +36,26 @@ def test_what_becomes_of_an_agents_own_tools_is_asked_for() -> None:
     assert "--allow-tool send_mail" in problem
     [problem] = tried(allow_tools=("page_me",)).problems
     assert "no tools named send_mail, which" in problem
+    config = TrainingConfig.create(scenario="coding", agent=f"{HERE}:graph")
     with pytest.raises(UnsupportedError, match="cannot be trained on coding as it is"):
-        require_trainable(
-            located(TrainingConfig.create(scenario="coding", agent=f"{HERE}:graph"))
-        )
+        require_trainable(config, tried())
+
+
+def test_a_user_who_is_there_is_asked_tool_by_tool() -> None:
+    class There(Progress):
+        def may_run(self, tool: str) -> bool:
+            return tool == "page_me"
+
+    config = TrainingConfig.create(scenario="coding", agent=f"{HERE}:graph")
+    plan = ask(make_plan(located(config)), There())
+    assert plan.agent is not None
+    assert plan.agent.own == {
+        "send_mail": "is answered with made-up values",
+        "page_me": "really runs",
+    }
+    assert (plan.config.own_tools, plan.config.allow_tools) == ("stub", ("page_me",))
+    with pytest.raises(UnsupportedError, match="--allow-tool send_mail"):
+        ask(make_plan(located(config)), Progress())
 
 
 def test_shared_names_act_on_the_scenario_and_differences_are_told() -> None:

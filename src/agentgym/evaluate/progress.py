@@ -122,6 +122,13 @@ class Progress:
         """Say whether to train although the baseline gives reason for ``doubts``."""
         return False
 
+    def may_run(self, tool: str) -> bool | None:
+        """Say whether a tool of the user's agent, which no scenario has, may really run.
+
+        False answers its calls with made-up values; None does not say.
+        """
+        return None
+
     def stepped(self, report: StepReport) -> None:
         """A training step has ended and is on disk."""
 

@@ -61,6 +61,7 @@ class AgentReport:
         differences: Between its schemas and the scenario's.
         concerns: What is different in training.
         problems: Why it cannot be trained; empty if it can.
+        undecided: Tools of its own of which it was not said what they answer.
         model_calls: In the trial; None if there was none.
     """
 
@@ -75,6 +76,7 @@ class AgentReport:
     differences: list[str] = field(default_factory=list)
     concerns: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
     model_calls: int | None = None
 
 
@@ -97,21 +99,17 @@ def probed(config: TrainingConfig) -> AgentReport:
         scenario.close()
 
 
-def require_trainable(config: TrainingConfig) -> AgentReport | None:
-    """Check that an agent as it is can be trained; None if there is none.
+def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
+    """Check that an agent as it is can be trained.
 
     Raises:
         UnsupportedError: It cannot; says why and what to do.
     """
-    if config.agent is None:
-        return None
-    report = probed(config)
     if report.problems:
         raise UnsupportedError(
-            f"{config.agent} cannot be trained on {config.scenario_name} as it is. "
+            f"{report.agent} cannot be trained on {config.scenario_name} as it is. "
             f"{' '.join(report.problems)}"
         )
-    return report
 
 
 def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
@@ -167,6 +165,7 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
         ],
         concerns=adapter.concerns(loop.agent),
         problems=[_undecided(undecided, scenario)] if undecided else [],
+        undecided=undecided,
     )
 
 

@@ -8,10 +8,10 @@ from agentgym.core.task import Split
 from agentgym.engines.registry import check_engine
 from agentgym.errors import ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
-from agentgym.evaluate.progress import Plan
+from agentgym.evaluate.progress import Plan, Progress
 from agentgym.integrations.live import resolve_framework
 from agentgym.models.reference import located_model
-from agentgym.rollout.probe import require_trainable
+from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import absolute_reference
@@ -43,13 +43,26 @@ def located(config: TrainingConfig) -> TrainingConfig:
     )
 
 
-def tried(plan: Plan) -> Plan:
+def tried(plan: Plan, progress: Progress) -> Plan:
     """Return the plan with what a trial of the user's agent showed, if there is one.
+
+    Where the agent has tools that the scenario does not, the user is asked.
 
     Raises:
         UnsupportedError: The agent cannot be trained as it is.
     """
-    return replace(plan, agent=require_trainable(plan.config))
+    config = plan.config
+    if config.agent is None:
+        return plan
+    report = probed(config)
+    answers = {name: progress.may_run(name) for name in report.undecided}
+    if answers and None not in answers.values():
+        allowed = [name for name, may_run in answers.items() if may_run]
+        allowed += config.allow_tools
+        config = config.replaced(own_tools="stub", allow_tools=tuple(allowed))
+        report = probed(config)
+    require_trainable(config, report)
+    return replace(plan, config=config, agent=report)
 
 
 def make_plan(config: TrainingConfig) -> Plan:

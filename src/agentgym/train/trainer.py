@@ -62,7 +62,7 @@ class Trainer:
         plan = make_plan(config)
         require_sound(config)
         RunFolder.check_new(config)
-        return tried(plan)
+        return tried(plan, self._progress)
 
     def train(
         self,
@@ -125,7 +125,7 @@ class Trainer:
             config = self.config.replaced(**named, **settings)
             plan = make_plan(located(config))
             require_sound(plan.config)
-            plan = tried(plan)
+            plan = tried(plan, self._progress)
             run = RunFolder.create(plan.config)
         else:
             run = RunFolder.open(resume, self.config.output)
