@@ -123,7 +123,7 @@ class Progress:
         return False
 
     def may_run(self, tool: str) -> bool | None:
-        """Say whether a tool of the user's agent, which no scenario has, may really run.
+        """Say whether a tool of the user's own agent may really run.
 
         False answers its calls with made-up values; None does not say.
         """
