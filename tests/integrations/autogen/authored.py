@@ -124,7 +124,7 @@ class Author(BaseChatAgent):
             case "raise":
                 raise ValueError("the agent is broken")
             case "exit":
-                sys.exit(3)
+                raise SystemExit(3)
             case "loop":
                 while True:
                     await asyncio.sleep(0.01)
@@ -153,7 +153,7 @@ deaf = Author(misdeed="silence")
 
 def quit_all() -> str:
     """Quit."""
-    sys.exit(3)
+    raise SystemExit(3)
 
 
 quitting = helper("quitting", tools=[quit_all])
@@ -193,5 +193,3 @@ def told(task: Any) -> TextMessage:
 
 def told_wrongly(task: Any) -> int:
     return 3
-
-

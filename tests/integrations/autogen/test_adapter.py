@@ -128,7 +128,7 @@ async def test_its_own_tools_do_what_they_do() -> None:
 def test_a_tool_that_no_model_can_be_told_of_is_refused() -> None:
     counter = AssistantAgent("counter", model(), tools=[count])
     for look_into in (ADAPTER.own_tools, ADAPTER.roles):
-        with pytest.raises(UnsupportedError, match=r"'count' cannot be told to a model"):
+        with pytest.raises(UnsupportedError, match="'count' cannot be told"):
             look_into(counter)
 
 
@@ -197,8 +197,9 @@ def test_what_cannot_be_looked_into_is_refused() -> None:
         ADAPTER.with_model(authored("clerk"), "gpt-4o")
     with pytest.raises(UnsupportedError, match="model client of .* is not to be found"):
         ADAPTER.with_model(authored("author"), model())
-    stuck = AssistantAgent("stuck", model(), metadata={"x": Refusing()})  # type: ignore[dict-item]
-    with pytest.raises(UnsupportedError, match="cannot be copied, and every.*one of a kind"):
+    odd: Any = {"x": Refusing()}
+    stuck = AssistantAgent("stuck", model(), metadata=odd)
+    with pytest.raises(UnsupportedError, match="cannot be copied.*one of a kind"):
         ADAPTER.with_model(stuck, model())
 
 

@@ -35,9 +35,7 @@ def run_all(
 def run(folder: Path, agent: str, *script: Reply, **settings: Any) -> Trajectory:
     """Run one rollout whose model gives these replies, by number of the call."""
     replies = iter(script)
-    [found] = run_all(
-        folder, agent, lambda _: next(replies, Reply("Hm.")), **settings
-    )
+    [found] = run_all(folder, agent, lambda _: next(replies, Reply("Hm.")), **settings)
     return found
 
 
@@ -48,17 +46,18 @@ def results(trajectory: Trajectory) -> list[tuple[str, str, bool]]:
     ]
 
 
+OK = Reply("Ok.")
 SEEN = [("list_files", "ok", True)]
 
 
 @pytest.mark.parametrize(
     ("agent", "script", "who"),
     [
-        ("clerk", [LIST, Reply("Ok.")], None),
-        ("make_own", [LIST, Reply("Ok.")], None),
-        ("make_on", [LIST, Reply("Ok.")], None),
-        ("make_later", [LIST, Reply("Ok.")], None),
-        ("far", [LIST, Reply("Ok.")], None),
+        ("clerk", [LIST, OK], None),
+        ("make_own", [LIST, OK], None),
+        ("make_on", [LIST, OK], None),
+        ("make_later", [LIST, OK], None),
+        ("far", [LIST, OK], None),
         ("pair", [Reply("Do."), LIST, Reply("DONE")], ["planner", "worker", "worker"]),
         (
             "selected",
@@ -72,13 +71,13 @@ SEEN = [("list_files", "ok", True)]
         ),
         (
             "nested",
-            [LIST, Reply("Ok."), Reply("Fine.")],
+            [LIST, OK, Reply("Fine.")],
             ["worker", "worker", "planner"],
         ),
-        ("society", [LIST, Reply("Ok."), Reply("All fine.")], None),
+        ("society", [LIST, OK, Reply("All fine.")], None),
         (
             "boss",
-            [Reply(calls=[("worker", {"task": "Look."})]), LIST, Reply("a"), Reply("b")],
+            [Reply(calls=[("worker", {"task": "Look."})]), LIST, OK, OK],
             None,
         ),
     ],

@@ -35,7 +35,7 @@ async def later(word: str) -> str:
 @tool
 def quit_all() -> str:
     """Quit."""
-    sys.exit(3)
+    raise SystemExit(3)
 
 
 @tool
@@ -111,7 +111,7 @@ class Own(Agent):
             case "raise":
                 raise ValueError("the agent is broken")
             case "exit":
-                sys.exit(3)
+                raise SystemExit(3)
         said = "I know better."
         if self.misdeed == "":
             told = OpenAI().chat.completions.create(model="gpt-4o", messages=messages)
@@ -139,7 +139,9 @@ class Office:
 
     @task
     def work(self) -> Task:
-        return Task(config=self.tasks_config["work"], agent=self.scribe())
+        scribe: Any = self.scribe
+        options: Any = {"config": self.tasks_config["work"], "agent": scribe()}
+        return Task(**options)
 
     @crew
     def crew(self) -> Crew:

@@ -176,10 +176,11 @@ def test_what_cannot_be_trained_is_refused(
 
 
 def test_inputs_of_another_kind_are_refused(tmp_path: Path) -> None:
-    for agent, inputs, wanted in (("topical", "told", "dict"), ("scribe", "topic", "text")):
-        found = run(
-            tmp_path / agent, agent, note_once, inputs=f"{AUTHORED}:{inputs}"
-        )
+    for agent, inputs, wanted in (
+        ("topical", "told", "dict"),
+        ("scribe", "topic", "text"),
+    ):
+        found = run(tmp_path / agent, agent, note_once, inputs=f"{AUTHORED}:{inputs}")
         assert found.status is RolloutStatus.DROPPED
         assert f"--inputs {AUTHORED}:{inputs} gave a" in str(found.reason)
         assert wanted in str(found.reason)

@@ -33,7 +33,10 @@ from agentgym.integrations.autogen.led import (
 )
 from agentgym.integrations.autogen.live import require_runner
 
-_PLAIN = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple, type(None))
+_PLAIN = (
+    *(bool, bytearray, bytes, float, int, str, type(None)),
+    *(dict, frozenset, list, set, tuple),
+)
 _OF_STANDARD_LIBRARY = (Counter, OrderedDict, Random, defaultdict, deque)
 _HOLDING_STATE = (
     BaseTool,
@@ -180,7 +183,7 @@ class _Taken(pickle.Pickler):
         restored: Callable[[Any], Callable[[Any, Any], None] | None],
     ) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        self.persistent_id = instead  # type: ignore[method-assign,assignment]
+        self.persistent_id = instead  # type: ignore[method-assign]
         self._restored = restored
 
     def reducer_override(self, value: Any) -> Any:

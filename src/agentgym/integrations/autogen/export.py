@@ -32,17 +32,19 @@ def export(
         UsageError: There are ``tools``, and the agent has its own.
     """
     spec = trained.spec
-    model = _client(trained, base_url, api_key)
-    if agent is None and spec.agent is None:
+    named = spec.agent if agent is None else agent
+    if named is None:
         name = re.sub(r"\W|^(?=\d)", "_", spec.scenario)  # AutoGen wants an identifier
         offered = _offered(trained, tools)
+        model = _client(trained, base_url, api_key)
         return default_agent(name, model, offered, spec.system_prompt, spec.max_turns)
-    origin = spec.agent if agent is None else repr(agent)
-    found = load_agent(spec.agent) if agent is None else agent
+    found = load_agent(named) if isinstance(named, str) else named
+    origin = named if isinstance(named, str) else type(named).__name__
     given = takes_tools(found)
     if tools is not None and not given:
         raise UsageError(f"{origin} has tools of its own; leave out tools=.")
     offered = _offered(trained, tools) if given else []
+    model = _client(trained, base_url, api_key)
     made: ChatAgent | Team = make(found, origin, llm=model, tools=offered)
     require_runner(made, origin)
     return made if takes_model(found) else with_model(made, model)

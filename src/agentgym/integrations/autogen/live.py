@@ -13,7 +13,6 @@ from autogen_core import CancellationToken
 from autogen_core.memory import ListMemory
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, StaticWorkbench, Workbench
-from pydantic import ConfigDict
 
 from agentgym.core.background import in_background
 from agentgym.core.tools import Tool, ToolSpec
@@ -21,7 +20,7 @@ from agentgym.errors import ToolError, UnsupportedError
 from agentgym.integrations.autogen.led import LedWorkbench
 from agentgym.integrations.autogen.tools import SpecTool
 from agentgym.integrations.base import AgentRole
-from agentgym.integrations.schemas import model_of_schema
+from agentgym.integrations.schemas import model_of_schema, spec_of_model
 
 _MODEL_SLOTS = ("model_client", "_model_client")
 _PARTS = (BaseTool, ChatAgent, Team, Workbench)
@@ -243,9 +242,7 @@ def _running(tool: BaseTool[Any, Any]) -> Callable[[dict[str, Any]], Awaitable[s
     return run
 
 
-def _calling(
-    bench: Workbench, name: str
-) -> Callable[[dict[str, Any]], Awaitable[str]]:
+def _calling(bench: Workbench, name: str) -> Callable[[dict[str, Any]], Awaitable[str]]:
     led = LedWorkbench(bench)
 
     async def run(arguments: dict[str, Any]) -> str:
@@ -271,19 +268,7 @@ def spec_of(tool: BaseTool[Any, Any]) -> ToolSpec:
     """
     if isinstance(tool, SpecTool):
         return tool.spec
-    kind = tool.args_type()
-    strict = {"model_config": ConfigDict(extra="forbid", allow_inf_nan=False)}
-    body = {**strict, "__module__": __name__, "__doc__": kind.__doc__}
-    try:
-        model = type(kind)(kind.__name__, (kind,), body)
-        spec = ToolSpec(tool.name, tool.description, model)
-        assert spec.parameters is not None
-    except Exception as error:
-        raise UnsupportedError(
-            f"The tool {tool.name!r} cannot be told to a model: {error}. Give all of "
-            "its arguments types that JSON can hold."
-        ) from error
-    return spec
+    return spec_of_model(tool.name, tool.description, tool.args_type())
 
 
 def _told(schema: Any) -> ToolSpec:

@@ -53,7 +53,8 @@ class CrewAIAgent(AgentLoop):
         tools = [EpisodeTool.of(spec) for spec in blueprint.tools]
         if blueprint.agent is None:
             prompt, most = blueprint.system_prompt, blueprint.max_turns
-            self.agent = self._form = default_agent(self._llm, tools, prompt, most)
+            self._form: Any = default_agent(self._llm, tools, prompt, most)
+            self.agent = self._form
         else:
             self._take(blueprint.agent, tools)
         silence()

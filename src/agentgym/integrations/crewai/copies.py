@@ -28,11 +28,10 @@ def with_model(found: Any, model: Any) -> Any:
     if isinstance(found, Agent):
         return copied(changed.agent(found))
     if isinstance(found, Task):
+        agent = copied(changed.agent(members(found, repr(found))[0]))
         task = changed.task(found)
-        assert task.agent is not None
-        return task.copy([agent := copied(task.agent)], {}).model_copy(
-            update={"agent": agent}
-        )
+        task.context = None if isinstance(task.context, list) else task.context
+        return task.copy([], {}).model_copy(update={"agent": agent})
     return copied(changed.crew(found))
 
 
@@ -50,7 +49,7 @@ def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
     )
 
 
-def copied[T: (Agent, Crew)](found: T) -> T:
+def copied(found: Agent | Crew) -> Agent | Crew:
     """Return a copy that has a state of its own.
 
     CrewAI's copies are without servers and apps, and take agents of one role, and
@@ -59,18 +58,19 @@ def copied[T: (Agent, Crew)](found: T) -> T:
     if isinstance(found, Agent):
         return _agent_copied(found)
     made = found.copy()
-    for copy, agent in zip(made.agents, found.agents, strict=True):
+    agents: dict[int, Any] = {}
+    for agent, copy in zip(found.agents, made.agents, strict=True):
         _complete(copy, agent)
-    agents = {id(agent): copy for agent, copy in zip(found.agents, made.agents, strict=True)}
-    for copy, task in zip(made.tasks, found.tasks, strict=True):
+        agents[id(agent)] = copy
+    for task, twin in zip(found.tasks, made.tasks, strict=True):
         if isinstance(task.agent, Agent):
             if id(task.agent) not in agents:
                 agents[id(task.agent)] = _agent_copied(task.agent)
-            copy.agent = agents[id(task.agent)]
-        copy.tools = _tools_copied(task.tools)
+            twin.agent = agents[id(task.agent)]
+        twin.tools = _tools_copied(task.tools)
         if isinstance(task.context, list):
             places = [_place(found.tasks, other) for other in task.context]
-            copy.context = [made.tasks[place] for place in places]
+            twin.context = [made.tasks[place] for place in places]
     if made.manager_agent is not None:
         _complete(made.manager_agent, found.manager_agent)
     return made
@@ -81,14 +81,15 @@ def _place(tasks: list[Task], task: Task) -> int:
 
 
 def _agent_copied(agent: Agent) -> Agent:
-    return _complete(agent.copy(), agent)
+    copy: Agent = agent.copy()
+    _complete(copy, agent)
+    return copy
 
 
-def _complete(copy: Any, agent: Any) -> Any:
+def _complete(copy: Any, agent: Any) -> None:
     for name in _KEPT:
         setattr(copy, name, getattr(agent, name))
     copy.tools = _tools_copied(agent.tools)
-    return copy
 
 
 def _tools_copied(tools: list[BaseTool] | None) -> list[BaseTool]:

@@ -82,11 +82,11 @@ def require_plain_answers(found: Agent | Crew) -> None:
         for name in ("response_model", "output_pydantic", "output_json"):
             if (form := getattr(task, name, None)) is not None:
                 said = " ".join(task.description.split())
+                wanted = f"{name}={getattr(form, '__name__', form)}"
                 raise UnsupportedError(
-                    f"The task {said[:60]!r} wants a structured answer ({name}="
-                    f"{getattr(form, '__name__', form)}), which a policy cannot be held "
-                    "to. Leave it out, and let the model call a tool with these "
-                    "arguments."
+                    f"The task {said[:60]!r} wants a structured answer ({wanted}), "
+                    "which a policy cannot be held to. Leave it out, and let the model "
+                    "call a tool with these arguments."
                 )
 
 
@@ -178,9 +178,10 @@ def concerns(found: Any) -> list[str]:
     told = []
     agents = members(found, repr(found))
     crews = [found] if isinstance(found, Crew) else []
-    if any(held.memory for held in (*agents, *crews)):
+    holders: list[Agent | Crew] = [*agents, *crews]
+    if any(held.memory for held in holders):
         told.append("Memory is off: no episode reads what another one wrote.")
-    if any(held.knowledge_sources or held.knowledge for held in (*agents, *crews)):
+    if any(held.knowledge_sources or held.knowledge for held in holders):
         told.append("Knowledge is off: no model is asked for embeddings.")
     if any(crew.planning for crew in crews):
         told.append("Planning is off: it wants a structured answer.")

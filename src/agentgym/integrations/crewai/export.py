@@ -39,19 +39,21 @@ def export(
         UsageError: There are ``tools``, and the agent has its own.
     """
     spec = trained.spec
-    model = _llm(trained, base_url, api_key)
-    if agent is None and spec.agent is None:
+    named = spec.agent if agent is None else agent
+    if named is None:
         offered = _offered(trained, tools)
+        model = _llm(trained, base_url, api_key)
         made = default_agent(model, offered, spec.system_prompt, spec.max_turns)
         made.respect_context_window = True  # else CrewAI would exit the process
         silence()
         return made
-    origin = spec.agent if agent is None else type(agent).__name__
-    found = load_agent(spec.agent) if agent is None else agent
+    found = load_agent(named) if isinstance(named, str) else named
+    origin = named if isinstance(named, str) else type(named).__name__
     given = takes_tools(found)
     if tools is not None and not given:
         raise UsageError(f"{origin} has tools of its own; leave out tools=.")
     offered = _offered(trained, tools) if given else []
+    model = _llm(trained, base_url, api_key)
     exported = with_model(make(found, origin, llm=model, tools=offered), model)
     silence()
     runs: Agent | Task | Crew = exported

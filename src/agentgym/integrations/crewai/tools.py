@@ -7,7 +7,7 @@ from typing import Any
 from crewai.tools import BaseTool
 from crewai.tools.tool_failure import ToolFailure
 from crewai.utilities.string_utils import sanitize_tool_name
-from pydantic import ConfigDict, PrivateAttr
+from pydantic import PrivateAttr
 from pydantic_core import to_jsonable_python
 
 from agentgym.core.background import call_in_thread, in_background
@@ -15,6 +15,7 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ToolError, UnsupportedError
 from agentgym.integrations.crewai.gateway import failures
 from agentgym.integrations.episode import current_episode
+from agentgym.integrations.schemas import spec_of_model
 
 
 def _never(arguments: Any = None, result: Any = None) -> bool:
@@ -130,19 +131,8 @@ def spec_of(tool: BaseTool) -> ToolSpec:
     Raises:
         UnsupportedError: Its arguments have no JSON schema.
     """
-    kind = tool.args_schema
-    strict = {"model_config": ConfigDict(extra="forbid", allow_inf_nan=False)}
-    body = {**strict, "__module__": __name__, "__doc__": kind.__doc__}
-    try:
-        model = type(kind)(kind.__name__, (kind,), body)
-        spec = ToolSpec(sanitize_tool_name(tool.name), tool.description, model)
-        assert spec.parameters is not None
-    except Exception as error:
-        raise UnsupportedError(
-            f"The tool {tool.name!r} cannot be told to a model: {error}. Give all of "
-            "its arguments types that JSON can hold."
-        ) from error
-    return spec
+    name = sanitize_tool_name(tool.name)
+    return spec_of_model(name, tool.description, tool.args_schema)
 
 
 def callable_tool(tool: BaseTool) -> Tool:
