@@ -166,7 +166,7 @@ def test_a_crew_comes_back_with_its_control_flow(
 
 def test_tools_of_its_own_cannot_be_replaced(tmp_path: Path) -> None:
     agent = trained(tmp_path, "tests.integrations.crewai.authored:scribe")
-    with pytest.raises(UsageError, match=r"scribe has tools of its own; leave out"):
+    with pytest.raises(UsageError, match=r"scribe has its own tools: leave tools="):
         agent.to_crewai(tools=[])
 
 

@@ -42,7 +42,10 @@ def export(
     origin = named if isinstance(named, str) else type(named).__name__
     given = takes_tools(found)
     if tools is not None and not given:
-        raise UsageError(f"{origin} has tools of its own; leave out tools=.")
+        raise UsageError(
+            f"{origin} has its own tools: leave tools={tools!r} out, or give a "
+            "function make_agent(llm, tools) as agent=."
+        )
     offered = _offered(trained, tools) if given else []
     model = _client(trained, base_url, api_key)
     made: ChatAgent | Team = make(found, origin, llm=model, tools=offered)
