@@ -163,19 +163,19 @@ def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
         return found
     named = _arguments(found, origin)
     if named is None:
-        made = _called(origin, found, llm, tools)
-    else:
-        given = {"model": llm, "tools": tools, "config": {}}
-        made = _called(origin, found, **{k: given[v] for k, v in named.items()})
-    if inspect.isawaitable(made):
-        made = in_background(made)
-    crew = getattr(type(made), "crew", None)  # a class marked with CrewAI's @CrewBase
-    return made.crew() if inspect.isclass(found) and callable(crew) else made
+        return _called(origin, found, llm, tools)
+    given = {"model": llm, "tools": tools, "config": {}}
+    return _called(origin, found, **{k: given[v] for k, v in named.items()})
 
 
 def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) -> Any:
     try:
-        return factory(*args, **named)
+        made = factory(*args, **named)
+        if inspect.isawaitable(made):
+            made = in_background(made)
+        # A class marked with CrewAI's @CrewBase makes its crew.
+        crew = getattr(made, "crew", None) if inspect.isclass(factory) else None
+        return crew() if inspect.isroutine(crew) else made
     except AgentGymError:
         raise
     except Exception as error:
