@@ -26,7 +26,7 @@ app = typer.Typer(
     name="scenarios", help="What can be trained on.", no_args_is_help=True
 )
 Reference = Annotated[str, typer.Argument(help="Of the scenario, or a path.")]
-_MOST_SHOWN = 5
+_MOST_SHOWN = 8
 Tools = Annotated[
     str | None, opt("module:name of your tools: a list of functions with types.")
 ]
@@ -156,10 +156,11 @@ def starter(
     made = in_background(written_tasks(endpoint, tools, prompts, on_progress=say))
     _write(made.text, output)
     say(f"{made.tasks} tasks. Read every line before you train on it.")
-    for why, count in made.dropped.most_common(_MOST_SHOWN):
+    dropped = made.dropped.most_common()
+    for why, count in dropped[:_MOST_SHOWN]:
         say(f"Left out {count}: {why}.")
-    if (more := len(made.dropped) - _MOST_SHOWN) > 0:
-        say(f"Left out for {more} more reasons.")
+    if more := sum(count for _, count in dropped[_MOST_SHOWN:]):
+        say(f"Left out {more} more.")
 
 
 @app.command("from-logs")

@@ -96,7 +96,7 @@ def train(
 
     given = given_settings(command, TrainingConfig)
     if agent is not None and not _says_what(given, tasks, config, resume):
-        raise _starter_of(agent, write=not dry_run)
+        raise _starter_of(agent, tools_from, write=not dry_run)
     if tasks is not None:
         given["scenario"] = _tasks_file(tasks, scenario)
     named = given.get("scenario", "")
@@ -127,7 +127,7 @@ def _says_what(
     return named or (tasks, config, resume) != (None,) * 3
 
 
-def _starter_of(agent: str, *, write: bool) -> "UsageError":
+def _starter_of(agent: str, tools_from: str | None, *, write: bool) -> "UsageError":
     """Write a tasks file for an agent that there are no tasks for; say how to go on."""
     import shlex
 
@@ -138,7 +138,11 @@ def _starter_of(agent: str, *, write: bool) -> "UsageError":
     path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
     quoted = shlex.quote(agent)
     go_on = f"agentgym train --agent {quoted} --tasks {shlex.quote(str(path))}"
-    tools = load_tools(f"@{agent}")
+    whose = f"--agent {quoted}"
+    if tools_from is not None:
+        whose = f"--tools-from {shlex.quote(tools_from)}"
+        go_on += f" {whose}"
+    tools = load_tools(tools_from or f"@{agent}")
     text = starter(tools)
     if path.exists():
         same = path.read_bytes() == text.encode()
@@ -149,7 +153,7 @@ def _starter_of(agent: str, *, write: bool) -> "UsageError":
     if not write:
         return UsageError(
             f"{agent} has no tasks to be trained on. Make some, of its tools:\n"
-            f"    agentgym scenarios starter --agent {quoted} --output {path}"
+            f"    agentgym scenarios starter {whose} --output {path}"
         )
     try:
         path.write_text(text, encoding="utf-8")
@@ -160,9 +164,10 @@ def _starter_of(agent: str, *, write: bool) -> "UsageError":
         f"{agent} has no tasks to be trained on, so nothing was trained. Wrote "
         f"{path}: {count} requests, made of the schemas of its {len(tools)} tools. "
         "They can check that the tool a request names is called with the values it "
-        "gives; not whether that is what your users want. Replace them by what users ask "
-        "(`agentgym scenarios from-logs` takes it from logs, and `agentgym scenarios "
-        "starter --model-for-tasks` lets a model write them), or try it as it is:\n"
+        "gives; not whether that is what your users want. Replace them by what users "
+        "ask (`agentgym scenarios from-logs` takes it from logs, and `agentgym "
+        "scenarios starter --model-for-tasks` lets a model write them), or try it as "
+        "it is:\n"
         f"    {go_on}"
     )
 

@@ -42,7 +42,7 @@ def lc_call(number: int, name: str, args: dict[str, Any]) -> dict[str, Any]:
 
 
 def langsmith(trace: str = "t1") -> list[dict[str, Any]]:
-    """Return the runs of one trace, as ``Client.list_runs`` gives them: newest first."""
+    """Return the runs of one trace, newest first as ``Client.list_runs``."""
     human = lc("HumanMessage", content=ASKED, type="human")
     system = lc("SystemMessage", content="You run a harbour's desk.", type="system")
     asks = lc(

@@ -90,7 +90,7 @@ def _first_turn(trace: Trace) -> tuple[str, list[Call]]:
     request = opening.text.strip() if opening is not None else trace.asked.strip()
     calls: list[Call] = []
     seen: set[tuple[str, int]] = set()
-    known: set[str] = set()
+    known: set[tuple[str, str]] = set()
     over = False
     for messages in trace.conversations:
         said = _request(messages)
@@ -104,10 +104,11 @@ def _first_turn(trace: Trace) -> tuple[str, list[Call]]:
         for call in (call for message in turn for call in message.calls):
             times[call.key] += 1
             nth = (call.key, times[call.key])
-            if nth not in seen and (not call.id or call.id not in known):
+            if nth not in seen and (call.id, call.key) not in known:
                 calls.append(call)
             seen.add(nth)
-        known |= {call.id for message in turn for call in message.calls}
+        named = (call for message in turn for call in message.calls if call.id)
+        known |= {(call.id, call.key) for call in named}
     return request, calls or ([] if over else [run.call for run in trace.runs])
 
 
