@@ -67,6 +67,27 @@ CheckFunction = Annotated[
 ]
 
 
+AgentTools = Annotated[
+    str | None,
+    opt("module:name of an agent whose own tools these are.", "--agent"),
+]
+
+
+def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
+    """Return what names the tools: a list of functions, or an agent's own; or None.
+
+    Raises:
+        UsageError: Both do.
+    """
+    from agentgym.errors import UsageError
+
+    if tools_from is not None and agent is not None:
+        raise UsageError(
+            f"Whose tools? Give --tools-from {tools_from} or --agent {agent}, not both."
+        )
+    return tools_from if agent is None else f"@{agent}"
+
+
 def with_tools(
     scenario: str,
     tools_from: str | None,

@@ -22,6 +22,7 @@ from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
+    from agentgym.errors import UsageError
 
 
 def train(
@@ -94,6 +95,8 @@ def train(
     from agentgym.core.config import TrainingConfig
 
     given = given_settings(command, TrainingConfig)
+    if agent is not None and not _says_what(given, tasks, config, resume):
+        raise _starter_of(agent, tools_from, write=not dry_run)
     if tasks is not None:
         given["scenario"] = _tasks_file(tasks, scenario)
     named = given.get("scenario", "")
@@ -112,6 +115,61 @@ def train(
         may_change = {"episodes": episodes, "yes": yes or None}
         may_change["warm_start"] = warm_start or None
         _train(settings, resume, may_change, as_json)
+
+
+def _says_what(
+    given: dict[str, Any], tasks: Path | None, config: Path | None, resume: str | None
+) -> bool:
+    """Say whether there is anything that names what to train on."""
+    from agentgym.core.settings import variable_of
+
+    named = "scenario" in given or variable_of("scenario") in os.environ
+    return named or (tasks, config, resume) != (None,) * 3
+
+
+def _starter_of(agent: str, tools_from: str | None, *, write: bool) -> "UsageError":
+    """Write a tasks file for an agent that there are no tasks for; say how to go on."""
+    import shlex
+
+    from agentgym.errors import UsageError
+    from agentgym.scenarios.tool_tasks.scenario import load_tools
+    from agentgym.scenarios.tool_tasks.starter import starter
+
+    path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
+    quoted = shlex.quote(agent)
+    go_on = f"agentgym train --agent {quoted} --tasks {shlex.quote(str(path))}"
+    whose = f"--agent {quoted}"
+    if tools_from is not None:
+        whose = f"--tools-from {shlex.quote(tools_from)}"
+        go_on += f" {whose}"
+    tools = load_tools(tools_from or f"@{agent}")
+    text = starter(tools)
+    if path.exists():
+        same = path.read_bytes() == text.encode()
+        still = ", still as it was made of the schemas" if same else ""
+        return UsageError(
+            f"Which tasks? {path} is here{still}. To train on it:\n    {go_on}"
+        )
+    if not write:
+        return UsageError(
+            f"{agent} has no tasks to be trained on. Make some, of its tools:\n"
+            f"    agentgym scenarios starter {whose} --output {path}"
+        )
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        return UsageError(f"Cannot write {path}: {error.strerror}.")
+    count = sum(not line.startswith("#") for line in text.splitlines())
+    return UsageError(
+        f"{agent} has no tasks to be trained on, so nothing was trained. Wrote "
+        f"{path}: {count} requests, made of the schemas of its {len(tools)} tools. "
+        "They can check that the tool a request names is called with the values it "
+        "gives; not whether that is what your users want. Replace them by what users "
+        "ask (`agentgym scenarios from-logs` takes it from logs, and `agentgym "
+        "scenarios starter --model-for-tasks` lets a model write them), or try it as "
+        "it is:\n"
+        f"    {go_on}"
+    )
 
 
 def _tasks_file(tasks: Path, scenario: str | None) -> str:
