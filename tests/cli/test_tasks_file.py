@@ -290,9 +290,10 @@ def test_a_model_writes_tasks(agentgym: Command, shop: Path) -> None:
         told(0, "list_orders", f"Show me what {name} bought.", customer=name)
         for name in CUSTOMERS[:8]
     ]
+    paid = some("refund", "Pay me 20 back for {}.", 8100, amount=20.0)
     every = json.loads(both[0])
-    every["instruction"] += " List Kit's too."
-    every["expect"].append({"tool": "list_orders", "args": {"customer": "Kit"}})
+    every["instruction"] += " And pay me back."
+    every["expect"].append({"tool": "refund", "args": {"order_id": 1, "amount": 2}})
     bad = [
         json.dumps(every),
         told(0, "track_order", "Where is my stuff?", order_id=4711),
@@ -305,11 +306,8 @@ def test_a_model_writes_tasks(agentgym: Command, shop: Path) -> None:
         "```json\n[" + ",\n".join([*track, *bad]) + "]\n```",
         "Here you are:\n" + "\n".join(cancel),
         "\n\n".join(listed),
+        json.dumps([json.loads(each) for each in paid]),
         json.dumps({"tasks": [json.loads(each) for each in both]}),
-    )
-    (shop.parent / "some_tools.py").write_text(
-        "from shop_tools import cancel_order, list_orders, track_order\n"
-        "TOOLS = [track_order, cancel_order, list_orders]\n"
     )
     with StubServer(written_by(*answers)) as server:
         words = (
@@ -318,29 +316,26 @@ def test_a_model_writes_tasks(agentgym: Command, shop: Path) -> None:
             "--output",
             "w.jsonl",
         )
-        made = agentgym(
-            "scenarios", "starter", "--tools-from", "some_tools:TOOLS", *words
-        )
+        made = agentgym("scenarios", "starter", *TOOLS, *words)
     assert made.code == 0, made.err
-    assert len(server.bodies) == 4
+    assert len(server.bodies) == 7
     assert "Asking writer at http" in made.err
-    assert "32 tasks" in made.err
+    assert "40 tasks" in made.err
     for why in (
         "does not say order_id",
         "Did you mean 'track_order'",
         "came before",
-        "every tool",
+        "nearly every tool",
     ):
         assert why in made.err
-    said = server.bodies[3]["messages"][1]["content"]
+    said = server.bodies[4]["messages"][1]["content"]
     assert "must not come again: " in said
     assert "5100" in said
     body = Path("w.jsonl").read_text()
-    assert body.startswith("# Written by writer, of the schemas of 3 tools")
+    assert body.startswith("# Written by writer, of the schemas of 4 tools")
     assert '"answer"' not in body
-    words = ("check", "w.jsonl", "--tools-from", "some_tools:TOOLS", "--tasks", "8")
+    words = ("check", "w.jsonl", *TOOLS, "--tasks", "8")
     assert agentgym("scenarios", *words).code == 0
-    sys.modules.pop("some_tools", None)
 
 
 def test_a_model_that_writes_no_tasks_is_refused(

@@ -19,6 +19,8 @@ from agentgym.scenarios.tool_tasks.task_file import TaskLine, read_line
 
 _EACH = 8
 """Requests that are asked for at once."""
+_LEAST_OTHERS = 2
+"""Tools that a request for several must leave out, or calling all would earn it."""
 _TRIES = 2
 _TIMEOUT_S = 180.0
 _MOST_TOLD = 40
@@ -130,7 +132,9 @@ class _Author:
         """Yield what to ask for, until there are enough lines."""
         yield from self.specs
         wanted = 2 * sum(LEAST.values())
-        several = max(1, len(self.specs) // 2) if len(self.specs) > 2 else 0
+        several = (
+            max(1, len(self.specs) // 2) if len(self.specs) >= 2 + _LEAST_OTHERS else 0
+        )
         for number in range(1, several + 1):
             yield f"several tools, {number} of {several}"
         for number in range(1, 1 + wanted // _EACH):
@@ -210,8 +214,10 @@ class _Author:
             return
         if (key := plain_words(line.instruction)) in self._seen:
             self.dropped["the same request came before"] += 1
-        elif 1 < len(self.specs) == len({need.tool for need in line.expect}):
-            self.dropped["a request that needs every tool: calling all earns it"] += 1
+        elif (needed := len({n.tool for n in line.expect})) > 1 and (
+            len(self.specs) - needed < _LEAST_OTHERS
+        ):
+            self.dropped["a request that needs nearly every tool there is"] += 1
         elif missing := _unsaid(line):
             self.dropped[f"a request that does not say {missing}"] += 1
         else:
