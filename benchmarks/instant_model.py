@@ -50,4 +50,5 @@ async def complete(request: web.Request) -> web.Response:
 if __name__ == "__main__":
     app = web.Application()
     app.router.add_post("/v1/chat/completions", complete)
+    app.router.add_post("/proxy/{episode:.*}/chat/completions", complete)
     web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None)

@@ -93,7 +93,7 @@ def test_a_toy_adapter_trains_with_a_toy_engine(tmp_path: Path, engine: str) -> 
     result = train(tmp_path, engine=engine)
     assert (result.steps, result.episodes) == (2, 8)
     assert (result.ledger.calls, result.ledger.trained) == (8, 8)
-    assert result.agent.spec.framework == "toy"
+    assert result.trained.spec.framework == "toy"
 
 
 def test_toys_and_their_training_are_short() -> None:

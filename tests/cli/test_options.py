@@ -16,6 +16,7 @@ from agentgym.rollout.solo.config import RolloutConfig
 POLICY = {"scenario", "framework", "model", "gpu", "seed", "unsafe_local_exec"}
 TRAINED = {"agent", "engine", "episodes", "algorithm", "deterministic", "tracker"}
 TRAINED |= {"name", "output"}
+YOURS = {"yes", "warm_start", "train_roles", "context", "inputs"}
 ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeout_s"}
 
 
@@ -25,7 +26,7 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
         (
             train,
             TrainingConfig,
-            POLICY | TRAINED | {"yes", "warm_start", "train_roles"},
+            POLICY | TRAINED | YOURS,
         ),
         (evaluate, TrainingConfig, POLICY | {"concurrency"}),
         (

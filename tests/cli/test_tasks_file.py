@@ -5,8 +5,10 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from agentgym import TrainedAgent, TrainingConfig
 from agentgym.core.agent import AgentSpec
@@ -15,7 +17,9 @@ from agentgym.errors import UsageError
 from agentgym.train.trained_agent import Provenance
 from agentgym.train.trainer import Trainer
 from tests.cli.conftest import Command
-from tests.scenarios.tool_tasks.shop import SOURCE, lines, write
+from tests.rollout.stub_server import Handler, StubServer, completion
+from tests.scenarios.tool_tasks.logs import harbour
+from tests.scenarios.tool_tasks.shop import CUSTOMERS, SOURCE, lines, write
 from tests.ui import made_up
 
 TOOLS = ("--tools-from", "shop_tools:TOOLS")
@@ -184,30 +188,173 @@ def test_logs_become_tasks(agentgym: Command, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", "it is empty"),
-        ("{", "line 1, is no JSON"),
-        ("[]", 'has no list "messages"'),
-        ('{"messages": "hello"}', 'has no list "messages"'),
-        ('{"messages": [{"role": "user", "content": "a"}]}', "no tool was called"),
-        ('{"resourceSpans": []}', "an OpenTelemetry export, which cannot be read"),
-        ('{"run_type": "llm"}', "a LangSmith export, which cannot be read"),
-        (
-            '{"messages": [{"role": "user", "content": "a"}, {"tool_calls": [1]}]}',
-            "not OpenAI-shaped",
-        ),
-    ],
-)
-def test_logs_that_cannot_be_read_are_refused(
-    agentgym: Command, tmp_path: Path, text: str, told: str
-) -> None:
-    Path("log.jsonl").write_text(text)
-    ended = agentgym("scenarios", "from-logs", "log.jsonl")
-    assert ended.code == 2
-    assert told in ended.err
+def test_logs_that_cannot_be_read_are_refused(agentgym: Command) -> None:
+    for text, told in (("{", "line 1 is no JSON"), ('{"a": 1}', "has resourceSpans")):
+        Path("log.jsonl").write_text(text)
+        ended = agentgym("scenarios", "from-logs", "log.jsonl")
+        assert ended.code == 2
+        assert told in ended.err
     assert agentgym("scenarios", "from-logs", "none.jsonl").code == 2
+
+
+def test_traces_become_tasks_of_an_agents_own_tools(
+    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "harbour_agent.py").write_text(
+        "from langchain.agents import create_agent\n"
+        "from langchain_core.language_models.fake_chat_models import "
+        "FakeListChatModel\n"
+        f"{harbour.SOURCE}\n"
+        "agent = create_agent(FakeListChatModel(responses=[]), TOOLS,\n"
+        "    system_prompt='You run the desk of Gull Harbour.')\n"
+    )
+    Path("log.json").write_text(json.dumps(harbour.langsmith(), indent=2))
+    own = ("--agent", "harbour_agent:agent")
+    ended = agentgym("scenarios", "from-logs", "log.json", *own, "--output", "t.jsonl")
+    assert ended.code == 0, ended.err
+    assert "1 tasks from LangSmith; 2 calls with what their tool answered" in ended.err
+    assert json.loads(Path("t.jsonl").read_text().splitlines()[-1]) == harbour.LINE
+    made = agentgym("scenarios", "starter", *own, "--output", "s.jsonl")
+    assert made.code == 0, made.err
+    assert agentgym("scenarios", "check", "s.jsonl", *own, "--tasks", "8").code == 0
+    assert "hold_boat" in agentgym("scenarios", "show", "s.jsonl", *own).out
+    recorded = ("scenarios", "record", "t.jsonl", *own)
+    assert "has an answer" in agentgym(*recorded, "--allow-tool", "hold_boat").out
+    for words in (
+        ("starter",),
+        ("record", "t.jsonl", "--allow-tool", "hold_boat"),
+        ("starter", *own, "--tools-from", "harbour_agent:TOOLS"),
+        ("from-logs", "log.json", *own, "--tools-from", "harbour_agent:TOOLS"),
+    ):
+        refused = agentgym("scenarios", *words)
+        assert (refused.code, "Whose tools? Give" in refused.err) == (2, True)
+
+    train = ("train", *own)
+    dry = agentgym(*train, "--dry-run")
+    assert (dry.code, Path("agent_tasks.jsonl").exists()) == (2, False)
+    assert "--output agent_tasks.jsonl" in dry.err
+    first = agentgym(*train)
+    assert first.code == 2
+    assert "nothing was trained. Wrote agent_tasks.jsonl: 24 requests" in first.err
+    command = "agentgym train --agent harbour_agent:agent --tasks agent_tasks.jsonl"
+    assert f"    {command}\n" in first.err
+    again = agentgym(*train)
+    assert again.code == 2
+    assert "agent_tasks.jsonl is here, still as it was made" in again.err
+    Path("agent_tasks.jsonl").write_text("mine\n")
+    assert "agent_tasks.jsonl is here. To train" in agentgym(*train).err
+    assert Path("agent_tasks.jsonl").read_text() == "mine\n"
+    assert not Path("runs").exists()
+    sys.modules.pop("harbour_agent", None)
+
+
+def written_by(*answers: str) -> Handler:
+    """Return a server's model that gives one answer after the other."""
+    left = list(answers)
+
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.json_response(completion(left.pop(0) if left else "I am done."))
+
+    return respond
+
+
+def told(number: int, tool: str, text: str, **args: Any) -> str:
+    line = {"instruction": text, "expect": [{"tool": tool, "args": args}]}
+    return json.dumps(line)
+
+
+def test_a_model_writes_tasks(agentgym: Command, shop: Path) -> None:
+    def some(tool: str, text: str, start: int, **more: Any) -> list[str]:
+        return [
+            told(n, tool, text.format(n), order_id=n, **more)
+            for n in range(start, start + 8)
+        ]
+
+    track = some("track_order", "Where on earth is my order {}?", 5100)
+    cancel = some("cancel_order", "I no longer want {}, please call it off.", 6100)
+    both = [
+        json.dumps(
+            {
+                "instruction": f"Look after parcel {n} and, whatever it is, cancel it.",
+                "expect": [
+                    {"tool": "track_order", "args": {"order_id": n}, "answer": "sent"},
+                    {"tool": "cancel_order", "args": {"order_id": n}},
+                ],
+                "why": "it needs two",
+            }
+        )
+        for n in range(7100, 7108)
+    ]
+    listed = [
+        told(0, "list_orders", f"Show me what {name} bought.", customer=name)
+        for name in CUSTOMERS[:8]
+    ]
+    paid = some("refund", "Pay me 20 back for {}.", 8100, amount=20.0)
+    every = json.loads(both[0])
+    every["instruction"] += " And pay me back."
+    every["expect"].append({"tool": "refund", "args": {"order_id": 1, "amount": 2}})
+    bad = [
+        json.dumps(every),
+        told(0, "track_order", "Where is my stuff?", order_id=4711),
+        told(0, "trak_order", "Where is order 5?", order_id=5),
+        told(0, "track_order", "Where is order x?", order_id="x"),
+        '{"instruction": "Nothing."}',
+        track[0],
+    ]
+    answers = (
+        "```json\n[" + ",\n".join([*track, *bad]) + "]\n```",
+        "Here you are:\n" + "\n".join(cancel),
+        "\n\n".join(listed),
+        json.dumps([json.loads(each) for each in paid]),
+        json.dumps({"tasks": [json.loads(each) for each in both]}),
+    )
+    with StubServer(written_by(*answers)) as server:
+        words = (
+            "--model-for-tasks",
+            f"{server.endpoint}#writer",
+            "--output",
+            "w.jsonl",
+        )
+        made = agentgym("scenarios", "starter", *TOOLS, *words)
+    assert made.code == 0, made.err
+    assert len(server.bodies) == 7
+    assert "Asking writer at http" in made.err
+    assert "40 tasks" in made.err
+    for why in (
+        "does not say order_id",
+        "Did you mean 'track_order'",
+        "came before",
+        "nearly every tool",
+    ):
+        assert why in made.err
+    said = server.bodies[4]["messages"][1]["content"]
+    assert "must not come again: " in said
+    assert "5100" in said
+    body = Path("w.jsonl").read_text()
+    assert body.startswith("# Written by writer, of the schemas of 4 tools")
+    assert '"answer"' not in body
+    words = ("check", "w.jsonl", *TOOLS, "--tasks", "8")
+    assert agentgym("scenarios", *words).code == 0
+
+
+def test_a_model_that_writes_no_tasks_is_refused(
+    agentgym: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StubServer() as server:
+        words = ("starter", *TOOLS, "--model-for-tasks", f"{server.endpoint}#writer")
+        ended = agentgym("scenarios", *words, "--output", "w.jsonl")
+    assert ended.code == 2
+    assert "writer wrote 0 lines that can be used" in ended.err
+    assert "an answer about track_order that holds no task" in ended.err
+    assert not Path("w.jsonl").exists()
+    gone = agentgym("scenarios", *words)
+    assert gone.code == 1
+    assert "does not answer" in gone.err
+    for model, told in (("nano", "is no model of a provider"), ("openai:m", "a key")):
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)  # an import sets one
+        ended = agentgym("scenarios", "starter", *TOOLS, "--model-for-tasks", model)
+        assert (ended.code, told in ended.err) == (2, True)
 
 
 @pytest.mark.slow

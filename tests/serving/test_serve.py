@@ -166,7 +166,7 @@ def test_what_is_asked_of_sampling_is_done(client: OpenAI) -> None:
             "context_length_exceeded",
         ),
         ({"n": 2}, 400, "unsupported_parameter"),
-        ({"tool_choice": "required"}, 400, "unsupported_parameter"),
+        ({"tool_choice": "nobody"}, 400, "invalid_value"),
         ({"response_format": {"type": "json_object"}}, 400, "unsupported_parameter"),
         ({"top_p": 0.5}, 400, "unsupported_parameter"),
         ({"parallel_tool_calls": False}, 400, "unsupported_parameter"),

@@ -318,9 +318,9 @@ def test_the_best_validated_weights_are_kept(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "runs" / "run")
     kept = [path.name for path in run.checkpoints()]
     assert kept == ["step-000001", "step-000003", "step-000004"]
-    exported = result.agent.model_path / "scripted.json"
+    exported = result.trained.model_path / "scripted.json"
     assert exported.read_text().strip() == "1"
-    assert result.agent.provenance.steps == 1
+    assert result.trained.provenance.steps == 1
 
 
 def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
-"""``agentgym agents``: trained agents saved in ``AGENTGYM_HOME``."""
+"""``agentgym agents`` and ``export``: trained agents saved in ``AGENTGYM_HOME``."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.options import AsJson
+from agentgym.cli.options import AsJson, opt
 from agentgym.cli.output import print_json, print_result, progress_console
 
 app = typer.Typer(name="agents", help="Trained agents.", no_args_is_help=True)
@@ -58,3 +59,26 @@ def use(
     elif before is not None:
         said += f"; until now it meant {before}"
     progress_console().print(f"{said}.")
+
+
+def export(
+    name: Annotated[
+        str, typer.Argument(help="NAME, NAME@N, a folder, or a Hugging Face id.")
+    ],
+    output: Annotated[Path, opt("Folder to write; it must not be there yet.")],
+    form: Annotated[
+        str, opt("hf: as it was trained; merged: adapters merged.", "--format")
+    ] = "merged",
+) -> None:
+    """Write an agent's weights as transformers, peft and vLLM load them.
+
+    An agent that was trained with LoRA is an adapter, which needs its base model;
+    merged makes one model of both.
+    """
+    from agentgym.train.trained_agent import TrainedAgent
+
+    agent = TrainedAgent.load(name)
+    if agent.unchecked:
+        typer.echo(f"Warning: {agent.unchecked}", err=True)
+    folder = agent.export(output, form)
+    progress_console().print(f"{agent.name} is in {folder}", soft_wrap=True)

@@ -15,7 +15,7 @@ from agentgym.cli import (
     agents,
     doctor,
     evaluate,
-    export,
+    inspect,
     rollout,
     runs,
     scenarios,
@@ -44,8 +44,9 @@ def build() -> typer.Typer:
     app.command()(train.train)
     app.command("eval")(evaluate.evaluate)
     app.command()(rollout.rollout)
+    app.command("inspect")(inspect.inspect)
     app.command()(serve.serve)
-    app.command()(export.export)
+    app.command()(agents.export)
     app.command()(doctor.doctor)
     for group in (scenarios.app, runs.app, agents.app):
         app.add_typer(group)

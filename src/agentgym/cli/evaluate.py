@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    context: typer.Context,
+    command: typer.Context,
     scenario: Annotated[str, typer.Argument(help="What to measure on.")],
     trained: Annotated[
         str | None, opt("A trained agent: NAME, NAME@N or its folder.", "--agent")
@@ -121,7 +121,7 @@ def evaluate(
         require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
-    chosen = given_settings(context, TrainingConfig)
+    chosen = given_settings(command, TrainingConfig)
     options = (tools_from, tools, allow_tool, check)
     chosen["scenario"] = with_tools(scenario, *options)
     settings = TrainingConfig.create(**chosen)

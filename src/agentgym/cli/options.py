@@ -67,6 +67,27 @@ CheckFunction = Annotated[
 ]
 
 
+AgentTools = Annotated[
+    str | None,
+    opt("module:name of an agent whose own tools these are.", "--agent"),
+]
+
+
+def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
+    """Return what names the tools: a list of functions, or an agent's own; or None.
+
+    Raises:
+        UsageError: Both do.
+    """
+    from agentgym.errors import UsageError
+
+    if tools_from is not None and agent is not None:
+        raise UsageError(
+            f"Whose tools? Give --tools-from {tools_from} or --agent {agent}, not both."
+        )
+    return tools_from if agent is None else f"@{agent}"
+
+
 def with_tools(
     scenario: str,
     tools_from: str | None,
@@ -118,6 +139,29 @@ def with_tools(
             err=True,
         )
     return str(chosen)
+
+
+def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]:
+    """Return settings for the tools of an agent that a scenario does not have.
+
+    Raises:
+        UsageError: They are to answer in a way that only a tasks file knows.
+    """
+    from agentgym.errors import UsageError
+
+    if tools not in (None, "stub"):
+        raise UsageError(
+            f"--tools {tools} is for a tasks file. Beside a scenario's own tools an "
+            "agent's can be answered with --tools stub, or run with --allow-tool NAME."
+        )
+    if allow_tool:
+        typer.echo(
+            f"Warning: {', '.join(allow_tool)} will really be called, again and again, "
+            "with whatever arguments the model writes.",
+            err=True,
+        )
+    given = {"own_tools": tools, "allow_tools": allow_tool}
+    return {name: value for name, value in given.items() if value}
 
 
 def given_settings(

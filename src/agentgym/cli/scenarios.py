@@ -1,28 +1,37 @@
 """``agentgym scenarios``: what can be trained on."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli import listing
 from agentgym.cli.options import (
+    AgentTools,
     AllowTool,
     AsJson,
     CheckFunction,
     ToolAnswers,
     ToolsFrom,
     opt,
+    tools_reference,
     with_tools,
 )
 from agentgym.cli.output import print_json, print_result, progress_console
+
+if TYPE_CHECKING:
+    from agentgym.core.tools import Tool
 
 app = typer.Typer(
     name="scenarios", help="What can be trained on.", no_args_is_help=True
 )
 Reference = Annotated[str, typer.Argument(help="Of the scenario, or a path.")]
-NeededTools = Annotated[
-    str, opt("module:name of your tools: a list of functions with types.")
+_MOST_SHOWN = 8
+Tools = Annotated[
+    str | None, opt("module:name of your tools: a list of functions with types.")
+]
+Output = Annotated[
+    Path | None, opt("Write it there, not to standard output.", "--output")
 ]
 
 
@@ -34,12 +43,15 @@ def list_scenarios(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(
-    name: Reference, tools_from: ToolsFrom = None, as_json: AsJson = False
+    name: Reference,
+    tools_from: ToolsFrom = None,
+    agent: AgentTools = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show a scenario: its tools, rules, goal and an example of its tasks."""
     from agentgym.scenarios.registry import get_scenario
 
-    scenario = get_scenario(with_tools(name, tools_from))
+    scenario = get_scenario(with_tools(name, tools_reference(tools_from, agent)))
     try:
         if as_json:
             print_json(scenario.card())
@@ -57,6 +69,7 @@ def check(
     tasks: Annotated[int, opt("Training tasks that each agent plays.", min=1)] = 60,
     seed: Annotated[int, opt("Of the tasks.", min=0)] = 0,
     tools_from: ToolsFrom = None,
+    agent: AgentTools = None,
     tools: ToolAnswers = None,
     check_function: CheckFunction = None,
     as_json: AsJson = False,
@@ -67,7 +80,8 @@ def check(
     """
     from agentgym.evaluate.check import check_scenario
 
-    reference = with_tools(name, tools_from, tools, check=check_function)
+    whose = tools_reference(tools_from, agent)
+    reference = with_tools(name, whose, tools, check=check_function)
     findings = check_scenario(reference, tasks=tasks, seed=seed)
     failed = any(finding.status == "fail" for finding in findings)
     if as_json:
@@ -99,40 +113,102 @@ def new(
 
 @app.command()
 def starter(
-    tools_from: NeededTools,
-    output: Annotated[
-        Path | None, opt("Write it there, not to standard output.", "--output")
+    tools_from: Tools = None,
+    agent: AgentTools = None,
+    model: Annotated[
+        str | None,
+        opt(
+            "Let a model write the requests: openai:MODEL, or the address of a server. "
+            "By default they are made without one.",
+            "--model-for-tasks",
+        ),
     ] = None,
+    output: Output = None,
 ) -> None:
-    """Print a tasks file made from the schemas of your tools, to be rewritten."""
-    from agentgym.scenarios.tool_tasks.scenario import load_tools
+    """Print a tasks file made from the schemas of your tools, to be rewritten.
+
+    With --model-for-tasks the schemas, and an agent's system prompts, are sent to the
+    model's server.
+    """
     from agentgym.scenarios.tool_tasks.starter import starter as make
 
-    _write(make(load_tools(tools_from)), output)
+    if output is not None:
+        _refuse_existing(output)
+    if model is None:
+        _write(make(_needed_tools(tools_from, agent)), output)
+        return
+    from agentgym.core.background import in_background
+    from agentgym.models.reference import resolve_model
+    from agentgym.scenarios.tool_tasks.written import written_tasks
+
+    endpoint = resolve_model(model)  # importing an agent may set keys that open nothing
+    tools = _needed_tools(tools_from, agent)
+    prompts = [] if agent is None else _prompts(agent)
+
+    def say(text: str) -> None:
+        typer.echo(text, err=True)
+
+    also = f" and {agent}'s system prompts" if prompts else ""
+    say(
+        f"Asking {endpoint.model} at {endpoint.base_url}. It is sent the schemas of "
+        f"{len(tools)} tools{also}."
+    )
+    made = in_background(written_tasks(endpoint, tools, prompts, on_progress=say))
+    _write(made.text, output)
+    say(f"{made.tasks} tasks. Read every line before you train on it.")
+    dropped = made.dropped.most_common()
+    for why, count in dropped[:_MOST_SHOWN]:
+        say(f"Left out {count}: {why}.")
+    if more := sum(count for _, count in dropped[_MOST_SHOWN:]):
+        say(f"Left out {more} more.")
 
 
 @app.command("from-logs")
 def from_logs(
     file: Annotated[
-        Path, typer.Argument(help='JSON Lines of {"messages": […]}, OpenAI-shaped.')
+        Path,
+        typer.Argument(
+            help='JSON Lines of {"messages": […]}, LangSmith\'s runs, or OTLP JSON.'
+        ),
     ],
-    output: Annotated[
-        Path | None, opt("Write it there, not to standard output.", "--output")
-    ] = None,
+    tools_from: Tools = None,
+    agent: AgentTools = None,
+    output: Output = None,
 ) -> None:
-    """Make a tasks file of logs: what users asked, and which calls were made."""
-    from agentgym.scenarios.tool_tasks.logs import from_logs as make
+    """Make a tasks file of logs: what users asked, and which calls were made.
 
-    found = make(file)
+    With tools, or an agent, calls that these do not take are left out.
+    """
+    from agentgym.scenarios.tool_tasks.logs import from_logs as make
+    from agentgym.scenarios.tool_tasks.scenario import load_tools
+
+    if output is not None:
+        _refuse_existing(output)
+    whose = tools_reference(tools_from, agent)
+    found = make(file, None if whose is None else load_tools(whose))
     _write(found.text, output)
     for why, count in found.skipped.items():
         typer.echo(f"Left out {count}: {why}.", err=True)
+    for why, count in found.calls.items():
+        typer.echo(f"Left out {count} calls: {why}.", err=True)
+    if found.secrets:
+        typer.echo(
+            f"Replaced {found.secrets} keys or tokens, as SECRET-1; look for others.",
+            err=True,
+        )
+    calls = "no calls" if not found.answers else f"{found.answers} calls"
+    typer.echo(
+        f"{found.tasks} tasks from {' and '.join(found.kinds)}; {calls} with what "
+        "their tool answered. Read every line: what was done is not what should be.",
+        err=True,
+    )
 
 
 @app.command()
 def record(
     tasks: Annotated[Path, typer.Argument(help="A tasks file.")],
-    tools_from: NeededTools,
+    tools_from: Tools = None,
+    agent: AgentTools = None,
     allow_tool: AllowTool = None,
     yes: Annotated[bool, opt("Do not ask.", "--yes")] = False,
 ) -> None:
@@ -142,9 +218,9 @@ def record(
     """
     from agentgym.errors import UsageError
     from agentgym.scenarios.tool_tasks.recording import Recording
-    from agentgym.scenarios.tool_tasks.scenario import load_tools
 
-    plan = Recording.plan(tasks, load_tools(tools_from), allow_tool or [])
+    tools = _needed_tools(tools_from, agent)
+    plan = Recording.plan(tasks, tools, allow_tool or [])
     if not plan.calls:
         typer.echo("Every call of these tools has an answer, or accepts any value.")
         return
@@ -164,6 +240,42 @@ def record(
         typer.echo(f"Failed: {problem}", err=True)
     if plan.failed:
         raise typer.Exit(1)
+
+
+def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
+    from agentgym.errors import UsageError
+    from agentgym.scenarios.tool_tasks.scenario import load_tools
+
+    whose = tools_reference(tools_from, agent)
+    if whose is None:
+        raise UsageError(
+            "Whose tools? Give --tools-from module:TOOLS, a list of functions, or "
+            "--agent module:name, an agent that has them."
+        )
+    return load_tools(whose)
+
+
+def _prompts(reference: str) -> list[str]:
+    """Return what the roles of an agent are told; nothing where that cannot be told."""
+    from agentgym.errors import UnsupportedError
+    from agentgym.integrations import live
+    from agentgym.integrations.registry import FRAMEWORKS
+
+    found = live.load_agent(reference)
+    adapter = FRAMEWORKS.get(live.resolve_framework(reference, live.DEFAULT))
+    llm = adapter.stand_in() if live.takes_model(found) else None
+    try:
+        roles = adapter.roles(live.make(found, reference, llm=llm, tools=[]))
+    except UnsupportedError:
+        return []
+    return [role.system_prompt for role in roles if role.system_prompt]
+
+
+def _refuse_existing(output: Path) -> None:
+    from agentgym.errors import UsageError
+
+    if output.exists():
+        raise UsageError(f"{output} exists; choose another --output.")
 
 
 def _write(text: str, output: Path | None) -> None:

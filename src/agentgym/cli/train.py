@@ -15,16 +15,18 @@ from agentgym.cli.options import (
     UnsafeLocalExec,
     given_settings,
     opt,
+    own_tools,
     with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
+    from agentgym.errors import UsageError
 
 
 def train(
-    context: typer.Context,
+    command: typer.Context,
     scenario: Annotated[
         str | None,
         typer.Argument(help="What to train on; see `agentgym scenarios list`."),
@@ -41,7 +43,15 @@ def train(
         str | None, opt("Whose agent: langchain, autogen, crewai or native.")
     ] = None,
     agent: Annotated[
-        str | None, opt("module:name of your make_agent(llm, tools).")
+        str | None, opt("module:name of your agent as it is, or of what makes it.")
+    ] = None,
+    context: Annotated[
+        str | None,
+        opt("module:name of a function of the task: a graph's runtime context."),
+    ] = None,
+    inputs: Annotated[
+        str | None,
+        opt("module:name of a function of the task: more keys of a graph's state."),
     ] = None,
     model: Annotated[str | None, opt("nano, a folder, or a Hugging Face id.")] = None,
     engine: Annotated[str | None, opt("local or verl.")] = None,
@@ -84,11 +94,16 @@ def train(
     """
     from agentgym.core.config import TrainingConfig
 
-    given = given_settings(context, TrainingConfig)
+    given = given_settings(command, TrainingConfig)
+    if agent is not None and not _says_what(given, tasks, config, resume):
+        raise _starter_of(agent, tools_from, write=not dry_run)
     if tasks is not None:
         given["scenario"] = _tasks_file(tasks, scenario)
+    named = given.get("scenario", "")
+    if agent is not None and not named.endswith(".jsonl"):
+        given |= own_tools(tools, allow_tool)
+        tools = allow_tool = None
     if (tools_from, tools, allow_tool, check) != (None,) * 4 or tasks is not None:
-        named = given.get("scenario", "")
         given["scenario"] = with_tools(named, tools_from, tools, allow_tool, check)
     if resume is not None:
         settings = _resumed(given, clean=config is None and not dry_run)
@@ -100,6 +115,61 @@ def train(
         may_change = {"episodes": episodes, "yes": yes or None}
         may_change["warm_start"] = warm_start or None
         _train(settings, resume, may_change, as_json)
+
+
+def _says_what(
+    given: dict[str, Any], tasks: Path | None, config: Path | None, resume: str | None
+) -> bool:
+    """Say whether there is anything that names what to train on."""
+    from agentgym.core.settings import variable_of
+
+    named = "scenario" in given or variable_of("scenario") in os.environ
+    return named or (tasks, config, resume) != (None,) * 3
+
+
+def _starter_of(agent: str, tools_from: str | None, *, write: bool) -> "UsageError":
+    """Write a tasks file for an agent that there are no tasks for; say how to go on."""
+    import shlex
+
+    from agentgym.errors import UsageError
+    from agentgym.scenarios.tool_tasks.scenario import load_tools
+    from agentgym.scenarios.tool_tasks.starter import starter
+
+    path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
+    quoted = shlex.quote(agent)
+    go_on = f"agentgym train --agent {quoted} --tasks {shlex.quote(str(path))}"
+    whose = f"--agent {quoted}"
+    if tools_from is not None:
+        whose = f"--tools-from {shlex.quote(tools_from)}"
+        go_on += f" {whose}"
+    tools = load_tools(tools_from or f"@{agent}")
+    text = starter(tools)
+    if path.exists():
+        same = path.read_bytes() == text.encode()
+        still = ", still as it was made of the schemas" if same else ""
+        return UsageError(
+            f"Which tasks? {path} is here{still}. To train on it:\n    {go_on}"
+        )
+    if not write:
+        return UsageError(
+            f"{agent} has no tasks to be trained on. Make some, of its tools:\n"
+            f"    agentgym scenarios starter {whose} --output {path}"
+        )
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        return UsageError(f"Cannot write {path}: {error.strerror}.")
+    count = sum(not line.startswith("#") for line in text.splitlines())
+    return UsageError(
+        f"{agent} has no tasks to be trained on, so nothing was trained. Wrote "
+        f"{path}: {count} requests, made of the schemas of its {len(tools)} tools. "
+        "They can check that the tool a request names is called with the values it "
+        "gives; not whether that is what your users want. Replace them by what users "
+        "ask (`agentgym scenarios from-logs` takes it from logs, and `agentgym "
+        "scenarios starter --model-for-tasks` lets a model write them), or try it as "
+        "it is:\n"
+        f"    {go_on}"
+    )
 
 
 def _tasks_file(tasks: Path, scenario: str | None) -> str:

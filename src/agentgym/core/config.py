@@ -67,8 +67,16 @@ class TrainingConfig(Settings, BaseSettings):
             tools: :class:`~agentgym.core.task.TaskSource`.
         framework: Whose agent is trained: ``langchain``, ``autogen``, ``crewai``,
             ``native``, …
-        agent: ``module:name`` of a factory ``make_agent(llm, tools)`` to train
-            instead of the scenario's own agent.
+        agent: ``module:name`` of your agent, as it is, or of what makes it, to train
+            instead of the scenario's own.
+        context: ``module:name`` of a function of the task that gives the runtime
+            context that a graph wants.
+        inputs: ``module:name`` of a function of the task that gives further keys of a
+            graph's state, or its whole input.
+        own_tools: What becomes of calls of an agent's own tools that the scenario does
+            not have: ``stub`` answers them with values of the right types. None refuses
+            an agent that has some, beside those in ``allow_tools``.
+        allow_tools: The agent's own tools that really run.
         model: ``nano``, a folder, or a Hugging Face id.
         engine: ``local`` (torch, in process), or one of an installed package.
         gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU.
@@ -122,6 +130,10 @@ class TrainingConfig(Settings, BaseSettings):
     scenario: str = "coding"
     framework: str = "langchain"
     agent: str | None = None
+    context: str | None = None
+    inputs: str | None = None
+    own_tools: Literal["stub"] | None = None
+    allow_tools: tuple[str, ...] = ()
     model: str = "nano"
     engine: str = "local"
     gpu: Literal["auto", "local", "runpod", "lambda", "none"] = "auto"

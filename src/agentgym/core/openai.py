@@ -52,7 +52,6 @@ class ApiError(RolloutError):
 
 _FORM: Mapping[str, tuple[Any, ...]] = {
     "n": (None, 1),
-    "tool_choice": (None, "auto", "none"),
     "response_format": (None, {"type": "text"}),
 }
 _SAMPLING: Mapping[str, tuple[Any, ...]] = {
@@ -87,6 +86,44 @@ def joined_text(parts: list[Any]) -> str:
         ValueError: A part is no text; the message says of which type it is.
     """
     return "".join(map(_text, parts))
+
+
+def chosen_tools(tools: list[dict[str, Any]], choice: Any) -> list[dict[str, Any]]:
+    """Return the tools that a request's ``tool_choice`` leaves to a policy.
+
+    A policy is not forced to call: where a call is ``required`` it learns to make one.
+    A tool that is named is offered alone.
+
+    Args:
+        tools: All of the request.
+        choice: ``none``, ``auto``, ``required``, a tool's name, or an object that names
+            one, as OpenAI and Anthropic have it.
+
+    Raises:
+        ValueError: It means nothing, or a tool that is not offered.
+    """
+    named = choice
+    if isinstance(choice, dict):
+        function = choice.get("function")
+        inner = function if isinstance(function, dict) else choice
+        named = inner.get("name") or choice.get("type")
+    if named == "none":
+        return []
+    if named in (None, True, "auto", "required", "any"):
+        return tools
+    found = [tool for tool in tools if _name_of(tool) == named]
+    if not found:
+        offered = ", ".join(str(_name_of(tool)) for tool in tools) or "no tools"
+        raise ValueError(
+            f"tool_choice = {choice!r} is none of auto, none, required and the tools "
+            f"offered: {offered}."
+        )
+    return found
+
+
+def _name_of(tool: dict[str, Any]) -> Any:
+    function = tool.get("function")
+    return function.get("name") if isinstance(function, dict) else None
 
 
 def _text(part: Any) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
+from agentgym.rollout.probe import AgentReport
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Plan:
         held_out: Rollouts of the measurements before and after, each.
         validations: Most measurements in between, of ``eval_tasks`` rollouts each.
         resumed_step: The step continued from, None for a new run.
+        agent: What is known of the user's own agent, None if there is none.
     """
 
     config: TrainingConfig
@@ -35,6 +37,7 @@ class Plan:
     held_out: int
     validations: int
     resumed_step: int | None = None
+    agent: AgentReport | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,13 @@ class Progress:
     def allows(self, doubts: Sequence[str]) -> bool:
         """Say whether to train although the baseline gives reason for ``doubts``."""
         return False
+
+    def may_run(self, tool: str) -> bool | None:
+        """Say whether a tool of the user's own agent may really run.
+
+        False answers its calls with made-up values; None does not say.
+        """
+        return None
 
     def stepped(self, report: StepReport) -> None:
         """A training step has ended and is on disk."""

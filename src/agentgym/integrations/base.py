@@ -1,12 +1,11 @@
 """What an adapter of an agent framework must do."""
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from agentgym.core.agent import Trained
-from agentgym.core.tools import ToolSpec
+from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError
 
 
@@ -23,8 +22,11 @@ class Blueprint:
         api_key: For the gateway.
         model: The name of the policy.
         connections: Requests in flight at most.
-        factory: ``module:name`` of the user's own factory, None for the default
+        agent: ``module:name`` of the user's own agent or factory, None for the default
             agent of the framework.
+        context: ``module:name`` of a function that gives a task's runtime context.
+        inputs: ``module:name`` of a function that gives what an agent is told of a
+            task, beside or instead of its instruction.
     """
 
     system_prompt: str
@@ -34,7 +36,9 @@ class Blueprint:
     api_key: str
     model: str
     connections: int
-    factory: str | None = None
+    agent: str | None = None
+    context: str | None = None
+    inputs: str | None = None
 
 
 class Conversation(ABC):
@@ -60,7 +64,15 @@ class Conversation(ABC):
 
 
 class AgentLoop(ABC):
-    """An agent built once, for many episodes at a time."""
+    """An agent built once, for many episodes at a time.
+
+    Attributes:
+        agent: The framework's own object, for whoever looks into it.
+        way: How its model is replaced, in words.
+    """
+
+    agent: Any = None
+    way: str = "built on the model of training"
 
     @abstractmethod
     def converse(self) -> Conversation:
@@ -79,12 +91,15 @@ class AgentRole:
         system_prompt: None if it cannot be told.
         tools: Those it may call.
         model: The framework's own model object.
+        answers: Names of tools that no function stands behind: a call of one is a
+            structured answer.
     """
 
     name: str
     system_prompt: str | None
     tools: list[ToolSpec]
     model: Any
+    answers: tuple[str, ...] = ()
 
 
 class Adapter(ABC):
@@ -93,10 +108,12 @@ class Adapter(ABC):
     Attributes:
         name: What users type after ``--framework``.
         preload: Modules that every worker needs; imported once, before workers start.
+        packages: Whose classes its agents and tools are of.
     """
 
     name: ClassVar[str]
     preload: ClassVar[tuple[str, ...]] = ()
+    packages: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def check(self) -> None:
@@ -137,12 +154,37 @@ class Adapter(ABC):
         found = {tool.name: tool for role in self.roles(agent) for tool in role.tools}
         return list(found.values())
 
-    def rebound(self, agent: Any, model: Any) -> AbstractContextManager[str]:
-        """Give a live agent another model for as long as the context lasts.
+    def own_tools(self, found: Any) -> list[Tool]:
+        """Return the tools of a live agent, or one of this framework's own tools.
 
-        It yields which way was found, in words; the old model is put back in any case.
+        Those that only pass control on, to another agent of a team or below, are no
+        tools in this sense: they run as they are. Called, each does what it does.
 
         Raises:
-            UnsupportedError: No way is known.
+            UnsupportedError: It has none that can be told.
+        """
+        raise UnsupportedError(f"{self.name} cannot take tools from {found!r}.")
+
+    def stand_in(self) -> Any:
+        """Return a model of the framework's own that nobody asks, to make agents on.
+
+        Raises:
+            UnsupportedError: The adapter has none.
+        """
+        raise UnsupportedError(f"{self.name} cannot look into what a factory makes.")
+
+    def concerns(self, agent: Any) -> list[str]:
+        """Return what will be different for a live agent in training, in sentences."""
+        return []
+
+    def with_model(self, agent: Any, model: Any) -> Any:
+        """Return an agent like ``agent``, which stays as it is, with another model.
+
+        Args:
+            agent: Of this framework.
+            model: One of the framework's own.
+
+        Raises:
+            UnsupportedError: Its model cannot be replaced.
         """
         raise UnsupportedError(f"{self.name} cannot give {agent!r} another model.")

@@ -83,6 +83,7 @@ class Episode:
         cut: Why the policy has brought it to its end; None while it has not.
         overflowed: Whether the last request did not fit the model's context. The agent
             may go on with a shorter one; if it fails at that, it was cut.
+        extra: Tools beside the environment's.
         crash: What a tool's own code raised, other than a refusal. It ends the episode
             as crashed, whatever the agent's framework makes of it.
     """
@@ -102,6 +103,7 @@ class Episode:
     overflowed: bool = False
     crash: Exception | None = None
     tools: dict[str, Tool] = field(default_factory=dict)
+    extra: Sequence[Tool] = ()
     _turns_of: Counter[str] = field(default_factory=Counter)
     _environment: Environment | None = None
     _loop: asyncio.AbstractEventLoop | None = None
@@ -292,7 +294,7 @@ class Episode:
         """
         self._environment = environment
         self._loop = asyncio.get_running_loop()
-        for tool in environment.tools():
+        for tool in (*environment.tools(), *self.extra):
             if tool.spec.name in self.tools:
                 raise UsageError(f"Two tools are named {tool.spec.name!r}; rename one.")
             self.tools[tool.spec.name] = tool
@@ -318,6 +320,11 @@ def current_episode() -> Episode:
             "A tool or model was called outside an episode. If the agent starts its "
             "own threads, copy the context: contextvars.copy_context().run(...)."
         ) from None
+
+
+def episode_or_none() -> Episode | None:
+    """Return the episode that the running task belongs to, None outside any."""
+    return _CURRENT.get(None)
 
 
 def _shortened(reason: Reason) -> Reason:

@@ -210,9 +210,9 @@ class NativeAdapter(Adapter):
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Build the loop; a factory is refused, as there is nothing to build in."""
-        if blueprint.factory is not None:
+        if blueprint.agent is not None:
             raise UnsupportedError(
-                f"--agent {blueprint.factory} needs a framework; choose one with "
+                f"--agent {blueprint.agent} needs a framework; choose one with "
                 "--framework."
             )
         return NativeAgent(blueprint)

@@ -10,8 +10,9 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.files import Beat, no_beat, require_writable_home
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.trajectory import Trajectory
-from agentgym.errors import ProviderError, UnsupportedError, UsageError
-from agentgym.integrations.registry import FRAMEWORKS, load_factory
+from agentgym.errors import ProviderError, UnsupportedError
+from agentgym.integrations.live import load_agent
+from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
@@ -40,6 +41,7 @@ class RolloutSession:
             is deleted, and made again under the same ids; -1 keeps nothing.
         beat: Called every half second while something is waited for, with what the
             store waits for itself; may raise to give up.
+        hosts: A file: workers reach no other machine, and it names those tried.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class RolloutSession:
         *,
         resumed_step: int = -1,
         beat: Beat = no_beat,
+        hosts: Path | None = None,
     ) -> None:
+        self._hosts = None if hosts is None else str(hosts)
         self._config = config
         self._policy = policy
         self._folder = folder
@@ -85,6 +89,11 @@ class RolloutSession:
                         scenario=config.scenario,
                         framework=config.framework,
                         agent=config.agent,
+                        context=config.context,
+                        inputs=config.inputs,
+                        own_tools=config.own_tools,
+                        allow_tools=config.allow_tools,
+                        hosts=self._hosts,
                         concurrency=config.concurrency,
                         timeout_s=config.rollout_timeout_s,
                         unsafe_local_exec=config.unsafe_local_exec,
@@ -171,14 +180,7 @@ def _check_agent(config: TrainingConfig) -> None:
         raise UnsupportedError(
             f"--agent {config.agent} needs a framework; choose one with --framework."
         )
-    try:
-        load_factory(config.agent)
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError(
-            f"Cannot import --agent {config.agent}: {type(error).__name__}: {error}."
-        ) from error
+    load_agent(config.agent)
 
 
 def worker_count(config: TrainingConfig) -> int:

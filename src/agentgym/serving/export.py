@@ -47,7 +47,7 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
     try:
         with new_folder(folder) as made:
             if form == "merged" and is_adapter(trained):
-                from agentgym.engines.local.merging import merge_adapter
+                from agentgym.serving.merging import merge_adapter
 
                 merge_adapter(source, made)
             else:

@@ -91,9 +91,19 @@ class TrainingResult(BaseModel, extra="forbid"):
         write_json(self.artifacts.run / RESULT_FILE, self.model_dump(mode="json"))
 
     @property
-    def agent(self) -> TrainedAgent:
-        """The trained agent."""
+    def trained(self) -> TrainedAgent:
+        """The trained agent: weights, prompt, tools and limits."""
         return TrainedAgent.load(self.artifacts.agent)
+
+    @property
+    def agent(self) -> Any:
+        """Your own agent with the trained model in it; ``trained`` if you gave none.
+
+        It is of the same kind as the agent that you gave, which stays as it is.
+        """
+        trained = self.trained
+        has_own = self.config.get("agent") is not None
+        return getattr(trained, self.export)() if has_own else trained
 
     @property
     def export(self) -> str:
@@ -103,16 +113,16 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     def save(self, name: str) -> Path:
         """Save the agent as the default version of ``name``; return its folder."""
-        return self.agent.save(name)
+        return self.trained.save(name)
 
     def to_langchain(self, **options: Any) -> Any:
         """Return the agent as LangGraph; see ``TrainedAgent.to_langchain``."""
-        return self.agent.to_langchain(**options)
+        return self.trained.to_langchain(**options)
 
     def to_autogen(self, **options: Any) -> Any:
         """Return the agent as AutoGen has them; see ``TrainedAgent.to_autogen``."""
-        return self.agent.to_autogen(**options)
+        return self.trained.to_autogen(**options)
 
     def to_crewai(self, **options: Any) -> Any:
         """Return the agent as CrewAI's; see ``TrainedAgent.to_crewai``."""
-        return self.agent.to_crewai(**options)
+        return self.trained.to_crewai(**options)

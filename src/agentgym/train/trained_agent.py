@@ -263,6 +263,7 @@ class TrainedAgent(BaseModel):
         self,
         tools: list[Any] | None = None,
         *,
+        agent: Any = None,
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> "CompiledStateGraph[Any, Any, Any, Any]":
@@ -271,6 +272,8 @@ class TrainedAgent(BaseModel):
         Args:
             tools: LangChain tools or functions to use; None takes the scenario's,
                 on a fresh example environment.
+            agent: Your own agent to put the weights into, if it is not to be
+                imported as it was in training; itself it stays as it is.
             base_url: Of an OpenAI-compatible server that serves the weights; None
                 runs the policy in this process.
             api_key: For ``base_url``.
@@ -280,7 +283,7 @@ class TrainedAgent(BaseModel):
         """
         adapter = FRAMEWORKS.get("langchain")
         graph: CompiledStateGraph[Any, Any, Any, Any] = adapter.wrap_agent(
-            self, tools=tools, base_url=base_url, api_key=api_key
+            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
         )
         return graph
 
@@ -288,6 +291,7 @@ class TrainedAgent(BaseModel):
         self,
         tools: list[Any] | None = None,
         *,
+        agent: Any = None,
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> "ChatAgent | Team":
@@ -296,6 +300,8 @@ class TrainedAgent(BaseModel):
         Args:
             tools: AutoGen tools or functions to use; None takes the scenario's, on a
                 fresh example environment.
+            agent: Your own agent to put the weights into, if it is not to be
+                imported as it was in training; itself it stays as it is.
             base_url: Of an OpenAI-compatible server that serves the weights; None
                 runs the policy in this process.
             api_key: For ``base_url``.
@@ -303,15 +309,16 @@ class TrainedAgent(BaseModel):
         Raises:
             MissingExtraError: AutoGen is not installed.
         """
-        agent: ChatAgent | Team = FRAMEWORKS.get("autogen").wrap_agent(
-            self, tools=tools, base_url=base_url, api_key=api_key
+        made: ChatAgent | Team = FRAMEWORKS.get("autogen").wrap_agent(
+            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
         )
-        return agent
+        return made
 
     def to_crewai(
         self,
         tools: list[Any] | None = None,
         *,
+        agent: Any = None,
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> "Agent | Crew":
@@ -323,6 +330,8 @@ class TrainedAgent(BaseModel):
         Args:
             tools: CrewAI tools to use; None takes the scenario's, on a fresh example
                 environment.
+            agent: Your own agent to put the weights into, if it is not to be
+                imported as it was in training; itself it stays as it is.
             base_url: Of an OpenAI-compatible server that serves the weights; None
                 runs the policy in this process.
             api_key: For ``base_url``.
@@ -331,7 +340,7 @@ class TrainedAgent(BaseModel):
             MissingExtraError: CrewAI is not installed.
         """
         adapter = FRAMEWORKS.get("crewai")
-        agent: Agent | Crew = adapter.wrap_agent(
-            self, tools=tools, base_url=base_url, api_key=api_key
+        made: Agent | Crew = adapter.wrap_agent(
+            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
         )
-        return agent
+        return made

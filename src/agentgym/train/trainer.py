@@ -1,5 +1,6 @@
 """Trainer: the three verbs that users call. The loop itself is in ``loop.py``."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,10 @@ from agentgym.errors import (
 from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
-from agentgym.models.reference import located_model
-from agentgym.scenarios.registry import absolute_reference
-from agentgym.scenarios.tool_tasks.scenario import ToolScenario
+from agentgym.integrations.live import reference_of
+from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.train.loop import TrainingLoop
-from agentgym.train.plan import make_plan, require_sound
+from agentgym.train.plan import located, make_plan, require_sound, tried
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
@@ -58,16 +58,19 @@ class Trainer:
             UsageError: A setting cannot work; says which and what to do.
             RunFolderError: The run folder is taken or cannot be written.
         """
-        config = _located(self.config)
+        config = located(self.config)
         plan = make_plan(config)
         require_sound(config)
         RunFolder.check_new(config)
-        return plan
+        return tried(plan, self._progress)
 
     def train(
         self,
         scenario: str | ToolScenario | None = None,
         *,
+        agent: Any = None,
+        tasks: str | Path | None = None,
+        check: Callable[..., Any] | str | None = None,
         framework: str | None = None,
         episodes: int | None = None,
         gpu: str | None = None,
@@ -81,7 +84,15 @@ class Trainer:
         Args:
             scenario: Its name, or what ``Scenario.from_tools`` returned; like the
                 other arguments it overrides the config.
-            framework: Whose agent is trained.
+            agent: Your own agent, as it is: a compiled graph, an AutoGen agent or team,
+                an Agent, Task or Crew of CrewAI's, or a function that returns one; or
+                ``module:name`` of it. The processes of training import it, so it
+                stands at the top of a module. Itself it stays as it is; the result's
+                ``agent`` is one like it with the trained model.
+            tasks: In the place of a scenario: a tasks file for the agent's own tools.
+            check: Scores such tasks instead of their expected calls; see
+                ``Scenario.from_tools``.
+            framework: Whose agent is trained; that of ``agent``, if there is one.
             episodes: Budget of training rollouts.
             gpu: ``auto``, ``local`` or ``none``.
             resume: A run's name or folder to continue; its own settings hold, but
@@ -100,6 +111,8 @@ class Trainer:
         """
         if isinstance(scenario, ToolScenario):
             scenario = scenario.reference
+        if tasks is not None:
+            scenario = tasks_reference(tasks, check)
         if resume is None:
             named: dict[str, Any] = {
                 "scenario": scenario,
@@ -107,9 +120,12 @@ class Trainer:
                 "gpu": gpu,
             }
             named |= {"episodes": episodes, "yes": yes, "warm_start": warm_start}
+            if agent is not None:
+                named["agent"] = reference_of(agent)
             config = self.config.replaced(**named, **settings)
-            plan = make_plan(_located(config))
+            plan = make_plan(located(config))
             require_sound(plan.config)
+            plan = tried(plan, self._progress)
             run = RunFolder.create(plan.config)
         else:
             run = RunFolder.open(resume, self.config.output)
@@ -174,7 +190,7 @@ class Trainer:
         elif trained is not None:
             named = scenario or self.config.scenario
             scenario = trained.same_tasks(named) or scenario
-        config = _located(
+        config = located(
             self.config.replaced(
                 scenario=scenario, test_tasks=tasks, eval_samples=samples
             )
@@ -185,7 +201,11 @@ class Trainer:
                 eval_temperature=trained.spec.temperature,
                 max_tokens=trained.spec.max_tokens,
                 agent=trained.spec.agent,
+                framework=None
+                if trained.spec.agent is None
+                else trained.spec.framework,
                 lora_rank=0,  # it has its adapter, or needs none
+                **_surroundings(trained),
             )
         return evaluate(
             config,
@@ -234,20 +254,22 @@ class Trainer:
             known = ", ".join(_TARGETS)
             raise UsageError(f"No target is named {target!r}; there is: {known}.")
         if isinstance(agent, TrainingResult):
-            agent = agent.agent
+            agent = agent.trained
         trained = agent if isinstance(agent, TrainedAgent) else TrainedAgent.load(agent)
         return AgentServer.of(
             trained, trained.name, host=host, port=port, api_key=api_key
         )
 
 
-def _located(config: TrainingConfig) -> TrainingConfig:
-    """Return settings that mean the same scenario and model from any folder.
+def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
+    """Return what an agent of the user's own had around it in training.
 
-    Raises:
-        ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
+    Tools of its own that ran then are answered now: that must be allowed again.
     """
-    return config.replaced(
-        scenario=absolute_reference(config.scenario),
-        model=located_model(config.model),
-    )
+    given = trained.provenance.config
+    has_own = given.get("own_tools") or given.get("allow_tools")
+    return {
+        "context": given.get("context"),
+        "inputs": given.get("inputs"),
+        "own_tools": "stub" if has_own else None,
+    }

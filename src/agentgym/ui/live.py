@@ -154,6 +154,11 @@ class TerminalProgress(Progress):
         """Print the offer and ask, where somebody is there to answer."""
         return self._asked([offer], "Do that?")
 
+    def may_run(self, tool: str) -> bool | None:
+        """Ask, where somebody is there to answer."""
+        told = f"The scenario has no tool named {tool}, which the agent has."
+        return self._asked([told], "May it really run? Else its answers are made up.")
+
     def _asked(self, told: Sequence[str], question: str) -> bool | None:
         """Print something and ask; None if nobody is there to answer."""
         self._phase = None

@@ -45,6 +45,13 @@ def plan_view(plan: Plan) -> RenderableType:
         ("budget", budget),
         ("rollouts", workers),
     )
+    if plan.agent is not None:
+        facts.add_row("its model", plan.agent.way)
+        facts.add_row("its tools", f"{', '.join(plan.agent.bound)} act on the episode")
+        for name, fate in plan.agent.own.items():
+            facts.add_row("own tool", f"{name} {fate}")
+        for text in (*plan.agent.differences, *plan.agent.concerns):
+            facts.add_row("note", text)
     if config.train_roles is not None:
         named = ", ".join(config.train_roles)
         facts.add_row(

@@ -100,5 +100,6 @@ def sparkline(values: list[float], width: int) -> str:
 
 def exported(result: TrainingResult) -> str:
     """Return the call that gives a trained agent back: a tasks file has no tools."""
-    has_none = is_tasks_file(str(result.config.get("scenario", "")))
+    source = str(result.config.get("scenario", ""))
+    has_none = is_tasks_file(source) and "tools=%40" not in source
     return f"{result.export}({'tools=[...]' if has_none else ''})"

@@ -26,6 +26,7 @@ from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import EngineError, MissingExtraError, UnsupportedError, UsageError
 from agentgym.integrations.autogen.adapter import AutoGenAdapter
 from agentgym.integrations.autogen.model import PolicyClient
+from agentgym.integrations.live import load_agent
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from tests.rollout.stub_server import StubServer, completion
 from tests.ui import made_up
@@ -110,6 +111,46 @@ async def test_a_factory_makes_the_team(
     )
     with pytest.raises(UnsupportedError, match="make_nothing gave a function"):
         trained.model_copy(update={"spec": broken}).to_autogen(tools=[])
+
+
+@pytest.mark.parametrize("name", ["clerk", "make_own", "make_on"])
+async def test_an_agent_comes_back_as_its_author_wrote_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    scripted(monkeypatch, Reply(calls=[("list_files", {})]), Reply("Done."))
+    reference = f"tests.integrations.autogen.authored:{name}"
+    found = load_agent(reference)
+    before = dict(vars(found))
+    agent = agent_in(tmp_path, reference).to_autogen()
+    assert type(agent) is AssistantAgent
+    assert agent is not found
+    offered = [tool.name for tool in AutoGenAdapter().extract_tools(agent)]
+    assert offered == ["list_files", "shout"][: 1 if name == "make_on" else 2]
+    result = await agent.run(task="List them.")
+    assert "the real tool ran" in str(result.messages)
+    assert result.messages[-1].to_text() == "Done."
+    assert vars(found) == before
+
+
+async def test_a_team_comes_back_with_its_control_flow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = Reply(calls=[("transfer_to_worker", {})])
+    scripted(monkeypatch, over, Reply(calls=[("list_files", {})]), Reply("DONE"))
+    swarm = load_agent("tests.integrations.autogen.authored:swarm")
+    made = AutoGenAdapter().wrap_agent(agent_in(tmp_path), agent=swarm)
+    assert type(made) is type(swarm)
+    result = await made.run(task="List them.")
+    kinds = [type(message).__name__ for message in result.messages]
+    assert "HandoffMessage" in kinds
+    assert result.messages[-1].to_text() == "DONE"
+    assert "the real tool ran" in str(result.messages)
+
+
+def test_tools_of_its_own_cannot_be_replaced(tmp_path: Path) -> None:
+    trained = agent_in(tmp_path, "tests.integrations.autogen.authored:clerk")
+    with pytest.raises(UsageError, match=r"clerk has its own tools: leave tools="):
+        trained.to_autogen(tools=[look])
 
 
 def test_what_is_missing_is_told(

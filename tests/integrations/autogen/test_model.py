@@ -133,8 +133,6 @@ class Answer(BaseModel):
 @pytest.mark.parametrize(
     "options",
     [
-        {"tool_choice": "required", "tools": [LOOK]},
-        {"tool_choice": LOOK, "tools": [LOOK]},
         {"json_output": True},
         {"json_output": Answer},
         {"extra_create_args": {"stop": ["x"]}},

@@ -14,9 +14,12 @@ from agentgym import models
 from agentgym.core.agent import AgentSpec
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
-from agentgym.errors import UnsupportedError
+from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.crewai.adapter import CrewAIAdapter
 from agentgym.integrations.crewai.export import PolicyLLM
+from agentgym.integrations.live import load_agent
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
+from tests.integrations.crewai.test_authored import delegate_or_note
 from tests.rollout.sessions import requests, session
 from tests.rollout.stub_server import StubServer, completion
 from tests.ui import made_up
@@ -120,6 +123,51 @@ def test_a_crew_is_given_back_as_a_crew(
     assert crew.kickoff({"task": "Note it."}).raw == "Done."
     assert "Note it." in asked[0].messages[-1]["content"]
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("name", ["scribe", "make_own", "make_on"])
+def test_an_agent_comes_back_as_its_author_wrote_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def note_then_answer(request: ChatRequest) -> Reply:
+        if request.messages[-1]["role"] == "tool":
+            return Reply("Done.")
+        return Reply(calls=[("note", {"text": "this"})])
+
+    asked = scripted(monkeypatch, note_then_answer)
+    reference = f"tests.integrations.crewai.authored:{name}"
+    found = load_agent(reference)
+    llm = getattr(found, "llm", None)
+    agent = trained(tmp_path, reference).to_crewai()
+    assert type(agent) is Agent
+    assert agent is not found
+    assert (agent.role, agent.goal, agent.backstory) == ("Scribe", "Note.", "Slow.")
+    assert agent.kickoff("Note this.").raw == "Done."
+    assert "the real tool ran" in str(asked[-1].messages[-1]["content"])
+    assert getattr(found, "llm", None) is llm
+
+
+@pytest.mark.parametrize("name", ["led", "headed"])
+def test_a_crew_comes_back_with_its_control_flow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    asked = scripted(monkeypatch, delegate_or_note)
+    crew = load_agent(f"tests.integrations.crewai.authored:{name}")
+    before = {key: id(value) for key, value in vars(crew).items()}
+    monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path))
+    made = CrewAIAdapter().wrap_agent(trained(tmp_path), agent=crew)
+    assert type(made) is Crew
+    assert made.process is crew.process
+    assert made.kickoff({"task": "Note it."}).raw == "Done."
+    assert len(asked) == 4
+    assert "the real tool ran" in str([request.messages for request in asked])
+    assert {key: id(value) for key, value in vars(crew).items()} == before
+
+
+def test_tools_of_its_own_cannot_be_replaced(tmp_path: Path) -> None:
+    agent = trained(tmp_path, "tests.integrations.crewai.authored:scribe")
+    with pytest.raises(UsageError, match=r"scribe has its own tools: leave tools="):
+        agent.to_crewai(tools=[])
 
 
 def test_a_model_asked_too_often_gives_its_last_answer(

@@ -20,6 +20,12 @@ class Answer(BaseModel):
     x: int
 
 
+class Other(BaseModel):
+    """Another answer."""
+
+    y: int
+
+
 class Asked:
     """A chat model that gives one reply, and what its policy was asked."""
 
@@ -82,20 +88,28 @@ def test_no_tool_is_offered_where_none_shall_be_called() -> None:
     assert [len(request.tools) for request in asked.requests] == [0, 1]
 
 
-def test_forced_calls_and_structured_answers_are_refused() -> None:
-    model = Asked("Yes.").model
-    for choice in ("any", "required", "Answer"):
-        with pytest.raises(UnsupportedError, match=f"tool_choice = '{choice}'"):
-            model.bind_tools([Answer], tool_choice=choice)
-        with pytest.raises(UnsupportedError, match=f"tool_choice = '{choice}'"):
-            model.invoke("x", tool_choice=choice)
-    with pytest.raises(UnsupportedError, match="tool_choice"):
-        model.with_structured_output(Answer)
+def test_a_call_is_asked_for_and_never_forced() -> None:
+    asked = Asked("Yes.")
+    for choice in ("any", "required", True, "Answer"):
+        asked.model.bind_tools([Answer, Other], tool_choice=choice).invoke("x")
+    offered = [
+        [tool["function"]["name"] for tool in request.tools]
+        for request in asked.requests
+    ]
+    assert offered == [["Answer", "Other"]] * 3 + [["Answer"]]
+    with pytest.raises(ValueError, match="tool_choice = 'Nobody' is none of"):
+        asked.model.bind_tools([Answer], tool_choice="Nobody").invoke("x")
+
+
+def test_a_structured_answer_is_a_call_of_a_tool() -> None:
+    model = Asked(None, ("Answer", '{"x": 7}')).model
+    structured = model.with_structured_output(Answer, method="function_calling")
+    assert structured.invoke("x") == Answer(x=7)
+    agent: Any = create_agent(model, [], response_format=ToolStrategy(Answer))
+    state = agent.invoke({"messages": [("user", "x")]})
+    assert state["structured_response"] == Answer(x=7)
     with pytest.raises(UnsupportedError, match="response_format"):
         model.invoke("x", response_format={"type": "json_object"})
-    agent: Any = create_agent(model, [], response_format=ToolStrategy(Answer))
-    with pytest.raises(UnsupportedError, match="tool_choice"):
-        agent.invoke({"messages": [("user", "x")]})
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,10 @@ def test_engine_failures_are_told_and_recorded(
         (b'{"messages": [{}], "max_tokens": 0.5}', "invalid_value"),
         (b'{"messages": [{}], "n": 2}', "unsupported_parameter"),
         (b'{"messages": [{}], "stop": ["x"]}', "unsupported_parameter"),
-        (b'{"messages": [{}], "tool_choice": "required"}', "unsupported_parameter"),
+        (
+            b'{"messages": [{"role": "user"}], "tool_choice": "look"}',
+            "invalid_value",
+        ),
         (
             b'{"messages": [{}], "response_format": {"type": "json_object"}}',
             "unsupported_parameter",

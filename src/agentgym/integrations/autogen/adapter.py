@@ -1,12 +1,14 @@
 """The AutoGen adapter: real agents and teams, trained in their own loop."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from agentgym.core.agent import Trained
-from agentgym.errors import RolloutError, UnsupportedError
+from agentgym.core.task import Task
+from agentgym.core.tools import Tool
+from agentgym.errors import RolloutError, UsageError
 from agentgym.integrations.base import (
     Adapter,
     AgentLoop,
@@ -15,7 +17,9 @@ from agentgym.integrations.base import (
     Conversation,
 )
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.registry import load_factory, require
+from agentgym.integrations.live import load_agent, make, takes_model, values_for
+from agentgym.integrations.openai_client import clients_led_to
+from agentgym.integrations.registry import require
 from agentgym.integrations.transport import PLACEHOLDER, episode_client
 
 
@@ -24,9 +28,16 @@ class AutoGenAgent(AgentLoop):
 
     def __init__(self, blueprint: Blueprint) -> None:
         from agentgym.integrations.autogen.clients import POLICY_INFO, GatewayClient
-        from agentgym.integrations.autogen.live import default_agent, require_runner
+        from agentgym.integrations.autogen.live import default_agent
         from agentgym.integrations.autogen.tools import episode_tool
 
+        if blueprint.context is not None:
+            raise UsageError(
+                f"--context {blueprint.context}: AutoGen has no runtime context. Give "
+                "--inputs for what an agent is told."
+            )
+        self._blueprint = blueprint
+        self._inputs = values_for(blueprint.inputs, "--inputs")
         self._http = episode_client(blueprint)
         options: dict[str, Any] = {  # http_client is openai's, AutoGen passes it on
             "model": blueprint.model,
@@ -38,27 +49,45 @@ class AutoGenAgent(AgentLoop):
         }
         llm = GatewayClient(**options)
         tools = [episode_tool(spec) for spec in blueprint.tools]
-        if blueprint.factory is None:
-            # One more than there are: the episode ends it, and says why.
-            most = blueprint.max_turns + 1
-            prompt = blueprint.system_prompt
-            self._make: Callable[[], Any] = lambda: default_agent(
-                "agent", llm, tools, prompt, most
-            )
-        else:
-            factory = load_factory(blueprint.factory)
-            self._make = lambda: factory(llm, list(tools))
+        self._benches: list[Any] = []
         logging.getLogger("autogen_core").addFilter(_is_news)
-        self._next = self._make()
-        require_runner(self._next, blueprint.factory or "the scenario")
+        if blueprint.agent is not None:
+            self._make = self._copies(blueprint.agent, llm, tools)
+            return
+        # One more than there are: the episode ends it, and says why.
+        most = blueprint.max_turns + 1
+        prompt = blueprint.system_prompt
+        self._make = lambda: default_agent("agent", llm, tools, prompt, most)
+        self.agent = self._make()
+
+    def _copies(self, origin: str, llm: Any, tools: list[Any]) -> Callable[[], Any]:
+        from agentgym.integrations.autogen.copies import Copies
+        from agentgym.integrations.autogen.live import (
+            require_plain_answers,
+            require_runner,
+        )
+
+        found = load_agent(origin)
+        self.agent = make(found, origin, llm=llm, tools=list(tools))
+        require_runner(self.agent, origin)
+        require_plain_answers(self.agent)
+        copies = Copies(self.agent, llm, in_episodes=True)
+        self._benches = copies.benches
+        replaced = [client for client in copies.clients if client is not llm]
+        if takes_model(found) and not replaced:
+            self.way = "the factory is given the model of training"
+        else:
+            self.way = "every episode has a copy, whose model clients are training's"
+        return copies.make
 
     def converse(self) -> Conversation:
         """Return a conversation of an agent that has heard nothing yet."""
-        made, self._next = self._next, None
-        return _AgentConversation(self._make() if made is None else made)
+        return _AgentConversation(self._make(), self._blueprint, self._inputs)
 
     async def close(self) -> None:
-        """Close the pooled connections."""
+        """Close the pooled connections, and what the agent itself has opened."""
+        for bench in self._benches:
+            await bench.end()
         await self._http.aclose()
 
 
@@ -73,21 +102,41 @@ def _is_news(record: logging.LogRecord) -> bool:
 class _AgentConversation(Conversation):
     """Runs an agent or a team once for each message; it remembers those before."""
 
-    def __init__(self, agent: Any) -> None:
+    def __init__(
+        self, agent: Any, blueprint: Blueprint, inputs: Callable[[Task], Any]
+    ) -> None:
         self._agent = agent
+        self._blueprint = blueprint
+        self._inputs: Callable[[Task], Any] | None = inputs
 
     async def turn(self, message: str) -> str:
         from autogen_agentchat.messages import BaseChatMessage
 
-        result = await self._agent.run(task=message)
+        from agentgym.integrations.autogen.led import keep_context
+
+        keep_context(asyncio.get_running_loop())
+        with clients_led_to(self._blueprint):
+            result = await self._agent.run(task=self._told(message))
         said = [m for m in result.messages if isinstance(m, BaseChatMessage)]
         return said[-1].to_text() if said else ""
 
-    async def close(self) -> None:
-        from agentgym.integrations.autogen.live import members
+    def _told(self, message: str) -> Any:
+        """Return what the agent is told: at first what the user's inputs say."""
+        from autogen_agentchat.messages import BaseChatMessage
 
-        for member in members(self._agent):
-            await member.close()
+        inputs, self._inputs = self._inputs, None
+        told = None if inputs is None else inputs(current_episode().task)
+        if told is None:
+            return message
+        messages = told if isinstance(told, list | tuple) else [told]
+        if isinstance(told, str) or (
+            messages and all(isinstance(m, BaseChatMessage) for m in messages)
+        ):
+            return told
+        raise UsageError(
+            f"--inputs {self._blueprint.inputs} gave a {type(told).__name__}. Return "
+            "what the agent's run(task=...) takes: text, or messages of AutoGen's."
+        )
 
 
 class AutoGenAdapter(Adapter):
@@ -100,9 +149,11 @@ class AutoGenAdapter(Adapter):
         "autogen_agentchat.conditions",
         "openai.resources",
         "agentgym.integrations.autogen.clients",
+        "agentgym.integrations.autogen.copies",
         "agentgym.integrations.autogen.live",
         "agentgym.integrations.autogen.tools",
     )
+    packages = ("autogen_agentchat", "autogen_core", "autogen_ext")
 
     def check(self) -> None:
         """Check that autogen-agentchat and autogen-ext[openai] are installed."""
@@ -121,29 +172,39 @@ class AutoGenAdapter(Adapter):
 
         return [role_of(speaker) for speaker in speakers(agent)]
 
-    @contextmanager
-    def rebound(self, agent: Any, model: Any) -> Iterator[str]:
-        """Give an agent, or all members of a team, another model client."""
+    def own_tools(self, found: Any) -> list[Tool]:
+        """Return the tools of an agent or a team, or one of AutoGen's tools."""
         self.check()
-        from agentgym.integrations.autogen.live import model_slots
+        from agentgym.integrations.autogen.live import own_tools
 
-        slots = model_slots(agent)
-        if not slots:
-            raise UnsupportedError(
-                f"The model client of {agent!r} is not to be found. Give a factory "
-                "instead: def make_agent(llm, tools)."
-            )
-        before = [(holder, name, getattr(holder, name)) for holder, name in slots]
-        try:
-            for holder, name in slots:
-                setattr(holder, name, model)
-            yield f"the attribute {slots[0][1]} of {len(slots)} agent(s)"
-        finally:
-            for holder, name, client in before:
-                setattr(holder, name, client)
+        return own_tools(found)
+
+    def stand_in(self) -> Any:
+        """Return a model client that answers nothing."""
+        self.check()
+        from agentgym.integrations.autogen.clients import POLICY_INFO, PlainOpenAIClient
+
+        return PlainOpenAIClient(model="none", api_key="none", model_info=POLICY_INFO)
+
+    def concerns(self, agent: Any) -> list[str]:
+        """Return what is different in training: who is asked, what is shared."""
+        self.check()
+        from agentgym.integrations.autogen.live import concerns
+
+        return concerns(agent)
+
+    def with_model(self, agent: Any, model: Any) -> Any:
+        """Return a copy of an agent or team, all of whose model clients are ``model``.
+
+        Tools, and what belongs to libraries, are those of ``agent``.
+        """
+        self.check()
+        from agentgym.integrations.autogen.copies import with_model
+
+        return with_model(agent, model)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Return a trained agent as an AssistantAgent, or as its factory makes it."""
+        """Return a trained agent as an AssistantAgent, or as its author wrote it."""
         self.check()
         from agentgym.integrations.autogen.export import export
 

@@ -8,32 +8,55 @@ from autogen_agentchat.base import ChatAgent, Team
 from autogen_core.models import ChatCompletionClient
 
 from agentgym.core.agent import Trained
+from agentgym.errors import UsageError
 from agentgym.integrations.autogen.clients import POLICY_INFO, PlainOpenAIClient
+from agentgym.integrations.autogen.copies import with_model
 from agentgym.integrations.autogen.live import default_agent, require_runner
 from agentgym.integrations.autogen.model import PolicyClient
 from agentgym.integrations.autogen.tools import bound_tool
 from agentgym.integrations.example_tools import example_tools
-from agentgym.integrations.registry import load_factory
+from agentgym.integrations.live import load_agent, make, takes_model, takes_tools
 
 
 def export(
     trained: Trained,
     *,
     tools: Sequence[Any] | None = None,
+    agent: Any = None,
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> ChatAgent | Team:
-    """Build the agent; see ``TrainedAgent.to_autogen``."""
+    """Build the agent; see ``TrainedAgent.to_autogen``.
+
+    Raises:
+        UsageError: There are ``tools``, and the agent has its own.
+    """
     spec = trained.spec
-    if tools is None:
-        tools = [bound_tool(tool) for tool in example_tools(trained, "to_autogen")]
-    model = _client(trained, base_url, api_key)
-    if spec.agent is None:
+    named = spec.agent if agent is None else agent
+    if named is None:
         name = re.sub(r"\W|^(?=\d)", "_", spec.scenario)  # AutoGen wants an identifier
-        return default_agent(name, model, tools, spec.system_prompt, spec.max_turns)
-    agent: ChatAgent | Team = load_factory(spec.agent)(model, list(tools))
-    require_runner(agent, spec.agent)
-    return agent
+        offered = _offered(trained, tools)
+        model = _client(trained, base_url, api_key)
+        return default_agent(name, model, offered, spec.system_prompt, spec.max_turns)
+    found = load_agent(named) if isinstance(named, str) else named
+    origin = named if isinstance(named, str) else type(named).__name__
+    given = takes_tools(found)
+    if tools is not None and not given:
+        raise UsageError(
+            f"{origin} has its own tools: leave tools={tools!r} out, or give a "
+            "function make_agent(llm, tools) as agent=."
+        )
+    offered = _offered(trained, tools) if given else []
+    model = _client(trained, base_url, api_key)
+    made: ChatAgent | Team = make(found, origin, llm=model, tools=offered)
+    require_runner(made, origin)
+    return made if takes_model(found) else with_model(made, model)
+
+
+def _offered(trained: Trained, tools: Sequence[Any] | None) -> list[Any]:
+    if tools is not None:
+        return list(tools)
+    return [bound_tool(tool) for tool in example_tools(trained, "to_autogen")]
 
 
 def _client(

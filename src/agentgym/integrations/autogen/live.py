@@ -3,21 +3,28 @@
 AutoGen gives no public access to most of it: a test tells when a version changes it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.agents import AssistantAgent, CodeExecutorAgent, UserProxyAgent
 from autogen_agentchat.base import ChatAgent, Team
+from autogen_agentchat.tools import AgentTool, TeamTool
+from autogen_core import CancellationToken
+from autogen_core.memory import ListMemory
 from autogen_core.models import ChatCompletionClient
-from autogen_core.tools import BaseTool, StaticWorkbench
-from autogen_core.utils import schema_to_pydantic_model
+from autogen_core.tools import BaseTool, StaticWorkbench, Workbench
 
 from agentgym.core.background import in_background
-from agentgym.core.tools import ToolSpec
-from agentgym.errors import UnsupportedError
+from agentgym.core.tools import Tool, ToolSpec
+from agentgym.errors import ToolError, UnsupportedError
+from agentgym.integrations.autogen.led import LedWorkbench
+from agentgym.integrations.autogen.tools import SpecTool
 from agentgym.integrations.base import AgentRole
+from agentgym.integrations.schemas import model_of_schema, spec_of_model
 
 _MODEL_SLOTS = ("model_client", "_model_client")
+_PARTS = (BaseTool, ChatAgent, Team, Workbench)
+_NOT_WITHIN = ("_handoff_tools", "_handoffs", "_input_participants")
 
 
 def default_agent(
@@ -50,82 +57,223 @@ def require_runner(agent: Any, origin: str) -> None:
         )
 
 
-def members(agent: Any) -> Iterator[ChatAgent]:
-    """Yield an agent itself, or all agents of a team and of the teams within."""
+def require_plain_answers(agent: Any) -> None:
+    """Check that no agent wants its answers in a form that a model is held to.
+
+    Raises:
+        UnsupportedError: One does: a policy writes what it likes.
+    """
+    for member in members(agent):
+        if (form := getattr(member, "_output_content_type", None)) is not None:
+            raise UnsupportedError(
+                f"The agent {member.name!r} wants structured answers "
+                f"(output_content_type={form.__name__}), which a policy cannot be held "
+                "to. Leave it out, and let the model call a tool with these arguments."
+            )
+
+
+def parts(agent: Any) -> list[Any]:
+    """Return an agent or team and the agents, teams, tools and workbenches within.
+
+    Each once, those that hold others before them; also those within tools that run an
+    agent or a team.
+    """
     require_runner(agent, repr(agent))
-    if isinstance(agent, ChatAgent):
-        yield agent
-        return
-    for participant in getattr(agent, "_participants", ()):
-        yield from members(participant)
+    found: dict[int, Any] = {}
+    waiting = [agent]
+    while waiting:
+        part = waiting.pop(0)
+        if id(part) in found:
+            continue
+        if isinstance(part, _PARTS):
+            found[id(part)] = part
+            held = vars(part)
+            waiting[:0] = [held[name] for name in held if name not in _NOT_WITHIN]
+        elif isinstance(part, dict):
+            waiting[:0] = part.values()
+        elif isinstance(part, list | tuple):
+            waiting[:0] = part
+    return list(found.values())
+
+
+def members(agent: Any) -> list[ChatAgent]:
+    """Return an agent itself, or all agents of a team, and those within them."""
+    return [part for part in parts(agent) if isinstance(part, ChatAgent)]
 
 
 def speakers(agent: Any) -> list[ChatAgent]:
-    """Return those members that ask a model.
+    """Return those members that ask a model, as far as can be told.
 
     Raises:
-        UnsupportedError: There is none.
+        UnsupportedError: There is none, and no agent of the author's own class.
     """
-    found = [member for member in members(agent) if _slot(member)]
-    if not found:
+    everyone = members(agent)
+    found = [member for member in everyone if slot_of(member)]
+    own = [each for each in everyone if not _is_autogens(each)]
+    if not found and not own:
         raise UnsupportedError(f"No agent with a model is to be found in {agent!r}.")
-    return found
+    return [each for each in everyone if each in found or each in own]
 
 
 def role_of(speaker: ChatAgent) -> AgentRole:
     """Return what one agent is told, may call and asks."""
-    slot = _slot(speaker)
+    slot = slot_of(speaker)
     prompts = getattr(speaker, "_system_messages", None)
+    handoffs = getattr(speaker, "_handoff_tools", ())
+    tools = [tool for part in _held(speaker) for tool in tools_of(part)]
+    offered = [tool.spec for tool in tools] + list(map(spec_of, handoffs))
     return AgentRole(
         name=speaker.name,
         system_prompt="\n".join(p.content for p in prompts) if prompts else None,
-        tools=list(_specs(speaker)),
+        tools=list({spec.name: spec for spec in offered}.values()),
         model=getattr(speaker, slot) if slot else None,
     )
 
 
-def model_slots(agent: Any) -> list[tuple[Any, str]]:
-    """Return whose attribute of which name holds a model client.
+def own_tools(found: Any) -> list[Tool]:
+    """Return the tools of an agent or team, of a workbench, or a tool of AutoGen's.
 
     Raises:
-        UnsupportedError: A team asks a model who speaks next. It hands that to a
-            manager of its own when it first runs, where nobody can exchange it.
+        UnsupportedError: There are none, or they cannot be told.
     """
-    slots: list[tuple[Any, str]] = []
-    teams = [agent] if isinstance(agent, Team) else []
-    while teams:
-        team = teams.pop()
-        if _slot(team):
-            raise UnsupportedError(
-                f"{type(team).__name__} asks a model who speaks next, which cannot be "
-                "exchanged. Give a factory instead: def make_agent(llm, tools)."
-            )
-        inner = getattr(team, "_participants", ())
-        teams += [member for member in inner if isinstance(member, Team)]
-    for member in members(agent):
-        if slot := _slot(member):
-            slots.append((member, slot))
-    return slots
+    if isinstance(found, BaseTool | Workbench):
+        return tools_of(found)
+    within = [part for part in parts(found) if isinstance(part, BaseTool | Workbench)]
+    benches = [part for part in within if isinstance(part, StaticWorkbench)]
+    on_benches = {id(tool) for bench in benches for tool in bench._tools}
+    tools = {
+        tool.spec.name: tool
+        for part in within
+        if id(part) not in on_benches
+        for tool in tools_of(part)
+    }
+    for part in within:
+        if isinstance(part, AgentTool | TeamTool):
+            tools.pop(part.name, None)
+    if not tools:
+        raise UnsupportedError(
+            f"No tools are to be found in {found!r}. Say which they are with "
+            "--tools-from module:TOOLS."
+        )
+    return list(tools.values())
 
 
-def _slot(holder: Any) -> str | None:
+def concerns(agent: Any) -> list[str]:
+    """Return what is different for an agent or team in training, in sentences."""
+    told = []
+    for part in parts(agent):
+        if isinstance(part, UserProxyAgent):
+            told.append(f"The scenario's user answers in the place of {part.name!r}.")
+        if isinstance(part, CodeExecutorAgent):
+            kind = type(part._code_executor).__name__
+            told.append(f"{part.name!r} really runs what the policy writes, by {kind}.")
+        for memory in getattr(part, "_memory", None) or ():
+            if not isinstance(memory, ListMemory):
+                told.append(
+                    f"The memory of {part.name!r}, {type(memory).__name__}, is shared "
+                    "by all episodes: what one writes, others read."
+                )
+    return told
+
+
+def slot_of(holder: Any) -> str | None:
+    """Return the name of the attribute that holds a model client, None if none does."""
     for name in _MODEL_SLOTS:
         if isinstance(getattr(holder, name, None), ChatCompletionClient):
             return name
     return None
 
 
-def _specs(speaker: ChatAgent) -> Iterator[ToolSpec]:
-    for workbench in getattr(speaker, "_workbench", None) or ():
-        if isinstance(workbench, StaticWorkbench) and not workbench._tool_overrides:
-            yield from map(_spec, workbench._tools)
-            continue
-        for schema in in_background(workbench.list_tools()):
-            name, parameters = schema["name"], dict(schema.get("parameters", {}))
-            model = schema_to_pydantic_model(parameters, model_name=name)
-            yield ToolSpec(name, schema.get("description", ""), model)
-    yield from map(_spec, getattr(speaker, "_handoff_tools", ()))
+def _is_autogens(agent: ChatAgent) -> bool:
+    return type(agent).__module__.startswith("autogen_")
 
 
-def _spec(tool: BaseTool[Any, Any]) -> ToolSpec:
-    return ToolSpec(tool.name, tool.description, tool.args_type())
+def _held(speaker: ChatAgent) -> list[Any]:
+    """Return the tools and workbenches that an agent itself holds."""
+    held: list[Any] = []
+    for name, value in vars(speaker).items():
+        if name not in _NOT_WITHIN:
+            held += value if isinstance(value, list | tuple) else [value]
+    return [part for part in held if isinstance(part, BaseTool | Workbench)]
+
+
+def tools_of(part: Any) -> list[Tool]:
+    """Return a tool of AutoGen's, or those of a workbench, to be called as they are."""
+    if isinstance(part, BaseTool):
+        return [_callable(spec_of(part), _running(part), _returned(part))]
+    renamed = getattr(part, "_tool_overrides", None)
+    if isinstance(part, StaticWorkbench) and not renamed:
+        return [tool for each in part._tools for tool in tools_of(each)]
+    return [
+        _callable(_told(schema), _calling(part, schema["name"]), None)
+        for schema in in_background(_listed(part))
+    ]
+
+
+async def _listed(bench: Workbench) -> list[Any]:
+    if isinstance(bench, StaticWorkbench):
+        return list(await bench.list_tools())
+    async with bench:  # else a server would be left behind in another event loop
+        return list(await bench.list_tools())
+
+
+def _callable(
+    spec: ToolSpec, run: Callable[[dict[str, Any]], Awaitable[str]], returned: Any
+) -> Tool:
+    async def call(**arguments: Any) -> str:
+        try:
+            return await run(arguments)
+        except SystemExit as end:
+            raise RuntimeError(f"{spec.name} called sys.exit({end.code!r})") from None
+
+    if returned is not None:  # what a stub answers is made from it
+        call.__annotations__["return"] = returned
+    return Tool(spec, call)
+
+
+def _running(tool: BaseTool[Any, Any]) -> Callable[[dict[str, Any]], Awaitable[str]]:
+    async def run(arguments: dict[str, Any]) -> str:
+        try:
+            found = await tool.run_json(arguments, CancellationToken())
+        except Exception as error:
+            raise ToolError(str(error)) from error  # AutoGen tells the model of it
+        return tool.return_value_as_string(found)
+
+    return run
+
+
+def _calling(bench: Workbench, name: str) -> Callable[[dict[str, Any]], Awaitable[str]]:
+    led = LedWorkbench(bench)
+
+    async def run(arguments: dict[str, Any]) -> str:
+        await led.start()
+        found = await bench.call_tool(name, arguments, CancellationToken())
+        if found.is_error:
+            raise ToolError(found.to_text())
+        return found.to_text()
+
+    return run
+
+
+def _returned(tool: BaseTool[Any, Any]) -> Any:
+    returned = tool.return_type()
+    return None if returned is Any else returned
+
+
+def spec_of(tool: BaseTool[Any, Any]) -> ToolSpec:
+    """Return what a model is told of a tool.
+
+    Raises:
+        UnsupportedError: Its arguments have no JSON schema.
+    """
+    if isinstance(tool, SpecTool):
+        return tool.spec
+    return spec_of_model(tool.name, tool.description, tool.args_type())
+
+
+def _told(schema: Any) -> ToolSpec:
+    name = schema["name"]
+    parameters = dict(schema.get("parameters", {}))
+    return ToolSpec(
+        name, schema.get("description", ""), model_of_schema(name, parameters)
+    )

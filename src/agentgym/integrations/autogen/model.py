@@ -21,6 +21,7 @@ from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
 from agentgym.core.agent import Trained
+from agentgym.core.openai import chosen_tools
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.autogen.clients import POLICY_INFO
@@ -79,10 +80,9 @@ class PolicyClient(ChatCompletionClient):
         cancellation_token: CancellationToken | None = None,
     ) -> CreateResult:
         """Answer with a text or with tool calls."""
-        _refuse_unsupported(tool_choice, json_output, extra_create_args)
+        _refuse_unsupported(json_output, extra_create_args)
         options = {"seed": next(self._seeds), **(extra_create_args or {})}
-        offered = () if tool_choice == "none" else tools
-        request = self._request(messages, offered, options)
+        request = self._request(messages, tools, tool_choice, options)
         answer = asyncio.ensure_future(self._policy.chat(request))
         if cancellation_token is not None:
             cancellation_token.link_future(answer)
@@ -99,10 +99,9 @@ class PolicyClient(ChatCompletionClient):
         cancellation_token: CancellationToken | None = None,
     ) -> AsyncGenerator[str | CreateResult]:
         """Yield the text of an answer as it is sampled, then the whole answer."""
-        _refuse_unsupported(tool_choice, json_output, extra_create_args)
+        _refuse_unsupported(json_output, extra_create_args)
         options = {"seed": next(self._seeds), **(extra_create_args or {})}
-        offered = () if tool_choice == "none" else tools
-        request = self._request(messages, offered, options)
+        request = self._request(messages, tools, tool_choice, options)
         pieces = aiter(self._policy.stream(request))
         while True:
             piece = asyncio.ensure_future(_next(pieces))
@@ -132,7 +131,7 @@ class PolicyClient(ChatCompletionClient):
         tools: Sequence[Tool | ToolSchema] = (),
     ) -> int:
         """Return the length of a prompt, in the policy's own tokens."""
-        return self._policy.room(self._request(messages, tools, {}))[0]
+        return self._policy.room(self._request(messages, tools, "auto", {}))[0]
 
     def remaining_tokens(
         self,
@@ -141,7 +140,7 @@ class PolicyClient(ChatCompletionClient):
         tools: Sequence[Tool | ToolSchema] = (),
     ) -> int:
         """Return how many tokens a prompt leaves of the policy's context."""
-        return self._policy.room(self._request(messages, tools, {}))[1]
+        return self._policy.room(self._request(messages, tools, "auto", {}))[1]
 
     @property
     def capabilities(self) -> ModelCapabilities:
@@ -157,11 +156,13 @@ class PolicyClient(ChatCompletionClient):
         self,
         messages: Sequence[LLMMessage],
         tools: Sequence[Tool | ToolSchema],
+        choice: Tool | str,
         options: Mapping[str, Any],
     ) -> ChatRequest:
+        named = choice if isinstance(choice, str) else choice.name
         return ChatRequest(
             messages=[said for message in messages for said in _openai(message)],
-            tools=[_offered(tool) for tool in tools],
+            tools=chosen_tools([_offered(tool) for tool in tools], named),
             **{**self._options, **options},
         )
 
@@ -196,21 +197,15 @@ async def _next(pieces: Any) -> str | ChatResult | None:
     return found
 
 
-def _refuse_unsupported(
-    tool_choice: Any, json_output: Any, options: Mapping[str, Any] | None
-) -> None:
+def _refuse_unsupported(json_output: Any, options: Mapping[str, Any] | None) -> None:
     given = dict(options or {})
     refused = {name: given[name] for name in given.keys() - _OWN_OPTIONS}
-    if tool_choice not in ("auto", "none"):
-        refused["tool_choice"] = getattr(tool_choice, "name", tool_choice)
     if json_output:
         refused["json_output"] = json_output
     for name, value in refused.items():
         raise UnsupportedError(
-            f"{name} = {value!r} is not supported by a policy in this process: it "
-            "decides by itself whether to call a tool, and takes temperature, "
-            "max_tokens and seed alone. Leave it out, or serve the model folder and "
-            "give its base_url."
+            f"{name} = {value!r} is not supported by a policy in this process, which "
+            "takes temperature, max_tokens and seed alone. Leave it out."
         )
 
 

@@ -2,14 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import call_in_thread
-from agentgym.errors import UnsupportedError
+from agentgym.core.task import Task
+from agentgym.core.tools import Tool
+from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.base import (
     Adapter,
     AgentLoop,
@@ -19,6 +21,8 @@ from agentgym.integrations.base import (
 )
 from agentgym.integrations.crewai.quiet import QUIET, environment, silence
 from agentgym.integrations.episode import EpisodeCut, current_episode
+from agentgym.integrations.live import load_agent, make, takes_model, values_for
+from agentgym.integrations.openai_client import clients_led_to
 from agentgym.integrations.registry import require
 
 
@@ -26,66 +30,115 @@ class CrewAIAgent(AgentLoop):
     """An agent or a crew that each episode has a copy of."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        self._storage = TemporaryDirectory(prefix="agentgym-crewai-")
-        os.environ.update(QUIET, CREWAI_STORAGE_DIR=self._storage.name)
-        try:
+        if blueprint.context is not None:
+            raise UsageError(
+                f"--context {blueprint.context}: CrewAI has no runtime context. Give "
+                "--inputs for what a crew is told."
+            )
+        self._blueprint = blueprint
+        self._inputs = values_for(blueprint.inputs, "--inputs")
+        with ExitStack() as stack:
+            storage = TemporaryDirectory(prefix="agentgym-crewai-")
+            folder = stack.enter_context(storage)
+            stack.enter_context(environment(**QUIET, CREWAI_STORAGE_DIR=folder))
             self._build(blueprint)
-        except BaseException:
-            self._storage.cleanup()
-            raise
+            self._opened = stack.pop_all()
 
     def _build(self, blueprint: Blueprint) -> None:
-        from agentgym.integrations.crewai.crews import build
+        from agentgym.integrations.crewai.crews import default_agent
         from agentgym.integrations.crewai.gateway import GatewayLLM
         from agentgym.integrations.crewai.tools import EpisodeTool
 
         self._llm = GatewayLLM.of(blueprint)
-        self._agent = build(
-            blueprint.factory,
-            self._llm,
-            [EpisodeTool.of(spec) for spec in blueprint.tools],
-            system_prompt=blueprint.system_prompt,
-            max_turns=blueprint.max_turns,
-        )
+        tools = [EpisodeTool.of(spec) for spec in blueprint.tools]
+        if blueprint.agent is None:
+            prompt, most = blueprint.system_prompt, blueprint.max_turns
+            self._form: Any = default_agent(self._llm, tools, prompt, most)
+            self.agent = self._form
+        else:
+            self._take(blueprint.agent, tools)
         silence()
+
+    def _take(self, origin: str, tools: list[Any]) -> None:
+        from crewai import Agent
+
+        from agentgym.integrations.crewai.copies import in_training
+        from agentgym.integrations.crewai.crews import (
+            require_inputs,
+            require_plain_answers,
+            runner,
+        )
+
+        found = load_agent(origin)
+        self.agent = make(found, origin, llm=self._llm, tools=tools)
+        form = runner(self.agent, origin)
+        require_plain_answers(form)
+        if not isinstance(form, Agent):
+            require_inputs(form, origin, self._blueprint.inputs is not None)
+        self._form = in_training(form, self._llm)
+        self.way = (
+            "the factory is given the model of training"
+            if takes_model(found)
+            else "every episode has a copy, all of whose llms are training's"
+        )
 
     def converse(self) -> Conversation:
         """Return a conversation with a fresh copy."""
         from crewai import Crew
 
-        if isinstance(self._agent, Crew):
-            return _CrewConversation(self._agent.copy())
-        return _AgentConversation(self._agent.copy())
+        from agentgym.integrations.crewai.copies import copied
+
+        talk = _CrewConversation if isinstance(self._form, Crew) else _AgentConversation
+        return talk(copied(self._form), self._blueprint, self._inputs)
 
     async def close(self) -> None:
         """Close the pooled connections and remove what CrewAI has stored."""
         await self._llm.close()
-        self._storage.cleanup()
+        self._opened.close()
 
 
-class _AgentConversation(Conversation):
+class _CrewAIConversation(Conversation):
+    def __init__(
+        self, runs: Any, blueprint: Blueprint, inputs: Callable[[Task], Any]
+    ) -> None:
+        self._runs = runs
+        self._blueprint = blueprint
+        self._given: Callable[[Task], Any] = inputs
+        self._has_answered = False
+
+    async def _kick_off(self, told: Any) -> Any:
+        self._has_answered = True
+        with clients_led_to(self._blueprint):
+            return await _kick_off(self._runs.kickoff, told)
+
+    def _refused(self, inputs: Any, wanted: str) -> UsageError:
+        return UsageError(
+            f"--inputs {self._blueprint.inputs} gave a {type(inputs).__name__}. Return "
+            f"{wanted}."
+        )
+
+
+class _AgentConversation(_CrewAIConversation):
     """Hands an agent all messages so far, once for each message of the user."""
 
-    def __init__(self, agent: Any) -> None:
-        self._agent = agent
-        self._messages: list[dict[str, Any]] = []
+    _messages: Sequence[dict[str, Any]] = ()
 
     async def turn(self, message: str) -> str:
-        asked = [*self._messages, {"role": "user", "content": message}]
-        output = await _kick_off(self._agent.kickoff, asked)
+        told = None if self._has_answered else self._given(current_episode().task)
+        if told is not None and not isinstance(told, str):
+            raise self._refused(told, "the text that the agent is told")
+        asked = [*self._messages, {"role": "user", "content": told or message}]
+        output = await self._kick_off(asked)
         if output is None:
             return ""
-        self._messages = [m for m in output.messages if m["role"] != "system"]
-        self._messages[-1] = {**self._messages[-1], "content": output.raw}  # unstripped
+        said = [m for m in output.messages if m["role"] != "system"]
+        said[-1] = {**said[-1], "content": output.raw}  # unstripped
+        self._messages = said
         return str(output.raw)
 
 
-class _CrewConversation(Conversation):
+class _CrewConversation(_CrewAIConversation):
     """Kicks a crew off, which works on its tasks and knows of no conversation."""
-
-    def __init__(self, crew: Any) -> None:
-        self._crew = crew
-        self._has_answered = False
 
     async def turn(self, message: str) -> str:
         if self._has_answered:
@@ -93,8 +146,10 @@ class _CrewConversation(Conversation):
                 "A Crew or Task of CrewAI answers once, and the scenario's user says "
                 "more. Let the factory return an Agent, which can go on."
             )
-        self._has_answered = True
-        output = await _kick_off(self._crew.kickoff, {"task": message})
+        given = self._given(current_episode().task)
+        if given is not None and not isinstance(given, Mapping):
+            raise self._refused(given, "a dict, as kickoff(inputs=...) takes it")
+        output = await self._kick_off({"task": message, **(given or {})})
         return "" if output is None else str(output.raw)
 
 
@@ -126,10 +181,11 @@ async def _kick_off(kickoff: Callable[[Any], Any], told: Any) -> Any:
 
 
 class CrewAIAdapter(Adapter):
-    """CrewAI >= 1.15: ``Agent``, and ``Task`` or ``Crew`` of a user's own factory."""
+    """CrewAI >= 1.15: ``Agent``, ``Task`` and ``Crew``, as their authors wrote them."""
 
     name = "crewai"
     preload = ("agentgym.integrations.crewai.preload",)
+    packages = ("crewai", "crewai_tools")
 
     def check(self) -> None:
         """Check that crewai is installed."""
@@ -142,14 +198,33 @@ class CrewAIAdapter(Adapter):
 
         return roles(agent)
 
-    @contextmanager
-    def rebound(self, agent: Any, model: Any) -> Iterator[str]:
-        """Assign ``llm`` of an Agent, or of all agents of a Task or Crew."""
+    def own_tools(self, found: Any) -> list[Tool]:
+        """Return the tools of an Agent, a Task or a Crew, or one of CrewAI's tools."""
         self.check()
-        from agentgym.integrations.crewai.crews import rebound
+        from agentgym.integrations.crewai.crews import own_tools
 
-        with rebound(agent, model) as way:
-            yield way
+        return own_tools(found)
+
+    def stand_in(self) -> Any:
+        """Return an LLM that answers nothing."""
+        self.check()
+        from agentgym.integrations.crewai.export import PolicyLLM
+
+        return PolicyLLM(model="none")
+
+    def concerns(self, agent: Any) -> list[str]:
+        """Return what is different in training: what is off, what is reached."""
+        self.check()
+        from agentgym.integrations.crewai.crews import concerns
+
+        return concerns(agent)
+
+    def with_model(self, agent: Any, model: Any) -> Any:
+        """Return a copy of an Agent, Task or Crew, all of whose llms are ``model``."""
+        self.check()
+        from agentgym.integrations.crewai.copies import with_model
+
+        return with_model(agent, model)
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Build the agent or crew whose model is the gateway."""

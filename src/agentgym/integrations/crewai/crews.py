@@ -1,67 +1,100 @@
-"""Agents, tasks and crews: building them, looking into them, changing their model."""
+"""Agents, tasks and crews: what they are made of, and what they are told."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from crewai import Agent, Crew, Task
+from crewai.tools import BaseTool
 from crewai.utilities.i18n import I18N_DEFAULT
 from crewai.utilities.string_utils import sanitize_tool_name
 
 from agentgym.core.openai import DEFAULT_AGENT
-from agentgym.core.tools import ToolSpec
+from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.base import AgentRole
-from agentgym.integrations.registry import load_factory
+from agentgym.integrations.crewai.tools import callable_tool, spec_of
 
-PLACE = "{task}"
-"""Where a task's description says what the user says."""
+PLACE = "task"
+"""The input that says in a task's description what the user says."""
 
 
-def build(
-    factory: str | None,
-    llm: Any,
-    tools: list[Any],
-    *,
-    system_prompt: str,
-    max_turns: int,
-) -> Agent | Crew:
-    """Return what a user's factory builds on ``llm``, or the agent of a scenario.
+def default_agent(
+    llm: Any, tools: list[Any], system_prompt: str, max_turns: int
+) -> Agent:
+    """Return the agent of a scenario."""
+    return Agent(
+        role=DEFAULT_AGENT,
+        goal="Do what the user asks.",
+        backstory=system_prompt,
+        llm=llm,
+        tools=tools,
+        max_iter=max_turns,
+        max_retry_limit=0,
+        respect_context_window=False,
+        use_better_compaction=False,
+    )
+
+
+def runner(found: Any, origin: str) -> Agent | Crew:
+    """Return an agent or a crew itself, and the crew of a task.
 
     Raises:
-        UsageError: The factory cannot be imported, or what it built does not use
-            ``llm`` or cannot be told what to do.
-        UnsupportedError: It built something else.
+        UnsupportedError: It is something else, or has no agent.
     """
-    if factory is None:
-        return Agent(
-            role=DEFAULT_AGENT,
-            goal="Do what the user asks.",
-            backstory=system_prompt,
-            llm=llm,
-            tools=tools,
-            max_iter=max_turns,
-            max_retry_limit=0,
-            respect_context_window=False,
-            use_better_compaction=False,
-        )
-    built = load_factory(factory)(llm, tools)
-    agents = members(built, factory)
-    if not any(isinstance(agent.llm, type(llm)) for agent in agents):
+    agents = members(found, origin)
+    if isinstance(found, Task):
+        return Crew(agents=[*agents], tasks=[found])
+    runs: Agent | Crew = found
+    return runs
+
+
+def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
+    """Check that the tasks of a crew say what is to be done.
+
+    Raises:
+        UsageError: They do not; says what to write.
+    """
+    wanted = sorted(filter(str.isidentifier, crew.fetch_inputs()))
+    others = [name for name in wanted if name != PLACE]
+    if has_inputs or (wanted and not others):
+        return
+    told = f"{origin} is a crew for whose tasks training has no words."
+    if not others:
         raise UsageError(
-            f"No agent of what {factory} returned has the model that it was given. "
-            "Write Agent(llm=llm, ...)."
+            f"{told} Write {{{PLACE}}} in a description, where the user's words belong."
         )
-    if isinstance(built, Agent):
-        return built
-    crew = built if isinstance(built, Crew) else Crew(agents=[*agents], tasks=[built])
-    texts = [f"{task.description} {task.expected_output}" for task in crew.tasks]
-    if not any(PLACE in text for text in texts):
-        raise UsageError(
-            f"No task of what {factory} returned says what is to be done. Write "
-            f"{PLACE} in a description, where the user's words belong."
-        )
-    return crew
+    named = ", ".join(f"{{{name}}}" for name in others)
+    values = ", ".join(f"'{name}': ..." for name in others)
+    raise UsageError(
+        f"{told} They say {named}: give --inputs module:function, a function of the "
+        f"task that returns {{{values}}}, or write {{{PLACE}}} instead, where the "
+        "user's words belong."
+    )
+
+
+def require_plain_answers(found: Agent | Crew) -> None:
+    """Check that no task wants its answer in a form that a model is held to.
+
+    Raises:
+        UnsupportedError: One does: a policy writes what it likes.
+    """
+    for task in tasks_of(found):
+        for name in ("response_model", "output_pydantic", "output_json"):
+            if (form := getattr(task, name, None)) is not None:
+                said = " ".join(task.description.split())
+                wanted = f"{name}={getattr(form, '__name__', form)}"
+                raise UnsupportedError(
+                    f"The task {said[:60]!r} wants a structured answer ({wanted}), "
+                    "which a policy cannot be held to. Leave it out, and let the model "
+                    "call a tool with these arguments."
+                )
+
+
+def tasks_of(found: Any) -> list[Task]:
+    """Return the tasks of a crew, or the task itself; none of an agent."""
+    if isinstance(found, Task):
+        return [found]
+    return list(found.tasks) if isinstance(found, Crew) else []
 
 
 def members(found: Any, origin: str) -> list[Agent]:
@@ -77,11 +110,12 @@ def members(found: Any, origin: str) -> list[Agent]:
             f"{origin} gave a {type(found).__name__}, not an Agent, Task or Crew of "
             "CrewAI."
         )
-    if isinstance(found, Task):
-        named = [found.agent]
-    else:
-        workers = [task.agent for task in found.tasks]
-        named = [*found.agents, *workers, found.manager_agent]
+    workers = [task.agent for task in tasks_of(found)]
+    named = (
+        [*found.agents, *workers, found.manager_agent]
+        if isinstance(found, Crew)
+        else workers
+    )
     agents: list[Agent] = []
     for agent in named:
         if isinstance(agent, Agent) and all(agent is not other for other in agents):
@@ -96,40 +130,64 @@ def members(found: Any, origin: str) -> list[Agent]:
 
 def roles(found: Any) -> list[AgentRole]:
     """Return the agents of an Agent, a Task or a Crew, with all that each may call."""
-    tasks = found.tasks if isinstance(found, Crew) else [found]
     return [
         AgentRole(
             name=agent.role,
             system_prompt=I18N_DEFAULT.slice("role_playing").format(
                 role=agent.role, backstory=agent.backstory, goal=agent.goal
             ),
-            tools=list(_tools(agent, tasks).values()),
+            tools=list(_tools(agent, tasks_of(found)).values()),
             model=agent.llm,
         )
         for agent in members(found, repr(found))
     ]
 
 
-def _tools(agent: Agent, tasks: list[Any]) -> dict[str, ToolSpec]:
-    given = list(agent.tools or [])
-    for task in tasks:
-        if isinstance(task, Task) and task.agent is agent:
-            given += task.tools or []
-    names = [sanitize_tool_name(tool.name) for tool in given]
-    return {
-        name: ToolSpec(name, tool.description, tool.args_schema)
-        for name, tool in zip(names, given, strict=True)
-    }
+def _tools(agent: Agent, tasks: list[Task]) -> dict[str, ToolSpec]:
+    given = [tool for task in tasks if task.agent is agent for tool in task.tools or ()]
+    specs = map(spec_of, [*(agent.tools or ()), *given])
+    return {spec.name: spec for spec in specs}
 
 
-@contextmanager
-def rebound(found: Any, model: Any) -> Iterator[str]:
-    """Give all agents of an Agent, a Task or a Crew another model for a while."""
-    with ExitStack() as restored:
-        for agent in members(found, repr(found)):
-            restored.callback(setattr, agent, "llm", agent.llm)
-            agent.llm = model
-        if isinstance(found, Crew) and found.manager_llm is not None:
-            restored.callback(setattr, found, "manager_llm", found.manager_llm)
-            found.manager_llm = model
-        yield "the attribute llm of each agent"
+def own_tools(found: Any) -> list[Tool]:
+    """Return the tools of an Agent, a Task or a Crew, or a tool of CrewAI's.
+
+    Raises:
+        UnsupportedError: There are none, or they cannot be told.
+    """
+    if isinstance(found, BaseTool):
+        return [callable_tool(found)]
+    tools = {sanitize_tool_name(tool.name): tool for tool in _given(found)}
+    if not tools:
+        raise UnsupportedError(
+            f"No tools are to be found in {type(found).__name__} {found!r:.60}. Say "
+            "which they are with --tools-from module:TOOLS."
+        )
+    return [callable_tool(tool) for tool in tools.values()]
+
+
+def _given(found: Any) -> Iterator[BaseTool]:
+    for agent in members(found, repr(found)):
+        yield from agent.tools or ()
+    for task in tasks_of(found):
+        yield from task.tools or ()
+
+
+def concerns(found: Any) -> list[str]:
+    """Return what is different for an agent or a crew in training, in sentences."""
+    told = []
+    agents = members(found, repr(found))
+    crews = [found] if isinstance(found, Crew) else []
+    holders: list[Agent | Crew] = [*agents, *crews]
+    if any(held.memory for held in holders):
+        told.append("Memory is off: no episode reads what another one wrote.")
+    if any(held.knowledge_sources or held.knowledge for held in holders):
+        told.append("Knowledge is off: no model is asked for embeddings.")
+    if any(crew.planning for crew in crews):
+        told.append("Planning is off: it wants a structured answer.")
+    if any(task.human_input for task in tasks_of(found)):
+        told.append("Tasks that wait for a person's word go on without it.")
+    names = [agent.role for agent in agents if agent.mcps or agent.apps]
+    if names:
+        told.append(f"MCP servers and apps of {', '.join(names)} are really reached.")
+    return told

@@ -4,10 +4,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from crewai import LLM, Agent, BaseLLM, Crew
+from crewai import LLM, Agent, BaseLLM, Crew, Task
 from crewai.events.types.llm_events import LLMCallType
 from crewai.llms.base_llm import llm_call_context
-from crewai.tools import BaseTool
 from crewai.utilities.pydantic_schema_utils import (
     sanitize_tool_params_for_openai_strict,
 )
@@ -16,62 +15,73 @@ from pydantic import PrivateAttr
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
 from agentgym.core.policy import ChatRequest, Policy
-from agentgym.core.task import Split
-from agentgym.errors import ScenarioError, UnsupportedError, UsageError
-from agentgym.integrations.crewai.crews import build
+from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.crewai.copies import with_model
+from agentgym.integrations.crewai.crews import default_agent
 from agentgym.integrations.crewai.gateway import counted_tokens
 from agentgym.integrations.crewai.quiet import silence
 from agentgym.integrations.crewai.tools import BoundTool
-from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.task_lists import make_tasks
+from agentgym.integrations.example_tools import example_tools
+from agentgym.integrations.live import load_agent, make, takes_tools
 
 
 def export(
     trained: Trained,
     *,
     tools: Sequence[Any] | None = None,
+    agent: Any = None,
     base_url: str | None = None,
     api_key: str | None = None,
-) -> Agent | Crew:
-    """Build the agent; see ``TrainedAgent.to_crewai``."""
+) -> Agent | Task | Crew:
+    """Build the agent; see ``TrainedAgent.to_crewai``.
+
+    Raises:
+        UsageError: There are ``tools``, and the agent has its own.
+    """
     spec = trained.spec
-    offered = _example_tools(trained) if tools is None else list(tools)
-    model: BaseLLM
-    if base_url is None:
-        model = PolicyLLM.of(trained)
-    else:
-        model = LLM(
-            model=spec.scenario,
-            provider="openai",
-            base_url=base_url,
-            api_key=api_key or "none",
-            custom_openai=True,
-            temperature=spec.temperature,
-            max_completion_tokens=spec.max_tokens,
-        )
-    exported = build(
-        spec.agent,
-        model,
-        offered,
-        system_prompt=spec.system_prompt,
-        max_turns=spec.max_turns,
-    )
-    silence()
-    if isinstance(exported, Agent):
-        exported.respect_context_window = True  # else CrewAI would exit the process
-    return exported
-
-
-def _example_tools(trained: Trained) -> list[BaseTool]:
-    try:
-        scenario = get_scenario(trained.scenario)
-    except (UsageError, ScenarioError) as error:
+    named = spec.agent if agent is None else agent
+    if named is None:
+        offered = _offered(trained, tools)
+        model = _llm(trained, base_url, api_key)
+        made = default_agent(model, offered, spec.system_prompt, spec.max_turns)
+        made.respect_context_window = True  # else CrewAI would exit the process
+        silence()
+        return made
+    found = load_agent(named) if isinstance(named, str) else named
+    origin = named if isinstance(named, str) else type(named).__name__
+    given = takes_tools(found)
+    if tools is not None and not given:
         raise UsageError(
-            f"The tools of {trained.spec.scenario!r} cannot be had: {error} Give your "
-            "own with to_crewai(tools=[...])."
-        ) from error
-    [task] = make_tasks(scenario, Split.TEST, seed=0, count=1)
-    return [BoundTool.of(tool) for tool in scenario.create_environment(task).tools()]
+            f"{origin} has its own tools: leave tools={tools!r} out, or give a "
+            "function make_agent(llm, tools) as agent=."
+        )
+    offered = _offered(trained, tools) if given else []
+    model = _llm(trained, base_url, api_key)
+    exported = with_model(make(found, origin, llm=model, tools=offered), model)
+    silence()
+    runs: Agent | Task | Crew = exported
+    return runs
+
+
+def _llm(trained: Trained, base_url: str | None, api_key: str | None) -> BaseLLM:
+    spec = trained.spec
+    if base_url is None:
+        return PolicyLLM.of(trained)
+    return LLM(
+        model=spec.scenario,
+        provider="openai",
+        base_url=base_url,
+        api_key=api_key or "none",
+        custom_openai=True,
+        temperature=spec.temperature,
+        max_completion_tokens=spec.max_tokens,
+    )
+
+
+def _offered(trained: Trained, tools: Sequence[Any] | None) -> list[Any]:
+    if tools is not None:
+        return list(tools)
+    return [BoundTool.of(tool) for tool in example_tools(trained, "to_crewai")]
 
 
 class PolicyLLM(BaseLLM):

@@ -1,17 +1,21 @@
 """AgentGym's tools as CrewAI's, in an episode or bound to an environment."""
 
+import inspect
 import sys
 from typing import Any
 
 from crewai.tools import BaseTool
+from crewai.tools.tool_failure import ToolFailure
 from crewai.utilities.string_utils import sanitize_tool_name
 from pydantic import PrivateAttr
+from pydantic_core import to_jsonable_python
 
-from agentgym.core.background import in_background
+from agentgym.core.background import call_in_thread, in_background
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ToolError, UnsupportedError
 from agentgym.integrations.crewai.gateway import failures
 from agentgym.integrations.episode import current_episode
+from agentgym.integrations.schemas import spec_of_model
 
 
 def _never(arguments: Any = None, result: Any = None) -> bool:
@@ -56,6 +60,113 @@ class EpisodeTool(BaseTool):
         except Exception as error:
             failures().append(error)
             raise
+
+
+class LedTool(BaseTool):
+    """A tool of an agent's own: it acts on the current episode, if that has it."""
+
+    _tool: BaseTool = PrivateAttr()
+
+    @classmethod
+    def of(cls, tool: BaseTool) -> BaseTool:
+        """Return the tool; one of training's is that already."""
+        if isinstance(tool, EpisodeTool | LedTool):
+            return tool
+        led = cls(
+            name=tool.name,
+            description=tool.description,
+            args_schema=tool.args_schema,
+            result_as_answer=tool.result_as_answer,
+            cache_function=_never,
+            max_usage_count=tool.max_usage_count or sys.maxsize,
+            tool_failure_policy=tool.tool_failure_policy,
+        )
+        led._tool = tool
+        return led
+
+    def run(self, *args: Any, **arguments: Any) -> Any:
+        """Run it; in an episode that has it, on what the model wrote, unchecked."""
+        if not self._is_episodes:
+            return super().run(**arguments)
+        return self._claim_usage() or self._run(**arguments)
+
+    def format_output_for_agent(self, raw_result: Any) -> str:
+        """Return the text of a result, as the agent's own tool has it."""
+        if self._is_episodes:
+            return super().format_output_for_agent(raw_result)
+        return self._tool.format_output_for_agent(raw_result)
+
+    @property
+    def _is_episodes(self) -> bool:
+        return sanitize_tool_name(self.name) in current_episode().tools
+
+    def _run(self, **arguments: Any) -> Any:
+        if not self._is_episodes:
+            return _really_run(self._tool, arguments)
+        name = sanitize_tool_name(self.name)
+        try:
+            return current_episode().use_tool_sync(name, to_jsonable_python(arguments))
+        except Exception as error:
+            failures().append(error)
+            raise
+
+    async def _arun(self, **arguments: Any) -> Any:
+        return await call_in_thread(self._run, **arguments)
+
+
+def _really_run(tool: BaseTool, arguments: dict[str, Any]) -> Any:
+    """Run a tool's own code, but not its count, which is all episodes'."""
+    try:
+        found = tool._run(**arguments)
+        return in_background(found) if inspect.isawaitable(found) else found
+    except SystemExit as end:
+        error = RuntimeError(f"the tool {tool.name} called sys.exit({end.code!r})")
+        failures().append(error)
+        raise error from None
+
+
+def spec_of(tool: BaseTool) -> ToolSpec:
+    """Return what a model is told of a tool.
+
+    Raises:
+        UnsupportedError: Its arguments have no JSON schema.
+    """
+    name = sanitize_tool_name(tool.name)
+    return spec_of_model(name, tool.description, tool.args_schema)
+
+
+def callable_tool(tool: BaseTool) -> Tool:
+    """Return a tool of CrewAI's, to be called as it is, from async code."""
+
+    async def call(**arguments: Any) -> str:
+        try:
+            found = await call_in_thread(_contained, tool, arguments)
+        except _Exit as end:
+            raise RuntimeError(str(end)) from None
+        except Exception as error:
+            raise ToolError(str(error)) from error  # CrewAI tells the model of it
+        text = tool.format_output_for_agent(found)
+        if isinstance(found, ToolFailure):
+            raise ToolError(text)
+        return text
+
+    function = getattr(tool, "func", None) or type(tool)._run
+    returned = getattr(function, "__annotations__", {}).get("return")
+    if returned is not None:  # what a stub answers is made from it
+        call.__annotations__["return"] = returned
+    return Tool(spec_of(tool), call)
+
+
+class _Exit(Exception):
+    """A tool called sys.exit."""
+
+
+def _contained(tool: BaseTool, arguments: dict[str, Any]) -> Any:
+    try:
+        return tool.run(**arguments)
+    except SystemExit as end:
+        told = f"the tool {tool.name} called sys.exit({end.code!r})"
+        raise _Exit(told) from None
 
 
 class BoundTool(BaseTool):

@@ -1,12 +1,9 @@
 """The LangChain adapter: a real graph, trained in its own loop and given back."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import Trained
-from agentgym.core.tools import ToolSpec
-from agentgym.errors import UnsupportedError
+from agentgym.core.tools import Tool
 from agentgym.integrations.base import (
     Adapter,
     AgentLoop,
@@ -14,9 +11,10 @@ from agentgym.integrations.base import (
     Blueprint,
     Conversation,
 )
-from agentgym.integrations.episode import EpisodeCut, current_episode
-from agentgym.integrations.langchain.graphs import most_steps, require_graph
-from agentgym.integrations.registry import load_factory, require
+from agentgym.integrations.langchain import graphs
+from agentgym.integrations.langchain.conversation import GraphConversation, GraphRun
+from agentgym.integrations.live import load_agent, make, takes_model
+from agentgym.integrations.registry import require
 from agentgym.integrations.transport import (
     PLACEHOLDER,
     episode_client,
@@ -24,18 +22,15 @@ from agentgym.integrations.transport import (
 )
 
 if TYPE_CHECKING:
-    from types import CellType
-
-    from langchain_core.tools import BaseTool
+    pass
 
 
 class LangChainAgent(AgentLoop):
     """One compiled graph for all episodes of a worker."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        from langchain.agents import create_agent
-
         from agentgym.integrations.langchain.gateway import GatewayChatOpenAI
+        from agentgym.integrations.langchain.tools import episode_tool
 
         self._client = episode_client(blueprint)
         self._sync_client = sync_episode_client(blueprint)
@@ -46,51 +41,35 @@ class LangChainAgent(AgentLoop):
             http_async_client=self._client,
             http_client=self._sync_client,
             max_retries=0,
+            cache=False,
         )
         tools = [episode_tool(spec) for spec in blueprint.tools]
-        if blueprint.factory is None:
-            self._graph: Any = create_agent(
+        if blueprint.agent is None:
+            from langchain.agents import create_agent
+
+            self.agent: Any = create_agent(
                 model=llm, tools=tools, system_prompt=blueprint.system_prompt
             )
         else:
-            self._graph = load_factory(blueprint.factory)(llm, tools)
-            require_graph(self._graph, blueprint.factory)
-        self._most_steps = most_steps(self._graph, blueprint.max_turns)
+            found = load_agent(blueprint.agent)
+            self.agent = make(found, blueprint.agent, llm=llm, tools=tools)
+            graphs.require_graph(self.agent, blueprint.agent)
+            self.way = (
+                "the factory is given the model of training"
+                if takes_model(found)
+                else "its chat models, wherever they are made, answer from training's"
+            )
+        led_to = None if blueprint.agent is None else llm
+        self._run = GraphRun(self.agent, blueprint, led_to)
 
     def converse(self) -> Conversation:
         """Return a conversation that no message was said in."""
-        return _GraphConversation(self._graph, self._most_steps)
+        return GraphConversation(self._run)
 
     async def close(self) -> None:
         """Close the pooled connections."""
         await self._client.aclose()
         self._sync_client.close()
-
-
-class _GraphConversation(Conversation):
-    """Runs a graph on all messages so far, once for each message of the user."""
-
-    def __init__(self, graph: Any, most_steps: int) -> None:
-        self._graph = graph
-        self._limits = {"recursion_limit": most_steps}
-        self._messages: list[Any] | None = []
-
-    async def turn(self, message: str) -> str:
-        from langchain_core.messages import HumanMessage
-        from langgraph.errors import GraphRecursionError
-
-        if self._messages is None:
-            raise UnsupportedError(
-                "The graph returns no messages, so the conversation cannot go on. "
-                "Give its state a `messages` key, as MessagesState does."
-            )
-        asked = {"messages": [*self._messages, HumanMessage(message)]}
-        try:
-            state = await self._graph.ainvoke(asked, config=self._limits)
-        except GraphRecursionError:
-            raise EpisodeCut("max_turns") from None
-        self._messages = list(state.get("messages", ())) or None
-        return str(self._messages[-1].text) if self._messages else ""
 
 
 class LangChainAdapter(Adapter):
@@ -103,6 +82,7 @@ class LangChainAdapter(Adapter):
         "openai.resources",
         "agentgym.integrations.langchain.gateway",
     )
+    packages = ("langgraph", "langchain", "langchain_core")
 
     def check(self) -> None:
         """Check that langchain, langgraph and langchain-openai are installed."""
@@ -110,42 +90,28 @@ class LangChainAdapter(Adapter):
         require(modules, "langchain", "The LangChain adapter")
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return the one agent of a graph made by ``create_agent``."""
-        require_graph(agent, repr(agent))
-        node = agent.nodes.get("tools")
-        if node is None:
-            raise UnsupportedError(f"The graph {agent.name!r} has no tools node.")
-        tools = [
-            ToolSpec(tool.name, tool.description, tool.get_input_schema())
-            for tool in node.bound.tools_by_name.values()
-        ]
-        cells = _model_cells(agent)
-        prompt = cells["system_message"].cell_contents if cells else None
-        return [
-            AgentRole(
-                name=agent.name,
-                system_prompt=None if prompt is None else str(prompt.text),
-                tools=tools,
-                model=cells["model"].cell_contents if cells else None,
-            )
-        ]
+        """Return the agents of a graph: itself, and those in its nodes and tools."""
+        return graphs.roles(agent)
 
-    @contextmanager
-    def rebound(self, agent: Any, model: Any) -> Iterator[str]:
-        """Put another model into the closure of a ``create_agent`` graph."""
-        require_graph(agent, repr(agent))
-        cells = _model_cells(agent)
-        if not cells:
-            raise UnsupportedError(
-                f"The model of the graph {agent.name!r} is not to be found. Give a "
-                "factory instead: def make_agent(llm, tools)."
-            )
-        cell, old = cells["model"], cells["model"].cell_contents
-        cell.cell_contents = model
-        try:
-            yield "the model in the closure of create_agent"
-        finally:
-            cell.cell_contents = old
+    def own_tools(self, found: Any) -> list[Tool]:
+        """Return the tools of a graph, or one of LangChain's tools."""
+        return graphs.own_tools(found)
+
+    def stand_in(self) -> Any:
+        """Return a chat model that answers nothing."""
+        from agentgym.integrations.langchain.model import PolicyChatModel
+
+        return PolicyChatModel()
+
+    def concerns(self, agent: Any) -> list[str]:
+        """Return what is different for a graph in training: memory, interrupts."""
+        return graphs.concerns(agent)
+
+    def with_model(self, agent: Any, model: Any) -> Any:
+        """Return a copy of a graph in whose nodes each model answers from another."""
+        from agentgym.integrations.langchain.rebound import rebound
+
+        return rebound(agent, model)
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Build the graph whose model is the gateway."""
@@ -158,36 +124,3 @@ class LangChainAdapter(Adapter):
         from agentgym.integrations.langchain.export import export
 
         return export(trained, **options)
-
-
-def _model_cells(graph: Any) -> "dict[str, CellType]":
-    """Return the closure of ``create_agent``'s model node; empty for other graphs.
-
-    No public contract: a test tells when LangChain changes it.
-    """
-    node = graph.nodes.get("model")
-    function = getattr(getattr(node, "bound", None), "func", None)
-    if function is None or function.__closure__ is None:
-        return {}
-    names = function.__code__.co_freevars
-    cells = dict(zip(names, function.__closure__, strict=True))
-    return cells if {"model", "system_message"} <= cells.keys() else {}
-
-
-def episode_tool(spec: ToolSpec) -> "BaseTool":
-    """Return a LangChain tool that acts on the current episode's environment."""
-    from langchain_core.tools import StructuredTool
-
-    async def call(**arguments: Any) -> str:
-        return await current_episode().use_tool(spec.name, arguments)
-
-    def call_sync(**arguments: Any) -> str:
-        return current_episode().use_tool_sync(spec.name, arguments)
-
-    return StructuredTool(
-        name=spec.name,
-        description=spec.description,
-        args_schema=spec.args_model,
-        func=call_sync,
-        coroutine=call,
-    )

@@ -14,27 +14,42 @@ from langgraph.graph.state import CompiledStateGraph
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
 from agentgym.core.tools import Tool
-from agentgym.errors import ToolError
+from agentgym.errors import ToolError, UsageError
 from agentgym.integrations.example_tools import example_tools
 from agentgym.integrations.langchain.graphs import most_steps, require_graph
 from agentgym.integrations.langchain.model import PolicyChatModel
-from agentgym.integrations.registry import load_factory
+from agentgym.integrations.langchain.rebound import rebound
+from agentgym.integrations.live import load_agent, make, takes_model, takes_tools
 
 
 def export(
     trained: Trained,
     *,
     tools: Sequence[Any] | None = None,
+    agent: Any = None,
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Build the agent; see ``TrainedAgent.to_langchain``."""
     model = _model(trained, base_url, api_key)
-    if tools is None:
-        tools = [bound_tool(tool) for tool in example_tools(trained, "to_langchain")]
-    offered = list(tools)
     spec = trained.spec
-    if spec.agent is None:
+    origin = spec.agent or "agent"
+    found = agent
+    if found is None and spec.agent is not None:
+        found = load_agent(spec.agent)
+    if found is not None and not takes_model(found):
+        if tools is not None:
+            raise UsageError(
+                f"{origin} has its own tools: leave tools={tools!r} out, or give a "
+                "function make_agent(llm, tools) as agent=."
+            )
+        own: CompiledStateGraph[Any, Any, Any, Any]
+        own = rebound(make(found, origin, llm=None, tools=[]), model)
+        return own
+    if tools is None and (found is None or takes_tools(found)):
+        tools = [bound_tool(tool) for tool in example_tools(trained, "to_langchain")]
+    offered = list(tools or ())
+    if found is None:
         graph: CompiledStateGraph[Any, Any, Any, Any] = create_agent(
             model=model,
             tools=offered,
@@ -42,8 +57,8 @@ def export(
             name=spec.scenario,
         )
     else:
-        graph = load_factory(spec.agent)(model, offered)
-        require_graph(graph, spec.agent)
+        graph = make(found, origin, llm=model, tools=offered)
+        require_graph(graph, origin)
     return graph.with_config(
         recursion_limit=most_steps(graph, spec.max_turns),
         callbacks=[TurnLimit(spec.max_turns)],

@@ -1,9 +1,23 @@
-"""What must be known of a compiled graph to run it."""
+"""Looking into a compiled graph: its agents, their prompts, tools and models."""
 
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
 
 from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import MissingExtraError, UnsupportedError
+from agentgym.integrations.base import AgentRole
+from agentgym.integrations.schemas import model_of_schema
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+_DEEPEST = 4
+_THEIR_OWN = ("langchain", "langchain_core", "langgraph", "langchain_openai")
+_HANDOFF = "__handoff_destination"
 
 _OF_CREATE_AGENT = "langchain_create_agent"
 
@@ -45,11 +59,249 @@ def require_graph(graph: Any, origin: str) -> None:
         UnsupportedError: It is something else; says what.
     """
     try:
-        from langgraph.graph.state import CompiledStateGraph
+        from langgraph.pregel import Pregel
     except ImportError:
         raise MissingExtraError("langchain", "The LangChain adapter") from None
-    if not isinstance(graph, CompiledStateGraph):
+    if hasattr(graph, "compile") and not isinstance(graph, Pregel):
+        raise UnsupportedError(
+            f"{origin} is a {type(graph).__name__} that is not compiled: name what its "
+            "compile() returns."
+        )
+    if not isinstance(graph, Pregel):
         raise UnsupportedError(
             f"{origin} gave a {type(graph).__name__}, not a compiled graph. Return "
             "what langchain.agents.create_agent or StateGraph.compile returns."
         )
+
+
+def roles(graph: Any) -> list[AgentRole]:
+    """Return the agents of a graph: itself, and those in its nodes and its tools."""
+    require_graph(graph, f"The {type(graph).__name__}")
+    found = [_role(name, each) for name, each in _graphs(graph)]
+    return [role for role in found if role.tools or role.model is not None]
+
+
+def concerns(graph: Any) -> list[str]:
+    """Return what is different for a graph in training, in sentences."""
+    told = []
+    if graph.checkpointer:
+        kind = type(graph.checkpointer).__name__
+        told.append(
+            f"Each episode has a thread and a memory of its own; {kind} is not written."
+        )
+    if graph.store is not None:
+        told.append(
+            f"The store, {type(graph.store).__name__}, is shared by all episodes: what "
+            "one writes, others read."
+        )
+    names = [str(name) for name in graph.nodes if "HumanInTheLoop" in str(name)]
+    if names:
+        told.append("Calls that wait for approval are approved.")
+    return told
+
+
+def own_tools(found: Any) -> list[Tool]:
+    """Return a graph's tools, or a tool of LangChain's, to be called as they are."""
+    from langchain_core.tools import BaseTool
+
+    if isinstance(found, BaseTool):
+        return [_callable_tool(found)]
+    require_graph(found, f"The {type(found).__name__}")
+    within = {
+        tool.name: tool
+        for _, graph in _graphs(found)
+        for tool in _tools(graph)
+        if not passes_control(tool)
+    }
+    if not within:
+        raise UnsupportedError(
+            f"No tools are to be found in the graph {found.name!r}. Say which they are "
+            "with --tools-from module:TOOLS."
+        )
+    return [_callable_tool(tool) for tool in within.values()]
+
+
+def passes_control(tool: Any) -> bool:
+    """Say whether a tool hands over to another agent, or asks one, or a model."""
+    from langchain_core.language_models import BaseChatModel
+    from langgraph.pregel import Pregel
+
+    if _HANDOFF in (tool.metadata or {}):
+        return True
+    function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
+    if function is None:
+        return False
+    returned = str(getattr(function, "__annotations__", {}).get("return", ""))
+    within = [v for v in _reachable(function) if isinstance(v, Pregel | BaseChatModel)]
+    return bool(within) or ("Command" in returned and "handoff" in tool.name)
+
+
+def spec_of(tool: "BaseTool") -> ToolSpec:
+    """Return what a model is told of a tool, without what LangGraph puts in itself.
+
+    Raises:
+        UnsupportedError: Its arguments have no JSON schema.
+    """
+    schema: Any = tool.tool_call_schema
+    try:
+        if isinstance(schema, dict):
+            model = model_of_schema(tool.name, schema)
+        elif issubclass(schema, BaseModel):
+            strict = {"model_config": ConfigDict(extra="forbid", allow_inf_nan=False)}
+            body = {**strict, "__module__": __name__, "__doc__": schema.__doc__}
+            model = type(schema)(schema.__name__, (schema,), body)
+        else:
+            model = model_of_schema(tool.name, schema.schema())  # pydantic's version 1
+        spec = ToolSpec(tool.name, tool.description, model)
+        assert spec.parameters is not None
+    except Exception as error:
+        raise UnsupportedError(
+            f"The tool {tool.name!r} cannot be told to a model: {error}. Give all of "
+            "its arguments types that JSON can hold."
+        ) from error
+    return spec
+
+
+def _callable_tool(tool: "BaseTool") -> Tool:
+    async def call(**arguments: Any) -> Any:
+        from agentgym.integrations.langchain.redirect import tools_as_they_are
+
+        with tools_as_they_are():
+            return await tool.ainvoke(arguments)
+
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    returned = getattr(function, "__annotations__", {}).get("return")
+    if returned is not None:  # what a stub answers is made from it
+        call.__annotations__["return"] = returned
+    return Tool(spec_of(tool), call)
+
+
+def _role(name: str, graph: Any) -> AgentRole:
+    cells = create_agent_cells(graph)
+    prompt = cells["system_message"] if cells else None
+    model = cells["model"] if cells else next(_models(graph), None)
+    return AgentRole(
+        name=name,
+        system_prompt=None if prompt is None else str(prompt.text),
+        tools=[spec_of(tool) for tool in _tools(graph)],
+        model=model,
+        answers=_answers(cells.get("initial_response_format")),
+    )
+
+
+def _answers(wanted: Any) -> tuple[str, ...]:
+    """Return the names of the tools that stand for a structured answer."""
+    specs = getattr(wanted, "schema_specs", None)
+    if specs is not None:
+        return tuple(str(spec.name) for spec in specs)
+    name = getattr(getattr(wanted, "schema", None), "__name__", None)
+    return () if name is None else (str(name),)
+
+
+def create_agent_cells(graph: Any) -> dict[str, Any]:
+    """Return the closure of ``create_agent``'s model node; empty for other graphs.
+
+    No public contract: a test tells when LangChain changes it.
+    """
+    node = graph.nodes.get("model")
+    function = getattr(getattr(node, "bound", None), "func", None)
+    if function is None or function.__closure__ is None:
+        return {}
+    found = inspect.getclosurevars(function).nonlocals
+    return dict(found) if {"model", "system_message"} <= found.keys() else {}
+
+
+def _graphs(graph: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a graph and all that its nodes and its tools run, each once."""
+    from langgraph.pregel import Pregel
+
+    seen: set[int] = set()
+    waiting = [(str(graph.name), graph)]
+    while waiting:
+        name, each = waiting.pop(0)
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield name, each
+        for node, bound in _runnables(each):
+            inner = [bound] if isinstance(bound, Pregel) else _values(bound)
+            for tool in _tools_among(inner):
+                function = getattr(tool, "coroutine", None) or getattr(
+                    tool, "func", None
+                )
+                inner = [*inner, *(_reachable(function) if function else ())]
+            for value in inner:
+                if isinstance(value, Pregel):
+                    own = str(value.name)
+                    waiting.append((node if own == "LangGraph" else own, value))
+
+
+def _runnables(graph: Any) -> Iterator[tuple[str, Any]]:
+    for name, node in graph.nodes.items():
+        if name != "__start__":
+            yield str(name), node.bound
+
+
+def _tools(graph: Any) -> "list[BaseTool]":
+    found = [t for _, bound in _runnables(graph) for t in _tools_among(_values(bound))]
+    return list({tool.name: tool for tool in found}.values())
+
+
+def _tools_among(values: Iterable[Any]) -> "list[BaseTool]":
+    from langchain_core.tools import BaseTool
+
+    return [value for value in values if isinstance(value, BaseTool)]
+
+
+def _models(graph: Any) -> Iterator[Any]:
+    from langchain_core.language_models import BaseChatModel
+
+    for _, bound in _runnables(graph):
+        yield from (v for v in _values(bound) if isinstance(v, BaseChatModel))
+
+
+def _values(bound: Any) -> list[Any]:
+    """Return what a node's runnable holds: its tools, or what its functions reach."""
+    from langgraph.prebuilt import ToolNode
+
+    if isinstance(bound, ToolNode):
+        return list(bound.tools_by_name.values())
+    functions = [getattr(bound, name, None) for name in ("func", "afunc")]
+    functions += [getattr(step, "func", None) for step in getattr(bound, "steps", ())]
+    return [v for each in functions if each is not None for v in _reachable(each)]
+
+
+def _reachable(function: Callable[..., Any], depth: int = 0) -> list[Any]:
+    """Return the objects that a function names, and those that they hold."""
+    function = inspect.unwrap(getattr(function, "func", function))
+    held = list(vars(getattr(function, "__self__", None) or _Nothing).values())
+    try:
+        names = inspect.getclosurevars(function)
+        held += [*names.nonlocals.values(), *names.globals.values()]
+    except (TypeError, ValueError):  # no function of Python's, or a cell is empty
+        pass
+    found: list[Any] = []
+    for value in held:
+        found += _flat(value, depth)
+    return found
+
+
+class _Nothing:
+    """Holds nothing."""
+
+
+def _flat(value: Any, depth: int) -> list[Any]:
+    if depth > _DEEPEST:
+        return []
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [found for item in value for found in _flat(item, depth + 1)]
+    if inspect.isroutine(value):
+        root = str(getattr(value, "__module__", "")).partition(".")[0]
+        return [] if root in _THEIR_OWN else _reachable(value, depth + 1)
+    inner = [getattr(value, name, None) for name in ("bound", "first", "last")]
+    return [
+        value,
+        *(v for each in inner if each is not None for v in _flat(each, depth + 1)),
+    ]

@@ -39,7 +39,7 @@ from pydantic import PrivateAttr
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
-from agentgym.core.openai import unsupported_option
+from agentgym.core.openai import chosen_tools, unsupported_option
 from agentgym.core.policy import ChatRequest, Policy
 from agentgym.core.policy import ChatResult as PolicyResult
 from agentgym.core.tools import parse_arguments
@@ -52,8 +52,9 @@ class PolicyChatModel(BaseChatModel):
     """Answers from a policy that runs in this process.
 
     A call's own ``temperature``, ``max_tokens`` and ``seed`` go before these. Of what
-    changes an answer's shape it does ``stop`` and ``tool_choice="none"``; it raises
-    UnsupportedError where ``agentgym serve`` refuses a request.
+    changes an answer's shape it does ``stop`` and ``tool_choice``, which never forces a
+    call: see :func:`~agentgym.core.openai.chosen_tools`. It raises UnsupportedError
+    where ``agentgym serve`` refuses a request.
 
     Attributes:
         temperature: 0 is greedy.
@@ -91,15 +92,11 @@ class PolicyChatModel(BaseChatModel):
         self,
         tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
         *,
-        tool_choice: str | None = None,
+        tool_choice: str | dict[str, Any] | bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Offer ``tools``; the policy itself decides whether to call one.
-
-        Options that ask for a certain call or form of answer are refused, as
-        ``with_structured_output`` makes them.
-        """
-        _refuse_unsupported(tool_choice=tool_choice, **kwargs)
+        """Offer ``tools``; the policy itself decides whether to call one."""
+        _refuse_unsupported(**kwargs)
         offered = [convert_to_openai_tool(t) for t in tools]
         return self.bind(tools=offered, tool_choice=tool_choice, **kwargs)
 
@@ -108,17 +105,17 @@ class PolicyChatModel(BaseChatModel):
         messages: list[BaseMessage],
         *,
         tools: Sequence[dict[str, Any]] = (),
-        tool_choice: str | None = None,
+        tool_choice: str | dict[str, Any] | bool | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
         seed: int | None = None,
         **others: Any,
     ) -> ChatRequest:
-        _refuse_unsupported(tool_choice=tool_choice, **others)
+        _refuse_unsupported(**others)
         converted = convert_to_openai_messages(messages)
         return ChatRequest(
             messages=converted if isinstance(converted, list) else [converted],
-            tools=[] if tool_choice == "none" else list(tools),
+            tools=chosen_tools(list(tools), tool_choice),
             temperature=self.temperature if temperature is None else temperature,
             max_tokens=self.max_tokens if max_tokens is None else max_tokens,
             seed=self.seed + next(self._requests) if seed is None else seed,
@@ -203,9 +200,10 @@ def _refuse_unsupported(**options: Any) -> None:
     if (name := unsupported_option(options)) is not None:
         raise UnsupportedError(
             f"{name} = {options[name]!r} is not supported by a policy in this "
-            "process: it samples at its temperature and decides by itself whether to "
-            "call a tool, so that there are no forced calls and no structured outputs. "
-            "Leave it out, or serve the model folder with vLLM and give its base_url."
+            "process, which gives one answer, sampled at its temperature, in no set "
+            "form. Leave it out; for a structured answer ask for a tool: "
+            "response_format=ToolStrategy(...), or with_structured_output(..., "
+            "method='function_calling')."
         )
 
 

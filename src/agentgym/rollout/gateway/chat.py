@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from agentgym.core.openai import ApiError, Completion, joined_text, unsupported_option
+from agentgym.core.openai import (
+    ApiError,
+    Completion,
+    chosen_tools,
+    joined_text,
+    unsupported_option,
+)
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import ContextLengthError, EngineError, PromptError
 from agentgym.models.stopping import stream_until_stop, until_stop
@@ -128,8 +134,11 @@ def chat_request(
     if name := unsupported_option(body, in_training=in_training):
         raise refused_option(name, body)
     messages = [_message(place, each) for place, each in enumerate(messages)]
-    tools = [] if body.get("tool_choice") == "none" else tools
-    return ChatRequest(messages, tools, **sampling)
+    try:
+        offered = chosen_tools(tools, body.get("tool_choice"))
+    except ValueError as error:
+        raise _refused(str(error), "invalid_value") from error
+    return ChatRequest(messages, offered, **sampling)
 
 
 def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:

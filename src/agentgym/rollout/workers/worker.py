@@ -11,9 +11,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -22,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agentgym.core.openai import ApiError
 from agentgym.core.plugins import require_type
 from agentgym.core.task import Task
-from agentgym.core.tools import whole_text
+from agentgym.core.tools import Tool, whole_text
 from agentgym.core.trajectory import (
     NO_REASON,
     ModelCall,
@@ -38,6 +39,8 @@ from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.integrations.run import ScenarioEnding, converse, run_episode
 from agentgym.rollout.workers.assemble import assemble_steps
 from agentgym.rollout.workers.loop_watch import LoopWatch
+from agentgym.rollout.workers.offline import keep_offline
+from agentgym.rollout.workers.own_tools import own_stubs
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 
@@ -63,6 +66,8 @@ class WorkerSpec(BaseModel):
         worker: Its name in the store.
         concurrency: Episodes in flight.
         timeout_s: Wall seconds after which an episode is ended.
+        own_tools: ``stub`` answers the agent's own tools, but for ``allow_tools``.
+        hosts: A file: no other machine may be reached, and it names those tried.
         memory_mb: Address space beyond which allocations fail in the worker.
     """
 
@@ -75,6 +80,11 @@ class WorkerSpec(BaseModel):
     scenario: str
     framework: str
     agent: str | None = None
+    context: str | None = None
+    inputs: str | None = None
+    own_tools: str | None = None
+    allow_tools: tuple[str, ...] = ()
+    hosts: str | None = None
     concurrency: int = 64
     timeout_s: float = 60.0
     memory_mb: int = 8192
@@ -84,13 +94,20 @@ class WorkerSpec(BaseModel):
 class Worker:
     """Runs episodes until it is told to stop, all with the same ``agent``."""
 
-    def __init__(self, spec: WorkerSpec, scenario: Scenario, agent: AgentLoop) -> None:
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        scenario: Scenario,
+        agent: AgentLoop,
+        stubs: Sequence[Tool] = (),
+    ) -> None:
         import aiohttp
 
         self._spec = spec
         self._scenario = scenario
         self._agent = agent
-        self._ending = _GatewayEnding(scenario, self._get)
+        self._extra = tuple(stubs)
+        self._ending = _GatewayEnding(scenario, self._extra, self._get)
         self._running: set[asyncio.Task[None]] = set()
         self._http = aiohttp.ClientSession(
             spec.gateway,
@@ -148,6 +165,7 @@ class Worker:
             mode="train" if rollout["is_train"] else "val",
             scenario=scenario.name,
             max_turns=scenario.max_turns,
+            extra=self._extra,
         )
         ended = await run_episode(
             episode,
@@ -193,15 +211,19 @@ class _GatewayEnding(ScenarioEnding):
     """Joins what the gateway saw of an episode with what its tools saw."""
 
     def __init__(
-        self, scenario: Scenario, get: Callable[[str], Awaitable[Any]]
+        self,
+        scenario: Scenario,
+        extra: Sequence[Tool],
+        get: Callable[[str], Awaitable[Any]],
     ) -> None:
         super().__init__(scenario)
-        self._specs = {tool.name: tool for tool in scenario.tools()}
+        specs = (*scenario.tools(), *(tool.spec for tool in extra))
+        self._specs = {spec.name: spec for spec in specs}
         self._get = get
 
     async def steps(self, episode: Episode) -> list[Step]:
         calls = await self._get(f"{_path(episode)}/calls")
-        if not calls:
+        if not calls and episode.cut is None:
             raise RolloutError(
                 "the agent ended without calling the model through the gateway; "
                 "its model was not replaced"
@@ -271,6 +293,11 @@ class ControlChannel:
         self._pipe.flush()
 
 
+def _no_exit(status: object = None) -> None:
+    """Fail where an agent would end the process, which belongs to others too."""
+    raise RuntimeError(f"the agent called sys.exit({status!r})")
+
+
 async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
     scenario = get_scenario(spec.scenario)
     scenario.unsafe_local_exec = spec.unsafe_local_exec
@@ -282,15 +309,20 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
         api_key=spec.api_key,
         model=spec.model,
         connections=spec.concurrency,
-        factory=spec.agent,
+        agent=spec.agent,
+        context=spec.context,
+        inputs=spec.inputs,
     )
+    if spec.hosts is not None:
+        keep_offline(Path(spec.hosts))
     adapter = FRAMEWORKS.get(spec.framework)
     agent = require_type(
         adapter.create_environment(blueprint),
         AgentLoop,
         f"create_environment() of the framework {spec.framework!r}",
     )
-    worker = Worker(spec, scenario, agent)
+    stubs = own_stubs(scenario, adapter, agent, spec.allow_tools)
+    worker = Worker(spec, scenario, agent, stubs if spec.own_tools == "stub" else ())
     loop = asyncio.get_running_loop()
     running = asyncio.current_task()
     assert running is not None
@@ -322,6 +354,7 @@ def main(argument: str) -> int:
     logging.getLogger("agentgym.integrations").setLevel(logging.INFO)  # what crashed
     spec = WorkerSpec.model_validate_json(argument)
     _limit_memory(spec.memory_mb)
+    sys.exit = _no_exit  # type: ignore[assignment]
     try:
         asyncio.run(_serve(spec, control))
     except AgentGymError as error:

@@ -2,6 +2,6 @@
 
 ``task_file.py`` reads the file, ``splitting.py`` keeps its splits apart, ``answers.py``
 says what tools answer in training, ``reward.py`` pays for the expected calls, and
-``scenario.py`` puts them together. ``starter.py``, ``logs.py`` and ``recording.py``
-make files.
+``scenario.py`` puts them together. Files are made by ``starter.py`` of schemas alone,
+by ``written.py`` with a model, by ``logs/`` of logs; ``recording.py`` records answers.
 """

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from random import Random
 from typing import Any, ClassVar, Literal
 
@@ -200,6 +201,27 @@ def from_tools(
     )
 
 
+def tasks_reference(
+    tasks: str | os.PathLike[str], check: Callable[..., Any] | str | None = None
+) -> str:
+    """Return the reference of a tasks file that is about an agent's own tools.
+
+    Raises:
+        UsageError: Other processes could not import ``check``.
+    """
+    path = os.path.abspath(os.path.expanduser(os.fspath(tasks)))
+    if check is None:
+        return path
+    [scorer], folder = _importable(check)
+    return str(TaskSource(path, check=scorer, folder=folder))
+
+
+def with_own_tools(reference: str, agent: str) -> str:
+    """Return the reference with an agent's tools, unless it says whose it is about."""
+    source = TaskSource.parse(reference)
+    return reference if source.tools else str(replace(source, tools=(f"@{agent}",)))
+
+
 def load_source(reference: str) -> ToolScenario:
     """Return the scenario that :func:`absolute_source` refers to.
 
@@ -211,7 +233,7 @@ def load_source(reference: str) -> ToolScenario:
     if not source.tools:
         raise UsageError(
             f"{source.path} is a tasks file; whose tools does it call? Say so with "
-            f"{TOOLS_FROM} module:TOOLS, a list of functions."
+            f"{TOOLS_FROM} module:TOOLS, a list of functions, or --agent module:name."
         )
     return ToolScenario(
         _load_tools(source.tools, source.folder),
@@ -236,12 +258,15 @@ def absolute_source(reference: str) -> str:
 def load_tools(reference: str, folder: str = "") -> list[Tool]:
     """Import the tools that ``module:name`` names: a function, or a list of them.
 
+    A framework's own tools are taken too, and ``@module:name`` are those of an agent.
+
     Raises:
         UsageError: It cannot be imported.
         ScenarioError: It holds something that is no tool.
     """
-    found = _imported(reference, TOOLS_FROM, folder)
-    return as_tools(found, reference)
+    # By name: adapters, which know what agents have, stand above scenarios.
+    named = resolve_name("agentgym.integrations.live:named_tools")
+    return as_tools(named(reference, TOOLS_FROM, folder), reference)
 
 
 def _load_tools(references: Sequence[str], folder: str) -> list[Tool]:

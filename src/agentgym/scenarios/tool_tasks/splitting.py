@@ -71,7 +71,7 @@ def _refuse_contradictions(lines: Sequence[TaskLine]) -> None:
     named: dict[str, TaskLine] = {}
     for line in lines:
         if line.split is not None:
-            other = named.setdefault(_plain(line.instruction), line)
+            other = named.setdefault(plain_words(line.instruction), line)
             if other.split is not line.split:
                 raise UsageError(
                     f"Lines {other.number} and {line.number} ask the same, but one is "
@@ -94,12 +94,12 @@ def _needed() -> str:
 
 def _values(line: TaskLine) -> set[str]:
     """Return the values that the request names, as no flag and no small number is."""
-    said = _plain(line.instruction)
+    said = plain_words(line.instruction)
     return {
         f"value {key}"
         for key, value in line.values.items()
         if isinstance(value, str | int | float) and not isinstance(value, bool)
-        if len(str(value)) > 1 and _plain(str(value)) in said
+        if len(str(value)) > 1 and plain_words(str(value)) in said
     }
 
 
@@ -114,8 +114,8 @@ def _wordings(lines: Sequence[TaskLine]) -> dict[int, str]:
     found: dict[int, str] = {}
     exact: dict[str, str] = {}
     for line in lines:
-        said = _plain(line.instruction)
-        texts = [_plain(str(value)) for value in line.values.values()]
+        said = plain_words(line.instruction)
+        texts = [plain_words(str(value)) for value in line.values.values()]
         for text in sorted(filter(None, texts), key=len, reverse=True):
             said = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "_", said)
         if said not in exact:
@@ -145,7 +145,7 @@ def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> 
 
     first: dict[str, int] = {}
     for index, line in enumerate(lines):
-        for key in {f"request {_plain(line.instruction)}", *keys(line)}:
+        for key in {f"request {plain_words(line.instruction)}", *keys(line)}:
             parent[root(index)] = root(first.setdefault(key, index))
     groups: dict[int, list[TaskLine]] = defaultdict(list)
     for index, line in enumerate(lines):
@@ -200,5 +200,6 @@ def _digest(group: Sequence[TaskLine]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _plain(text: str) -> str:
+def plain_words(text: str) -> str:
+    """Return a text's words, which are the same however it is spaced and spelled."""
     return " ".join(re.findall(r"\w+", text.lower()))

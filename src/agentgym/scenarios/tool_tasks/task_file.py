@@ -94,7 +94,7 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
     seen: dict[str, int] = {}
     for number, text in numbered_lines(path):
         try:
-            line = _read(number, text, specs, checked)
+            line = read_line(number, text, specs, checked=checked)
         except _BrokenError as error:
             wrong.append(f"line {number}: {error}")
             continue
@@ -121,14 +121,22 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         UsageError: It cannot be read.
     """
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, line
+
+
+def read_text(path: Path) -> str:
+    """Return what a file of text holds.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"Cannot read {path}: {why}.") from None
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield number, line
 
 
 def read_answers(path: Path, specs: Specs) -> list[Answer]:
@@ -156,11 +164,16 @@ def answers_path(tasks: str | os.PathLike[str]) -> Path:
     return Path(tasks).with_suffix(".answers.jsonl")
 
 
-class _BrokenError(Exception):
+class _BrokenError(ValueError):
     """What is wrong with a line."""
 
 
-def _read(number: int, text: str, specs: Specs, checked: bool) -> TaskLine:
+def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLine:
+    """Read and check one line; see :func:`read_task_lines`.
+
+    Raises:
+        ValueError: What is wrong with it.
+    """
     line = _object(text)
     _known_keys(line, _KEYS, "it")
     instruction = line.get("instruction")

@@ -1,0 +1,79 @@
+"""``agentgym inspect``: what an agent is, and whether it can be trained as it is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentgym.cli.options import AllowTool, AsJson, ToolAnswers, opt, own_tools
+from agentgym.cli.output import print_json, progress_console
+
+if TYPE_CHECKING:
+    from agentgym.core.config import TrainingConfig
+
+
+def inspect(
+    agent: Annotated[
+        str, typer.Argument(help="module:name of the agent, or of what makes it.")
+    ],
+    scenario: Annotated[
+        str | None, typer.Argument(help="What to try it on; by default its own tools.")
+    ] = None,
+    tasks: Annotated[
+        Path | None, opt("Try it on this tasks file, as `train --tasks` does.")
+    ] = None,
+    framework: Annotated[
+        str | None, opt("Whose agent, where it cannot be told.")
+    ] = None,
+    context: Annotated[str | None, opt("As for `agentgym train`.")] = None,
+    inputs: Annotated[str | None, opt("As for `agentgym train`.")] = None,
+    tools: ToolAnswers = None,
+    allow_tool: AllowTool = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look into an agent, and try it once with a scripted model.
+
+    Shows its roles, prompts, tools and model, how the model is replaced, and what will
+    not work and why. Nothing is trained, no tool really runs, no provider is asked.
+    Exits with 1 if it cannot be trained as it is.
+    """
+    from agentgym.rollout.probe import probed
+    from agentgym.train.plan import located
+    from agentgym.ui.agents import agent_view
+
+    given: dict[str, Any] = {"agent": agent, "framework": framework}
+    given |= {"context": context, "inputs": inputs, "yes": None}
+    if tasks is not None or scenario is None:
+        report = _on_tasks(given, tasks)
+    else:
+        given |= {"scenario": scenario, **own_tools(tools, allow_tool)}
+        report = probed(located(_settings(given)))
+    if as_json:
+        print_json(report)
+    else:
+        progress_console().print(agent_view(report))
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def _settings(given: dict[str, Any]) -> "TrainingConfig":
+    from agentgym.core.config import TrainingConfig
+
+    known = {name: value for name, value in given.items() if value is not None}
+    return TrainingConfig.create(**known)
+
+
+def _on_tasks(given: dict[str, Any], tasks: Path | None) -> Any:
+    """Try an agent on a tasks file; on one made of its own tools if there is none."""
+    from tempfile import TemporaryDirectory
+
+    from agentgym.integrations.live import agent_tools
+    from agentgym.rollout.probe import probed
+    from agentgym.scenarios.tool_tasks.starter import starter
+    from agentgym.train.plan import located
+
+    with TemporaryDirectory(prefix="agentgym-inspect-") as folder:
+        if tasks is None:
+            tasks = Path(folder) / "its_own_tools.jsonl"
+            tasks.write_text(starter(agent_tools(given["agent"])), encoding="utf-8")
+        return probed(located(_settings({**given, "scenario": str(tasks)})))

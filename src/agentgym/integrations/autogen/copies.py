@@ -1,0 +1,244 @@
+"""Copies of a live agent or team: each with a state and a model of its own.
+
+An agent remembers, and a team runs in a runtime of its own, so that no two episodes can
+share one. What they hold is taken apart once and put together for each: what cannot be
+taken apart, and what belongs to a library, is shared.
+"""
+
+import asyncio
+import io
+import pickle
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from random import Random
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.base import ChatAgent, Team, TerminationCondition
+from autogen_core import SingleThreadedAgentRuntime
+from autogen_core.memory import ListMemory
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import ChatCompletionClient
+from autogen_core.tools import BaseTool, StaticWorkbench, Workbench
+
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.autogen.led import (
+    LedWorkbench,
+    contain_exit,
+    lead_bench,
+    lead_tool,
+    lead_user,
+)
+from agentgym.integrations.autogen.live import require_runner
+
+_PLAIN = (
+    *(bool, bytearray, bytes, float, int, str, type(None)),
+    *(dict, frozenset, list, set, tuple),
+)
+_OF_STANDARD_LIBRARY = (Counter, OrderedDict, Random, defaultdict, deque)
+_HOLDING_STATE = (
+    BaseTool,
+    ChatAgent,
+    ChatCompletionContext,
+    ListMemory,
+    StaticWorkbench,
+    Team,
+    TerminationCondition,
+)
+_MADE_ANEW = (asyncio.Condition, asyncio.Event, asyncio.Lock, asyncio.Queue)
+_LIBRARIES = ("agentgym", "autogen_agentchat", "autogen_core", "autogen_ext")
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+class Copies:
+    """Makes copies of one agent or team.
+
+    Args:
+        agent: Is only read.
+        model: The model client of all that a copy holds.
+        in_episodes: Whether tools act on the current episode, where it has them.
+
+    Attributes:
+        clients: The model clients that were replaced.
+        shared: What the author's own code holds and all copies share.
+        size: Bytes of what is copied.
+
+    Raises:
+        UnsupportedError: It cannot be taken apart.
+    """
+
+    def __init__(
+        self, agent: Any, model: ChatCompletionClient, *, in_episodes: bool
+    ) -> None:
+        self.clients: list[ChatCompletionClient] = []
+        self.shared: list[Any] = []
+        self.benches: list[LedWorkbench] = []
+        self._model = model
+        self._in_episodes = in_episodes
+        self._kept: list[Any] = []
+        self._makers: list[Callable[[], Any]] = []
+        self._known: dict[int, int] = {}
+        taken = io.BytesIO()
+        try:
+            _Taken(taken, self._instead, self._restored).dump(agent)
+        except Exception as error:  # any class may refuse in its own way
+            raise UnsupportedError(
+                f"{agent!r} cannot be copied, and every episode needs an agent of its "
+                f"own: {type(error).__name__}: {error}."
+            ) from error
+        self._form = taken.getvalue()
+        self.size = len(self._form)
+
+    def make(self) -> Any:
+        """Return a new copy."""
+        return _Made(io.BytesIO(self._form), self._makers).load()
+
+    def _instead(self, value: Any) -> int | None:
+        """Return the number of what stands in the place of a value; None: its copy."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return None
+        if (known := self._known.get(id(value))) is not None:
+            return known
+        if isinstance(value, ChatCompletionClient):
+            self.clients.append(value)
+            return self._put(value, lambda: self._model)
+        if isinstance(value, _MADE_ANEW):
+            return self._put(value, kind)
+        if isinstance(value, Workbench) and not isinstance(value, StaticWorkbench):
+            return self._put(value, self._bench(value))
+        if isinstance(value, MethodType | BuiltinFunctionType):
+            owner = value.__self__
+            of_value = owner is not None and not isinstance(owner, ModuleType | type)
+            return None if of_value else self._share(value)
+        if isinstance(value, _HOLDING_STATE) or kind in _OF_STANDARD_LIBRARY:
+            return None
+        if isinstance(value, FunctionType | type | ModuleType) or not _is_authors(kind):
+            return self._share(value)
+        try:
+            value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        except Exception:  # noqa: BLE001 - any class may refuse in its own way
+            self.shared.append(value)
+            return self._share(value)
+        return None
+
+    def _bench(self, bench: Workbench) -> Callable[[], Any]:
+        if not self._in_episodes:
+            return lambda: bench
+        led = LedWorkbench(bench)
+        self.benches.append(led)
+        return lambda: led
+
+    def _share(self, value: Any) -> int:
+        return self._put(value, lambda: value)
+
+    def _put(self, value: Any, maker: Callable[[], Any]) -> int:
+        self._kept.append(value)  # or its id might be another's
+        self._makers.append(maker)
+        self._known[id(value)] = len(self._makers) - 1
+        return len(self._makers) - 1
+
+    def _restored(self, value: Any) -> Callable[[Any, Any], None] | None:
+        """Return what gives a copy its state; None if that is as usual."""
+        if isinstance(value, Team):
+            return _set_up_team
+        if not self._in_episodes:
+            return None
+        leaders = {
+            StaticWorkbench: _lead_bench,
+            BaseTool: _lead_tool,
+            UserProxyAgent: _lead_user,
+            ChatAgent: _lead_agent,
+        }
+        return next((f for kind, f in leaders.items() if isinstance(value, kind)), None)
+
+
+def with_model(agent: Any, model: Any) -> Any:
+    """Return an agent or team like ``agent``, whose model clients are all ``model``.
+
+    Raises:
+        UnsupportedError: It is none, has no model client, or ``model`` is none.
+    """
+    require_runner(agent, repr(agent))
+    if not isinstance(model, ChatCompletionClient):
+        raise UnsupportedError(
+            f"A {type(model).__name__} is no model client of AutoGen's."
+        )
+    copies = Copies(agent, model, in_episodes=False)
+    if not copies.clients:
+        raise UnsupportedError(
+            f"The model client of {agent!r} is not to be found. Give a factory "
+            "instead: def make_agent(llm, tools)."
+        )
+    return copies.make()
+
+
+class _Taken(pickle.Pickler):
+    def __init__(
+        self,
+        file: io.BytesIO,
+        instead: Callable[[Any], int | None],
+        restored: Callable[[Any], Callable[[Any, Any], None] | None],
+    ) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self.persistent_id = instead  # type: ignore[method-assign]
+        self._restored = restored
+
+    def reducer_override(self, value: Any) -> Any:
+        if (restored := self._restored(value)) is None:
+            return NotImplemented
+        make, args, state, *_ = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        return make, args, state, None, None, restored
+
+
+class _Made(pickle.Unpickler):
+    """Puts one copy together."""
+
+    def __init__(self, file: io.BytesIO, makers: list[Callable[[], Any]]) -> None:
+        super().__init__(file)
+        self._makers = makers
+        self._made: dict[int, Any] = {}
+
+    def persistent_load(self, number: Any) -> Any:
+        if number not in self._made:
+            self._made[number] = self._makers[number]()
+        return self._made[number]
+
+
+def _is_authors(kind: type) -> bool:
+    """Say whether a class is of the author's own code, of no library."""
+    root = kind.__module__.partition(".")[0]
+    if root in _LIBRARIES or root in sys.stdlib_module_names - {"__main__"}:
+        return False
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    return not any(folder in file for folder in _INSTALLED)
+
+
+def _set_up_team(team: Any, state: dict[str, Any]) -> None:
+    vars(team).update(state)
+    team._runtime = SingleThreadedAgentRuntime(ignore_unhandled_exceptions=False)
+    team._embedded_runtime = True
+    team._initialized = team._is_running = False
+
+
+def _lead_bench(bench: Any, state: dict[str, Any]) -> None:
+    vars(bench).update(state)
+    lead_bench(bench)
+
+
+def _lead_tool(tool: Any, state: dict[str, Any]) -> None:
+    vars(tool).update(state)
+    lead_tool(tool)
+
+
+def _lead_agent(agent: Any, state: dict[str, Any]) -> None:
+    vars(agent).update(state)
+    if _is_authors(type(agent)):
+        contain_exit(agent)
+
+
+def _lead_user(user: Any, state: dict[str, Any]) -> None:
+    vars(user).update(state)
+    lead_user(user)

@@ -1,0 +1,204 @@
+"""Tools, workbenches and people of an agent's, as they are in an episode.
+
+A tool that has the name of one of the current episode acts on the episode; others do
+what they do. No exception of a tool leaves it: AutoGen's agents would wait for ever.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any
+
+from autogen_core.tools import TextResultContent, ToolResult, Workbench
+
+from agentgym.integrations.episode import EpisodeCut, current_episode
+
+Arguments = Mapping[str, Any] | None
+
+
+async def _answered(name: str, arguments: Any, call_id: str | None) -> str:
+    """Return what a tool of the current episode says, whatever becomes of it."""
+    given = dict(arguments or {}) if _is_object(arguments) else json.dumps(arguments)
+    try:
+        return await current_episode().use_tool(name, given, call_id=call_id)
+    except Exception as error:  # noqa: BLE001 - the episode knows, and is ended by it
+        return f"Error: {error}"
+
+
+def _is_object(arguments: Any) -> bool:
+    return arguments is None or isinstance(arguments, Mapping)
+
+
+async def _result(name: str, arguments: Any, call_id: str | None) -> ToolResult:
+    text = await _answered(name, arguments, call_id)
+    return ToolResult(name=name, result=[TextResultContent(content=text)])
+
+
+def lead_tool(tool: Any) -> None:
+    """Let a tool that is held by itself act on the current episode, if it has it."""
+    run = tool.run_json
+    name = tool.name
+
+    async def run_json(
+        args: Any, cancellation_token: Any, call_id: str | None = None
+    ) -> Any:
+        episode = current_episode()
+        if name in episode.tools:
+            return await _answered(name, args, call_id)
+        try:
+            return await run(args, cancellation_token, call_id)
+        except SystemExit as end:
+            error = RuntimeError(f"the tool {name} called sys.exit({end.code!r})")
+            episode.crash = error
+            raise error from None
+
+    vars(tool)["run_json"] = run_json
+
+
+def lead_bench(bench: Any) -> None:
+    """Let tools of a workbench act on the current episode, if it has them.
+
+    What it offers is told from its tools once: they do not change.
+    """
+    call, offered = bench.call_tool, bench.list_tools
+    told: list[Any] = []
+
+    async def list_tools() -> list[Any]:
+        if not told:
+            told[:] = await offered()
+        return told
+
+    async def call_tool(
+        name: str,
+        arguments: Arguments = None,
+        cancellation_token: Any = None,
+        call_id: str | None = None,
+    ) -> Any:
+        if name in current_episode().tools:
+            return await _result(name, arguments, call_id)
+        return await call(name, arguments, cancellation_token, call_id)
+
+    vars(bench).update(list_tools=list_tools, call_tool=call_tool)
+    if (stream := getattr(bench, "call_tool_stream", None)) is not None:
+        vars(bench)["call_tool_stream"] = _led_stream(stream)
+
+
+def _led_stream(stream: Callable[..., Any]) -> Callable[..., Any]:
+    async def call_tool_stream(
+        name: str,
+        arguments: Arguments = None,
+        cancellation_token: Any = None,
+        call_id: str | None = None,
+    ) -> AsyncGenerator[Any]:
+        if name in current_episode().tools:
+            yield await _result(name, arguments, call_id)
+            return
+        async for event in stream(name, arguments, cancellation_token, call_id):
+            yield event
+
+    return call_tool_stream
+
+
+class LedWorkbench(Workbench):
+    """A workbench whose tools are elsewhere, e.g. an MCP server's, for all episodes."""
+
+    component_type = "workbench"
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._start: asyncio.Task[None] | None = None
+
+    async def list_tools(self) -> list[Any]:
+        """Return what it offers now."""
+        await self.start()
+        return list(await self._bench.list_tools())
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Arguments = None,
+        cancellation_token: Any = None,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        """Call a tool: the episode's, or the workbench's own."""
+        if name in current_episode().tools:
+            return await _result(name, arguments, call_id)
+        await self.start()
+        return await self._bench.call_tool(name, arguments, cancellation_token, call_id)
+
+    async def start(self) -> None:
+        """Start it, once."""
+        if self._start is None:
+            self._start = asyncio.ensure_future(self._bench.start())
+        await asyncio.shield(self._start)
+
+    async def stop(self) -> None:
+        """Do nothing: other episodes use it too."""
+
+    async def end(self) -> None:
+        """Stop it, if it was started."""
+        if self._start is not None:
+            await self._bench.stop()
+
+    async def reset(self) -> None:
+        """Do nothing: other episodes use it too."""
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """Return its state."""
+        return await self._bench.save_state()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Do nothing: other episodes use it too."""
+
+
+def contain_exit(agent: Any) -> None:
+    """Let an agent of a team that calls ``sys.exit`` end its episode, no process."""
+    stream = agent.on_messages_stream
+
+    async def on_messages_stream(
+        messages: Sequence[Any], cancellation_token: Any
+    ) -> AsyncGenerator[Any]:
+        try:
+            async for event in stream(messages, cancellation_token):
+                yield event
+        except SystemExit as end:
+            told = f"the agent {agent.name} called sys.exit({end.code!r})"
+            raise RuntimeError(told) from None
+
+    vars(agent)["on_messages_stream"] = on_messages_stream
+
+
+class _InContext(ThreadPoolExecutor):
+    def submit(self, work: Any, /, *args: Any, **named: Any) -> Any:
+        return super().submit(copy_context().run, work, *args, **named)
+
+
+def keep_context(loop: asyncio.AbstractEventLoop) -> None:
+    """Let what a loop runs in threads know its episode: AutoGen's own tools do not."""
+    if not isinstance(getattr(loop, "_default_executor", None), _InContext):
+        loop.set_default_executor(_InContext(thread_name_prefix="agentgym-autogen"))
+
+
+def lead_user(proxy: Any) -> None:
+    """Let a ``UserProxyAgent`` ask the episode's user instead of the terminal."""
+    stream = proxy.on_messages_stream
+    heard = [""]
+
+    def on_messages_stream(messages: Sequence[Any], cancellation_token: Any) -> Any:
+        heard[0] = messages[-1].to_text() if messages else ""
+        return stream(messages, cancellation_token)
+
+    async def answer(prompt: str, cancellation_token: Any = None) -> str:
+        episode = current_episode()
+        reply = episode.user_reply(heard[0])
+        if reply is None:
+            told = f"the user has nothing to say to: {heard[0]}"
+            episode.cut_short("interrupt", told)
+            raise EpisodeCut("interrupt", told)
+        return reply
+
+    vars(proxy).update(
+        on_messages_stream=on_messages_stream, input_func=answer, _is_async=True
+    )

@@ -1,0 +1,157 @@
+"""Copies of live agents and crews: with another model, and for each episode."""
+
+from collections.abc import Callable
+from typing import Any
+
+from crewai import Agent, BaseLLM, Crew, Task
+from crewai.tools import BaseTool
+
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.crewai.crews import members
+from agentgym.integrations.crewai.tools import LedTool
+
+_MODELS = ("manager_llm", "function_calling_llm", "planning_llm", "chat_llm")
+_OFF = {"memory": None, "knowledge": None, "knowledge_sources": None}
+_KEPT = ("mcps", "apps")
+
+
+def with_model(found: Any, model: Any) -> Any:
+    """Return a copy of an Agent, Task or Crew all of whose models are ``model``.
+
+    Raises:
+        UnsupportedError: It is none of these, or ``model`` is none of CrewAI's.
+    """
+    members(found, repr(found))
+    if not isinstance(model, BaseLLM):
+        raise UnsupportedError(f"A {type(model).__name__} is no LLM of CrewAI's.")
+    changed = _Changed(model, {}, lambda tool: tool)
+    if isinstance(found, Agent):
+        return copied(changed.agent(found))
+    if isinstance(found, Task):
+        agent = copied(changed.agent(members(found, repr(found))[0]))
+        task = changed.task(found)
+        task.context = None if isinstance(task.context, list) else task.context
+        return task.copy([], {}).model_copy(update={"agent": agent})
+    return copied(changed.crew(found))
+
+
+def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
+    """Return an agent or crew whose copies are trained.
+
+    Its models are ``model``, its tools act on the current episode where it has them;
+    what would be shared by episodes, or asks people, is off.
+    """
+    changed = _Changed(model, _OFF, LedTool.of)
+    if isinstance(found, Agent):
+        return changed.agent(found)
+    return changed.crew(found).model_copy(
+        update={"planning": False, "output_log_file": None, "verbose": False}
+    )
+
+
+def copied(found: Agent | Crew) -> Agent | Crew:
+    """Return a copy that has a state of its own.
+
+    CrewAI's copies are without servers and apps, and take agents of one role, and
+    tasks of one description, for the same.
+    """
+    if isinstance(found, Agent):
+        return _agent_copied(found)
+    made = found.copy()
+    agents: dict[int, Any] = {}
+    for agent, copy in zip(found.agents, made.agents, strict=True):
+        _complete(copy, agent)
+        agents[id(agent)] = copy
+    for task, twin in zip(found.tasks, made.tasks, strict=True):
+        if isinstance(task.agent, Agent):
+            if id(task.agent) not in agents:
+                agents[id(task.agent)] = _agent_copied(task.agent)
+            twin.agent = agents[id(task.agent)]
+        twin.tools = _tools_copied(task.tools)
+        if isinstance(task.context, list):
+            places = [_place(found.tasks, other) for other in task.context]
+            twin.context = [made.tasks[place] for place in places]
+    if made.manager_agent is not None:
+        _complete(made.manager_agent, found.manager_agent)
+    return made
+
+
+def _place(tasks: list[Task], task: Task) -> int:
+    return next(n for n, other in enumerate(tasks) if other is task)
+
+
+def _agent_copied(agent: Agent) -> Agent:
+    copy: Agent = agent.copy()
+    _complete(copy, agent)
+    return copy
+
+
+def _complete(copy: Any, agent: Any) -> None:
+    for name in _KEPT:
+        setattr(copy, name, getattr(agent, name))
+    copy.tools = _tools_copied(agent.tools)
+
+
+def _tools_copied(tools: list[BaseTool] | None) -> list[BaseTool]:
+    """Return the tools, those of training with a count of their own."""
+    return [t.model_copy() if isinstance(t, LedTool) else t for t in tools or ()]
+
+
+class _Changed:
+    """Shallow copies, which share all but what is changed."""
+
+    def __init__(
+        self,
+        model: BaseLLM,
+        off: dict[str, Any],
+        tool: Callable[[BaseTool], BaseTool],
+    ) -> None:
+        self._model = model
+        self._off = off
+        self._tool = tool
+        self._agents: dict[int, Agent] = {}
+        self._tools: dict[int, BaseTool] = {}
+
+    def agent(self, agent: Agent) -> Agent:
+        if id(agent) not in self._agents:
+            changed = {"llm": self._model, "tools": self._all(agent.tools)}
+            if vars(agent).get("function_calling_llm") is not None:
+                changed["function_calling_llm"] = self._model
+            if self._off:
+                changed["verbose"] = False
+            made = agent.model_copy(update={**changed, **self._off})
+            self._agents[id(agent)] = made
+        return self._agents[id(agent)]
+
+    def task(self, task: Task) -> Task:
+        changed: dict[str, Any] = {"tools": self._all(task.tools)}
+        if isinstance(task.agent, Agent):
+            changed["agent"] = self.agent(task.agent)
+        if self._off:
+            changed["human_input"] = False
+        return task.model_copy(update=changed)
+
+    def crew(self, crew: Crew) -> Crew:
+        tasks = [self.task(task) for task in crew.tasks]
+        for task, original in zip(tasks, crew.tasks, strict=True):
+            if isinstance(original.context, list):
+                places = [_place(crew.tasks, other) for other in original.context]
+                task.context = [tasks[place] for place in places]
+        agents = [self.agent(a) if isinstance(a, Agent) else a for a in crew.agents]
+        changed: dict[str, Any] = {"agents": agents, "tasks": tasks}
+        changed |= {n: self._model for n in _MODELS if vars(crew).get(n) is not None}
+        if crew.planning:
+            changed["planning_llm"] = self._model
+        if isinstance(crew.manager_agent, Agent):
+            changed["manager_agent"] = self.agent(crew.manager_agent)
+        made = crew.model_copy(update={**changed, **self._off})
+        if self._off:
+            made._memory = None
+        return made
+
+    def _all(self, tools: list[BaseTool] | None) -> list[BaseTool]:
+        """Return the tools as they are to be, each object once."""
+        for tool in tools or ():
+            if id(tool) not in self._tools:
+                self._tools[id(tool)] = self._tool(tool)
+        return [self._tools[id(tool)] for tool in tools or ()]

@@ -1,0 +1,151 @@
+"""One episode's talk with a graph: its thread, its context, its interrupts."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from agentgym.core.task import Task
+from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.base import Blueprint, Conversation
+from agentgym.integrations.episode import EpisodeCut, current_episode
+from agentgym.integrations.langchain.graphs import most_steps
+from agentgym.integrations.live import values_for
+from agentgym.integrations.openai_client import clients_led_to
+
+_INTERRUPTED = "__interrupt__"
+
+
+class GraphRun:
+    """How a graph is run, for all episodes of a worker.
+
+    Args:
+        graph: Compiled.
+        blueprint: Whose limits, context and inputs hold.
+        llm: Answers in the place of the graph's own models; None if those are to.
+
+    Raises:
+        UsageError: The graph wants a runtime context, and there is none.
+    """
+
+    def __init__(self, graph: Any, blueprint: Blueprint, llm: Any) -> None:
+        self.graph = graph
+        self._blueprint = blueprint
+        self._llm = llm
+        self.steps = most_steps(graph, blueprint.max_turns)
+        self.inputs = values_for(blueprint.inputs, "--inputs")
+        self.context = values_for(blueprint.context, "--context")
+        if blueprint.context is None and graph.context_schema is not None:
+            self.context = _default_context(graph.context_schema, blueprint)
+
+    @contextmanager
+    def led(self) -> Iterator[None]:
+        """Lead model calls within to training."""
+        with ExitStack() as stack:
+            if self._llm is not None:
+                from agentgym.integrations.langchain.redirect import answering
+
+                stack.enter_context(answering(self._llm))
+                stack.enter_context(clients_led_to(self._blueprint))
+            yield
+
+
+def _default_context(schema: Any, blueprint: Blueprint) -> Callable[[Task], Any]:
+    try:
+        schema()
+    except Exception as error:
+        raise UsageError(
+            f"{blueprint.agent} runs in a context, {schema.__name__}, which cannot be "
+            f"made of nothing ({error}). Give --context module:function: a function of "
+            "the task that returns it."
+        ) from error
+    return lambda task: schema()
+
+
+class GraphConversation(Conversation):
+    """Runs a graph once for each message of the user.
+
+    One that remembers, by a checkpointer, has a thread and a memory of this episode's
+    own, and hears each message alone; any other hears all of them again.
+    """
+
+    def __init__(self, run: GraphRun) -> None:
+        self._run = run
+        self._graph = graph = run.graph
+        self._config: dict[str, Any] = {"recursion_limit": run.steps}
+        self._remembers = bool(graph.checkpointer)
+        self._messages: list[Any] | None = []
+        self._options: dict[str, Any] = {}
+        self._has_begun = False
+        if self._remembers:
+            from langgraph.checkpoint.memory import InMemorySaver
+
+            self._graph = copy.copy(graph)
+            self._graph.checkpointer = InMemorySaver()
+            self._config["configurable"] = {"thread_id": current_episode().rollout_id}
+
+    async def turn(self, message: str) -> str:
+        """Run the graph to its end, through all that it waits for."""
+        from langgraph.errors import GraphRecursionError
+
+        with self._run.led():
+            try:
+                state = await self._invoke(self._input(message))
+                while found := _interrupts(state):
+                    state = await self._invoke(_resumed(found))
+            except GraphRecursionError:
+                raise EpisodeCut("max_turns") from None
+        if isinstance(state, str):
+            return state
+        said = state.get("messages", ()) if isinstance(state, Mapping) else ()
+        self._messages = list(said) or None
+        return str(self._messages[-1].text) if self._messages else ""
+
+    def _input(self, message: str) -> dict[str, Any]:
+        from langchain_core.messages import HumanMessage
+
+        task = current_episode().task
+        if self._messages is None:
+            raise UnsupportedError(
+                "The graph returns no messages, so the conversation cannot go on. "
+                "Give its state a `messages` key, as MessagesState does."
+            )
+        given: dict[str, Any] = {}
+        if not self._has_begun:
+            self._has_begun = True
+            if (context := self._run.context(task)) is not None:
+                self._options["context"] = context
+            given = dict(self._run.inputs(task) or {})
+        if "messages" in given:
+            return given
+        before = [] if self._remembers else self._messages
+        return {**given, "messages": [*before, HumanMessage(message)]}
+
+    async def _invoke(self, asked: Any) -> Any:
+        return await self._graph.ainvoke(asked, config=self._config, **self._options)
+
+
+def _interrupts(state: Any) -> list[Any]:
+    found = state.get(_INTERRUPTED, ()) if isinstance(state, Mapping) else ()
+    return list(found)
+
+
+def _resumed(interrupts: list[Any]) -> Any:
+    """Return what a graph goes on with that waits for people.
+
+    Tool calls that it wants to be approved are approved: that they are made is what is
+    judged. Any other question is the user's to answer.
+    """
+    from langgraph.types import Command
+
+    answers = {each.id: _answer(each.value) for each in interrupts}
+    return Command(resume=answers)
+
+
+def _answer(question: Any) -> Any:
+    if isinstance(question, Mapping) and "action_requests" in question:
+        return {"decisions": [{"type": "approve"} for _ in question["action_requests"]]}
+    reply = current_episode().user_reply(str(question))
+    if reply is None:
+        raise EpisodeCut("interrupt", f"it waits for an answer to: {question}")
+    return reply

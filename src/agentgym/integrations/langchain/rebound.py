@@ -1,0 +1,49 @@
+"""A copy of a graph whose models answer from another one, outside of training."""
+
+import copy
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from agentgym.integrations.langchain.graphs import require_graph
+from agentgym.integrations.langchain.redirect import answering
+from agentgym.integrations.redirect import watch
+
+
+def rebound(graph: Any, model: Any) -> Any:
+    """Return the copy: the same nodes, tools, memory and callbacks, another model.
+
+    Within its nodes every chat model of LangChain's answers from ``model``; the graph
+    that was given, and its models elsewhere, stay as they are.
+    """
+    require_graph(graph, f"The {type(graph).__name__}")
+    watch()
+    made = copy.copy(graph)
+    made.nodes = {
+        name: node.copy({"bound": _Answering(node.bound, model)})
+        if name != "__start__"
+        else node
+        for name, node in graph.nodes.items()
+    }
+    return made
+
+
+class _Answering(Runnable[Any, Any]):
+    """Runs what a node runs, with another model answering within."""
+
+    def __init__(self, bound: Any, model: Any) -> None:
+        self.bound = bound
+        self.name = getattr(bound, "name", None)
+        self._model = model
+
+    def invoke(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> Any:
+        with answering(self._model):
+            return self.bound.invoke(input, config, **options)
+
+    async def ainvoke(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> Any:
+        with answering(self._model):
+            return await self.bound.ainvoke(input, config, **options)

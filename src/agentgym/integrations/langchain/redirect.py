@@ -1,0 +1,164 @@
+"""LangChain's chat models and tools in an agent's code, led elsewhere for a while.
+
+Any chat model of an agent, wherever it was made, answers from another one within
+:func:`answering`; any of its tools that has the name of a tool of the current episode
+acts on that episode's environment. The methods that are taught this are no public
+contract: a test tells when a version changes them.
+"""
+
+import copy
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from agentgym.integrations.episode import current_episode, episode_or_none
+from agentgym.integrations.live import refuse_while_importing
+
+_SHAPING = ("tools", "tool_choice", "response_format", "stream")
+"""Options of a call that reach the other model; the rest belongs to a provider."""
+
+_LED = "_led_to_the_episode"
+_ANSWERING: ContextVar[Any] = ContextVar("agentgym_answering", default=None)
+_AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False)
+
+
+@contextmanager
+def answering(model: Any) -> Iterator[None]:
+    """Let every chat model within answer from ``model``."""
+    token = _ANSWERING.set(model)
+    try:
+        yield
+    finally:
+        _ANSWERING.reset(token)
+
+
+@contextmanager
+def tools_as_they_are() -> Iterator[None]:
+    """Let tools within do what they do, also in an episode."""
+    token = _AS_THEY_ARE.set(True)
+    try:
+        yield
+    finally:
+        _AS_THEY_ARE.reset(token)
+
+
+def _other(model: Any) -> Any:
+    refuse_while_importing()
+    other = _ANSWERING.get()
+    return None if other is model else other
+
+
+def _shaped(options: Mapping[str, Any]) -> dict[str, Any]:
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+
+    kept = {name: options[name] for name in _SHAPING if name in options}
+    if "tools" in kept:
+        kept["tools"] = [convert_to_openai_tool(tool) for tool in kept["tools"]]
+    choice = kept.get("tool_choice")
+    if isinstance(choice, dict) and "function" not in choice:  # as Anthropic has it
+        named = choice.get("name")
+        function = {"type": "function", "function": {"name": named}}
+        words = {"any": "required"}
+        kind = choice.get("type")
+        kept["tool_choice"] = function if named else words.get(str(kind), kind)
+    return kept
+
+
+def teach_models(module: ModuleType) -> None:
+    """Let all chat models look for the one that answers in their place."""
+    base = module.BaseChatModel
+    generate, agenerate = base._generate_with_cache, base._agenerate_with_cache
+    stream, astream = base.stream, base.astream
+
+    def _generate_with_cache(
+        self: Any,
+        messages: Any,
+        stop: Any = None,
+        run_manager: Any = None,
+        **options: Any,
+    ) -> Any:
+        if (other := _other(self)) is None:
+            return generate(self, messages, stop, run_manager, **options)
+        return generate(other, messages, stop, run_manager, **_shaped(options))
+
+    async def _agenerate_with_cache(
+        self: Any,
+        messages: Any,
+        stop: Any = None,
+        run_manager: Any = None,
+        **options: Any,
+    ) -> Any:
+        if (other := _other(self)) is None:
+            return await agenerate(self, messages, stop, run_manager, **options)
+        return await agenerate(other, messages, stop, run_manager, **_shaped(options))
+
+    def led_stream(
+        self: Any, input: Any, config: Any = None, *, stop: Any = None, **options: Any
+    ) -> Iterator[Any]:
+        if (other := _other(self)) is not None:
+            self, options = other, _shaped(options)
+        return stream(self, input, config, stop=stop, **options)  # type: ignore[no-any-return]
+
+    def led_astream(
+        self: Any, input: Any, config: Any = None, *, stop: Any = None, **options: Any
+    ) -> AsyncIterator[Any]:
+        if (other := _other(self)) is not None:
+            self, options = other, _shaped(options)
+        return astream(self, input, config, stop=stop, **options)  # type: ignore[no-any-return]
+
+    base._generate_with_cache = _generate_with_cache
+    base._agenerate_with_cache = _agenerate_with_cache
+    base.stream, base.astream = led_stream, led_astream
+
+
+def teach_tools(module: ModuleType) -> None:
+    """Let all tools look for an episode that has one of their name."""
+    base = module.BaseTool
+    run, arun = base.run, base.arun
+
+    def led_run(self: Any, *args: Any, **named: Any) -> Any:
+        return run(_in_episode(self), *args, **named)
+
+    async def led_arun(self: Any, *args: Any, **named: Any) -> Any:
+        return await arun(_in_episode(self), *args, **named)
+
+    base.run, base.arun = led_run, led_arun
+
+
+def _in_episode(tool: Any) -> Any:
+    """Return the tool, or one like it that acts on the current episode."""
+    episode = None if _AS_THEY_ARE.get() else episode_or_none()
+    if episode is None or tool.name not in episode.tools:
+        return tool
+    if "_run" in vars(tool) or getattr(tool, "is_of_episode", False):
+        return tool
+    if _LED not in vars(tool):
+        vars(tool)[_LED] = _led(tool)
+    return vars(tool)[_LED]
+
+
+def _led(tool: Any) -> Any:
+    known = frozenset(tool.args)
+    has_artifact = tool.response_format == "content_and_artifact"
+
+    def asked(args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        if args:  # a tool with one argument, which it takes by position
+            named = dict(zip(tool.args, args, strict=False))
+        return {k: to_jsonable_python(v) for k, v in named.items() if k in known}
+
+    def given(text: str) -> Any:
+        return (text, None) if has_artifact else text
+
+    def _run(*args: Any, **named: Any) -> Any:
+        return given(current_episode().use_tool_sync(tool.name, asked(args, named)))
+
+    async def _arun(*args: Any, **named: Any) -> Any:
+        return given(await current_episode().use_tool(tool.name, asked(args, named)))
+
+    made = copy.copy(tool)
+    vars(made).update(_run=_run, _arun=_arun)  # before the class's, of this copy alone
+    return made

@@ -1,0 +1,292 @@
+"""Agents as their authors wrote them: importing one, naming it, telling what it is."""
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from agentgym.core.background import in_background
+from agentgym.core.plugins import load_object
+from agentgym.core.task import Task
+from agentgym.core.tools import Tool
+from agentgym.errors import AgentGymError, UnsupportedError, UsageError
+from agentgym.integrations.base import Adapter
+from agentgym.integrations.registry import FRAMEWORKS
+
+DEFAULT = "langchain"
+"""The framework where nothing else is said."""
+
+MODELS = ("llm", "model", "model_client", "chat_model")
+"""Names of a factory's parameter that takes the model."""
+
+_GUARD = "Put what runs the agent under `if __name__ == '__main__':`."
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_KEYS = (
+    "ANTHROPIC_API_KEY",
+    "AZURE_OPENAI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "OPENAI_API_KEY",
+)
+_IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=None)
+
+
+def importing() -> str | None:
+    """Return the module of a user's agent that is being imported, None if none is."""
+    return _IMPORTING.get()
+
+
+def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> Any:
+    """Import what ``module:name`` names: an agent, or what makes one.
+
+    Where a model wants a key as it is made, and none is set, it gets one that opens
+    nothing: no provider is asked in training.
+
+    Raises:
+        UsageError: It cannot be imported, or does more than that as it is.
+    """
+    from agentgym.integrations.redirect import watch
+
+    watch()
+    for name in _KEYS:
+        os.environ.setdefault(name, "none-is-needed-in-training")
+    module = reference.partition(":")[0]
+    token = _IMPORTING.set(module)
+    try:
+        return load_object(reference, option=option, folder=folder)
+    except AgentGymError:
+        raise
+    except SystemExit as end:
+        raise UsageError(
+            f"{option} {reference}: {module} calls sys.exit({end.code!r}) as it is "
+            f"imported. {_GUARD}"
+        ) from None
+    except Exception as error:
+        raise UsageError(
+            f"Cannot import {option} {reference}: {type(error).__name__}: {error}."
+        ) from error
+    finally:
+        _IMPORTING.reset(token)
+
+
+def refuse_while_importing() -> None:
+    """Refuse a model call that a module makes as it is imported.
+
+    Raises:
+        UsageError: One is being imported.
+    """
+    if (module := importing()) is not None:
+        raise UsageError(
+            f"{module} runs the agent as it is imported, and every worker imports it. "
+            f"{_GUARD}"
+        )
+
+
+def framework_of(reference: str, found: Any) -> str | None:
+    """Return the framework whose agent ``found`` is, or makes; None if unknown."""
+    if (adapter := _adapter_of(found)) is not None:
+        return adapter.name
+    if not _is_factory(found):
+        return None
+    module = sys.modules.get(reference.partition(":")[0])
+    roots = {_root_of(value) for value in vars(module).values()} if module else set()
+    named = [
+        name
+        for name in FRAMEWORKS.names()
+        if roots & set(FRAMEWORKS.get(name).packages)
+    ]
+    return named[0] if len(named) == 1 else None
+
+
+def is_of(adapter: Adapter, found: Any) -> bool:
+    """Say whether a live object is one of a framework's."""
+    roots = {base.__module__.partition(".")[0] for base in type(found).__mro__}
+    return bool(roots & set(adapter.packages))
+
+
+def _root_of(value: Any) -> str:
+    name = value.__name__ if inspect.ismodule(value) else None
+    return str(name or getattr(value, "__module__", None) or "").partition(".")[0]
+
+
+def takes_model(found: Any) -> bool:
+    """Say whether ``found`` is a factory that wants the model."""
+    return _takes(found, "model")
+
+
+def takes_tools(found: Any) -> bool:
+    """Say whether ``found`` is a factory that wants the tools."""
+    return _takes(found, "tools")
+
+
+def _takes(found: Any, what: str) -> bool:
+    if not _is_factory(found):
+        return False
+    named = _arguments(found, repr(found))
+    return named is None or what in named.values()
+
+
+def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
+    """Return the framework of an agent: what it is goes before what was said.
+
+    Raises:
+        UnsupportedError: It is no agent of any framework.
+    """
+    found = load_agent(reference, folder=folder)
+    if (adapter := _adapter_of(found)) is not None:
+        return adapter.name
+    if _is_factory(found):
+        told = framework_of(reference, found)
+        return told if told is not None and framework == DEFAULT else framework
+    kinds = ", ".join(name for name in FRAMEWORKS.names() if name != "native")
+    raise UnsupportedError(
+        f"{reference} is a {type(found).__name__}, which is no agent of {kinds}. Name "
+        "a compiled graph, an AssistantAgent or team, an Agent, Task or Crew, or a "
+        "function that returns one."
+    )
+
+
+def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
+    """Return the agent that ``found`` is, or makes.
+
+    A factory is given what its parameters are named for: ``llm`` (or ``model``, or
+    ``model_client``) and ``tools``; two of other names are these, in this order.
+
+    Raises:
+        UsageError: A factory wants something else, or fails.
+    """
+    if not _is_factory(found):
+        return found
+    named = _arguments(found, origin)
+    if named is None:
+        return _called(origin, found, llm, tools)
+    given = {"model": llm, "tools": tools, "config": {}}
+    return _called(origin, found, **{k: given[v] for k, v in named.items()})
+
+
+def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    try:
+        made = factory(*args, **named)
+        if inspect.isawaitable(made):
+            made = in_background(made)
+        # A class marked with CrewAI's @CrewBase makes its crew.
+        crew = getattr(made, "crew", None) if inspect.isclass(factory) else None
+        return crew() if inspect.isroutine(crew) else made
+    except AgentGymError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{origin} failed to make the agent: {type(error).__name__}: {error}."
+        ) from error
+
+
+def _is_factory(found: Any) -> bool:
+    return (
+        inspect.isroutine(found)
+        or inspect.isclass(found)
+        or (isinstance(found, functools.partial))
+    )
+
+
+def _arguments(found: Any, origin: str) -> dict[str, str] | None:
+    """Return what is given by which name; None for a model and tools by position."""
+    try:
+        parameters = list(inspect.signature(found).parameters.values())
+    except (TypeError, ValueError):
+        return {}
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind in _BY_NAME]
+    named = {p.name: "model" for p in parameters if p.name in MODELS}
+    named |= {p.name: "tools" for p in parameters if p.name == "tools"}
+    named |= {name: "config" for name in needed if name == "config"}
+    unknown = [name for name in needed if name not in named]
+    positional = [p for p in parameters if p.kind is p.POSITIONAL_ONLY]
+    if len(positional) == 2 or (len(unknown) == 2 and len(needed) == 2):
+        return None
+    if unknown or positional:
+        wanted = ", ".join(map(repr, unknown)) or "arguments by position"
+        raise UsageError(
+            f"{origin} wants {wanted}, which training does not know. Let it take "
+            "nothing, or `llm`, or `llm` and `tools`."
+        )
+    return named
+
+
+def reference_of(agent: Any) -> str:
+    """Return ``module:name`` by which other processes find an agent, or its factory.
+
+    Raises:
+        UsageError: They cannot: it stands at the top of no module.
+    """
+    if isinstance(agent, str):
+        return agent
+    for name, module in list(sys.modules.items()):
+        if name == "__main__" or getattr(module, "__file__", None) is None:
+            continue
+        for key, value in list(vars(module).items()):
+            if value is agent:
+                return f"{name}:{key}"
+    raise UsageError(
+        f"The {type(agent).__name__} cannot be imported by the processes that training "
+        "starts. Make it, or a function that returns it, at the top of a module of its "
+        'own, and give that: agent="my_module:agent".'
+    )
+
+
+def named_tools(reference: str, option: str, folder: str = "") -> Any:
+    """Return the tools that ``module:name`` names, ``@module:name`` those of an agent.
+
+    Raises:
+        UsageError: It cannot be imported.
+        UnsupportedError: Its tools cannot be told.
+    """
+    if reference.startswith("@"):
+        return agent_tools(reference[1:], folder)
+    found = load_agent(reference, option=option, folder=folder)
+    items = list(found) if isinstance(found, list | tuple) else [found]
+    adapters = [_adapter_of(item) for item in items]
+    if not any(adapters):
+        return found
+    tools: list[Any] = []
+    for item, adapter in zip(items, adapters, strict=True):
+        tools += [item] if adapter is None else adapter.own_tools(item)
+    return tools
+
+
+def agent_tools(reference: str, folder: str = "") -> list[Tool]:
+    """Return the tools that an agent has of its own; see :meth:`Adapter.own_tools`.
+
+    Raises:
+        UnsupportedError: There are none, or they cannot be told.
+    """
+    found = load_agent(reference, folder=folder)
+    if takes_tools(found):
+        raise UnsupportedError(
+            f"{reference} is given its tools, and has none of its own: say which they "
+            "are with --tools-from module:TOOLS."
+        )
+    adapter = FRAMEWORKS.get(resolve_framework(reference, DEFAULT, folder))
+    adapter.check()
+    llm = adapter.stand_in() if takes_model(found) else None
+    return adapter.own_tools(make(found, reference, llm=llm, tools=[]))
+
+
+def _adapter_of(found: Any) -> Adapter | None:
+    adapters = map(FRAMEWORKS.get, FRAMEWORKS.names())
+    return next((each for each in adapters if is_of(each, found)), None)
+
+
+def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
+    """Return the user's function of a task; one that gives None if there is none."""
+    if reference is None:
+        return lambda task: None
+    found = load_agent(reference, option=option)
+    if not inspect.isroutine(found):
+        raise UsageError(
+            f"{option} {reference} is a {type(found).__name__}, no function of a task."
+        )
+    function: Callable[[Task], Any] = found
+    return function

@@ -1,0 +1,68 @@
+"""OpenAI's own client in an agent's code: its chat completions go to the gateway.
+
+The place where its requests are built is no public contract: a test tells when a
+version changes it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any
+
+import httpx
+
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.base import Blueprint
+from agentgym.integrations.episode import current_episode
+
+_CHAT = "/chat/completions"
+_OTHER_APIS = ("/responses", "/completions")
+_GATEWAY: ContextVar[Blueprint | None] = ContextVar("agentgym_gateway", default=None)
+
+
+@contextmanager
+def clients_led_to(blueprint: Blueprint) -> Iterator[None]:
+    """Lead chat completions within to the gateway, for the current episode."""
+    token = _GATEWAY.set(blueprint)
+    try:
+        yield
+    finally:
+        _GATEWAY.reset(token)
+
+
+def teach(module: ModuleType) -> None:
+    """Let all clients of the package ask where their requests go."""
+    from agentgym.integrations.live import refuse_while_importing
+
+    build = module.BaseClient._build_request
+
+    def _build_request(
+        self: Any, options: Any, *, retries_taken: int = 0
+    ) -> httpx.Request:
+        refuse_while_importing()
+        request = build(self, options, retries_taken=retries_taken)
+        if (blueprint := _GATEWAY.get()) is not None:
+            _lead(request, blueprint, is_first=retries_taken == 0)
+        built: httpx.Request = request
+        return built
+
+    module.BaseClient._build_request = _build_request
+
+
+def _lead(request: httpx.Request, blueprint: Blueprint, *, is_first: bool) -> None:
+    if str(request.url).startswith(blueprint.gateway):
+        return  # a client of ours, which counts by itself
+    path = request.url.path
+    if path.endswith(_CHAT):
+        episode = current_episode()
+        if is_first:
+            episode.begin_turn()
+        request.url = httpx.URL(f"{blueprint.gateway}{episode.path}{_CHAT}")
+        request.headers["Host"] = request.url.netloc.decode()
+        request.headers["Authorization"] = f"Bearer {blueprint.api_key}"
+    elif path.endswith(_OTHER_APIS):
+        raise UnsupportedError(
+            f"The agent asks its model through {path}, and training has chat "
+            "completions: use chat.completions.create, or use_responses_api=False."
+        )

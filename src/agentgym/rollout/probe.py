@@ -1,0 +1,365 @@
+"""A look into an agent as it is, and one trial in which it calls each of its tools."""
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest
+from agentgym.core.task import Split, TaskSource
+from agentgym.core.tools import ToolSpec
+from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.errors import AgentGymError, UnsupportedError
+from agentgym.integrations.base import AgentLoop, AgentRole, Blueprint
+from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.rollout.session import RolloutSession
+from agentgym.rollout.workers.assemble import NOT_RUN
+from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.packs import is_tasks_file
+from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.task_lists import make_tasks
+from agentgym.scenarios.tool_tasks.stubs import example
+
+_TRIAL_S = 20.0
+_NOWHERE = "http://127.0.0.1:1"
+
+
+@dataclass(frozen=True)
+class RoleFound:
+    """An agent that was found.
+
+    Attributes:
+        name: As its framework calls it.
+        prompt: Its system prompt, None if it cannot be told.
+        tools: OpenAI-shaped, those it may call.
+        model: Its own model in words, empty if it cannot be told.
+    """
+
+    name: str
+    prompt: str | None
+    tools: list[dict[str, Any]]
+    model: str
+
+
+@dataclass(frozen=True)
+class AgentReport:
+    """What is known of an agent before anything is trained.
+
+    Attributes:
+        agent: ``module:name``.
+        kind: Of object.
+        way: How its model is replaced.
+        bound: Its tools that act on the scenario's environment.
+        own: Its other tools: what becomes of their calls, by name.
+        missing: The scenario's tools that it does not offer its model.
+        differences: Between its schemas and the scenario's.
+        concerns: What is different in training.
+        problems: Why it cannot be trained; empty if it can.
+        undecided: Tools of its own of which it was not said what they answer.
+        model_calls: In the trial; None if there was none.
+    """
+
+    agent: str
+    framework: str
+    kind: str
+    way: str
+    roles: list[RoleFound]
+    bound: list[str] = field(default_factory=list)
+    own: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+    concerns: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+    model_calls: int | None = None
+
+
+def probed(config: TrainingConfig) -> AgentReport:
+    """Look into the agent of ``config``, and try it once without a model.
+
+    A scripted model calls each tool that it is offered, with made-up arguments, in an
+    episode of the scenario. No tool really runs but those that the agent calls past
+    AgentGym, and no other machine can be reached.
+
+    Raises:
+        UsageError: It cannot be made.
+        UnsupportedError: It is no agent that can be trained.
+    """
+    scenario = get_scenario(config.scenario).rehearsal()
+    try:
+        report = _look(config, scenario)
+        return report if report.problems else _try(config, scenario, report)
+    finally:
+        scenario.close()
+
+
+def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
+    """Check that an agent as it is can be trained.
+
+    Raises:
+        UnsupportedError: It cannot; says why and what to do.
+    """
+    if report.problems:
+        raise UnsupportedError(
+            f"{report.agent} cannot be trained on {config.scenario_name} as it is. "
+            f"{' '.join(report.problems)}"
+        )
+
+
+def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
+    assert config.agent is not None
+    adapter = FRAMEWORKS.get(config.framework)
+    specs = {spec.name: spec for spec in scenario.tools()}
+
+    async def look() -> tuple[AgentLoop, list[AgentRole]]:
+        loop = adapter.create_environment(
+            Blueprint(
+                system_prompt=scenario.system_prompt(),
+                tools=[*specs.values()],
+                max_turns=scenario.max_turns,
+                gateway=_NOWHERE,
+                api_key="none",
+                model="none",
+                connections=1,
+                agent=config.agent,
+                context=config.context,
+                inputs=config.inputs,
+            )
+        )
+        try:
+            return loop, adapter.roles(loop.agent)
+        except UnsupportedError:  # the trial tells what it does
+            return loop, []
+        finally:
+            await loop.close()
+
+    loop, roles = asyncio.run(look())
+    found = {tool.name: tool for role in roles for tool in role.tools}
+    try:
+        acting = {tool.spec.name for tool in adapter.own_tools(loop.agent)}
+    except UnsupportedError:
+        acting = set()
+    foreign = [name for name in found if name not in specs]
+    own = {
+        name: _fate(name, config) if name in acting else "runs: it passes control on"
+        for name in foreign
+    }
+    own |= {name: "is its answer" for role in roles for name in role.answers}
+    undecided = [name for name, fate in own.items() if not fate]
+    return AgentReport(
+        agent=config.agent,
+        framework=config.framework,
+        kind=type(loop.agent).__name__,
+        way=loop.way,
+        roles=[_told(role) for role in roles],
+        bound=[name for name in found if name in specs],
+        own=own,
+        differences=[
+            d for n in found if n in specs for d in _differ(found[n], specs[n])
+        ],
+        concerns=adapter.concerns(loop.agent),
+        problems=[_undecided(undecided, scenario)] if undecided else [],
+        undecided=undecided,
+    )
+
+
+def _fate(name: str, config: TrainingConfig) -> str:
+    if name in config.allow_tools:
+        return "really runs"
+    return "is answered with made-up values" if config.own_tools == "stub" else ""
+
+
+def _undecided(names: list[str], scenario: Scenario) -> str:
+    tools = ", ".join(names)
+    return (
+        f"{scenario.name} has no tools named {tools}, which the agent has. Say what "
+        "becomes of their calls: --tools stub answers them with made-up values, and "
+        f"--allow-tool {names[0]} lets one really run, again and again. Or describe "
+        "your own tasks with the agent's own tools in a file: --tasks FILE."
+    )
+
+
+def _told(role: AgentRole) -> RoleFound:
+    model = role.model
+    named = next(
+        (
+            str(value)
+            for name in ("model_name", "model", "_model_name")
+            if isinstance(value := getattr(model, name, None), str)
+        ),
+        "",
+    )
+    words = "" if model is None else f"{type(model).__name__} {named}".strip()
+    tools = [tool.to_openai() for tool in role.tools]
+    return RoleFound(role.name, role.system_prompt, tools, words)
+
+
+def _differ(agents: ToolSpec, scenarios: ToolSpec) -> Iterable[str]:
+    mine = agents.parameters.get("properties", {})
+    theirs = scenarios.parameters.get("properties", {})
+    for name in mine.keys() - theirs.keys():
+        yield f"{agents.name}: the scenario's tool takes no {name!r}."
+    for name in theirs.keys() - mine.keys():
+        needed = name in scenarios.parameters.get("required", [])
+        word = "wants" if needed else "also takes"
+        yield f"{agents.name}: the scenario's tool {word} {name!r}."
+    for name in mine.keys() & theirs.keys():
+        kinds = mine[name].get("type"), theirs[name].get("type")
+        if kinds[0] != kinds[1]:
+            yield f"{agents.name}: {name!r} is {kinds[0]} here, {kinds[1]} there."
+
+
+class _Caller:
+    """Calls each tool that it is ever offered once, then answers."""
+
+    def __init__(self, most_turns: int) -> None:
+        self._turns_left = most_turns - 1
+        self._made: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, request: ChatRequest) -> Reply:
+        with self._lock:
+            tools = {t["function"]["name"]: t["function"] for t in request.tools}
+            left = [name for name in tools if name not in self._made]
+            each = max(1, -(-len(left) // max(1, self._turns_left - 1)))
+            now = left[:each] if self._turns_left > 0 else []
+            self._turns_left -= 1
+            self._made.update(now)
+        if not now:
+            return Reply("Done.")
+        return Reply(calls=[(name, _arguments(tools[name])) for name in now])
+
+
+def _arguments(function: dict[str, Any]) -> dict[str, Any]:
+    schema = function.get("parameters") or {}
+    return {
+        name: example(schema, name)
+        for name in schema.get("properties", {})
+        if name in schema.get("required", [])
+    }
+
+
+def _try(
+    config: TrainingConfig, scenario: Scenario, report: AgentReport
+) -> AgentReport:
+    [task] = make_tasks(scenario, Split.TRAIN, config.seed, 1)
+    trial = config.replaced(
+        scenario=_rehearsed(config.scenario),
+        own_tools="stub",
+        workers=1,
+        concurrency=1,
+        max_attempts=1,
+        rollout_timeout_s=min(_TRIAL_S, config.rollout_timeout_s),
+    ).model_copy(update={"allow_tools": ()})
+    with TemporaryDirectory(prefix="agentgym-trial-") as name:
+        folder = Path(name)
+        hosts = folder / "hosts"
+        policy = ScriptedPolicy(_Caller(scenario.max_turns))
+        asked = RolloutRequest("trial", task, train=True, group="trial", step=0)
+        with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:
+            try:
+                [made] = session.run([asked], lambda _: None)
+            except AgentGymError as error:
+                return replace(report, problems=[str(error)])
+        tried = hosts.read_text().split() if hosts.is_file() else []
+    return _judged(report, made, scenario, list(dict.fromkeys(tried)))
+
+
+def _rehearsed(reference: str) -> str:
+    if not is_tasks_file(reference):
+        return reference
+    source = TaskSource.parse(reference)
+    if source.answers == "live":
+        source = replace(source, answers="recorded", allow=())
+    return str(source)
+
+
+def _judged(
+    report: AgentReport,
+    made: Trajectory,
+    scenario: Scenario,
+    hosts: list[str],
+) -> AgentReport:
+    specs = {spec.name for spec in scenario.tools()}
+    calls = made.model_calls
+    offered = {
+        str(tool.get("function", {}).get("name")): None
+        for call in calls
+        for tool in call.tools
+    }
+    past = [
+        call.name
+        for call in made.get_tool_calls()
+        if call.name in specs and call.result == f"Error: {NOT_RUN}"
+    ]
+    unknown = [n for n in offered if n not in specs and n not in report.own]
+    reached = f" It was to reach {', '.join(hosts)}." if hosts else ""
+    problems = []
+    if made.reason is not None and made.reason.kind == "interrupt":
+        problems.append(
+            f"In a trial it waited for a person: {made.reason.detail}. Let the "
+            "scenario's user answer (Environment.user_reply), or leave the question "
+            "out in training."
+        )
+    elif made.status is RolloutStatus.DROPPED:
+        problems.append(
+            f"In a trial it came to no end: {made.reason}.{_hint(made)}{reached}"
+        )
+    elif not offered:
+        problems.append(
+            "In a trial its model was offered no tool, so that there is nothing to "
+            f"learn: bind the tools to the model.{reached}"
+        )
+    elif not specs & offered.keys():
+        problems.append(
+            f"In a trial its model was offered {', '.join(offered)}, and none of the "
+            f"tools of {scenario.name}: {', '.join(sorted(specs))}."
+        )
+    elif past:
+        names = ", ".join(dict.fromkeys(past))
+        problems.append(
+            f"Calls of {names} are answered by the agent's own code, past training: "
+            "nothing of them would be seen. Make them tools of the framework (for "
+            f"LangGraph: @tool and a ToolNode, or tool.invoke in your node).{reached}"
+        )
+    elif unknown:
+        names = ", ".join(unknown)
+        problems.append(
+            f"Its model is offered {names}, which neither {scenario.name} nor the "
+            "agent's own tools have. Give the tasks with --tasks, and the tools with "
+            f"--tools-from.{reached}"
+        )
+    concerns = [*report.concerns]
+    if hosts and not problems:
+        concerns.append(
+            f"In the trial it was to reach {', '.join(hosts)}, and was kept."
+        )
+    return replace(
+        report,
+        bound=[name for name in offered if name in specs],
+        missing=sorted(specs - offered.keys()),
+        concerns=concerns,
+        problems=problems,
+        model_calls=len(calls),
+    )
+
+
+def _hint(made: Trajectory) -> str:
+    told = str(made.reason)
+    if "KeyError" in told:
+        return (
+            " If a key of its state is missing, give it with --inputs module:function, "
+            "a function of the task that returns a dict."
+        )
+    if "response_format" in told:
+        return (
+            " Ask for a structured answer by a tool: "
+            "response_format=ToolStrategy(Schema)."
+        )
+    return ""

@@ -1,0 +1,41 @@
+"""A worker that reaches no other machine, and says which it was to reach."""
+
+import ipaddress
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def keep_offline(hosts: Path) -> None:
+    """Refuse connections of this process to other machines, for good.
+
+    Args:
+        hosts: File that gets a line for each machine that was to be reached.
+    """
+
+    def listen(event: str, values: tuple[Any, ...]) -> None:
+        if event == "socket.getaddrinfo":
+            host = values[0]
+        elif event == "socket.connect" and isinstance(values[1], tuple):
+            host = values[1][0]
+        else:
+            return
+        name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
+        if not _is_here(name):
+            with hosts.open("a", encoding="utf-8") as file:
+                file.write(f"{name}\n")
+            raise ConnectionRefusedError(
+                f"{name} may not be reached in a trial: nothing has started yet"
+            )
+
+    sys.addaudithook(listen)
+
+
+def _is_here(host: str) -> bool:
+    if host in ("", "None", "localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified

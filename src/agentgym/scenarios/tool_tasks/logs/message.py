@@ -1,0 +1,275 @@
+"""A message of a log: OpenAI's, LangChain's, Anthropic's, Bedrock's, OpenTelemetry's.
+
+LangChain writes ``dumpd``'s ``{"lc": 1, "id": […, "AIMessage"], "kwargs": {…}}``, its
+older ``{"type": "ai", "data": {…}}``, and plain fields with ``type``; OpenTelemetry
+``{"role": …, "parts": […]}`` (``gen-ai-input-messages.json`` of its semantic
+conventions); OpenInference OpenAI's fields, each wrapped (``spec/tool_calling``).
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.core.tools import is_recordable, parse_arguments, result_text, whole_text
+
+_ROLES = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "tool": "tool",
+    "function": "tool",
+    "system": "system",
+    "developer": "system",
+}
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+)
+"""What reading something raises that is not what it should be."""
+
+_WRAPPED = ("message", "message_content", "tool_call")
+_TEXTS = ("text", "input_text", "output_text")
+_SILENT = ("reasoning", "thinking", "redacted_thinking", "reasoning_content")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call that a model made.
+
+    Attributes:
+        id: Empty where the log has none.
+        arguments: None if they are no JSON object.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any] | None
+
+    @property
+    def key(self) -> str:
+        """What is the same for the same call, made again."""
+        return json.dumps([self.name, self.arguments], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a tool answered to the call with this id."""
+
+    id: str
+    text: str
+    failed: bool
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message.
+
+    Attributes:
+        role: ``user``, ``assistant``, ``tool`` or ``system``.
+        whole: Whether its text is all there is: no image, no file.
+    """
+
+    role: str
+    text: str
+    calls: tuple[Call, ...] = ()
+    results: tuple[Result, ...] = ()
+    whole: bool = True
+
+
+def read_messages(value: Any) -> list[Message]:
+    """Return messages of a list of them, of a batch of one list, or of its JSON.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    value = from_json(value)
+    if isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list):
+        raise ValueError(f"{shown(value)} is no list of messages")
+    if value and isinstance(value[0], list) and not _is_pair(value[0]):
+        value = value[0]  # LangChain: a batch of prompts, which has one
+    return [read_message(each) for each in value]
+
+
+def read_message(value: Any) -> Message:
+    """Return one message.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if isinstance(value, str):
+        return Message("user", whole_text(value))
+    if _is_pair(value):
+        value = {"role": value[0], "content": value[1]}
+    if not isinstance(value, dict):
+        raise ValueError(f"{shown(value)} is no message")
+    fields, kind = _fields(value)
+    role = _ROLES.get(str(fields.get("role") or kind).lower(), "")
+    if not role:
+        raise ValueError(f"a message has the role {shown(fields.get('role') or kind)}")
+    parts = list(_parts(fields))
+    texts = [text for text in map(_text, parts) if text is not None]
+    calls = [*_listed_calls(fields), *_calls(parts)]
+    results = [*_results(parts)]
+    whole = all(_is_known(part) for part in parts)
+    text = whole_text("".join(texts))
+    if role == "tool" and not results:
+        identity = fields.get("tool_call_id") or ""
+        results = [Result(str(identity), text, fields.get("status") == "error")]
+    if results and role == "user" and not text:
+        role = "tool"  # Anthropic's and Bedrock's users bring what tools answered
+    return Message(role, text, tuple(calls), tuple(results), whole)
+
+
+def read_arguments(value: Any) -> dict[str, Any] | None:
+    """Return the arguments of a call, given as an object or as its JSON."""
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return parse_arguments(value)
+    return value if isinstance(value, dict) and is_recordable(value) else None
+
+
+def read_result(value: Any) -> str:
+    """Return what a tool answered as the text that its agent saw."""
+    if isinstance(value, list) and value and all(map(_is_text, value)):
+        value = "".join(_text(part) or "" for part in value)
+    return whole_text(result_text("" if value is None else value))
+
+
+def from_json(value: Any) -> Any:
+    """Return what a text holds if it is JSON; else what was given."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def shown(value: Any) -> str:
+    """Return a value as it may stand in a sentence."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _is_pair(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    return isinstance(value[0], str) and value[0].lower() in _ROLES
+
+
+def _fields(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the fields of a message, and what kind of message it says it is."""
+    value = _bare(value)
+    kwargs, data = value.get("kwargs"), value.get("data")
+    if isinstance(kwargs, dict) and isinstance(value.get("id"), list) and value["id"]:
+        kind = str(value["id"][-1])
+        return kwargs, kind.removesuffix("Chunk").removesuffix("Message")
+    if isinstance(data, dict) and isinstance(value.get("type"), str):
+        return data, value["type"]
+    kind = str(value.get("type") or "")
+    return value, kind.removesuffix("Chunk").removesuffix("Message")
+
+
+def _bare(value: Any) -> dict[str, Any]:
+    """Return an object without what only wraps it."""
+    while isinstance(value, dict) and "role" not in value:
+        inner = next((value[k] for k in _WRAPPED if isinstance(value.get(k), dict)), 0)
+        if not isinstance(inner, dict):
+            break
+        value = inner
+    if not isinstance(value, dict):
+        raise ValueError(f"{shown(value)} is no object")
+    return value
+
+
+def _parts(fields: dict[str, Any]) -> Iterator[Any]:
+    for key in ("content", "contents", "parts"):
+        value = fields.get(key)
+        if isinstance(value, list):
+            yield from (
+                _bare(part) if isinstance(part, dict) else part for part in value
+            )
+        elif value is not None:
+            yield value if isinstance(value, str) else result_text(value)
+
+
+def _text(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
+    if _is_text(part):
+        text = part["text"] if "text" in part else part.get("content")
+        return text if isinstance(text, str) else None
+    return None
+
+
+def _is_text(part: Any) -> bool:
+    if isinstance(part, dict):
+        return part.get("type", "text") in _TEXTS and ("text" in part or "type" in part)
+    return isinstance(part, str)
+
+
+def _is_known(part: Any) -> bool:
+    if _is_text(part) or not isinstance(part, dict):
+        return True
+    kind = part.get("type")
+    named = {"tool_use", "tool_call", "tool_result", "tool_call_response", *_SILENT}
+    return kind in named or "toolUse" in part or "toolResult" in part
+
+
+def _listed_calls(fields: dict[str, Any]) -> Iterator[Call]:
+    more = fields.get("additional_kwargs")
+    more = more if isinstance(more, dict) else {}
+    for each in fields.get("tool_calls") or more.get("tool_calls") or []:
+        yield _call(_bare(each))
+    alone = fields.get("function_call") or more.get("function_call")
+    if isinstance(alone, dict):
+        yield _call(alone)
+
+
+def _calls(parts: list[Any]) -> Iterator[Call]:
+    for part in parts:
+        if isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call"):
+            yield _call(part)
+        elif isinstance(part, dict) and isinstance(part.get("toolUse"), dict):
+            yield _call(part["toolUse"])
+
+
+def _call(value: dict[str, Any]) -> Call:
+    inner = value.get("function")
+    inner = inner if isinstance(inner, dict) else value
+    name = inner.get("name")
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"a tool call names no tool: {shown(value)}")
+    given = next((inner[k] for k in ("arguments", "args", "input") if k in inner), None)
+    identity = value.get("id") or value.get("toolUseId") or ""
+    return Call(str(identity), name, read_arguments(given))
+
+
+def _results(parts: list[Any]) -> Iterator[Result]:
+    for part in parts:
+        if not isinstance(part, dict):
+            continue
+        kind = part.get("type")
+        if kind == "tool_call_response":
+            said = part.get("response", part.get("result"))
+            yield Result(str(part.get("id") or "").strip(), read_result(said), False)
+        elif kind == "tool_result":
+            failed = part.get("is_error") is True
+            identity = str(part.get("tool_use_id") or "")
+            yield Result(identity, read_result(part.get("content")), failed)
+        elif isinstance(part.get("toolResult"), dict):
+            inner = part["toolResult"]
+            said = inner.get("content")
+            if isinstance(said, list) and len(said) == 1 and isinstance(said[0], dict):
+                said = said[0].get("json", said)
+            failed = inner.get("status") == "error"
+            yield Result(str(inner.get("toolUseId") or ""), read_result(said), failed)

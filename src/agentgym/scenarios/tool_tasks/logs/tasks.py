@@ -1,0 +1,216 @@
+"""A tasks file from a file of logs, whichever of the known kinds it is."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.tools import Tool
+from agentgym.errors import UsageError
+from agentgym.scenarios.tool_tasks.logs.langsmith import Runs, is_run
+from agentgym.scenarios.tool_tasks.logs.message import (
+    UNREADABLE,
+    read_messages,
+    shown,
+)
+from agentgym.scenarios.tool_tasks.logs.opentelemetry import Spans, is_export
+from agentgym.scenarios.tool_tasks.logs.secrets import Secrets
+from agentgym.scenarios.tool_tasks.logs.trace import LeftOutError, Trace, read_task
+from agentgym.scenarios.tool_tasks.task_file import read_text
+
+_HEAD = """\
+# From {file} ({kinds}): {tasks} requests, with the calls that were made for them.
+# What users said stands here as they said it: their names, addresses, numbers.
+# What an agent did is not what it should have done: read every line, and correct it.
+"""
+_KNOWN = (
+    'Known are JSON Lines of {"messages": […]}, OpenAI-shaped or LangChain\'s; runs of '
+    "LangSmith, which have a run_type; and OTLP JSON of OpenTelemetry, which has "
+    "resourceSpans."
+)
+_MESSAGES, _RUNS, _SPANS = "messages", "LangSmith", "OpenTelemetry"
+_CONTAINERS = ("runs", "data", "spans", "traces", "examples", "items")
+_MOST_NESTED = 4
+_MOST_KEYS = 6
+
+
+@dataclass
+class FromLogs:
+    """What was found in logs.
+
+    Attributes:
+        text: The tasks file.
+        kinds: Of logs that the file holds.
+        tasks: Lines that the text holds.
+        answers: Calls in them with what their tool answered.
+        skipped: What became no line, by why.
+        calls: Calls that were left out of lines, by why.
+        secrets: How many keys and tokens were replaced by a name.
+    """
+
+    text: str = ""
+    kinds: tuple[str, ...] = ()
+    tasks: int = 0
+    answers: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    secrets: int = 0
+
+
+def from_logs(path: Path, tools: Sequence[Tool] | None = None) -> FromLogs:
+    """Make a tasks file of logs: what users asked, and which calls were made.
+
+    Of each conversation or trace it takes the first request, the calls until the user
+    said more, and what the tools answered; not calls that failed. A request that came
+    before is left out, and what looks like a key or a token is replaced.
+
+    Args:
+        path: JSON or JSON Lines: messages, LangSmith's runs, OpenTelemetry's spans.
+        tools: Calls of others, or with arguments that do not fit, are left out.
+
+    Raises:
+        UsageError: The file cannot be read, is of another kind, or has no such call.
+    """
+    made = FromLogs()
+    log = _Log(path, made)
+    specs = None if tools is None else {tool.spec.name: tool.spec for tool in tools}
+    secrets = Secrets()
+    found: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    for trace in log.traces():
+        try:
+            line = read_task(trace, specs, made.calls)
+        except LeftOutError as error:
+            made.skipped[str(error)] += 1
+            continue
+        if line["instruction"] in seen:
+            made.skipped["the same request came before"] += 1
+            continue
+        seen.add(line["instruction"])
+        found.append(secrets.hidden(line))
+    if not found:
+        reasons = [*_told(made.skipped), *_told(made.calls)]
+        why = "; ".join(reasons) or "it is empty"
+        raise UsageError(f"{path} has no request with a tool call: {why}.")
+    made.kinds = tuple(sorted(log.kinds))
+    made.tasks = len(found)
+    made.answers = sum("answer" in call for line in found for call in line["expect"])
+    made.secrets = secrets.count
+    body = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in found)
+    kinds = " and ".join(made.kinds)
+    made.text = _HEAD.format(file=path.name, kinds=kinds, tasks=len(found)) + body
+    return made
+
+
+def _told(counted: Mapping[str, int]) -> list[str]:
+    return [f"{count}: {why}" for why, count in counted.items()]
+
+
+class _Log:
+    """What a file holds: traces, and what in it cannot be read."""
+
+    def __init__(self, path: Path, made: FromLogs) -> None:
+        self._path = path
+        self._skipped = made.skipped
+        self.kinds: set[str] = set()
+        self.problems: list[str] = []
+
+    def traces(self) -> list[Trace]:
+        """Return the traces; those of exports after conversations.
+
+        Raises:
+            UsageError: The file cannot be read, or nothing in it is of a known kind.
+        """
+        conversations: list[Trace] = []
+        runs, spans = Runs(self.problems), Spans(self.problems)
+        for place, value in _values(self._path, self.problems):
+            for where, entry in _entries(place, value, 0):
+                kind = _kind(entry)
+                try:
+                    if kind == _MESSAGES:
+                        messages = entry["messages"] if _is_object(entry) else entry
+                        conversations.append(Trace([read_messages(messages)]))
+                    elif kind == _RUNS:
+                        runs.add(entry, where)
+                    elif kind == _SPANS:
+                        spans.add(entry, where)
+                    else:
+                        self.problems.append(f"{where} is {_seen(entry)}")
+                except UNREADABLE as error:
+                    self.problems.append(f"{where}: {error}")
+                self.kinds |= {kind} if kind else set()
+        if not self.kinds and self.problems:
+            raise UsageError(f"{self._path}, {self.problems[0]}. {_KNOWN}")
+        found = [*conversations, *runs.traces(), *spans.traces()]
+        if self.problems:
+            why = f"it cannot be read, as the first is {self.problems[0]}"
+            self._skipped[why] = len(self.problems)
+        return found
+
+
+def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield what a file of JSON or of JSON Lines holds, and where it stands."""
+    text = read_text(path)
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply to be a log.") from None
+    except ValueError:
+        pass
+    else:
+        yield "line 1", value
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            yield f"line {number}", json.loads(line)
+        except (ValueError, RecursionError) as error:
+            told = error.msg if isinstance(error, json.JSONDecodeError) else error
+            problems.append(f"line {number} is no JSON: {told}")
+
+
+def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of a value that may be a list of them, or hold one."""
+    inner = None
+    if depth < _MOST_NESTED and not _kind(value):
+        inner = value
+        if _is_object(value):
+            inner = next((value[k] for k in _CONTAINERS if _has(value, k)), None)
+    if isinstance(inner, list) and inner:
+        for number, each in enumerate(inner, 1):
+            yield from _entries(f"{where}, entry {number}", each, depth + 1)
+    else:
+        yield where, value
+
+
+def _kind(value: Any) -> str:
+    """Return of which kind an entry is, empty if of none."""
+    if isinstance(value, list):
+        roles = [_is_object(each) and "role" in each for each in value]
+        return _MESSAGES if roles and all(roles) else ""
+    if not _is_object(value):
+        return ""
+    if is_run(value):
+        return _RUNS
+    if is_export(value):
+        return _SPANS
+    return _MESSAGES if _has(value, "messages") else ""
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _has(value: Mapping[str, Any], key: str) -> bool:
+    return isinstance(value.get(key), list)
+
+
+def _seen(value: Any) -> str:
+    if not _is_object(value):
+        return f"{shown(value)}, no object of a log"
+    keys = ", ".join(map(repr, list(value)[:_MOST_KEYS])) or "no keys"
+    more = ", …" if len(value) > _MOST_KEYS else ""
+    return f"an object with the keys {keys}{more}, which is no log that is known"

@@ -1,0 +1,156 @@
+"""A trace: what happened for one request of a user, and the task that it shows."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from agentgym.core.tools import ToolSpec
+from agentgym.scenarios.tool_tasks.logs.message import Call, Message, Result
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """A tool that was run; its answer is None where the log does not have it."""
+
+    call: Call
+    answer: Result | None
+
+
+@dataclass
+class Trace:
+    """One request, from its begin to its end.
+
+    Attributes:
+        conversations: What models were given and then said, in the order of the calls;
+            later ones repeat what earlier ones said.
+        runs: Tools that were run, in their order.
+        asked: The user's request where no conversation has it.
+    """
+
+    conversations: list[list[Message]] = field(default_factory=list)
+    runs: list[ToolRun] = field(default_factory=list)
+    asked: str = ""
+
+
+class LeftOutError(Exception):
+    """Why a trace is no task."""
+
+
+def read_task(
+    trace: Trace, specs: Mapping[str, ToolSpec] | None, left_out: Counter[str]
+) -> dict[str, Any]:
+    """Return the line of a tasks file that a trace shows.
+
+    It has the first request, and the calls that were made until the user said more.
+
+    Args:
+        trace: Of one request.
+        specs: Calls of other tools, or that do not fit these, are left out.
+        left_out: Calls that are, by why; is added to.
+
+    Raises:
+        LeftOutError: It shows no task.
+    """
+    request, calls = _first_turn(trace)
+    if not request:
+        raise LeftOutError("no request of a user is in it")
+    if not calls:
+        raise LeftOutError("no tool was called for the first request")
+    answers = _answers(trace)
+    by_call: dict[str, list[Result]] = {}
+    for run in trace.runs:
+        if run.answer is not None:
+            by_call.setdefault(run.call.key, []).append(run.answer)
+    expect: list[dict[str, Any]] = []
+    for call in calls:
+        answer = answers.get(call.id)
+        again = by_call.get(call.key)
+        if answer is None and again:
+            answer = again.pop(0) if len(again) > 1 else again[0]
+        why = _problem(call, answer, specs)
+        if why:
+            left_out[why] += 1
+            continue
+        made = {"tool": call.name, "args": call.arguments}
+        expect.append(made if answer is None else {**made, "answer": answer.text})
+    if not expect:
+        raise LeftOutError("each call for the first request was left out")
+    return {"instruction": request, "expect": expect}
+
+
+def _first_turn(trace: Trace) -> tuple[str, list[Call]]:
+    """Return the first request, and the calls of models, or else of tools, for it."""
+    first = (_request(messages) for messages in trace.conversations)
+    opening = next((message for message in first if message is not None), None)
+    if opening is not None and not opening.whole:
+        raise LeftOutError("the request holds more than text")
+    request = opening.text.strip() if opening is not None else trace.asked.strip()
+    calls: list[Call] = []
+    seen: set[tuple[str, int]] = set()
+    known: set[tuple[str, str]] = set()
+    over = False
+    for messages in trace.conversations:
+        said = _request(messages)
+        turn: Sequence[Message] = messages
+        if said is not None and said.text.strip() == request:
+            turn = _until_more(messages)
+            over = over or len(turn) < len(messages)
+        elif over:  # another agent works on a later request
+            continue
+        times: Counter[str] = Counter()
+        for call in (call for message in turn for call in message.calls):
+            times[call.key] += 1
+            nth = (call.key, times[call.key])
+            if nth not in seen and (call.id, call.key) not in known:
+                calls.append(call)
+            seen.add(nth)
+        named = (call for message in turn for call in message.calls if call.id)
+        known |= {(call.id, call.key) for call in named}
+    return request, calls or ([] if over else [run.call for run in trace.runs])
+
+
+def _request(messages: Sequence[Message]) -> Message | None:
+    return next((message for message in messages if message.role == "user"), None)
+
+
+def _until_more(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages up to the user's second."""
+    users = [n for n, message in enumerate(messages) if message.role == "user"]
+    return messages[: users[1]] if len(users) > 1 else messages
+
+
+def _answers(trace: Trace) -> dict[str, Result]:
+    """Return answers by their call's id: as a model was told, or as the tool ended."""
+    found: dict[str, Result] = {}
+    for messages in trace.conversations:
+        for message in messages:
+            for result in message.results:
+                found.setdefault(result.id, result)
+    for run in trace.runs:
+        if run.answer is not None:
+            found.setdefault(run.answer.id, run.answer)
+    found.pop("", None)
+    return found
+
+
+def _problem(
+    call: Call, answer: Result | None, specs: Mapping[str, ToolSpec] | None
+) -> str:
+    if call.arguments is None:
+        return f"{call.name}: its arguments are no JSON object"
+    if answer is not None and (
+        answer.failed or answer.text.lstrip().lower().startswith("error")
+    ):
+        return f"{call.name}: it failed"
+    if specs is None:
+        return ""
+    if call.name not in specs:
+        return f"{call.name}: no tool of yours has this name"
+    try:
+        specs[call.name].validate(call.arguments)
+    except ValidationError:
+        return f"{call.name}: its arguments do not fit the tool"
+    return ""

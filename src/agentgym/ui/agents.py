@@ -1,0 +1,73 @@
+"""What the terminal shows of an agent as it is."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from agentgym.rollout.probe import AgentReport, RoleFound
+from agentgym.ui.layout import grid, indent
+
+_PROMPT = 200
+
+
+def agent_view(report: AgentReport) -> RenderableType:
+    """Show what an agent is, and whether it can be trained."""
+    head = Text.assemble(
+        (report.agent, "bold"), f"  {report.kind} ({report.framework})"
+    )
+    parts: list[RenderableType] = [head, indent(grid(("model", report.way)))]
+    for role in report.roles:
+        parts.append(indent(_role(role)))
+    facts = grid()
+    if report.bound:
+        facts.add_row("in training", f"{', '.join(report.bound)} act on the episode")
+    for name, fate in report.own.items():
+        facts.add_row("own tool", f"{name} {fate}" if fate else name)
+    if report.missing:
+        facts.add_row("not offered", ", ".join(report.missing))
+    for text in (*report.differences, *report.concerns):
+        facts.add_row("note", text)
+    if facts.row_count:
+        parts.append(indent(facts))
+    parts.append(_verdict(report))
+    return Group(*parts)
+
+
+def _role(role: RoleFound) -> RenderableType:
+    table = grid(("role", Text(role.name, "bold")))
+    if role.model:
+        table.add_row("its model", role.model)
+    if role.prompt:
+        told = " ".join(role.prompt.split())
+        table.add_row("prompt", told if len(told) <= _PROMPT else f"{told[:_PROMPT]}…")
+    for tool in role.tools:
+        table.add_row("tool", _signature(tool["function"]))
+    return table
+
+
+def _signature(function: dict[str, Any]) -> Text:
+    parameters = function.get("parameters") or {}
+    required = parameters.get("required", [])
+    named = [
+        f"{name}{'' if name in required else '?'}: {_kind(schema)}"
+        for name, schema in parameters.get("properties", {}).items()
+    ]
+    return Text(f"{function['name']}({', '.join(named)})")
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    return str(schema.get("type", "any"))
+
+
+def _verdict(report: AgentReport) -> RenderableType:
+    if report.problems:
+        return Group(*(Text(problem, "bold red") for problem in report.problems))
+    calls = report.model_calls
+    return Text(
+        f"It can be trained: in a trial it asked the model {calls} times, and each of "
+        "its tools was reached.",
+        "green",
+    )

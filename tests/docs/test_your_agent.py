@@ -1,0 +1,101 @@
+"""The table of docs/your_agent.md says what the tests of live agents show."""
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.integrations.autogen import test_authored as autogen
+from tests.integrations.crewai import test_authored as crewai
+from tests.integrations.langchain import test_live as langgraph
+
+PAGE = Path(__file__).parents[2] / "docs" / "your_agent.md"
+HEADS = {"LangGraph": langgraph, "AutoGen": autogen, "CrewAI": crewai}
+WORKS = {
+    "AutoGen": {
+        "`AssistantAgent` with tools": "clerk",
+        "a workbench of one's own": "far",
+        "`RoundRobinGroupChat`": "pair",
+        "`SelectorGroupChat`, the selector's model too": "selected",
+        "`Swarm` with hand-offs": "swarm",
+        "a team in a team, a `SocietyOfMindAgent`": "nested",
+        "an agent as a tool of another": "boss",
+        "a factory without parameters": "make_own",
+        "a factory that takes the model": "make_on",
+        "an asynchronous factory": "make_later",
+    },
+    "CrewAI": {
+        "`Agent`": "scribe",
+        "`Task`": "work",
+        "a sequential `Crew`": "pair",
+        "a class marked with `@CrewBase`": "Office",
+        "a hierarchical `Crew`, by `manager_llm`": "led",
+        "a hierarchical `Crew`, by `manager_agent`": "headed",
+        "a factory without parameters": "make_own",
+        "a factory that takes the model": "make_on",
+        "an asynchronous factory": "make_later",
+    },
+}
+REFUSED = {
+    "AutoGen": {
+        "`output_content_type`": "structured",
+        "an agent that never asks its model": "deaf",
+        "an agent that loops for ever": "looping",
+        "an agent that raises": "breaking",
+        "an agent that calls `sys.exit`": "exiting",
+    },
+    "CrewAI": {
+        "`output_pydantic`": "structured",
+        "a crew whose tasks say nothing of the request": "silent",
+        "an agent that never asks its model": "deaf",
+        "an agent that raises": "breaking",
+        "an agent that calls `sys.exit`": "exiting",
+    },
+}
+
+
+def tried_by(*tests: Callable[..., Any]) -> set[str]:
+    """Return the first argument of every case of tests."""
+    found: set[str] = set()
+    for test in tests:
+        for mark in getattr(test, "pytestmark", ()):
+            if mark.name == "parametrize":
+                cases = (getattr(case, "values", case) for case in mark.args[1])
+                found |= {case[0] for case in cases if isinstance(case[0], str)}
+    return found
+
+
+def table() -> dict[str, dict[str, set[str]]]:
+    """Return the rows of the page, by framework: what works, and what is refused."""
+    found: dict[str, dict[str, set[str]]] = {}
+    rows = re.findall(r"^\| (\w+) \| (.+?) \| (works|refused) \|$", PAGE.read_text(), re.M)
+    for framework, row, verdict in rows:
+        found.setdefault(framework, {}).setdefault(verdict, set()).add(row)
+    return found
+
+
+def plain(rows: Iterable[str]) -> set[str]:
+    return {row.replace("`", "") for row in rows}
+
+
+def test_what_the_table_says_is_what_tests_show() -> None:
+    said = table()
+    assert said.keys() == HEADS.keys()
+    assert plain(said["LangGraph"]["works"]) == langgraph.WORKS.keys()
+    assert plain(said["LangGraph"]["refused"]) == langgraph.REFUSED.keys()
+    for framework, works in WORKS.items():
+        assert said[framework] == {
+            "works": set(works),
+            "refused": set(REFUSED[framework]),
+        }
+
+
+def test_each_row_has_a_test() -> None:
+    for framework, module in (("AutoGen", autogen), ("CrewAI", crewai)):
+        shown = tried_by(module.test_its_models_and_tools_are_led_to_training)
+        assert set(WORKS[framework].values()) <= shown
+        shown = tried_by(
+            module.test_what_goes_wrong_drops_the_episode_and_says_why,
+            module.test_what_cannot_be_trained_is_refused,
+        )
+        assert set(REFUSED[framework].values()) <= shown

@@ -1,0 +1,45 @@
+"""The apps of examples/bring_your_agent: trained as they are, then used.
+
+Each trains for real, in a process of its own: what is shown is what a user runs.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "examples" / "bring_your_agent"
+APPS = {"langgraph": "clinic.py", "autogen": "warehouse.py", "crewai": "library.py"}
+
+
+@pytest.mark.parametrize("framework", APPS)
+def test_an_app_knows_nothing_of_training(framework: str) -> None:
+    assert "agentgym" not in (FOLDER / framework / APPS[framework]).read_text().lower()
+    readme = (FOLDER / "README.md").read_text()
+    assert f"{framework}/{APPS[framework]}" in readme
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("framework", APPS)
+def test_an_app_is_trained_as_it_is_and_used(framework: str, tmp_path: Path) -> None:
+    folder = tmp_path / framework
+    shutil.copytree(FOLDER / framework, folder)
+    app = (folder / APPS[framework]).read_bytes()
+    ended = subprocess.run(
+        [sys.executable, "train.py", "64"],
+        cwd=folder,
+        env={**os.environ, "AGENTGYM_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    first, *said = ended.stdout.strip().splitlines()
+    assert re.fullmatch(r"[\d.]+ -> [\d.]+", first)
+    assert said
+    assert (folder / APPS[framework]).read_bytes() == app
+    assert (tmp_path / "home" / "agents").is_dir()

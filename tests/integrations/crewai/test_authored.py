@@ -1,0 +1,186 @@
+"""Episodes of agents and crews as their authors wrote them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.core.policy import ChatRequest
+from agentgym.core.task import Split
+from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.errors import RolloutError
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.scenarios.registry import get_scenario
+from tests.integrations.crewai.test_episodes import note_once, notes_of
+from tests.rollout.sessions import session
+
+AUTHORED = "tests.integrations.crewai.authored"
+
+pytestmark = pytest.mark.usefixtures("installed")
+
+
+def run_all(
+    folder: Path, agent: str, respond: Any, count: int = 1, **settings: Any
+) -> list[Trajectory]:
+    folder.mkdir(exist_ok=True)
+    tasks = get_scenario("desk").tasks(Split.TRAIN, 0, count)
+    wanted = [
+        RolloutRequest(f"r{n:02d}", task, train=True, group="g", step=1)
+        for n, task in enumerate(tasks)
+    ]
+    told = {"scenario": "desk", "framework": "crewai", "agent": f"{AUTHORED}:{agent}"}
+    options = {"max_attempts": 1, **settings}
+    with session(folder, ScriptedPolicy(respond), **told, **options) as opened:
+        return opened.run(wanted, lambda _: None)
+
+
+def run(folder: Path, agent: str, respond: Any, **settings: Any) -> Trajectory:
+    [trajectory] = run_all(folder, agent, respond, **settings)
+    return trajectory
+
+
+def offered(request: ChatRequest) -> set[str]:
+    return {tool["function"]["name"] for tool in request.tools}
+
+
+def delegate_or_note(request: ChatRequest) -> Reply:
+    if request.messages[-1]["role"] == "tool":
+        return Reply("Done.")
+    if "note" in offered(request):
+        return Reply(calls=[("note", {"text": "this"})])
+    work = {"task": "Note this.", "context": "None.", "coworker": "Scribe"}
+    return Reply(calls=[("delegate_work_to_coworker", work)])
+
+
+@pytest.mark.parametrize(
+    ("agent", "respond", "who"),
+    [
+        ("scribe", note_once, ["Scribe"] * 2),
+        pytest.param("make_own", note_once, ["Scribe"] * 2, marks=pytest.mark.slow),
+        pytest.param("make_on", note_once, ["Scribe"] * 2, marks=pytest.mark.slow),
+        pytest.param("make_later", note_once, ["Scribe"] * 2, marks=pytest.mark.slow),
+        pytest.param("work", note_once, ["Scribe"] * 2, marks=pytest.mark.slow),
+        ("pair", note_once, ["Scribe", "Scribe", "Critic"]),
+        ("Office", note_once, ["Scribe"] * 2),
+        pytest.param("asking", note_once, ["Scribe"] * 2, marks=pytest.mark.slow),
+        pytest.param("twins", note_once, ["Twin"] * 2, marks=pytest.mark.slow),
+        (
+            "led",
+            delegate_or_note,
+            ["Crew Manager", "Scribe", "Scribe", "Crew Manager"],
+        ),
+        ("headed", delegate_or_note, ["Head", "Scribe", "Scribe", "Head"]),
+    ],
+)
+def test_its_models_and_tools_are_led_to_training(
+    tmp_path: Path, agent: str, respond: Any, who: list[str]
+) -> None:
+    found = run(tmp_path, agent, respond)
+    assert notes_of(found) == ["0 this"], found.reason
+    assert [call.agent for call in found.model_calls] == who
+    [call] = [c for c in found.get_tool_calls() if c.name == "note"]
+    assert call.result == "1 notes"
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(64, marks=pytest.mark.slow)])
+def test_episodes_at_once_share_nothing(tmp_path: Path, count: int) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        return note_once(request) if request.tools else Reply("Fine.")
+
+    done = run_all(tmp_path, "pair", respond, count, workers=1)
+    for found in done:
+        assert notes_of(found) == ["0 this"], found.reason
+        assert [call.agent for call in found.model_calls] == [
+            "Scribe",
+            "Scribe",
+            "Critic",
+        ]
+        assert [len(call.messages) for call in found.model_calls] == [2, 4, 2]
+
+
+def test_tools_that_the_episode_does_not_have_run_as_they_are(tmp_path: Path) -> None:
+    calls = [("shout_out", {"word": "hey"}), ("later", {"word": "a"}), ("once", {})]
+
+    def respond(request: ChatRequest) -> Reply:
+        if request.messages[-1]["role"] == "tool":
+            return Reply("Done.")
+        return Reply(calls=[*calls, ("once", {})])
+
+    for found in run_all(tmp_path, "scribe", respond, 4):
+        told = [
+            message["content"]
+            for message in found.model_calls[-1].messages
+            if message["role"] == "tool"
+        ]
+        assert told[:3] == ["HEY", "a later", "once and no more"]
+        assert "usage limit of 1" in told[3]
+
+
+def test_a_crew_whose_tasks_take_inputs_is_given_them(tmp_path: Path) -> None:
+    found = run(tmp_path, "topical", note_once, inputs=f"{AUTHORED}:topic")
+    assert notes_of(found) == ["0 this"], found.reason
+    asked = found.model_calls[0].messages[-1]["content"]
+    assert f"Write of {found.task_id} for all." in asked
+    alone = run(tmp_path / "a", "scribe", note_once, inputs=f"{AUTHORED}:told")
+    assert f"Please: {alone.task_id}" in alone.model_calls[0].messages[-1]["content"]
+
+
+def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
+    found = run(tmp_path, "asker", lambda _: Reply("Fine."))
+    [call] = found.model_calls
+    assert call.messages[-1]["content"] == "Note {this}."
+    assert call.content == "Fine."
+
+
+@pytest.mark.parametrize(
+    ("agent", "reason"),
+    [
+        ("breaking", "the agent is broken"),
+        ("exiting", "SystemExit: 3"),
+        ("deaf", "ended without calling the model"),
+    ],
+)
+def test_what_goes_wrong_drops_the_episode_and_says_why(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], agent: str, reason: str
+) -> None:
+    found = run(tmp_path, agent, note_once)
+    assert found.status is RolloutStatus.DROPPED
+    assert reason in str(found.reason)
+    assert capfd.readouterr().out == ""
+
+
+def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
+    found = run(tmp_path, "quitting", lambda _: Reply(calls=[("quit_all", {})]))
+    assert found.status is RolloutStatus.DROPPED
+    assert "quit_all called sys.exit(3)" in str(found.reason)
+    assert len(found.model_calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "told"),
+    [
+        ("silent", {}, r"no words. Write \{task\} in a description"),
+        ("topical", {}, r"They say \{reader\}, \{topic\}: give --inputs module:"),
+        ("structured", {}, r"wants a structured answer \(output_pydantic=Answer\)"),
+        ("scribe", {"context": f"{AUTHORED}:topic"}, "no runtime context"),
+        ("Burnt", {}, "Burnt failed to make the agent: ValidationError"),
+        ("MODEL", {}, "gave a str, not an Agent, Task or Crew"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(
+    tmp_path: Path, agent: str, settings: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(RolloutError, match=told):
+        run(tmp_path, agent, note_once, **settings)
+
+
+def test_inputs_of_another_kind_are_refused(tmp_path: Path) -> None:
+    for agent, inputs, wanted in (
+        ("topical", "told", "dict"),
+        ("scribe", "topic", "text"),
+    ):
+        found = run(tmp_path / agent, agent, note_once, inputs=f"{AUTHORED}:{inputs}")
+        assert found.status is RolloutStatus.DROPPED
+        assert f"--inputs {AUTHORED}:{inputs} gave a" in str(found.reason)
+        assert wanted in str(found.reason)

@@ -1,0 +1,375 @@
+"""Agents as people write them, with nothing of AgentGym's."""
+
+import asyncio
+import operator
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+)
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain.chat_models import init_chat_model
+from langchain.tools import ToolRuntime
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.tools import BaseTool, tool
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+from openai import OpenAI
+from pydantic import BaseModel
+
+BOOKS = {"B1": "shelf"}
+"""The data of the application; training must not touch it."""
+
+
+@tool
+def find_book(title: str) -> str:
+    """Find a book by its title."""
+    return BOOKS.get(title, "nowhere")
+
+
+@tool
+def lend_book(book: str, member: str) -> str:
+    """Lend a book to a member."""
+    BOOKS[book] = member
+    return "lent"
+
+
+TOOLS: list[Any] = [find_book, lend_book]
+PROMPT = "You run the desk of a library."
+model = ChatOpenAI(model="gpt-4o-mini", temperature=0)
+bound = model.bind_tools(TOOLS)
+
+
+def build(node: Any, *, tools: Any = None, **compile: Any) -> Any:
+    """Return the graph of LangGraph's tutorials, with another node."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("assistant", node)
+    builder.add_node("tools", tools or ToolNode(TOOLS))
+    builder.add_edge(START, "assistant")
+    builder.add_conditional_edges("assistant", tools_condition)
+    builder.add_edge("tools", "assistant")
+    return builder.compile(**compile)
+
+
+def ask(state: MessagesState) -> dict[str, Any]:
+    """Ask a model of the module, synchronously."""
+    return {"messages": [bound.invoke([SystemMessage(PROMPT), *state["messages"]])]}
+
+
+async def ask_async(state: MessagesState) -> dict[str, Any]:
+    """Ask it asynchronously."""
+    return {"messages": [await bound.ainvoke(state["messages"])]}
+
+
+def ask_own(state: MessagesState) -> dict[str, Any]:
+    """Make a model for each call."""
+    llm = init_chat_model("openai:gpt-4o").bind_tools(TOOLS)
+    return {"messages": [llm.invoke(state["messages"])]}
+
+
+def ask_streaming(state: MessagesState) -> dict[str, Any]:
+    """Put an answer together of its pieces."""
+    first, *others = bound.stream(state["messages"])
+    for piece in others:
+        first += piece
+    return {"messages": [first]}
+
+
+chain = ChatPromptTemplate.from_messages(
+    [("system", PROMPT), MessagesPlaceholder("messages")]
+) | model.bind_tools(TOOLS)
+
+
+def ask_chain(state: MessagesState) -> dict[str, Any]:
+    """Ask through a chain of a prompt and a model."""
+    return {"messages": [chain.invoke({"messages": state["messages"]})]}
+
+
+def ask_openai(state: MessagesState) -> dict[str, Any]:
+    """Ask by OpenAI's own package."""
+    from langchain_core.messages import convert_to_openai_messages
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+
+    said = OpenAI().chat.completions.create(
+        model="gpt-4o",
+        messages=convert_to_openai_messages(state["messages"]),  # type: ignore[arg-type]
+        tools=[convert_to_openai_tool(each) for each in TOOLS],  # type: ignore[misc]
+    )
+    message = said.choices[0].message
+    calls = [
+        {
+            "name": c.function.name,
+            "args": __import__("json").loads(c.function.arguments),
+            "id": c.id,
+        }
+        for c in message.tool_calls or ()
+        if c.type == "function"
+    ]
+    return {"messages": [AIMessage(message.content or "", tool_calls=calls)]}
+
+
+class Assistant:
+    """A node that is an object, with the model in it."""
+
+    def __init__(self, llm: Any) -> None:
+        self.runnable = llm
+
+    def __call__(self, state: MessagesState) -> dict[str, Any]:
+        """Ask."""
+        return {"messages": [self.runnable.invoke(state["messages"])]}
+
+
+def run_tools(state: MessagesState) -> dict[str, Any]:
+    """Run tools in a node of one's own."""
+    by_name = {each.name: each for each in TOOLS}
+    last: Any = state["messages"][-1]
+    made = [
+        by_name[c["name"]].invoke({**c, "type": "tool_call"}) for c in last.tool_calls
+    ]
+    return {"messages": made}
+
+
+def run_functions(state: MessagesState) -> dict[str, Any]:
+    """Run the functions, past the framework."""
+    from langchain_core.messages import ToolMessage
+
+    by_name = {each.name: each.func for each in TOOLS}
+    last: Any = state["messages"][-1]
+    made = [
+        ToolMessage(str(by_name[c["name"]](**c["args"])), tool_call_id=c["id"])
+        for c in last.tool_calls
+    ]
+    return {"messages": made}
+
+
+sync_nodes = build(ask)
+async_nodes = build(ask_async)
+made_in_node = build(ask_own)
+streaming = build(ask_streaming)
+chained = build(ask_chain)
+by_openai = build(ask_openai)
+object_node = build(Assistant(bound))
+own_tool_node = build(ask, tools=run_tools)
+remembering = build(ask, checkpointer=InMemorySaver(), store=InMemoryStore())
+past_training = build(ask, tools=run_functions)
+
+plain = create_agent(model, TOOLS, system_prompt=PROMPT, name="desk")
+limited = create_agent(
+    model, TOOLS, middleware=[ModelCallLimitMiddleware(run_limit=20)]
+)
+
+
+class Report(BaseModel):
+    """What was done."""
+
+    summary: str
+
+
+by_tool = create_agent(model, TOOLS, response_format=ToolStrategy(Report))
+by_provider = create_agent(model, TOOLS, response_format=ProviderStrategy(Report))
+approving = create_agent(
+    model,
+    TOOLS,
+    middleware=[HumanInTheLoopMiddleware(interrupt_on={"lend_book": True})],
+    checkpointer=InMemorySaver(),
+)
+
+
+@dataclass
+class Desk:
+    """The context of a run."""
+
+    prompt: str
+
+
+def ask_in_context(state: MessagesState, runtime: Any) -> dict[str, Any]:
+    """Ask with a prompt of the context."""
+    said = [SystemMessage(runtime.context.prompt), *state["messages"]]
+    return {"messages": [bound.invoke(said)]}
+
+
+def _in_context() -> Any:
+    from langgraph.runtime import Runtime
+
+    ask_in_context.__annotations__["runtime"] = Runtime[Desk]
+    builder = StateGraph(MessagesState, context_schema=Desk)
+    builder.add_node("assistant", ask_in_context)
+    builder.add_node("tools", ToolNode(TOOLS))
+    builder.add_edge(START, "assistant")
+    builder.add_conditional_edges("assistant", tools_condition)
+    builder.add_edge("tools", "assistant")
+    return builder.compile()
+
+
+in_context = _in_context()
+
+
+def desk_of(task: Any) -> Desk:
+    """Return the context of a task."""
+    return Desk(f"{PROMPT} {task.family}")
+
+
+class Keyed(TypedDict):
+    """A state with a key that must be given."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    member: str
+
+
+def ask_keyed(state: Keyed) -> dict[str, Any]:
+    """Ask for a member."""
+    said = [SystemMessage(f"{state['member']} asks."), *state["messages"]]
+    return {"messages": [bound.invoke(said)]}
+
+
+def _keyed() -> Any:
+    builder = StateGraph(Keyed)
+    builder.add_node("assistant", ask_keyed)
+    builder.add_node("tools", ToolNode(TOOLS))
+    builder.add_edge(START, "assistant")
+    builder.add_conditional_edges("assistant", tools_condition)
+    builder.add_edge("tools", "assistant")
+    return builder.compile()
+
+
+keyed = _keyed()
+
+
+def keys_of(task: Any) -> dict[str, Any]:
+    """Return the keys of a task."""
+    return {"member": "Ann"}
+
+
+def asking(state: MessagesState) -> dict[str, Any]:
+    """Wait for a person before anything else."""
+    interrupt("May I begin?")
+    return ask(state)
+
+
+waiting = build(asking, checkpointer=InMemorySaver())
+
+lender = create_agent(model, [lend_book], name="lender")
+
+
+@tool
+def ask_lender(request: str) -> str:
+    """Ask the colleague who lends books."""
+    said = lender.invoke({"messages": [("user", request)]})
+    return str(said["messages"][-1].text)
+
+
+supervisor = create_agent(model, [find_book, ask_lender], name="supervisor")
+
+
+@tool
+def transfer_to_lender(runtime: ToolRuntime) -> Command[Any]:
+    """Hand over to the colleague who lends books."""
+    from langchain_core.messages import ToolMessage
+
+    told = ToolMessage("Handed over.", tool_call_id=runtime.tool_call_id)
+    return Command(goto="lender", graph=Command.PARENT, update={"messages": [told]})
+
+
+transfer_to_lender.metadata = {"__handoff_destination": "lender"}
+finder = create_agent(model, [find_book, transfer_to_lender], name="finder")
+
+
+def _swarm() -> Any:
+    builder = StateGraph(MessagesState)
+    builder.add_node("finder", finder, destinations=("lender", END))
+    builder.add_node("lender", lender)
+    builder.add_edge(START, "finder")
+    return builder.compile()
+
+
+swarm = _swarm()
+
+
+def make_graph() -> Any:
+    """Make it without parameters."""
+    return build(ask)
+
+
+async def make_graph_async(config: Any) -> Any:
+    """Make it as LangGraph's server lets it be made."""
+    return build(ask_async)
+
+
+def make_with_model(model: Any) -> Any:
+    """Make it on a model, with tools of one's own."""
+    return create_agent(model, TOOLS)
+
+
+def make_of_nobody(database: str) -> Any:
+    """Want what nobody gives."""
+
+
+def make_nothing() -> Any:
+    """Fail."""
+    raise OSError("no database")
+
+
+builder = StateGraph(MessagesState)
+
+
+def ends(state: MessagesState) -> dict[str, Any]:
+    """Answer without any model."""
+    return {"messages": [AIMessage("No.")]}
+
+
+silent = build(ends)
+
+
+def exits(state: MessagesState) -> dict[str, Any]:
+    """Leave."""
+    sys.exit(3)
+
+
+exiting = build(exits)
+
+
+def raises(state: MessagesState) -> dict[str, Any]:
+    """Fail."""
+    sys.stdout.write("about to fail\n")
+    raise OSError("the desk burnt down")
+
+
+raising = build(raises)
+
+
+async def hangs(state: MessagesState) -> dict[str, Any]:
+    """Wait for ever."""
+    await asyncio.sleep(3600)
+    return {}
+
+
+class Total(TypedDict):
+    """A state without messages."""
+
+    total: Annotated[int, operator.add]
+
+
+class Opaque:
+    """What no JSON holds."""
+
+
+class LendTo(BaseTool):
+    """A tool whose argument no schema tells."""
+
+    name: str = "lend_to"
+    description: str = "Lend to somebody."
+
+    def _run(self, somebody: Opaque) -> str:
+        return "lent"
+
+
+unspeakable = build(ask, tools=ToolNode([*TOOLS, LendTo()]))

@@ -1,0 +1,181 @@
+"""LangGraph agents as people write them: each works, or is refused before training."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.errors import AgentGymError
+from agentgym.integrations.langchain.adapter import LangChainAdapter
+from agentgym.integrations.langchain.model import PolicyChatModel
+from agentgym.integrations.live import agent_tools, load_agent
+from agentgym.rollout.probe import AgentReport, probed
+from agentgym.scenarios.tool_tasks.starter import starter
+from agentgym.train.plan import located
+
+HERE = "tests.integrations.langchain.live_agents"
+load_agent(f"{HERE}:plain")  # it makes models, which want a key
+live = import_module(HERE)
+
+
+@pytest.fixture
+def tried(tmp_path: Path) -> Callable[..., AgentReport]:
+    """Return a function that tries an agent of the module on a tasks file."""
+    tasks = tmp_path / "desk.jsonl"
+    tasks.write_text(starter(agent_tools(f"{HERE}:plain")))
+
+    def trial(name: str, **settings: Any) -> AgentReport:
+        config = TrainingConfig.create(
+            scenario=str(tasks), agent=f"{HERE}:{name}", **settings
+        )
+        return probed(located(config))
+
+    return trial
+
+
+WORKS = {
+    "create_agent": "plain",
+    "synchronous nodes": "sync_nodes",
+    "asynchronous nodes": "async_nodes",
+    "a model made in a node, init_chat_model": "made_in_node",
+    "answers put together from a stream": "streaming",
+    "a chain of a prompt and a model": "chained",
+    "OpenAI's own client": "by_openai",
+    "nodes that are objects": "object_node",
+    "tools called in a node of one's own": "own_tool_node",
+    "a checkpointer, a store": "remembering",
+    "middleware": "limited",
+    "response_format by a tool, tool_choice": "by_tool",
+    "human-in-the-loop approval": "approving",
+    "a factory without parameters": "make_graph",
+    "an asynchronous factory": "make_graph_async",
+    "a factory that takes the model": "make_with_model",
+}
+"""What the documentation says works, by the agent that shows it."""
+
+
+@pytest.mark.parametrize("name", WORKS.values())
+def test_it_trains_as_it_is(tried: Callable[..., AgentReport], name: str) -> None:
+    report = tried(name)
+    assert report.problems == []
+    assert set(report.bound) == {"find_book", "lend_book"}
+    assert report.framework == "langchain"
+    assert report.model_calls is not None
+    assert report.model_calls > 1
+    assert live.BOOKS == {"B1": "shelf"}
+
+
+def test_what_a_graph_needs_of_a_task_is_given(
+    tried: Callable[..., AgentReport],
+) -> None:
+    assert tried("in_context", context=f"{HERE}:desk_of").problems == []
+    assert tried("keyed", inputs=f"{HERE}:keys_of").problems == []
+    with pytest.raises(
+        AgentGymError, match=r"Desk, which cannot be made of .*--context"
+    ):
+        tried("in_context")
+    [problem] = tried("keyed").problems
+    assert "KeyError" in problem
+    assert "--inputs module:function" in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "passes"), [("supervisor", "ask_lender"), ("swarm", "transfer_to_lender")]
+)
+def test_agents_below_and_beside_are_reached(
+    tried: Callable[..., AgentReport], name: str, passes: str
+) -> None:
+    report = tried(name)
+    assert report.problems == []
+    assert set(report.bound) == {"find_book", "lend_book"}
+    assert report.own == {passes: "runs: it passes control on"}
+    assert {"lender"} < {role.name for role in report.roles}
+
+
+REFUSED = {
+    "response_format by the provider": (
+        "by_provider",
+        r"response_format=ToolStrategy\(Schema\)",
+    ),
+    "tools called as plain functions": ("past_training", r"own code, past training"),
+    "an agent that never asks its model": ("silent", r"without calling the model"),
+    "an agent that calls sys.exit": ("exiting", r"called sys\.exit\(3\)"),
+    "an agent that raises": ("raising", r"the desk burnt down"),
+}
+"""What the documentation says is refused, by the agent, and what is said of it."""
+
+
+@pytest.mark.parametrize(("name", "told"), REFUSED.values())
+def test_what_cannot_be_trained_is_named_in_a_trial(
+    tried: Callable[..., AgentReport], name: str, told: str
+) -> None:
+    [problem] = tried(name).problems
+    with pytest.raises(AssertionError, match=told):
+        raise AssertionError(problem)
+
+
+def test_a_question_that_nobody_answers_ends_the_episode(
+    tried: Callable[..., AgentReport],
+) -> None:
+    [problem] = tried("waiting").problems
+    assert "May I begin?" in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("builder", "a StateGraph that is not compiled"),
+        ("BOOKS", "is a dict, which is no agent of"),
+        ("make_of_nobody", "wants 'database', which training does not know"),
+        ("make_nothing", "failed to make the agent: OSError: no database"),
+        ("unspeakable", "'lend_to' cannot be told to a model"),
+        ("nothing", "has no 'nothing'"),
+    ],
+)
+def test_what_is_no_agent_is_refused(
+    tried: Callable[..., AgentReport], name: str, told: str
+) -> None:
+    with pytest.raises(AgentGymError, match=told):
+        tried(name)
+
+
+def test_prompts_tools_and_models_are_found(tried: Callable[..., AgentReport]) -> None:
+    [role] = tried("plain").roles
+    assert (role.name, role.prompt) == ("desk", live.PROMPT)
+    assert role.model == "ChatOpenAI gpt-4o-mini"
+    assert [tool["function"]["name"] for tool in role.tools] == [
+        "find_book",
+        "lend_book",
+    ]
+    assert "InMemorySaver is not written" in " ".join(tried("remembering").concerns)
+
+
+def test_a_module_that_runs_its_agent_is_refused(
+    tried: Callable[..., AgentReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"from {HERE} import plain as graph\n"
+    (tmp_path / "runs_it.py").write_text(
+        f"{text}graph.invoke({{'messages': [('user', 'Hello')]}})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    config = TrainingConfig.create(agent="runs_it:graph")
+    with pytest.raises(
+        AgentGymError, match=r"runs_it runs the agent as it is imported"
+    ):
+        located(config)
+
+
+def test_tools_memory_and_thread_of_a_graph_work_with_another_model() -> None:
+    said = iter([Reply(calls=[("find_book", {"title": "B1"})]), Reply("Here.")])
+    model = PolicyChatModel()
+    model._policy = ScriptedPolicy(lambda request: next(said))
+    copy = LangChainAdapter().with_model(live.remembering, model)
+    config = {"configurable": {"thread_id": "1"}}
+    state = copy.invoke({"messages": [("user", "B1?")]}, config)
+    texts = [message.text for message in state["messages"]]
+    assert texts == ["B1?", "", "shelf", "Here."]
+    assert len(copy.get_state(config).values["messages"]) == 4
