@@ -9,7 +9,10 @@ from agentgym.models.reference import is_remote
 ENGINES = Plugins(
     EngineFactory,
     "engine",
-    {"local": "agentgym.engines.local.support:LocalEngines"},
+    {
+        "local": "agentgym.engines.local.support:LocalEngines",
+        "verl": "agentgym.engines.verl.support:VerlEngines",
+    },
     group="agentgym.engines",
 )
 
@@ -27,6 +30,11 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
             "calls. Leave --warm-start out, or use --engine local."
         )
     return factory.check(config)
+
+
+def composed_settings(config: TrainingConfig) -> str:
+    """Return what an engine would give its library, as YAML; empty if nothing."""
+    return _factory(config).composed(config)
 
 
 def create_engine(config: TrainingConfig) -> Engine:

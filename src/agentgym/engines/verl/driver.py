@@ -1,0 +1,56 @@
+"""The process that drives verl: reads requests as lines of JSON, answers in lines.
+
+It is started by the server and ends with it. What libraries print goes to the log.
+"""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from typing import Any
+
+_SHUTDOWN_S = 20
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    _die_with_parent()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    cluster: Any = None
+    try:
+        for line in sys.stdin:
+            request = json.loads(line)
+            verb, given = request["verb"], request["given"]
+            try:
+                if verb == "start":
+                    from agentgym.engines.verl.cluster import Cluster
+
+                    cluster = Cluster(given["settings"])
+                    found = cluster.state()
+                else:
+                    found = getattr(cluster, verb)(**given)
+                answer = {"found": found}
+            except Exception as error:  # noqa: BLE001 - told to whoever asked
+                traceback.print_exc()
+                answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+    finally:
+        signal.alarm(_SHUTDOWN_S)  # a shutdown that hangs ends all the same
+        if cluster is not None:
+            cluster.close()
+
+
+def _die_with_parent() -> None:
+    import ctypes
+
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()
