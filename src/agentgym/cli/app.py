@@ -14,6 +14,7 @@ import typer
 from agentgym.cli import (
     agents,
     doctor,
+    engine,
     evaluate,
     inspect,
     rollout,
@@ -48,7 +49,7 @@ def build() -> typer.Typer:
     app.command()(serve.serve)
     app.command()(agents.export)
     app.command()(doctor.doctor)
-    for group in (scenarios.app, runs.app, agents.app):
+    for group in (scenarios.app, runs.app, agents.app, engine.app):
         app.add_typer(group)
     return app
 

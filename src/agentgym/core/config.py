@@ -87,7 +87,7 @@ class TrainingConfig(Settings, BaseSettings):
             they are not used.
         memory_share: Of each GPU's memory, for sampling.
         tool_parser: vLLM's parser of the model's tool calls.
-        engine_server: Of ``verl``: ``host:port`` of an ``agentgym.engines.verl.server``;
+        engine_server: Of ``verl``: ``host:port`` of ``agentgym.engines.verl.server``;
             None starts one here. Its key is in AGENTGYM_ENGINE_KEY.
         verl: Of ``verl``: any of its settings, ``{"actor_rollout_ref.…": value}``.
         gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU.

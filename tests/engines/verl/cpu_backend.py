@@ -1,7 +1,7 @@
 """verl on a machine without a GPU, for tests: loaded by ``VERL_USE_EXTERNAL_MODULES``.
 
 A platform (verl's own registry), its FSDP engine for that device, and a rollout backend
-that answers from a copy of the model with token ids and log-probabilities, as vLLM does.
+that answers from a copy of the model with token ids and log-probabilities, like vLLM.
 """
 
 import contextlib

@@ -35,7 +35,7 @@ class Cluster:
         OmegaConf.resolve(config)
         self._config, self._ray = config, ray
         self.version = 0
-        join(ray, OmegaConf.to_container(config.ray_kwargs.ray_init))
+        join(ray, dict(config.ray_kwargs.ray_init))
         # Other nodes need nothing of this package.
         ray.cloudpickle.register_pickle_by_value(learner)
         nodes, each = config.trainer.nnodes, config.trainer.n_gpus_per_node
@@ -151,7 +151,7 @@ class Cluster:
         return data
 
     def _moved(self, rows: Sequence[Row], temperature: float) -> float:
-        """Return the mean k3 estimate between some sampled tokens and the new policy."""
+        """Return the mean k3 estimate of some tokens between sampling and now."""
         from verl.utils import tensordict_utils
         from verl.workers.utils.padding import no_padding_2_padding
 
@@ -196,21 +196,21 @@ def join(ray: Any, given: dict[str, Any]) -> None:
     """
     given = {key: value for key, value in given.items() if value is not None}
     environment = given.pop("runtime_env", None) or {}
-    environment = {k: v for k, v in environment.items() if v is not None}
+    environment = {k: v for k, v in dict(environment).items() if v is not None}
     address = os.environ.get("RAY_ADDRESS")
     if address:
         ray.init(address=address, runtime_env=environment)
         return
     own: dict[str, Any] = {
         "_node_ip_address": "127.0.0.1",
-        "_temp_dir": os.path.join(os.path.expanduser("~"), "ray"),
+        "_temp_dir": os.path.join(os.path.expanduser("~"), "r"),
         "include_dashboard": False,
         "log_to_driver": True,
         "runtime_env": environment,
     }
     try:
         ray.init(**{**own, **given})
-    except Exception as error:  # the wait for its first process is short and fixed
+    except Exception as error:  # noqa: BLE001 - the wait for its first process is short and fixed
         sys.stderr.write(f"Ray did not start ({error}); trying once more\n")
         ray.shutdown()
         ray.init(**{**own, **given})

@@ -1,4 +1,4 @@
-"""What client and server must agree on; imported on both sides, so it imports little."""
+"""What client and server must agree on; imported by both, so it imports little."""
 
 from typing import Any, TypedDict
 

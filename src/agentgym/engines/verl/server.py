@@ -18,8 +18,10 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from agentgym.engines.verl.protocol import KEY_VARIABLE, PROTOCOL, row_problem
@@ -99,10 +101,8 @@ class Driver:
         """End it and everything that it has started."""
         if self.is_alive:
             self._process.terminate()
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_ENDING_S)
-            except subprocess.TimeoutExpired:
-                pass
         end_descendants()
         self._process.wait()
 
@@ -118,7 +118,9 @@ class Desk:
         self._begun = time.monotonic()
         self.ended = threading.Event()
 
-    def start(self, given: dict[str, Any]) -> tuple[Driver, threading.Thread, list[Any]]:
+    def start(
+        self, given: dict[str, Any]
+    ) -> tuple[Driver, threading.Thread, list[Any]]:
         """Start a driver with a client's settings, without waiting for it.
 
         Raises:
@@ -262,10 +264,8 @@ def end_descendants() -> None:
 
     while found := psutil.Process().children(recursive=True):
         for process in found:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                pass
         psutil.wait_procs(found, timeout=5)
         reap()
 
@@ -285,14 +285,17 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1", help="where to listen")
     parser.add_argument("--port", type=int, default=8700, help="0 takes a free one")
     parser.add_argument("--log", type=Path, default=Path("verl.log"))
-    parser.add_argument("--once", action="store_true", help="end with the client")
-    parser.add_argument("--told", type=Path, help="file that gets the port")
+    parser.add_argument(
+        "--once",
+        type=Path,
+        help="end with the first client; this folder gets the port, and is removed",
+    )
     given = parser.parse_args()
     key = os.environ.get(KEY_VARIABLE, "")
     if not key:
         sys.exit(f"Set {KEY_VARIABLE} to a key of your own: clients must give it.")
     adopt_orphans()
-    desk = Desk(given.log.absolute(), once=given.once)
+    desk = Desk(given.log.absolute(), once=given.once is not None)
     try:
         server = ThreadingHTTPServer((given.host, given.port), handler(desk, key))
     except OSError as error:
@@ -301,15 +304,17 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: desk.ended.set())
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    if given.told is None:
+    if given.once is None:
         sys.stderr.write(f"Listening on {given.host}:{server.server_port}\n")
     else:
-        part = given.told.with_suffix(".part")
+        part = given.once / "port.part"
         part.write_text(str(server.server_port))
-        part.rename(given.told)
+        part.rename(given.once / "port")
     desk.watch()
     server.shutdown()
     desk.close()
+    if given.once is not None:
+        rmtree(given.once, ignore_errors=True)
 
 
 if __name__ == "__main__":
