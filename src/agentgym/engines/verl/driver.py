@@ -8,13 +8,14 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 _SHUTDOWN_S = 20
 
 
-def main() -> None:
-    """Answer requests until standard input ends."""
+def main(make: Callable[[dict[str, Any]], Any]) -> None:
+    """Answer requests until standard input ends; ``make`` a cluster at the first."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _die_with_parent()
@@ -27,9 +28,7 @@ def main() -> None:
             verb, given = request["verb"], request["given"]
             try:
                 if verb == "start":
-                    from agentgym.engines.verl.cluster import Cluster
-
-                    cluster = Cluster(given["settings"])
+                    cluster = make(given["settings"])
                     found = cluster.state()
                 else:
                     found = getattr(cluster, verb)(**given)
@@ -52,5 +51,11 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
+def _cluster(settings: dict[str, Any]) -> Any:
+    from agentgym.engines.verl.cluster import Cluster
+
+    return Cluster(settings)
+
+
 if __name__ == "__main__":
-    main()
+    main(_cluster)

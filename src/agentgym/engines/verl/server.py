@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -32,6 +33,8 @@ _UNUSED_S = 120.0
 _ENDING_S = 25.0
 _MOST_BYTES = 2**31
 _SHOWN_LINES = 12
+DRIVER = (sys.executable, "-m", "agentgym.engines.verl.driver")
+"""Starts what drives verl."""
 
 
 class Refused(Exception):
@@ -49,12 +52,12 @@ class Refused(Exception):
 class Driver:
     """The process that drives verl, and everything below it."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, command: Sequence[str]) -> None:
         self._log = log
         self._lock = threading.Lock()
         with log.open("a") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "agentgym.engines.verl.driver"],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
@@ -108,10 +111,17 @@ class Driver:
 
 
 class Desk:
-    """What the server has: at most one driver, for one client at a time."""
+    """What the server has: at most one driver, for one client at a time.
 
-    def __init__(self, log: Path, *, once: bool) -> None:
+    Args:
+        log: Where a driver's words are added.
+        once: Whether to end with the first client.
+        command: Starts a driver.
+    """
+
+    def __init__(self, log: Path, *, once: bool, command: Sequence[str]) -> None:
         self._log = log
+        self._command = command
         self._once = once
         self._lock = threading.Lock()
         self._driver: Driver | None = None
@@ -137,7 +147,7 @@ class Desk:
         with self._lock:
             if self._driver is not None:
                 raise Refused(409, "another run uses this server")
-            self._driver = driver = Driver(self._log)
+            self._driver = driver = Driver(self._log, self._command)
         found: list[Any] = []
 
         def begin() -> None:
@@ -279,7 +289,7 @@ def reap() -> None:
         pass
 
 
-def main() -> None:
+def main(command: Sequence[str] = DRIVER) -> None:
     """Serve until a signal, or, with ``--once``, until the client has gone."""
     parser = argparse.ArgumentParser(description="verl, for agentgym train.")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen")
@@ -295,7 +305,7 @@ def main() -> None:
     if not key:
         sys.exit(f"Set {KEY_VARIABLE} to a key of your own: clients must give it.")
     adopt_orphans()
-    desk = Desk(given.log.absolute(), once=given.once is not None)
+    desk = Desk(given.log.absolute(), once=given.once is not None, command=command)
     try:
         server = ThreadingHTTPServer((given.host, given.port), handler(desk, key))
     except OSError as error:
