@@ -30,7 +30,8 @@ class Server:
         )
         until = time.monotonic() + 60
         while not (folder / "port").exists():
-            assert self.process.poll() is None and time.monotonic() < until
+            assert self.process.poll() is None
+            assert time.monotonic() < until
             time.sleep(0.02)
         self.address = f"127.0.0.1:{(folder / 'port').read_text()}"
 

@@ -83,7 +83,8 @@ def on_cpu(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     }.items():
         monkeypatch.setenv(name, value)
     yield mark
-    assert processes_of(mark) == []
+    left = processes_of(mark)
+    assert not left, left
 
 
 def processes_of(mark: str, patience_s: float = 60.0) -> list[str]:

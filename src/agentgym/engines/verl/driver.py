@@ -35,13 +35,21 @@ def main(make: Callable[[dict[str, Any]], Any]) -> None:
                 answer = {"found": found}
             except Exception as error:  # noqa: BLE001 - told to whoever asked
                 traceback.print_exc()
-                answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
+                answer = {"error": told(error)}
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
     finally:
         signal.alarm(_SHUTDOWN_S)  # a shutdown that hangs ends all the same
         if cluster is not None:
             cluster.close()
+
+
+def told(error: Exception) -> str:
+    """Return an error in one line: Ray's have the worker's traceback before it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("\x1b[36mray::"):
+        return lines[-1]
+    return f"{type(error).__name__}: {' '.join(lines)}"[:2000]
 
 
 def _die_with_parent() -> None:
