@@ -8,7 +8,6 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import gettempdir, mkdtemp
 
-import agentgym
 from agentgym.engines.verl.environment import require_environment
 from agentgym.engines.verl.protocol import KEY_VARIABLE
 from agentgym.errors import EngineError
@@ -38,7 +37,7 @@ class LocalServer:
         packages = self._folder / "path"
         packages.mkdir()
         # Of this environment verl's gets our package, and no other.
-        (packages / "agentgym").symlink_to(Path(agentgym.__file__).parent)
+        (packages / "agentgym").symlink_to(Path(__file__).parents[2])
         (self._folder / "home").mkdir()
         port = self._folder / "port"
         words = [str(python), "-m", "agentgym.engines.verl.server", "--port", "0"]
