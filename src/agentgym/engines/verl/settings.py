@@ -1,6 +1,5 @@
 """From a run's settings to verl's: the objective of all engines, and the hardware."""
 
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -221,10 +220,8 @@ def override(text: str) -> tuple[str, Any]:
 
     key, equals, value = text.partition("=")
     if not key.startswith("verl.") or not equals or key == "verl.":
-        near = get_close_matches(key.split(".")[0], ["verl"], n=1)
         raise ConfigError(
-            f"{text!r} is no setting of verl: write verl.KEY=value"
-            + (", as in verl.actor_rollout_ref.rollout.max_num_seqs=128." * bool(near))
+            f"{text!r} is no setting of verl: write verl.KEY=value, after the scenario."
         )
     try:
         return key.removeprefix("verl."), yaml.safe_load(value)
