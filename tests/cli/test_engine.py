@@ -40,7 +40,11 @@ def test_a_dry_run_shows_the_configuration_where_it_could_not_run(
 
 
 def test_settings_of_verl_go_over_a_file(agentgym: Command) -> None:
-    Path("run.yaml").write_text("scenario: coding\nengine: verl\n")
+    other = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu"
+    Path("run.yaml").write_text(
+        f"scenario: coding\nengine: verl\nverl:\n  {other}: 4096\n"
+    )
     word = "verl.actor_rollout_ref.rollout.max_num_seqs=16"
     ended = agentgym("train", word, "--config", "run.yaml", "--dry-run")
     assert "max_num_seqs: 16" in ended.out
+    assert f"{other}: 4096" in ended.out

@@ -180,7 +180,9 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
     from agentgym.scenarios.registry import scenario_names
 
     if config is not None:
-        return TrainingConfig.from_yaml(config, **given)
+        verl = given.pop("verl", {})
+        made = TrainingConfig.from_yaml(config, **given)
+        return made.replaced(verl={**made.verl, **verl}) if verl else made
     if "scenario" not in given and variable_of("scenario") not in os.environ:
         raise UsageError(
             "Which scenario? Name one, as in `agentgym train coding`, or give "
