@@ -14,7 +14,16 @@ from agentgym.core.settings import Settings
 from agentgym.rollout.solo.config import RolloutConfig
 
 POLICY = {"scenario", "framework", "model", "gpu", "seed", "unsafe_local_exec"}
-TRAINED = {"agent", "engine", "episodes", "algorithm", "deterministic", "tracker"}
+TRAINED = {
+    "agent",
+    "engine",
+    "gpus_per_node",
+    "nodes",
+    "episodes",
+    "algorithm",
+    "deterministic",
+    "tracker",
+}
 TRAINED |= {"name", "output"}
 YOURS = {"yes", "warm_start", "train_roles", "context", "inputs"}
 ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeout_s"}

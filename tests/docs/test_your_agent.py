@@ -68,7 +68,9 @@ def tried_by(*tests: Callable[..., Any]) -> set[str]:
 def table() -> dict[str, dict[str, set[str]]]:
     """Return the rows of the page, by framework: what works, and what is refused."""
     found: dict[str, dict[str, set[str]]] = {}
-    rows = re.findall(r"^\| (\w+) \| (.+?) \| (works|refused) \|$", PAGE.read_text(), re.M)
+    rows = re.findall(
+        r"^\| (\w+) \| (.+?) \| (works|refused) \|$", PAGE.read_text(), re.M
+    )
     for framework, row, verdict in rows:
         found.setdefault(framework, {}).setdefault(verdict, set()).add(row)
     return found

@@ -12,12 +12,12 @@ from typing import TypeGuard
 import typer
 
 from agentgym.cli import (
-    agents,
     doctor,
+    engine,
     evaluate,
     inspect,
     rollout,
-    runs,
+    saved,
     scenarios,
     serve,
     train,
@@ -46,9 +46,9 @@ def build() -> typer.Typer:
     app.command()(rollout.rollout)
     app.command("inspect")(inspect.inspect)
     app.command()(serve.serve)
-    app.command()(agents.export)
+    app.command()(saved.export)
     app.command()(doctor.doctor)
-    for group in (scenarios.app, runs.app, agents.app):
+    for group in (scenarios.app, saved.runs, saved.agents, engine.app):
         app.add_typer(group)
     return app
 

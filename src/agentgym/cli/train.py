@@ -31,6 +31,14 @@ def train(
         str | None,
         typer.Argument(help="What to train on; see `agentgym scenarios list`."),
     ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[verl.KEY=VALUE]...",
+            help="Any setting of verl's, as in verl.actor_rollout_ref.rollout.seed=1.",
+            show_default=False,
+        ),
+    ] = None,
     tasks: Annotated[
         Path | None,
         opt("Instead of a scenario: a JSON Lines file of requests and expected calls."),
@@ -55,6 +63,10 @@ def train(
     ] = None,
     model: Annotated[str | None, opt("nano, a folder, or a Hugging Face id.")] = None,
     engine: Annotated[str | None, opt("local or verl.")] = None,
+    gpus_per_node: Annotated[
+        int | None, opt("Of --engine verl: GPUs on each machine.")
+    ] = None,
+    nodes: Annotated[int | None, opt("Of --engine verl: machines.")] = None,
     gpu: Annotated[str | None, opt("auto, local, runpod, lambda or none.")] = None,
     episodes: Annotated[int | None, opt("Most training rollouts.")] = None,
     algorithm: Annotated[str | None, opt("rloo or grpo.")] = None,
@@ -95,6 +107,12 @@ def train(
     from agentgym.core.config import TrainingConfig
 
     given = given_settings(command, TrainingConfig)
+    words = list(overrides or ())
+    if scenario is not None and scenario.startswith("verl."):
+        words, scenario = [scenario, *words], None
+        del given["scenario"]
+    if words:
+        given["verl"] = _verl(words)
     if agent is not None and not _says_what(given, tasks, config, resume):
         raise _starter_of(agent, tools_from, write=not dry_run)
     if tasks is not None:
@@ -172,6 +190,12 @@ def _starter_of(agent: str, tools_from: str | None, *, write: bool) -> "UsageErr
     )
 
 
+def _verl(words: list[str]) -> dict[str, Any]:
+    from agentgym.engines.verl.settings import override
+
+    return dict(map(override, words))
+
+
 def _tasks_file(tasks: Path, scenario: str | None) -> str:
     from agentgym.errors import UsageError
 
@@ -214,7 +238,9 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
     from agentgym.scenarios.registry import scenario_names
 
     if config is not None:
-        return TrainingConfig.from_yaml(config, **given)
+        verl = given.pop("verl", {})
+        made = TrainingConfig.from_yaml(config, **given)
+        return made.replaced(verl={**made.verl, **verl}) if verl else made
     if "scenario" not in given and variable_of("scenario") not in os.environ:
         raise UsageError(
             "Which scenario? Name one, as in `agentgym train coding`, or give "
@@ -224,14 +250,17 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
 
 
 def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
+    from agentgym.engines.registry import composed_settings
     from agentgym.train.trainer import Trainer
     from agentgym.ui.tables import plan_view
 
+    console = progress_console(as_json)
+    if not as_json and (composed := composed_settings(settings)):
+        console.print(composed, soft_wrap=True)  # also where it could not run
     plan = Trainer(settings).plan()
     if as_json:
         print_json(plan)
     else:
-        console = progress_console()
         console.print(plan_view(plan))
         console.print("Nothing was started: this was a dry run.", style="dim")
 

@@ -78,7 +78,18 @@ class TrainingConfig(Settings, BaseSettings):
             an agent that has some, beside those in ``allow_tools``.
         allow_tools: The agent's own tools that really run.
         model: ``nano``, a folder, or a Hugging Face id.
-        engine: ``local`` (torch, in process), or one of an installed package.
+        engine: ``local`` (torch, in process), ``verl`` (many GPUs), or one of an
+            installed package.
+        gpus_per_node: Of ``verl``: GPUs on each machine.
+        nodes: Of ``verl``: machines; more than one needs a Ray cluster (RAY_ADDRESS).
+        tensor_parallel: Of ``verl``: GPUs that share one copy of the sampling model.
+        offload: Of ``verl``: keep weights and optimizer in memory of the machine while
+            they are not used.
+        memory_share: Of each GPU's memory, for sampling.
+        tool_parser: vLLM's parser of the model's tool calls.
+        engine_server: Of ``verl``: ``host:port`` of ``agentgym.engines.verl.server``;
+            None starts one here. Its key is in AGENTGYM_ENGINE_KEY.
+        verl: Of ``verl``: any of its settings, ``{"actor_rollout_ref.…": value}``.
         gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU.
         episodes: Budget of training rollouts.
         seed: Of tasks, sampling and initialisation.
@@ -136,6 +147,14 @@ class TrainingConfig(Settings, BaseSettings):
     allow_tools: tuple[str, ...] = ()
     model: str = "nano"
     engine: str = "local"
+    gpus_per_node: int = Field(default=1, ge=1, le=1000)
+    nodes: int = Field(default=1, ge=1, le=1000)
+    tensor_parallel: int = Field(default=1, ge=1, le=1000)
+    offload: bool = False
+    memory_share: float = Field(default=0.5, gt=0, lt=1)
+    tool_parser: str = "hermes"
+    engine_server: str | None = None
+    verl: dict[str, Any] = Field(default_factory=dict)
     gpu: Literal["auto", "local", "runpod", "lambda", "none"] = "auto"
     episodes: int = Field(default=10_000, gt=0, le=_MOST)
     seed: int = Field(default=0, ge=0, lt=2**63)

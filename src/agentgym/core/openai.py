@@ -13,6 +13,9 @@ CONTEXT_LENGTH = "context_length_exceeded"
 MOST_TOKEN_ID = 2**24
 """Beyond any vocabulary."""
 
+NO_KEY = "none-is-needed-in-training"
+"""Stands where an agent's own models want a key as they are made; it opens nothing."""
+
 DEFAULT_AGENT = "agent"
 """Who speaks where no team has named its agents."""
 

@@ -9,8 +9,20 @@ from agentgym.models.reference import is_remote
 ENGINES = Plugins(
     EngineFactory,
     "engine",
-    {"local": "agentgym.engines.local.support:LocalEngines"},
+    {
+        "local": "agentgym.engines.local.support:LocalEngines",
+        "verl": "agentgym.engines.verl.support:VerlEngines",
+    },
     group="agentgym.engines",
+)
+_OF_ONE_PROCESS = ("local", "vllm")
+_OF_VERL = (
+    "gpus_per_node",
+    "nodes",
+    "tensor_parallel",
+    "offload",
+    "engine_server",
+    "verl",
 )
 
 
@@ -26,12 +38,30 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
             f"warm_start with engine = {config.engine!r}: that engine cannot imitate "
             "calls. Leave --warm-start out, or use --engine local."
         )
+    if config.engine in _OF_ONE_PROCESS:
+        _refuse_cluster(config)
     return factory.check(config)
+
+
+def composed_settings(config: TrainingConfig) -> str:
+    """Return what an engine would give its library, as YAML; empty if nothing."""
+    return _factory(config).composed(config)
 
 
 def create_engine(config: TrainingConfig) -> Engine:
     """Load the model and return the engine; see :meth:`EngineFactory.create`."""
     return _factory(config).create(config)
+
+
+def _refuse_cluster(config: TrainingConfig) -> None:
+    defaults = type(config).model_fields
+    for name in _OF_VERL:
+        value = getattr(config, name)
+        if value != defaults[name].get_default(call_default_factory=True):
+            raise UnsupportedError(
+                f"{name} = {value!r} is a setting of --engine verl, and this run has "
+                f"--engine {config.engine}. Leave it out, or choose that engine."
+            )
 
 
 def _factory(config: TrainingConfig) -> EngineFactory:

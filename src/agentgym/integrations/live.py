@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from agentgym.core.background import in_background
+from agentgym.core.openai import NO_KEY
 from agentgym.core.plugins import load_object
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool
@@ -53,7 +54,7 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
 
     watch()
     for name in _KEYS:
-        os.environ.setdefault(name, "none-is-needed-in-training")
+        os.environ.setdefault(name, NO_KEY)
     module = reference.partition(":")[0]
     token = _IMPORTING.set(module)
     try:

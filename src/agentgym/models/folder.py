@@ -4,6 +4,7 @@ import json
 import math
 import struct
 from pathlib import Path
+from typing import Any
 
 from agentgym.errors import ModelError
 from agentgym.models.nano import nano_path
@@ -60,6 +61,21 @@ def held_rank(folder: Path) -> int:
         raise ModelError(
             f"The adapter settings {path} cannot be read as LoRA's: {error!r}."
         ) from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what a file of a model's settings holds.
+
+    Raises:
+        ModelError: It cannot be read, or holds no object.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise ModelError(f"{path} holds no JSON object.")
+    return found
 
 
 def describe_model(model: str, rank: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urldefrag
 
+from agentgym.core.openai import NO_KEY
 from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
 
 KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
@@ -105,7 +106,7 @@ def resolve_model(spec: str) -> Endpoint:
     if not model:
         raise UsageError(f"{spec!r} names no model; write {name}:MODEL.")
     key = os.environ.get(_key_of(name), "").strip()
-    if not key:
+    if key in ("", NO_KEY):
         raise UsageError(
             f"{spec!r} needs a key: set the environment variable {_key_of(name)}, or "
             "put it into the file .env."

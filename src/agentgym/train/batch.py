@@ -1,9 +1,10 @@
 """From scored rollouts to what is trained: sequences, trained tokens, the ledger."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from agentgym.core.components import is_trained, label_tokens
 from agentgym.core.credit import Algorithm, call_failures, group_advantages, normalise
@@ -16,7 +17,11 @@ from agentgym.core.ledger import (
 )
 from agentgym.core.trajectory import NO_REASON, ModelCall, RolloutStatus, Trajectory
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.errors import MissingExtraError, UsageError
+from agentgym.models.folder import model_source
 
+TOOL_CALLS = {"tool_selection": True, "parameter_selection": True}
+"""What is trained unless a scenario says otherwise."""
 Pieces = Callable[[Sequence[int]], list[str] | None]
 Broadcast = Callable[[Trajectory], Sequence[float]]
 """Gives a scored rollout's reward to each of its model calls."""
@@ -270,3 +275,71 @@ def _continued(
     """Return the longest sequence that ``prompt`` continues token by token."""
     found = [s for s in sequences if list(prompt[: len(s.ids)]) == s.ids]
     return max(found, key=lambda s: len(s.ids), default=None)
+
+
+def to_dataproto(
+    trajectories: Sequence[Trajectory],
+    model: str,
+    *,
+    algorithm: Algorithm = "rloo",
+    failure_cost: float = 0.2,
+    trainable: Mapping[str, bool] | None = None,
+    temperature: float = 1.0,
+) -> Any:
+    """Return trajectories as a ``verl.DataProto``, for a trainer of verl's own.
+
+    Its rows, mask and advantages are those that engines here learn from: each agent of
+    a team has rows of its own, and what was dropped has none. ``old_log_probs`` are
+    those of sampling.
+
+    Args:
+        trajectories: Of whole groups: the rest of its group is a rollout's baseline.
+        model: Whose tokens these are.
+        algorithm: Of the baseline.
+        failure_cost: As in :class:`~agentgym.core.config.TrainingConfig`.
+        trainable: Which components are trained; None: the choice of tools and their
+            arguments.
+        temperature: Of sampling.
+
+    Raises:
+        MissingExtraError: verl is not installed here.
+        UsageError: Not one call can be trained; says why.
+    """
+    try:
+        from tensordict import TensorDict
+        from verl import DataProto
+    except ImportError:
+        raise MissingExtraError("verl", "Making a DataProto") from None
+    from transformers import AutoTokenizer
+
+    from agentgym.engines.local.responses import Detokenizer
+    from agentgym.engines.verl.engine import row_of
+    from agentgym.engines.verl.rows import to_tensors
+
+    tokenizer = AutoTokenizer.from_pretrained(model_source(model))
+    builder = BatchBuilder(
+        algorithm,
+        trainable or TOOL_CALLS,
+        Detokenizer(tokenizer).pieces,
+        frozenset({int(tokenizer.eos_token_id)}),
+        failure_cost,
+    )
+    groups: dict[str, list[Trajectory]] = {}
+    for rollout in trajectories:
+        groups.setdefault(rollout.group or rollout.task_id, []).append(rollout)
+    made = builder.build(
+        list(groups.values()), lambda r: [r.reward or 0.0] * len(r.model_calls)
+    )
+    rows = [row_of(sequence) for sequence in made.batch.sequences]
+    if not rows:
+        why = Counter(b.reason for found in made.ledger.values() for b in found)
+        told = why.most_common(1)[0][0] if why else "there are none"
+        raise UsageError(f"None of the model calls can be trained: {told}.")
+    tensors = to_tensors(rows)
+    return DataProto(
+        batch=TensorDict(tensors, len(rows)),
+        meta_info={
+            "temperature": temperature,
+            "global_token_num": tensors["attention_mask"].sum(-1).tolist(),
+        },
+    )

@@ -17,7 +17,11 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.files import sync_folder, write_json
 from agentgym.core.ledger import NOT_FINITE
 from agentgym.engines.base import (
+    BETAS,
     CLIP,
+    EPSILON,
+    LEARNING_RATE,
+    LORA_LEARNING_RATE,
     MAX_GRAD_NORM,
     Engine,
     TrainingBatch,
@@ -33,17 +37,9 @@ from agentgym.engines.local.prefix_tree import plant
 from agentgym.errors import CheckpointError
 from agentgym.models.folder import new_rank
 
-_LEARNING_RATE = 4e-4
-_LORA_LEARNING_RATE = 1e-4
 _AFTER_WARM_START = 0.25
 """Of these rates, once calls were imitated. Full steps took that away: validation of
 flight_booking fell from 51 to 39 %, and stayed with a quarter (docs/benchmarks.md)."""
-_BETAS = (0.9, 0.99)
-_EPSILON = 1e-5
-"""Of AdamW: far above its default, so that a weight whose gradient is mere noise, such
-as a rare token's embedding, is not moved as far as one that matters. With 1e-8 names
-were copied worse and worse on validation tasks from step 30 on."""
-
 _FORMAT = 1
 _MANIFEST = "engine.json"
 _WEIGHTS = "weights.safetensors"
@@ -59,15 +55,15 @@ class LocalEngine(Engine):
         self._loaded = loaded
         self._policy = LocalPolicy(loaded, deterministic=config.deterministic)
         self._step = 0
-        default = _LEARNING_RATE if loaded.adapter is None else _LORA_LEARNING_RATE
+        default = LEARNING_RATE if loaded.adapter is None else LORA_LEARNING_RATE
         default *= _AFTER_WARM_START if config.warm_start else 1.0
         self._peak_rate = config.learning_rate or default
         self._parameters = [p for _, p in loaded.trained_parameters()]
         self._optimizer = torch.optim.AdamW(
             self._parameters,
             lr=self._peak_rate,
-            betas=_BETAS,
-            eps=_EPSILON,
+            betas=BETAS,
+            eps=EPSILON,
             weight_decay=0.0,
             fused=True,
         )

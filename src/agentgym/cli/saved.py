@@ -1,4 +1,4 @@
-"""``agentgym agents`` and ``export``: trained agents saved in ``AGENTGYM_HOME``."""
+"""``agentgym runs``, ``agents`` and ``export``: what training left on disk."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,19 +6,20 @@ from typing import Annotated
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.options import AsJson, opt
+from agentgym.cli.options import AsJson, Runs, opt
 from agentgym.cli.output import print_json, print_result, progress_console
 
-app = typer.Typer(name="agents", help="Trained agents.", no_args_is_help=True)
+agents = typer.Typer(name="agents", help="Trained agents.", no_args_is_help=True)
+runs = typer.Typer(name="runs", help="Runs on disk.", no_args_is_help=True)
 
 
-@app.command("list")
+@agents.command("list")
 def list_agents(as_json: AsJson = False) -> None:
     """List the agents saved in AGENTGYM_HOME, every version of them."""
     print_result(listing.agents(as_json=as_json))
 
 
-@app.command()
+@agents.command()
 def show(
     name: Annotated[str, typer.Argument(help="NAME, NAME@N or a folder.")],
     as_json: AsJson = False,
@@ -36,7 +37,7 @@ def show(
         progress_console().print(agent_view(agent))
 
 
-@app.command()
+@agents.command()
 def use(
     name: Annotated[str, typer.Argument(help="NAME@N: a version of a saved agent.")],
 ) -> None:
@@ -82,3 +83,30 @@ def export(
         typer.echo(f"Warning: {agent.unchecked}", err=True)
     folder = agent.export(output, form)
     progress_console().print(f"{agent.name} is in {folder}", soft_wrap=True)
+
+
+@runs.command("list")
+def list_runs(output: Runs = Path("runs"), as_json: AsJson = False) -> None:
+    """List the runs with their status and what they reached."""
+    print_result(listing.runs(output, as_json=as_json))
+
+
+@runs.command("show")
+def show_run(
+    run: Annotated[str, typer.Argument(help="Its folder or its name.")],
+    output: Runs = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Show a run: its settings, its steps, and its result once there is one."""
+    from agentgym.train.result import TrainingResult
+    from agentgym.train.run_folder import RunFolder
+
+    folder = RunFolder.open(run, output)
+    record, result = folder.record(), TrainingResult.load(folder.path)
+    record["status"] = listing.run_status(folder.path, record)
+    if as_json:
+        print_json({**record, "steps": folder.metrics(), "result": result})
+    else:
+        from agentgym.ui.cards import run_view
+
+        progress_console().print(run_view(folder, record["status"], result))

@@ -1,0 +1,151 @@
+"""The client of verl's server: a lease that holds it, and requests with one answer."""
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from agentgym.engines.verl.protocol import PROTOCOL
+from agentgym.errors import EngineError, UsageError
+
+_SILENT_S = 60.0
+_BUSY_TRIES = 30
+_BUSY_S = 2.0
+_STARTING_S = 1800.0
+
+
+class VerlClient:
+    """Talks to one server; what it started lives for as long as this is open.
+
+    Args:
+        address: ``host:port``.
+        key: Which the server asks for.
+        busy_s: Between two tries of a server that answers somebody else.
+    """
+
+    def __init__(self, address: str, key: str, *, busy_s: float = _BUSY_S) -> None:
+        self.address = address
+        self._busy_s = busy_s
+        self._http = httpx.Client(
+            base_url=f"http://{address}",
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=httpx.Timeout(None, connect=10.0),
+            trust_env=False,
+        )
+        self._heard = threading.Condition()
+        self._state: dict[str, Any] = {}
+        self._lost, self._status = "", 0
+        self._closed = threading.Event()
+
+    def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Start verl with ``settings``, and return its servers and their model.
+
+        Raises:
+            UsageError: The server refuses the key, the settings or the protocol.
+            EngineError: It does not answer, or verl does not start.
+        """
+        body = {"protocol": PROTOCOL, "settings": dict(settings)}
+        threading.Thread(
+            target=self._hold, args=(body,), name="agentgym-verl", daemon=True
+        ).start()
+        with self._heard:
+            self._heard.wait_for(self._is_decided, _STARTING_S)
+            if self._lost:
+                raise self._error()
+            if not self._is_decided():
+                raise EngineError(
+                    f"verl at {self.address} has not started within "
+                    f"{_STARTING_S / 60:.0f} minutes."
+                )
+            return self._state
+
+    def ask(self, verb: str, **given: Any) -> Any:
+        """Return what the server answers to a request.
+
+        Raises:
+            EngineError: verl has ended or failed, or is overloaded.
+        """
+        for _ in range(_BUSY_TRIES):
+            if self._lost:
+                raise self._error()
+            try:
+                answer = self._http.post(f"/{verb}", json=given)
+                told = answer.json()
+            except (httpx.HTTPError, ValueError, RuntimeError) as error:
+                with self._heard:  # who holds the lease may know why
+                    self._heard.wait_for(lambda: bool(self._lost), 3.0)
+                if self._lost:
+                    raise self._error() from None
+                raise EngineError(
+                    f"verl's server at {self.address} did not answer /{verb} "
+                    f"({type(error).__name__}: {error})."
+                ) from None
+            if answer.status_code == 200:
+                return told
+            if answer.status_code != 503:
+                raise EngineError(self._refused(answer.status_code, told, verb))
+            self._closed.wait(self._busy_s)
+        raise EngineError(
+            f"verl's server at {self.address} is overloaded: /{verb} was refused "
+            f"{_BUSY_TRIES} times. Is another run using it?"
+        )
+
+    def close(self) -> None:
+        """Let go of the server, which ends what it started."""
+        self._closed.set()
+        self._http.close()
+
+    def _hold(self, body: dict[str, Any]) -> None:
+        """Read the answer to ``/start``, which goes on for as long as verl runs."""
+        why = "closed the connection"
+        try:
+            timeout = httpx.Timeout(_SILENT_S, connect=10.0)
+            with self._http.stream(
+                "POST", "/start", json=body, timeout=timeout
+            ) as answer:
+                if answer.status_code != 200:
+                    told = json.loads(answer.read())
+                    why = self._refused(answer.status_code, told, "start")
+                    self._lose(why, refused=answer.status_code)
+                    return
+                for line in answer.iter_lines():
+                    if self._closed.is_set():
+                        return
+                    state = json.loads(line)
+                    if state["state"] == "failed":
+                        self._lose(f"verl has failed: {state['error']}")
+                        return
+                    if state["state"] == "ready":
+                        self._tell(state)
+        except httpx.ReadTimeout:
+            why = f"has been silent for {_SILENT_S:.0f} seconds"
+        except httpx.ConnectError as error:
+            why = f"does not answer ({error})"
+        except (httpx.HTTPError, ValueError, KeyError, RuntimeError) as error:
+            why = f"was lost ({type(error).__name__}: {error})"
+        if not self._closed.is_set():
+            self._lose(f"verl's server at {self.address} {why}.")
+
+    def _is_decided(self) -> bool:
+        return bool(self._state or self._lost)
+
+    def _tell(self, state: dict[str, Any]) -> None:
+        with self._heard:
+            self._state = state
+            self._heard.notify_all()
+
+    def _lose(self, why: str, refused: int = 0) -> None:
+        with self._heard:
+            self._lost, self._status = why, refused
+            self._heard.notify_all()
+
+    def _error(self) -> EngineError | UsageError:
+        if self._status in (400, 401, 404, 409):
+            return UsageError(self._lost)
+        return EngineError(self._lost)
+
+    def _refused(self, status: int, told: Any, verb: str) -> str:
+        why = told.get("error", told) if isinstance(told, dict) else told
+        return f"verl's server at {self.address} refuses /{verb} ({status}): {why}."

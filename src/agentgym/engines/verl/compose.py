@@ -1,0 +1,102 @@
+"""verl's configuration: its defaults, and what is set over them, in its environment."""
+
+import dataclasses
+import json
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+_TRAINER = "ppo_trainer"
+USED = ("actor_rollout_ref", "model_engine", "ray_kwargs", "trainer")
+"""Parts of verl's settings that are read here: it only learns and serves."""
+_UNUSED = {"profiler", "ref", "_target_", "val_kwargs", "multi_turn", "agent", "v1"}
+_OPEN = (
+    "engine_kwargs",
+    "mixed_precision",
+    "override_config",
+    "override_optimizer_config",
+    "ray_init",
+)
+"""Parts of verl's settings whose keys are those of another library."""
+
+
+def compose(settings: dict[str, Any]) -> Any:
+    """Return verl's configuration with ``settings`` (dotted keys) over its defaults.
+
+    ``model_engine`` chooses the defaults: ``dp`` (FSDP) or ``megatron``.
+
+    Raises:
+        ValueError: A key that verl does not have; names the nearest.
+    """
+    from importlib import resources
+
+    from hydra import compose as composed
+    from hydra import initialize_config_dir
+    from omegaconf import OmegaConf
+
+    given = dict(settings)
+    engine = given.pop("model_engine", "dp")
+    folder = str(resources.files("verl.trainer").joinpath("config"))
+    with initialize_config_dir(config_dir=folder, version_base=None):
+        config = composed(_TRAINER, overrides=[f"model_engine={engine}"])
+    known = set(dotted(OmegaConf.to_container(config, resolve=False)))
+    for key, value in given.items():
+        if problem := key_problem(key, known):
+            raise ValueError(problem)
+        OmegaConf.update(config, key, value, merge=True, force_add=True)
+    return config
+
+
+def key_problem(key: str, known: set[str]) -> str:
+    """Say what is wrong with a key, and which one is nearest; empty if nothing is."""
+    if key in known or any(part in _OPEN for part in key.split(".")[:-1]):
+        return ""
+    close = get_close_matches(key, known, n=1, cutoff=0.5)
+    nearest = f"; the nearest is {close[0]!r}" if close else ""
+    return f"verl has no setting {key!r}{nearest}."
+
+
+def dotted(values: Any, above: str = "") -> list[str]:
+    """Return the dotted keys of nested mappings, those of the mappings too.
+
+    A mapping with ``_target_`` also has the fields of that class.
+    """
+    if not isinstance(values, dict):
+        return []
+    keys = []
+    for name, value in values.items():
+        key = f"{above}{name}"
+        keys += [key, *dotted(value, f"{key}.")]
+    module, _, name = str(values.get("_target_", "")).rpartition(".")
+    if module:
+        try:
+            fields = dataclasses.fields(getattr(import_module(module), name))
+        except ImportError:  # of a backend that is not installed
+            fields = ()
+        keys += [f"{above}{f.name}" for f in fields if not f.name.startswith("_")]
+    return list(dict.fromkeys(keys))
+
+
+def main() -> None:
+    """Print the configuration of the settings on standard input; or all its keys."""
+    from omegaconf import OmegaConf
+
+    if sys.argv[1:] == ["--keys"]:
+        keys = []
+        for engine in ("dp", "megatron"):
+            made = compose({"model_engine": engine})
+            keys += dotted(OmegaConf.to_container(made, resolve=False))
+        used = [k for k in dict.fromkeys(keys) if k.split(".")[0] in USED]
+        unused = [k for k in used if set(k.split(".")) & _UNUSED]
+        sys.stdout.write("\n".join(k for k in used if k not in unused) + "\n")
+        return
+    try:
+        made = compose(json.load(sys.stdin))
+    except ValueError as error:
+        sys.exit(f"agentgym: {error}")
+    sys.stdout.write(OmegaConf.to_yaml(made))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""VerlEngine: updates happen in verl's workers, answers come from its servers."""
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.files import sync_folder, write_json
+from agentgym.core.ledger import NOT_FINITE
+from agentgym.core.policy import ServedPolicy
+from agentgym.engines.base import (
+    Engine,
+    TrainingBatch,
+    TrainingSequence,
+    UpdateMetrics,
+    scheduled_rate,
+)
+from agentgym.engines.verl.client import VerlClient
+from agentgym.engines.verl.launch import LocalServer
+from agentgym.engines.verl.protocol import KEY_VARIABLE, Row
+from agentgym.engines.verl.settings import learning_rate, trained_rank, verl_settings
+from agentgym.errors import CheckpointError, EngineError
+
+MOST_GAP = 0.1
+"""Nats between a token's log-probability at the sampler and at the learner, on average:
+bfloat16 makes some hundredths, other weights much more."""
+_FORMAT = 1
+_MANIFEST = "engine.json"
+_WEIGHTS = "verl"
+_KEPT = ("gpus_per_node", "nodes")
+
+
+class VerlEngine(Engine):
+    """An engine whose learner and servers are verl's; use :meth:`create`."""
+
+    def __init__(
+        self, config: TrainingConfig, client: VerlClient, server: LocalServer | None
+    ) -> None:
+        from transformers import AutoTokenizer
+
+        from agentgym.engines.local.rendering import Renderer, check_template
+        from agentgym.engines.local.responses import Detokenizer
+
+        self._config = config
+        self._client = client
+        self._server = server
+        self._step = 0
+        self._peak_rate = learning_rate(config)
+        settings = verl_settings(config)
+        self._tokenizer = AutoTokenizer.from_pretrained(
+            settings["actor_rollout_ref.model.path"]
+        )
+        check_template(config.model, self._tokenizer)
+        thinking = Renderer(self._tokenizer).begins_reasoning
+        self._detokenizer = Detokenizer(self._tokenizer, thinking=thinking)
+        state = client.start(settings)
+        self._policy = ServedPolicy(state["model"], list(state["servers"]))
+
+    @classmethod
+    def create(cls, config: TrainingConfig) -> Self:
+        """Start verl, here or at ``engine_server``, and wait until it answers.
+
+        Raises:
+            EngineError: It does not start; its log is named.
+        """
+        with ExitStack() as stack:
+            server = None
+            if config.engine_server is None:
+                name = config.name or config.scenario_name
+                server = LocalServer(config.output / f"{name}-verl.log")
+                stack.callback(server.close)
+                client = VerlClient(server.address, server.key)
+            else:
+                key = os.environ.get(KEY_VARIABLE, "")
+                client = VerlClient(config.engine_server, key)
+            stack.callback(client.close)
+            try:
+                engine = cls(config, client, server)
+            except EngineError as error:
+                if server is not None:
+                    error.add_note(f"The whole log is in {server.log}.")
+                raise
+            stack.pop_all()
+        return engine
+
+    @property
+    def policy(self) -> ServedPolicy:
+        """Where verl's servers answer, and how often their weights were updated."""
+        return self._policy
+
+    @property
+    def step(self) -> int:
+        """Updates done so far."""
+        return self._step
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Token ids that end a response."""
+        return frozenset({int(self._tokenizer.eos_token_id)})
+
+    def pieces(self, ids: Sequence[int]) -> list[str] | None:
+        """Return the text of each token of a response."""
+        return self._detokenizer.pieces(ids)
+
+    def update(self, batch: TrainingBatch) -> UpdateMetrics:
+        """Do one update in verl's workers; its servers sleep meanwhile.
+
+        Raises:
+            EngineError: verl failed, or its servers answered with other weights than
+                its learner has.
+        """
+        rows = [row_of(sequence) for sequence in batch.sequences]
+        rate = scheduled_rate(self._config, self._peak_rate, self._step)
+        done = self._ask(
+            "update",
+            rows=rows,
+            version=self._step + 1,
+            rate=rate,
+            temperature=self._config.temperature,
+        )
+        self._check_gap(done.get("gap", 0.0))
+        self._step += 1
+        self._policy.version = self._step
+        norm = float(done.get("grad_norm", 0.0))
+        return UpdateMetrics(
+            step=self._step,
+            loss=done.get("loss", 0.0),
+            grad_norm=norm,
+            entropy=done.get("entropy", 0.0),
+            clip_fraction=done.get("clip_fraction", 0.0),
+            kl=done.get("kl", 0.0),
+            refused="" if math.isfinite(norm) else NOT_FINITE,
+        )
+
+    def _check_gap(self, gap: float) -> None:
+        if gap <= MOST_GAP:
+            return
+        raise EngineError(
+            f"verl's servers gave log-probabilities that are {gap:.3f} nats off the "
+            f"learner's on average, more than {MOST_GAP}: they answer with other "
+            "weights, or another temperature, than the learner has. The step was not "
+            "kept."
+        )
+
+    def save_checkpoint(self, folder: Path) -> None:
+        """Let verl write weights, optimizer and random state, each rank its own.
+
+        The manifest comes last. On another machine the folder must be the same one.
+        """
+        place = folder / _WEIGHTS
+        place.mkdir()
+        written = self._ask("save", folder=str(place.absolute()))
+        missing = [name for name in written if not (place / name).exists()]
+        if missing or not written:
+            raise EngineError(
+                f"verl wrote its checkpoint to {place.absolute()} on its machine, and "
+                "it is not seen here. Put --output on a folder that both machines "
+                "share."
+            )
+        sizes = {
+            path.relative_to(place).as_posix(): path.stat().st_size
+            for path in sorted(place.rglob("*"))
+            if path.is_file()
+        }
+        manifest = {
+            "format": _FORMAT,
+            "engine": "verl",
+            "step": self._step,
+            "model": self._identity(),
+            "bytes": sizes,
+        }
+        sync_folder(place)
+        sync_folder(folder)
+        write_json(folder / _MANIFEST, manifest)
+
+    def load_checkpoint(self, folder: Path) -> None:
+        """Continue from what was saved; nothing is changed unless all is there."""
+        manifest = _read_manifest(folder / _MANIFEST)
+        if manifest["model"] != self._identity():
+            raise CheckpointError(
+                f"{folder / _MANIFEST} is of {manifest['model']}, and this run trains "
+                f"{self._identity()}. Resume with the settings it was started with."
+            )
+        place = folder / _WEIGHTS
+        for name, size in manifest["bytes"].items():
+            path = place / name
+            found = path.stat().st_size if path.is_file() else 0
+            if found != size:
+                raise CheckpointError(
+                    f"{path} is corrupt: it has {found:,} bytes and not {size:,}. "
+                    f"Remove the checkpoint {folder} to continue from the one before."
+                )
+        step = int(manifest["step"])
+        self._ask("load", folder=str(place.absolute()), version=step)
+        self._step = self._policy.version = step
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what a checkpoint must have in common: its files are one a rank."""
+        config = self._config
+        kept = {name: getattr(config, name) for name in _KEPT}
+        return {"name": config.model, "rank": trained_rank(config), **kept}
+
+    def export(self, folder: Path) -> None:
+        """Let verl write model or adapter; the tokenizer is written here."""
+        self._ask("export", folder=str(folder.absolute()))
+        if not folder.is_dir():
+            raise EngineError(
+                f"verl wrote the model to {folder.absolute()} on its machine, and it "
+                "is not seen here. Put --output on a folder that both machines share."
+            )
+        self._tokenizer.save_pretrained(folder)
+
+    def close(self) -> None:
+        """End verl and its servers."""
+        self._client.close()
+        if self._server is not None:
+            self._server.close()
+
+    def _ask(self, verb: str, **given: Any) -> Any:
+        try:
+            return self._client.ask(verb, **given)
+        except EngineError as error:
+            if self._server is not None:
+                error.add_note(f"The whole log is in {self._server.log}.")
+            raise
+
+
+def row_of(sequence: TrainingSequence) -> Row:
+    """Return a sequence as a row: nothing after its last trained token is read."""
+    positions = [token.position for token in sequence.trained]
+    return {
+        "ids": sequence.ids[: max(positions) + 1],
+        "start": min(positions),
+        "trained": [(t.position, t.logprob, t.advantage) for t in sequence.trained],
+    }
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        complete = {"format", "engine", "step", "model", "bytes"} <= set(manifest)
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
+    if not complete or manifest["format"] != _FORMAT or manifest["engine"] != "verl":
+        raise CheckpointError(f"{path} is no checkpoint of engine verl.")
+    return dict(manifest)

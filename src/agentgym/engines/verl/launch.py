@@ -1,0 +1,106 @@
+"""Starts verl's server on this machine, in verl's own environment, for one run."""
+
+import os
+import secrets
+import subprocess
+import time
+from pathlib import Path
+from shutil import rmtree
+from tempfile import gettempdir, mkdtemp
+
+from agentgym.engines.verl.environment import require_environment
+from agentgym.engines.verl.protocol import KEY_VARIABLE
+from agentgym.errors import EngineError
+
+_STARTS_S = 60.0
+_ENDS_S = 45.0
+_TURN_S = 0.05
+_SHORT = 30
+"""Ray makes sockets far below, and a socket's path has 107 bytes at most."""
+
+
+class LocalServer:
+    """A server of this process's own, on loopback; it ends when nobody holds it.
+
+    Ray's files and its HOME are in a folder of this run's, removed at the end.
+
+    Args:
+        log: Where what verl and Ray print is added.
+    """
+
+    def __init__(self, log: Path) -> None:
+        python = require_environment()
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = log
+        self.key = secrets.token_urlsafe(32)
+        self._folder = Path(mkdtemp(prefix="agv-", dir=_short_place()))
+        packages = self._folder / "path"
+        packages.mkdir()
+        # Of this environment verl's gets our package, and no other.
+        (packages / "agentgym").symlink_to(Path(__file__).parents[2])
+        (self._folder / "home").mkdir()
+        port = self._folder / "port"
+        words = [str(python), "-m", "agentgym.engines.verl.server", "--port", "0"]
+        words += ["--once", str(self._folder), "--log", str(log.absolute())]
+        with (self._folder / "server.log").open("w") as output:
+            self._process = subprocess.Popen(
+                words,
+                env=self._environment(packages),
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for us, who then end it
+            )
+        try:
+            self.address = f"127.0.0.1:{self._await(port)}"
+        except BaseException:
+            self.close()
+            raise
+
+    def _environment(self, packages: Path) -> dict[str, str]:
+        given = dict(os.environ)
+        ours = {"PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP"}
+        kept = {name: value for name, value in given.items() if name not in ours}
+        path = [str(packages), *filter(None, [given.get("PYTHONPATH")])]
+        return {
+            "XDG_CACHE_HOME": str(Path.home() / ".cache"),
+            "RAY_AUTH_MODE": "token",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_enable_worker_prestart": "0",
+            "RAY_prestart_worker_first_driver": "0",
+            "TOKENIZERS_PARALLELISM": "false",
+            **kept,
+            "HOME": str(self._folder / "home"),
+            "PYTHONPATH": os.pathsep.join(path),
+            KEY_VARIABLE: self.key,
+        }
+
+    def _await(self, port: Path) -> int:
+        until = time.monotonic() + _STARTS_S
+        while time.monotonic() < until:
+            if port.exists():
+                return int(port.read_text())
+            if self._process.poll() is not None:
+                said = (self._folder / "server.log").read_text(errors="replace")
+                raise EngineError(f"verl's server did not start: {said.strip()[-800:]}")
+            time.sleep(_TURN_S)
+        raise EngineError(
+            f"verl's server did not start within {_STARTS_S:.0f} seconds."
+        )
+
+    def close(self) -> None:
+        """End the server with all that it started, and remove its files."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_ENDS_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        rmtree(self._folder, ignore_errors=True)
+
+
+def _short_place() -> str:
+    place = gettempdir()
+    return place if len(place) <= _SHORT else "/tmp"

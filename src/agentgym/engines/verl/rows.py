@@ -1,0 +1,56 @@
+"""From rows to the padded tensors that verl's workers take; needs torch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.engines.verl.protocol import Row
+
+EMPTY: Row = {"ids": [0, 0], "start": 1, "trained": []}
+"""Nothing of it is trained: it makes a batch divisible among workers."""
+
+
+def to_tensors(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return a batch as verl names it: prompts padded left, responses right.
+
+    What stands before the first trained token is the prompt; from there on everything
+    is response, of which ``response_mask`` has the trained tokens alone.
+
+    Returns:
+        Tensors of (rows, …): ``prompts``, ``responses``, ``input_ids``,
+        ``attention_mask``, ``position_ids``, ``response_mask``, ``advantages`` and
+        ``old_log_probs``.
+    """
+    import torch
+
+    count = len(rows)
+    before = max(row["start"] for row in rows)
+    after = max(len(row["ids"]) - row["start"] for row in rows)
+    prompts = torch.zeros(count, before, dtype=torch.long)
+    responses = torch.zeros(count, after, dtype=torch.long)
+    attention = torch.zeros(count, before + after, dtype=torch.long)
+    mask = torch.zeros(count, after, dtype=torch.long)
+    advantages, sampled = torch.zeros(count, after), torch.zeros(count, after)
+    for place, row in enumerate(rows):
+        ids, start = row["ids"], row["start"]
+        prompts[place, before - start :] = torch.tensor(ids[:start])
+        responses[place, : len(ids) - start] = torch.tensor(ids[start:])
+        attention[place, before - start : before + len(ids) - start] = 1
+        for position, logprob, advantage in row["trained"]:
+            mask[place, position - start] = 1
+            sampled[place, position - start] = logprob
+            advantages[place, position - start] = advantage
+    return {
+        "prompts": prompts,
+        "responses": responses,
+        "input_ids": torch.cat((prompts, responses), 1),
+        "attention_mask": attention,
+        "position_ids": (attention.cumsum(-1) - 1).clamp_min(0),
+        "response_mask": mask,
+        "advantages": advantages,
+        "old_log_probs": sampled,
+    }
+
+
+def divisible(rows: Sequence[Row], by: int) -> list[Row]:
+    """Return the rows, and as many empty ones as make their number divisible."""
+    return [*rows, *[EMPTY] * (-len(rows) % by)]

@@ -1,0 +1,331 @@
+"""A small HTTP server, with a key, in front of verl: it may run on another machine.
+
+::
+
+    AGENTGYM_ENGINE_KEY=… python -m agentgym.engines.verl.server --host 0.0.0.0
+
+It is light until a client starts a cluster. The answer to ``/start`` goes on for as
+long as the client lives: once nobody reads it any more, all that was started ends.
+"""
+
+import argparse
+import ctypes
+import hmac
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from agentgym.engines.verl.protocol import KEY_VARIABLE, PROTOCOL, row_problem
+
+BEAT_S = 2.0
+_VERBS = frozenset({"update", "save", "load", "export"})
+_UNUSED_S = 120.0
+_ENDING_S = 25.0
+_MOST_BYTES = 2**31
+_SHOWN_LINES = 12
+DRIVER = (sys.executable, "-m", "agentgym.engines.verl.driver")
+"""Starts what drives verl."""
+
+
+class Refused(Exception):
+    """What a request gets instead of an answer.
+
+    Attributes:
+        status: The HTTP status.
+    """
+
+    def __init__(self, status: int, told: str) -> None:
+        self.status = status
+        super().__init__(told)
+
+
+class Driver:
+    """The process that drives verl, and everything below it."""
+
+    def __init__(self, log: Path, command: Sequence[str]) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        with log.open("a") as file:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                start_new_session=True,
+            )
+
+    def ask(self, verb: str, given: dict[str, Any]) -> Any:
+        """Return what the driver answers; one request at a time.
+
+        Raises:
+            Refused: It is busy, it failed, or it has ended.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise Refused(503, "another request is still being answered")
+        try:
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            self._process.stdin.write(json.dumps({"verb": verb, "given": given}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+            answer = json.loads(line) if line else None
+        except OSError:
+            answer = None
+        finally:
+            self._lock.release()
+        if answer is None:
+            raise Refused(502, f"verl's driver has ended. {self.last_words()}")
+        if "error" in answer:
+            raise Refused(500, answer["error"])
+        return answer["found"]
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def last_words(self) -> str:
+        """Return the end of its log."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        return f"Its log, {self._log}, ends: " + " | ".join(lines[-_SHOWN_LINES:])
+
+    def end(self) -> None:
+        """End it and everything that it has started."""
+        if self.is_alive:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDING_S)
+        end_descendants()
+        self._process.wait()
+
+
+class Desk:
+    """What the server has: at most one driver, for one client at a time.
+
+    Args:
+        log: Where a driver's words are added.
+        once: Whether to end with the first client.
+        command: Starts a driver.
+    """
+
+    def __init__(self, log: Path, *, once: bool, command: Sequence[str]) -> None:
+        self._log = log
+        self._command = command
+        self._once = once
+        self._lock = threading.Lock()
+        self._driver: Driver | None = None
+        self._begun = time.monotonic()
+        self.ended = threading.Event()
+
+    def start(
+        self, given: dict[str, Any]
+    ) -> tuple[Driver, threading.Thread, list[Any]]:
+        """Start a driver with a client's settings, without waiting for it.
+
+        Raises:
+            Refused: Another client has one, or the settings are none.
+        """
+        if given.get("protocol") != PROTOCOL:
+            raise Refused(
+                409,
+                f"this server speaks version {PROTOCOL} of the protocol, the client "
+                f"{given.get('protocol')!r}: install the same agentgym on both sides",
+            )
+        if not isinstance(given.get("settings"), dict):
+            raise Refused(400, "settings are missing")
+        with self._lock:
+            if self._driver is not None:
+                raise Refused(409, "another run uses this server")
+            self._driver = driver = Driver(self._log, self._command)
+        found: list[Any] = []
+
+        def begin() -> None:
+            try:
+                found.append(driver.ask("start", {"settings": given["settings"]}))
+            except Refused as error:
+                found.append(error)
+
+        thread = threading.Thread(target=begin, daemon=True)
+        thread.start()
+        return driver, thread, found
+
+    def ask(self, verb: str, given: dict[str, Any]) -> Any:
+        """Hand a request on; see :meth:`Driver.ask`."""
+        driver = self._driver
+        if driver is None:
+            raise Refused(409, "nothing was started")
+        for number, row in enumerate(given.get("rows", ())):
+            if problem := row_problem(row):
+                raise Refused(400, f"row {number}: {problem}")
+        return driver.ask(verb, given)
+
+    def release(self, driver: Driver) -> None:
+        """End a client's driver."""
+        driver.end()
+        with self._lock:
+            self._driver = None
+        if self._once:
+            self.ended.set()
+
+    def watch(self) -> None:
+        """End a server that is for one client, and whose client never came."""
+        while not self.ended.wait(1.0):
+            waited = time.monotonic() - self._begun
+            if self._once and self._driver is None and waited > _UNUSED_S:
+                self.ended.set()
+
+    def close(self) -> None:
+        """End what is still there."""
+        if self._driver is not None:
+            self._driver.end()
+
+
+def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
+    """Return who answers requests."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            try:
+                given = self._read()
+                if self.path == "/start":
+                    self._lease(given)
+                elif self.path.removeprefix("/") in _VERBS:
+                    self._send(200, desk.ask(self.path.removeprefix("/"), given))
+                else:
+                    raise Refused(404, f"there is no {self.path}")
+            except Refused as error:
+                self._send(error.status, {"error": str(error)})
+            except (TypeError, ValueError) as error:
+                self._send(400, {"error": f"{type(error).__name__}: {error}"})
+            except OSError:
+                pass  # the client has gone
+
+        def _read(self) -> dict[str, Any]:
+            said = self.headers.get("Authorization", "")
+            if not hmac.compare_digest(said.encode(), f"Bearer {key}".encode()):
+                raise Refused(401, f"the key is not the one of {KEY_VARIABLE} here")
+            size = int(self.headers.get("Content-Length") or 0)
+            if not 0 <= size <= _MOST_BYTES:
+                raise Refused(413, f"a request of {size:,} bytes is too large")
+            given = json.loads(self.rfile.read(size) or b"{}")
+            if not isinstance(given, dict):
+                raise Refused(400, "a request is a JSON object")
+            return given
+
+        def _lease(self, given: dict[str, Any]) -> None:
+            """Start a cluster, and keep it for as long as the client reads."""
+            driver, starting, found = desk.start(given)
+            try:
+                self.send_response(200)
+                self.end_headers()
+                while starting.is_alive():
+                    self._line({"state": "starting"})
+                    starting.join(BEAT_S)
+                if isinstance(found[0], Refused):
+                    self._line({"state": "failed", "error": str(found[0])})
+                    return
+                self._line({"state": "ready", **found[0]})
+                while driver.is_alive and not desk.ended.is_set():
+                    time.sleep(BEAT_S)
+                    self._line({"state": "running"})
+                if not driver.is_alive:
+                    self._line({"state": "failed", "error": driver.last_words()})
+            finally:
+                desk.release(driver)
+
+        def _line(self, told: dict[str, Any]) -> None:
+            self.wfile.write(json.dumps(told).encode() + b"\n")
+            self.wfile.flush()
+
+        def _send(self, status: int, told: Any) -> None:
+            data = json.dumps(told).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    return Handler
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of all below it whose own parent has gone."""
+    pr_set_child_subreaper = 36
+    ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1)
+
+
+def end_descendants() -> None:
+    """Kill every process below this one, until there is none."""
+    import psutil
+
+    while found := psutil.Process().children(recursive=True):
+        for process in found:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(found, timeout=5)
+        reap()
+
+
+def reap() -> None:
+    """Forget the children that have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def main(command: Sequence[str] = DRIVER) -> None:
+    """Serve until a signal, or, with ``--once``, until the client has gone."""
+    parser = argparse.ArgumentParser(description="verl, for agentgym train.")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen")
+    parser.add_argument("--port", type=int, default=8700, help="0 takes a free one")
+    parser.add_argument("--log", type=Path, default=Path("verl.log"))
+    parser.add_argument(
+        "--once",
+        type=Path,
+        help="end with the first client; this folder gets the port, and is removed",
+    )
+    given = parser.parse_args()
+    key = os.environ.get(KEY_VARIABLE, "")
+    if not key:
+        sys.exit(f"Set {KEY_VARIABLE} to a key of your own: clients must give it.")
+    adopt_orphans()
+    desk = Desk(given.log.absolute(), once=given.once is not None, command=command)
+    try:
+        server = ThreadingHTTPServer((given.host, given.port), handler(desk, key))
+    except OSError as error:
+        sys.exit(f"{given.host}:{given.port} cannot be used: {error.strerror}.")
+    server.daemon_threads = True
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: desk.ended.set())
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    if given.once is None:
+        sys.stderr.write(f"Listening on {given.host}:{server.server_port}\n")
+    else:
+        part = given.once / "port.part"
+        part.write_text(str(server.server_port))
+        part.rename(given.once / "port")
+    desk.watch()
+    server.shutdown()
+    desk.close()
+    if given.once is not None:
+        rmtree(given.once, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

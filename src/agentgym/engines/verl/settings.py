@@ -1,0 +1,229 @@
+"""From a run's settings to verl's: the objective of all engines, and the hardware."""
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines.base import (
+    BETAS,
+    CLIP,
+    EPSILON,
+    LEARNING_RATE,
+    LORA_LEARNING_RATE,
+    MAX_GRAD_NORM,
+)
+from agentgym.engines.verl.compose import key_problem
+from agentgym.errors import ConfigError, ModelError, UnsupportedError
+from agentgym.models.folder import (
+    ADAPTER_FILE,
+    NANO,
+    held_rank,
+    model_source,
+    new_rank,
+    read_json,
+)
+
+_LARGE_LEARNING_RATE = 1e-6
+"""Of all weights of a model of billions: a hundredth of an adapter's."""
+_CONTEXT = 8192
+_NO_SECOND_CLIP = 1e6
+"""Its own would clip where advantages are negative, which other engines do not."""
+_ACTOR = "actor_rollout_ref.actor"
+_MODEL = "actor_rollout_ref.model"
+_ROLLOUT = "actor_rollout_ref.rollout"
+_OURS = {
+    f"{_ACTOR}.optim.lr": "learning_rate",
+    f"{_ACTOR}.entropy_coeff": "entropy_coefficient",
+    f"{_MODEL}.path": "model",
+    f"{_MODEL}.lora_rank": "lora_rank",
+    f"{_ROLLOUT}.tensor_model_parallel_size": "tensor_parallel",
+    f"{_ROLLOUT}.gpu_memory_utilization": "memory_share",
+    f"{_ROLLOUT}.temperature": "temperature",
+    "trainer.n_gpus_per_node": "gpus_per_node",
+    "trainer.nnodes": "nodes",
+}
+"""Settings of verl's that have one here, which every engine reads."""
+
+
+def verl_settings(config: TrainingConfig) -> dict[str, Any]:
+    """Return what is set over verl's defaults, by dotted key.
+
+    Raises:
+        ConfigError: ``verl`` has a key that verl does not, or one that is set here.
+        UnsupportedError: The GPUs cannot be shared out so.
+    """
+    given = flat(config.verl)
+    _check_given(given)
+    engine = given.get("model_engine", "dp")
+    if engine not in ("dp", "megatron"):
+        raise UnsupportedError(
+            f"verl.model_engine = {engine!r}: this works with dp, which is FSDP2, and "
+            "megatron."
+        )
+    gpus = config.gpus_per_node * config.nodes
+    if gpus % config.tensor_parallel:
+        raise UnsupportedError(
+            f"tensor_parallel = {config.tensor_parallel} does not divide the {gpus} "
+            "GPUs of gpus_per_node x nodes."
+        )
+    return {
+        "model_engine": engine,
+        **_model(config, engine),
+        **_actor(config, engine),
+        **_rollout(config),
+        "trainer.n_gpus_per_node": config.gpus_per_node,
+        "trainer.nnodes": config.nodes,
+        **given,
+    }
+
+
+def learning_rate(config: TrainingConfig) -> float:
+    """Return the peak learning rate."""
+    if config.learning_rate is not None:
+        return config.learning_rate
+    if trained_rank(config):
+        return LORA_LEARNING_RATE
+    return LEARNING_RATE if config.model == NANO else _LARGE_LEARNING_RATE
+
+
+def trained_rank(config: TrainingConfig) -> int:
+    """Return the rank of the adapter that is trained; 0 if all weights are."""
+    held = held_rank(Path(model_source(config.model)))
+    return held or new_rank(config.model, config.lora_rank)
+
+
+def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """Return nested mappings as dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{above}{key}"
+        if isinstance(value, dict) and value:
+            found |= flat(value, f"{name}.")
+        else:
+            found[name] = value
+    return found
+
+
+def known_keys() -> set[str]:
+    """Return the settings of verl that are read here, by dotted name."""
+    file = resources.files("agentgym.engines.verl").joinpath("keys.txt")
+    return set(file.read_text().split())
+
+
+def _check_given(given: dict[str, Any]) -> None:
+    known = known_keys() if given else set()
+    for key, value in given.items():
+        if key in _OURS:
+            raise ConfigError(
+                f"verl.{key} = {value!r}: set {_OURS[key]} instead, which all engines "
+                "read."
+            )
+        if problem := key_problem(key, known):
+            raise ConfigError(f"verl.{key} = {value!r}: {problem}")
+
+
+def _model(config: TrainingConfig, engine: str) -> dict[str, Any]:
+    source = Path(model_source(config.model))
+    rank, adapter = trained_rank(config), None
+    path = str(source)
+    if (source / ADAPTER_FILE).is_file():
+        adapter, path = path, _base_of(source)
+    found: dict[str, Any] = {f"{_MODEL}.path": path}
+    if rank and engine == "megatron":
+        raise UnsupportedError(
+            f"lora_rank = {rank} with verl.model_engine = 'megatron': adapters are "
+            "trained with dp here. Set lora_rank to 0, or leave model_engine out."
+        )
+    if rank:
+        # Merged while it samples: adapters that a server does not take go unseen.
+        found |= {f"{_MODEL}.lora_rank": rank, f"{_MODEL}.lora_alpha": 2 * rank}
+        found |= {f"{_MODEL}.lora.merge": True}
+    if adapter:
+        found[f"{_MODEL}.lora_adapter_path"] = adapter
+    return found
+
+
+def _base_of(adapter: Path) -> str:
+    base = read_json(adapter / ADAPTER_FILE).get("base_model_name_or_path")
+    if not isinstance(base, str):
+        raise ModelError(f"The adapter in {adapter} does not name its base model.")
+    return base
+
+
+def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "use_dynamic_bsz": True,
+        "ppo_epochs": 1,
+        "clip_ratio": CLIP,
+        "clip_ratio_low": CLIP,
+        "clip_ratio_high": CLIP,
+        "clip_ratio_c": _NO_SECOND_CLIP,
+        "policy_loss.loss_mode": "vanilla",
+        "loss_agg_mode": "token-mean",
+        "entropy_coeff": config.entropy_coefficient,
+        "use_kl_loss": False,
+        "optim.lr": learning_rate(config),
+        "optim.betas": list(BETAS),
+        "optim.weight_decay": 0.0,
+        "optim.clip_grad": MAX_GRAD_NORM,
+    }
+    if engine == "dp":
+        values |= {
+            "strategy": "fsdp2",
+            "fsdp_config.strategy": "fsdp2",
+            "fsdp_config.param_offload": config.offload,
+            "fsdp_config.optimizer_offload": config.offload,
+            "fsdp_config.seed": config.seed % 2**31,
+            "optim.override_optimizer_config": {"eps": EPSILON},
+        }
+    else:
+        values |= {
+            "megatron.param_offload": config.offload,
+            "megatron.optimizer_offload": config.offload,
+            "optim.override_optimizer_config": {"adam_eps": EPSILON},
+        }
+    return {f"{_ACTOR}.{key}": value for key, value in values.items()}
+
+
+def _rollout(config: TrainingConfig) -> dict[str, Any]:
+    context = context_length(config)
+    values: dict[str, Any] = {
+        "name": "vllm",
+        "tensor_model_parallel_size": config.tensor_parallel,
+        "gpu_memory_utilization": config.memory_share,
+        "temperature": config.temperature,
+        "max_model_len": context,
+        "prompt_length": max(1, context - config.max_tokens),
+        "response_length": config.max_tokens,
+        "seed": config.seed % 2**31,
+        "engine_kwargs.vllm.enable_auto_tool_choice": True,
+        "engine_kwargs.vllm.tool_call_parser": config.tool_parser,
+    }
+    return {f"{_ROLLOUT}.{key}": value for key, value in values.items()}
+
+
+def context_length(config: TrainingConfig) -> int:
+    """Return the most tokens of prompt and answer that are sampled with."""
+    folder = Path(model_source(config.model)) / "config.json"
+    longest = read_json(folder).get("max_position_embeddings") if folder.exists() else 0
+    return min(_CONTEXT, longest or _CONTEXT)
+
+
+def override(text: str) -> tuple[str, Any]:
+    """Read ``verl.KEY=value``, whose value is YAML.
+
+    Raises:
+        ConfigError: It is not of this form.
+    """
+    import yaml
+
+    key, equals, value = text.partition("=")
+    if not key.startswith("verl.") or not equals or key == "verl.":
+        raise ConfigError(
+            f"{text!r} is no setting of verl: write verl.KEY=value, after the scenario."
+        )
+    try:
+        return key.removeprefix("verl."), yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"{text!r}: the value cannot be read as YAML.") from None

@@ -1,0 +1,112 @@
+"""Refuses what verl cannot do here, before anything starts."""
+
+import json
+import os
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import yaml
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines.base import Engine, EngineFactory, EngineSummary
+from agentgym.engines.verl.environment import require_environment
+from agentgym.engines.verl.protocol import KEY_VARIABLE
+from agentgym.engines.verl.settings import trained_rank, verl_settings
+from agentgym.errors import (
+    ConfigError,
+    EngineError,
+    GPUNotAvailableError,
+    MissingExtraError,
+    UnsupportedError,
+    UsageError,
+)
+from agentgym.models.folder import describe_model
+
+_COMPOSE_S = 120
+
+
+class VerlEngines(EngineFactory):
+    """Engines whose learner and servers are verl's, on one GPU or many."""
+
+    def check(self, config: TrainingConfig) -> EngineSummary:
+        """Check settings, environment and GPUs; each has its own error."""
+        if config.deterministic:
+            raise UnsupportedError(
+                "deterministic = true with engine = 'verl': bit-for-bit repetition is "
+                "the local engine's, on the CPU."
+            )
+        if config.gpu not in ("auto", "local"):
+            raise UnsupportedError(
+                f"gpu = {config.gpu!r} with engine = 'verl': it needs GPUs, of this "
+                "machine, of a Ray cluster (RAY_ADDRESS) or of an engine_server."
+            )
+        summary = describe_model(config.model, trained_rank(config))
+        verl_settings(config)
+        if find_spec("transformers") is None:
+            raise MissingExtraError("local", "Reading the model's tokenizer")
+        where = f"{config.nodes} x {config.gpus_per_node} GPUs"
+        if config.engine_server is not None:
+            self._check_server(config.engine_server)
+            return EngineSummary(summary, f"{where} at {config.engine_server}, verl")
+        require_environment()
+        self._check_gpus(config)
+        return EngineSummary(summary, f"{where}, verl")
+
+    def _check_server(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ConfigError(f"engine_server = {address!r}: write host:port.")
+        if not os.environ.get(KEY_VARIABLE):
+            raise UsageError(
+                f"engine_server = {address!r} wants the key that it was started with: "
+                f"set {KEY_VARIABLE}."
+            )
+
+    def _check_gpus(self, config: TrainingConfig) -> None:
+        if os.environ.get("RAY_ADDRESS"):
+            return
+        if config.nodes > 1:
+            raise UsageError(
+                f"nodes = {config.nodes} needs a Ray cluster: start one (`ray start`) "
+                "and set RAY_ADDRESS to its address."
+            )
+        if os.environ.get("VERL_PLATFORM", "nvidia") != "nvidia":
+            return  # verl itself is told what the devices are
+        found = len(list(Path("/dev").glob("nvidia[0-9]*")))
+        if found < config.gpus_per_node:
+            raise GPUNotAvailableError(
+                f"gpus_per_node = {config.gpus_per_node}, and this machine has {found} "
+                "NVIDIA GPUs (/dev/nvidia*). Lower it, or name another machine's "
+                "engine_server."
+            )
+
+    def composed(self, config: TrainingConfig) -> str:
+        """Return verl's whole configuration, or without verl what is set over it."""
+        settings = verl_settings(config)
+        try:
+            python = require_environment()
+        except UsageError:
+            told = "# Over verl's defaults, which need its environment to be shown:\n"
+            return told + yaml.safe_dump(settings, sort_keys=False)
+        file = Path(__file__).with_name("compose.py")
+        done = subprocess.run(
+            [str(python), "-P", str(file)],
+            input=json.dumps(settings),
+            capture_output=True,
+            text=True,
+            timeout=_COMPOSE_S,
+            check=False,
+        )
+        if done.returncode:
+            lines = done.stderr.strip().splitlines()
+            said = lines[-1].removeprefix("agentgym: ") if lines else "no reason given"
+            raise EngineError(f"verl cannot compose its configuration: {said}")
+        return done.stdout
+
+    def create(self, config: TrainingConfig) -> Engine:
+        """Start verl, load the model, and wait until its servers answer."""
+        from agentgym.engines.verl.engine import VerlEngine
+
+        self.check(config)
+        return VerlEngine.create(config)

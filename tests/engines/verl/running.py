@@ -1,0 +1,109 @@
+"""What the tests with a real verl on the CPU share."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from agentgym.core.config import TrainingConfig
+
+MARK = "VERL_TEST_MARK"
+ENVIRONMENT = "VERL_ENVIRONMENT"
+FLOATS = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
+ON_CPU: dict[str, Any] = {
+    "actor_rollout_ref": {
+        "model": {
+            "use_remove_padding": False,
+            "enable_gradient_checkpointing": False,
+            "override_config.attn_implementation": "sdpa",
+        },
+        "rollout": {
+            "name": "hf_cpu",
+            "free_cache_engine": False,
+            "dtype": "float32",
+            "load_format": "auto",
+        },
+        "actor": {
+            "use_torch_compile": False,
+            "ppo_mini_batch_size": 1,
+            "fsdp_config.use_torch_compile": False,
+            "fsdp_config.mixed_precision": FLOATS,
+        },
+    },
+    "ray_kwargs": {"ray_init": {"num_gpus": 1, "num_cpus": 8}},
+}
+"""Of verl's settings: what differs without a GPU and without vLLM."""
+
+
+def config(output: Path, **settings: Any) -> TrainingConfig:
+    small = {
+        "scenario": "coding",
+        "framework": "native",
+        "engine": "verl",
+        "episodes": 16,
+        "tasks_per_step": 2,
+        "group_size": 4,
+        "task_choice": "uniform",
+        "test_tasks": 2,
+        "eval_samples": 1,
+        "eval_tasks": 2,
+        "eval_every": 10,
+        "early_stop": False,
+        "yes": True,
+        "tracker": "none",
+        "workers": 1,
+        "rollout_timeout_s": 600.0,
+        "learning_rate": 1e-4,
+        "verl": ON_CPU,
+        "output": output,
+    }
+    return TrainingConfig.create(**{**small, **settings})
+
+
+@pytest.fixture
+def on_cpu(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Yield a mark in the environment of all that verl starts here."""
+    place = os.environ.get(ENVIRONMENT)
+    if not place:
+        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
+    (own_home / "engines").mkdir()
+    (own_home / "engines" / "verl").symlink_to(place)
+    mark = f"{os.getpid()}-{time.time_ns()}"
+    for name, value in {
+        MARK: mark,
+        "VERL_PLATFORM": "cpu",
+        "VERL_USE_EXTERNAL_MODULES": "cpu_backend",
+        "PYTHONPATH": str(Path(__file__).parent),
+        "OMP_NUM_THREADS": "1",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    }.items():
+        monkeypatch.setenv(name, value)
+    yield mark
+    left = processes_of(mark)
+    assert not left, left
+
+
+def processes_of(mark: str, patience_s: float = 60.0) -> list[str]:
+    """Return the processes with the mark that are still there after a while.
+
+    This one is not among them, nor what forks workers of rollouts and stays with it.
+    """
+    until = time.monotonic() + patience_s
+    while True:
+        found = []
+        for process in psutil.process_iter():
+            try:
+                marked = process.environ().get(MARK) == mark
+                words = " ".join(process.cmdline())
+                own = process.pid == os.getpid() or "rollout.workers" in words
+                if marked and not own:
+                    found.append(words[:200])
+            except psutil.Error:
+                continue
+        if not found or time.monotonic() > until:
+            return found
+        time.sleep(0.5)

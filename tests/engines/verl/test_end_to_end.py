@@ -1,0 +1,116 @@
+"""verl itself, with Ray, on the CPU; see docs/gpu_training.md for how to run these."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from agentgym import Trainer
+from agentgym.engines.base import TrainingBatch, UpdateMetrics
+from agentgym.engines.local.engine import LocalEngine
+from agentgym.engines.verl.engine import VerlEngine
+from agentgym.errors import EngineError
+from agentgym.models.nano import nano_path
+from tests.engines.verl.running import ON_CPU, config, on_cpu, processes_of
+
+__all__ = ["on_cpu"]
+
+pytestmark = [pytest.mark.sweep, pytest.mark.timeout(900)]
+
+_KILLED = """
+import sys, time
+from pathlib import Path
+from agentgym.engines.verl.engine import VerlEngine
+from tests.engines.verl.running import config
+engine = VerlEngine.create(config(Path(sys.argv[1])))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_two_steps_as_the_local_engine_does_them_and_a_resume(
+    on_cpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[TrainingBatch, UpdateMetrics]] = []
+    update = VerlEngine.update
+
+    def watched(self: VerlEngine, batch: TrainingBatch) -> UpdateMetrics:
+        done = update(self, batch)
+        seen.append((batch, done))
+        return done
+
+    monkeypatch.setattr(VerlEngine, "update", watched)
+    settings = config(tmp_path, name="whole")
+    first = Trainer(settings.replaced(episodes=8)).train()
+    assert first.steps == 1
+    one = tensors(first.artifacts.agent)  # the resumed run writes its own there
+    result = Trainer(settings).train(resume=tmp_path / "whole", episodes=16)
+    assert result.steps == 2
+    assert [done.step for _, done in seen] == [1, 2]
+    assert all(batch.trained_tokens for batch, _ in seen)
+
+    # The first step is the local engine's.
+    local = LocalEngine.create(
+        settings.replaced(engine="local", gpu="none").replaced(verl={})
+    )
+    try:
+        same = local.update(seen[0][0])
+    finally:
+        local.close()
+    done = seen[0][1]
+    assert done.loss == pytest.approx(same.loss, abs=1e-5)
+    assert done.grad_norm == pytest.approx(same.grad_norm, abs=1e-5)
+    assert done.entropy == pytest.approx(same.entropy, abs=1e-5)
+    assert done.clip_fraction == pytest.approx(same.clip_fraction, abs=1e-5)
+
+    # Every tensor has moved, and moved again after the resume.
+    before = tensors(nano_path())
+    two = tensors(result.artifacts.agent)
+    assert before.keys() == one.keys() == two.keys()
+    for name in before:
+        assert not torch.equal(before[name].float(), one[name].float()), name
+        assert not torch.equal(one[name], two[name]), name
+    lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2]
+    assert processes_of(on_cpu) == []
+
+
+def test_nothing_is_left_of_a_run_that_was_killed(on_cpu: str, tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    path = os.pathsep.join([str(root), os.environ["PYTHONPATH"]])
+    process = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert len(processes_of(on_cpu, patience_s=0)) > 4
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert processes_of(on_cpu) == []
+
+
+def test_verl_refuses_what_it_does_not_have_before_it_starts(
+    on_cpu: str, tmp_path: Path
+) -> None:
+    wrong: dict[str, Any] = {**ON_CPU, "actor_rollout_ref.rollout.name": "hf_gpu"}
+    with pytest.raises(EngineError, match="Rollout hf_gpu with mode async not found"):
+        VerlEngine.create(config(tmp_path, verl=wrong))
+
+
+def tensors(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*.safetensors")):
+        found |= load_file(path)
+    return found

@@ -1,0 +1,159 @@
+"""The engine against scripted servers: updates, checkpoints, weights that differ."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.ledger import NOT_FINITE
+from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.engines.verl.engine import VerlEngine
+from agentgym.engines.verl.protocol import KEY_VARIABLE
+from agentgym.errors import CheckpointError, EngineError, ModelError
+from tests.engines.verl.conftest import KEY, Server
+
+BATCH = TrainingBatch(
+    [TrainingSequence("", 0, [3, 4, 5, 6], [TrainedToken(2, -0.5, 1.0)])]
+)
+Make = Callable[..., VerlEngine]
+
+
+@pytest.fixture
+def make(
+    servers: Callable[[], Server], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
+    """Yield what makes an engine whose verl follows a script."""
+    import agentgym.engines.verl.engine as module
+
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    given = module.verl_settings
+    with ExitStack() as stack:
+
+        def engine(script: str = "", **settings: Any) -> VerlEngine:
+            monkeypatch.setattr(
+                module, "verl_settings", lambda c: given(c) | {"script": script}
+            )
+            address = servers().address
+            config = TrainingConfig.create(engine_server=address, **settings)
+            made = VerlEngine.create(config)
+            stack.callback(made.close)
+            return made
+
+        yield engine
+
+
+def test_an_update_counts_on_and_its_servers_version_with_it(make: Make) -> None:
+    engine = make()
+    assert engine.policy.servers == ["http://127.0.0.1:9/v1"]
+    assert (engine.step, engine.policy.version) == (0, 0)
+    done = engine.update(BATCH)
+    assert (done.step, done.loss, done.grad_norm, done.refused) == (1, 1.0, 1.0, "")
+    assert (engine.step, engine.policy.version) == (1, 1)
+
+
+def test_an_empty_batch_is_an_update_too(make: Make) -> None:
+    engine = make()
+    assert engine.update(TrainingBatch()).loss == 0.0
+    assert engine.step == 1
+
+
+def test_gradients_that_are_not_finite_are_told(make: Make) -> None:
+    assert make("not finite").update(BATCH).refused == NOT_FINITE
+
+
+def test_servers_with_other_weights_than_the_learners_are_an_error(make: Make) -> None:
+    engine = make("other weights")
+    with pytest.raises(EngineError, match=r"0\.500 nats off the learner's"):
+        engine.update(BATCH)
+    assert engine.step == 0
+
+
+def test_pieces_are_those_of_the_models_tokenizer(make: Make) -> None:
+    engine = make()
+    ids = [40, 50, 60]
+    pieces = engine.pieces(ids)
+    assert pieces is not None
+    assert len(pieces) == 3
+    assert len(engine.stop_ids) == 1
+
+
+def test_a_checkpoint_is_continued_from(make: Make, tmp_path: Path) -> None:
+    first, folder = make(), tmp_path / "step"
+    folder.mkdir()
+    first.update(BATCH)
+    first.save_checkpoint(folder)
+    second = make()
+    second.load_checkpoint(folder)
+    assert (second.step, second.policy.version) == (1, 1)
+    assert second.update(BATCH).step == 2
+
+
+def test_a_checkpoint_that_is_not_whole_is_refused(make: Make, tmp_path: Path) -> None:
+    engine, folder = make(), tmp_path / "step"
+    folder.mkdir()
+    engine.save_checkpoint(folder)
+    file = folder / "verl" / "rank_0.pt"
+    file.write_text("")
+    with pytest.raises(CheckpointError, match="it has 0 bytes and not 1"):
+        engine.load_checkpoint(folder)
+    file.unlink()
+    with pytest.raises(CheckpointError, match="it has 0 bytes and not 1"):
+        engine.load_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"engine": "local"}, "is no checkpoint of engine verl"),
+        ({"model": {"name": "another"}}, "'another'"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(
+    make: Make, tmp_path: Path, change: dict[str, Any] | None, why: str
+) -> None:
+    engine, folder = make(), tmp_path / "step"
+    folder.mkdir()
+    engine.save_checkpoint(folder)
+    path = folder / "engine.json"
+    if change is None:
+        path.unlink()
+    else:
+        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(CheckpointError, match=why):
+        engine.load_checkpoint(folder)
+
+
+def test_a_folder_that_the_other_machine_does_not_share_is_an_error(
+    make: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "step").mkdir()
+    with pytest.raises(EngineError, match="Put --output on a folder that both"):
+        make("elsewhere").save_checkpoint(tmp_path / "step")
+
+
+def test_an_export_has_the_tokenizer(make: Make, tmp_path: Path) -> None:
+    make().export(tmp_path / "agent")
+    assert (tmp_path / "agent" / "tokenizer.json").is_file()
+
+
+def test_a_server_whose_verl_fails_in_a_step_ends_the_update(make: Make) -> None:
+    with pytest.raises(EngineError, match="illegal memory access"):
+        make("dies").update(BATCH)
+
+
+def test_a_model_that_cannot_show_tools_is_refused(make: Make, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    from agentgym.models.nano import nano_path
+
+    tokenizer = AutoTokenizer.from_pretrained(nano_path())
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(ModelError, match="leaves out tools"):
+        make(model=str(tmp_path))

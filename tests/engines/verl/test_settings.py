@@ -1,0 +1,204 @@
+"""verl's settings: composed of a run's, checked by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import agentgym
+from agentgym.core.config import TrainingConfig
+from agentgym.engines.registry import ENGINES
+from agentgym.engines.verl.compose import dotted
+from agentgym.engines.verl.settings import (
+    flat,
+    known_keys,
+    learning_rate,
+    override,
+    verl_settings,
+)
+from agentgym.errors import ConfigError, UnsupportedError
+from agentgym.models.nano import nano_path
+
+ROOT = Path(__file__).parents[3]
+SCENARIOS = (Path(agentgym.__file__).parent / "scenarios", ROOT / "scenarios")
+RECIPES = [path for at in SCENARIOS for path in sorted(at.glob("*/recipes/*.yaml"))]
+ACTOR = "actor_rollout_ref.actor"
+
+
+def made(**settings: Any) -> dict[str, Any]:
+    return verl_settings(TrainingConfig.create(engine="verl", **settings))
+
+
+def test_there_are_recipes_for_each_size_of_machine() -> None:
+    assert len(RECIPES) == 15
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda p: f"{p.parts[-3]}/{p.stem}")
+def test_a_recipe_is_a_configuration_that_says_what_it_needs(path: Path) -> None:
+    text = path.read_text()
+    config = TrainingConfig.from_yaml(path)
+    assert config.scenario == path.parts[-3]
+    assert set(yaml.safe_load(text)) <= set(TrainingConfig.model_fields)
+    for part in ("# Needs: ", "# Should take: ", "# An estimate:", "--config"):
+        assert part in text
+    assert text.count(str(path.relative_to(ROOT))) == 1
+    if config.engine == "verl":
+        settings = verl_settings(config)
+        assert {key for key in settings if not is_known(key)} == set()
+        gpus = settings["trainer.n_gpus_per_node"] * settings["trainer.nnodes"]
+        assert gpus in (8, 16)
+        assert config.tasks_per_step * config.group_size % gpus == 0
+    else:
+        assert config.engine in {*ENGINES.names(), "vllm"}
+
+
+def is_known(key: str) -> bool:
+    return key in known_keys() or ".engine_kwargs.vllm." in key
+
+
+def test_every_engine_optimises_the_same() -> None:
+    settings = made(entropy_coefficient=0.01, seed=7)
+    expected = {
+        "clip_ratio": 0.2,
+        "clip_ratio_low": 0.2,
+        "clip_ratio_high": 0.2,
+        "policy_loss.loss_mode": "vanilla",
+        "loss_agg_mode": "token-mean",
+        "ppo_epochs": 1,
+        "entropy_coeff": 0.01,
+        "use_kl_loss": False,
+        "optim.lr": 4e-4,
+        "optim.betas": [0.9, 0.99],
+        "optim.weight_decay": 0.0,
+        "optim.clip_grad": 1.0,
+        "optim.override_optimizer_config": {"eps": 1e-5},
+        "fsdp_config.seed": 7,
+    }
+    for key, value in expected.items():
+        assert settings[f"{ACTOR}.{key}"] == value, key
+    assert settings[f"{ACTOR}.clip_ratio_c"] > 1000
+
+
+def test_hardware_and_sampling_are_a_runs_own() -> None:
+    settings = made(
+        gpus_per_node=8,
+        nodes=2,
+        tensor_parallel=4,
+        offload=True,
+        memory_share=0.7,
+        tool_parser="qwen3_coder",
+        temperature=0.8,
+    )
+    assert settings["trainer.n_gpus_per_node"] == 8
+    assert settings["trainer.nnodes"] == 2
+    rollout = "actor_rollout_ref.rollout"
+    assert settings[f"{rollout}.tensor_model_parallel_size"] == 4
+    assert settings[f"{rollout}.gpu_memory_utilization"] == 0.7
+    assert settings[f"{rollout}.temperature"] == 0.8
+    assert settings[f"{rollout}.engine_kwargs.vllm.tool_call_parser"] == "qwen3_coder"
+    assert settings[f"{ACTOR}.fsdp_config.param_offload"] is True
+    assert settings[f"{ACTOR}.fsdp_config.optimizer_offload"] is True
+
+
+def test_an_adapter_is_merged_while_it_samples() -> None:
+    settings = made(model=str(nano_path()), lora_rank=8)
+    assert settings["actor_rollout_ref.model.path"] == str(nano_path().resolve())
+    assert settings["actor_rollout_ref.model.lora_rank"] == 8
+    assert settings["actor_rollout_ref.model.lora_alpha"] == 16
+    assert settings["actor_rollout_ref.model.lora.merge"] is True
+
+
+def test_an_adapters_folder_is_trained_on_over_its_base(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text(
+        '{"r": 4, "base_model_name_or_path": "some/base"}'
+    )
+    settings = made(model=str(tmp_path))
+    assert settings["actor_rollout_ref.model.path"] == "some/base"
+    assert settings["actor_rollout_ref.model.lora_adapter_path"] == str(tmp_path)
+    assert settings["actor_rollout_ref.model.lora_rank"] == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "rate"),
+    [
+        ({}, 4e-4),
+        ({"model": "some/model"}, 1e-4),
+        ({"model": "some/model", "lora_rank": 0}, 1e-6),
+        ({"learning_rate": 0.5}, 0.5),
+    ],
+)
+def test_the_learning_rate_fits_what_is_trained(
+    settings: dict[str, Any], rate: float
+) -> None:
+    config = TrainingConfig.create(**settings)
+    assert learning_rate(config) == rate
+
+
+def test_any_setting_of_verl_is_reached_nested_or_dotted() -> None:
+    nested = {"actor_rollout_ref": {"rollout": {"max_num_seqs": 8}}}
+    assert made(verl=nested)["actor_rollout_ref.rollout.max_num_seqs"] == 8
+    vllm = "actor_rollout_ref.rollout.engine_kwargs.vllm.max_loras"
+    assert made(verl={vllm: 2})[vllm] == 2
+    assert made(verl={"ray_kwargs.ray_init.num_cpus": 4})
+
+
+@pytest.mark.parametrize(
+    ("verl", "why"),
+    [
+        ({f"{ACTOR}.optim.ls": 1}, f"the nearest is '{ACTOR}.optim.lr'"),
+        ({f"{ACTOR}.optim.lr": 1}, "set learning_rate instead"),
+        ({"trainer": {"nnodes": 2}}, "set nodes instead"),
+        ({"zzz": 1}, "verl has no setting 'zzz'"),
+        ({"data.train_batch_size": 1}, "verl has no setting 'data.train_batch_size'"),
+    ],
+)
+def test_a_setting_that_verl_does_not_have_is_refused(
+    verl: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        made(verl=verl)
+    assert why in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"gpus_per_node": 4, "tensor_parallel": 3}, "does not divide the 4 GPUs"),
+        ({"verl": {"model_engine": "veomni"}}, "works with dp"),
+        (
+            {"model": "a/b", "lora_rank": 8, "verl": {"model_engine": "megatron"}},
+            "adapters are trained with dp",
+        ),
+    ],
+)
+def test_what_cannot_be_shared_out_is_refused(
+    settings: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=why):
+        made(**settings)
+
+
+def test_megatron_has_settings_of_its_own() -> None:
+    settings = made(lora_rank=0, offload=True, verl={"model_engine": "megatron"})
+    assert settings["model_engine"] == "megatron"
+    assert settings[f"{ACTOR}.megatron.param_offload"] is True
+    assert not any("fsdp_config" in key for key in settings)
+    assert {key for key in settings if not is_known(key)} == set()
+
+
+def test_settings_on_the_command_line_are_yaml() -> None:
+    assert override("verl.a.b=1e-3") == ("a.b", "1e-3")  # as YAML reads it
+    assert override("verl.a.b=[1, x]") == ("a.b", [1, "x"])
+    assert override("verl.a=b=c") == ("a", "b=c")
+
+
+@pytest.mark.parametrize("text", ["verl.a", "verl.=1", "coding", "vrl.a=1", "verl.a=["])
+def test_what_is_no_setting_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="write verl|cannot be read"):
+        override(text)
+
+
+def test_nested_mappings_become_dotted_keys() -> None:
+    assert flat({"a": {"b": 1, "c": {}}, "d.e": 2}) == {"a.b": 1, "a.c": {}, "d.e": 2}
+    assert dotted({"a": {"b": 1}}) == ["a", "a.b"]
