@@ -7,9 +7,12 @@ attempts at one task often have as long as they go the same way. A step checks a
 of several tokens a row, so that a response takes fewer steps than it has tokens.
 """
 
+import atexit
+import functools
 import logging
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
@@ -135,6 +138,9 @@ class Decoder:
             target=self._run, name="agentgym-decoder", daemon=True
         )
         self._thread.start()
+        # A thread that computes while the interpreter goes down aborts the process.
+        self._at_exit = functools.partial(_close, weakref.ref(self))
+        atexit.register(self._at_exit)
 
     def submit(self, job: Job) -> None:
         """Queue a job; its future is the answer.
@@ -176,6 +182,7 @@ class Decoder:
         with self._wake:
             self._closed = True
             self._wake.notify_all()
+        atexit.unregister(self._at_exit)
         self._thread.join()
         self._fail(self._waiting, "The policy was closed while the request ran.")
         self._waiting.clear()
@@ -419,3 +426,9 @@ def _chunk(lengths: list[int]) -> int:
         if (count + 1) * longest > min(_PREFILL_TOKENS, 1.35 * total + 32):
             return count
     return len(lengths)
+
+
+def _close(decoder: "weakref.ref[Decoder]") -> None:
+    """Close a decoder that is still there."""
+    if (found := decoder()) is not None:
+        found.close()
