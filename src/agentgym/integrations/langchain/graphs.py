@@ -204,7 +204,7 @@ def create_agent_cells(graph: Any) -> dict[str, Any]:
     No public contract: a test tells when LangChain changes it.
     """
     node = graph.nodes.get("model")
-    function = getattr(getattr(node, "bound", None), "func", None)
+    function = None if node is None else getattr(_runnable(node), "func", None)
     if function is None or function.__closure__ is None:
         return {}
     found = inspect.getclosurevars(function).nonlocals
@@ -239,7 +239,12 @@ def _graphs(graph: Any) -> Iterator[tuple[str, Any]]:
 def _runnables(graph: Any) -> Iterator[tuple[str, Any]]:
     for name, node in graph.nodes.items():
         if name != "__start__":
-            yield str(name), node.bound
+            yield str(name), _runnable(node)
+
+
+def _runnable(node: Any) -> Any:
+    """Return what a node runs, also where another model answers in it."""
+    return getattr(node.bound, "as_written", node.bound)
 
 
 def _tools(graph: Any) -> "list[BaseTool]":

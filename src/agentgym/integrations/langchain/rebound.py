@@ -29,10 +29,10 @@ def rebound(graph: Any, model: Any) -> Any:
 
 
 class _Answering(Runnable[Any, Any]):
-    """Runs what a node runs, with another model answering within."""
+    """Runs what a node runs, ``as_written``, with another model answering within."""
 
     def __init__(self, bound: Any, model: Any) -> None:
-        self.bound = bound
+        self.as_written = bound
         self.name = getattr(bound, "name", None)
         self._model = model
 
@@ -40,10 +40,10 @@ class _Answering(Runnable[Any, Any]):
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Any:
         with answering(self._model):
-            return self.bound.invoke(input, config, **options)
+            return self.as_written.invoke(input, config, **options)
 
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Any:
         with answering(self._model):
-            return await self.bound.ainvoke(input, config, **options)
+            return await self.as_written.ainvoke(input, config, **options)

@@ -1,0 +1,156 @@
+"""An agent is the same before and after it was trained, and answers as trained.
+
+Each test trains for real: what is compared has been through the whole way, from the
+module of the app to the agent that comes back.
+"""
+
+import asyncio
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym import Trainer, TrainingResult
+from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.engines.local.policy import LocalPolicy
+from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.rollout.store.store import Store
+
+APPS = Path(__file__).parents[2] / "examples" / "bring_your_agent"
+
+
+def in_graph(graph: Any) -> dict[str, Any]:
+    """Return what a graph is: its flow, state and memory."""
+    drawn = graph.get_graph()
+    return {
+        "flow": [sorted(drawn.nodes), sorted(map(str, drawn.edges))],
+        "memory": type(graph.checkpointer),
+        "state": graph.get_input_jsonschema(),
+    }
+
+
+def in_assistant(agent: Any) -> dict[str, Any]:
+    """Return what an AutoGen agent is: its functions, rounds and memory."""
+    return {
+        "tools": {tool.name: tool._func for tool in agent._tools},
+        "flow": (agent._max_tool_iterations, agent._reflect_on_tool_use),
+        "memory": type(agent._model_context),
+        "name": agent.name,
+    }
+
+
+def in_crew(crew: Any) -> dict[str, Any]:
+    """Return what a crew is: its tasks, who does them, and with which tools."""
+    return {
+        "flow": (crew.process, [task.agent.role for task in crew.tasks]),
+        "tasks": [(task.description, task.expected_output) for task in crew.tasks],
+        "prompt": [(a.role, a.goal, a.backstory) for a in crew.agents],
+        "tools": [{t.name: t.func for t in a.tools} for a in crew.agents],
+    }
+
+
+def ask_graph(graph: Any) -> None:
+    """Say something in a thread, and see that it is remembered there."""
+    thread = {"configurable": {"thread_id": "after"}}
+    state = graph.invoke({"messages": [("user", "Cancel visit A100.")]}, thread)
+    assert graph.get_state(thread).values["messages"] == state["messages"]
+
+
+def ask_assistant(agent: Any) -> None:
+    """Say something to an assistant."""
+    assert asyncio.run(agent.run(task="Order 20 bolts.")).messages
+
+
+def ask_crew(crew: Any) -> None:
+    """Give a crew its inputs."""
+    assert crew.kickoff({"request": "Lend Emma to Tom."}).tasks_output
+
+
+CASES = {
+    "langgraph": ("clinic:graph", in_graph, ask_graph, "work at the desk of a clinic"),
+    "autogen": ("warehouse:agent", in_assistant, ask_assistant, "run a warehouse"),
+    "crewai": ("library:crew", in_crew, ask_crew, "run the desk of a library"),
+}
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Train on few tasks, from a folder of the test's own."""
+    for name in ("TEST_TASKS", "EVAL_TASKS"):
+        monkeypatch.setenv(f"AGENTGYM_{name}", "8")
+    monkeypatch.setenv("AGENTGYM_EVAL_SAMPLES", "1")
+    monkeypatch.setenv("OPENAI_API_KEY", "of their authors")
+    monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("framework", CASES)
+def test_what_comes_back_is_what_went_in_but_trained(
+    framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference, described, ask, prompt = CASES[framework]
+    monkeypatch.syspath_prepend(str(APPS / framework))
+    module, _, name = reference.partition(":")
+    agent = getattr(import_module(module), name)
+    inside = {key: id(value) for key, value in vars(agent).items()}
+    adapter = FRAMEWORKS.get("langchain" if framework == "langgraph" else framework)
+
+    def looked_at(agent: Any) -> tuple[Any, ...]:
+        roles = [
+            (role.name, role.system_prompt, [tool.to_openai() for tool in role.tools])
+            for role in adapter.roles(agent)
+        ]
+        return roles, described(agent)
+
+    before = looked_at(agent)
+    result = trained(agent, framework)
+
+    assert {key: id(value) for key, value in vars(agent).items()} == inside
+    assert looked_at(agent) == before
+    assert type(result.agent) is type(agent)
+    assert result.agent is not agent
+    assert looked_at(result.agent) == before
+
+    exchanges = recorded(monkeypatch)
+    ask(result.agent)
+    request, result_of_it = exchanges[0]
+    assert prompt in str(request.messages)
+    assert request.tools == offered_in_training(result)
+    with_trained = asyncio.run(result.trained.load_policy().chat(request))
+    with_base = asyncio.run(LocalPolicy.load("nano").chat(request))
+    assert with_trained.logprobs == pytest.approx(result_of_it.logprobs, abs=1e-3)
+    assert with_base.logprobs != pytest.approx(result_of_it.logprobs, abs=1e-3)
+
+
+def trained(agent: Any, framework: str) -> TrainingResult:
+    """Train an agent for two long steps, so that it says something else."""
+    more: dict[str, Any] = {"learning_rate": 5e-3}
+    if framework == "crewai":
+        more["inputs"] = "inputs:of_task"
+    tasks = APPS / framework / "tasks.jsonl"
+    return Trainer().train(agent=agent, tasks=tasks, episodes=128, yes=True, **more)
+
+
+def offered_in_training(result: TrainingResult) -> list[dict[str, Any]]:
+    """Return the tools that the model of a rollout was offered."""
+    with Store(result.artifacts.run / "rollouts.db") as store:
+        [first], *_ = store.list_terminal(0, 1)
+        return store.model_calls(first.rollout_id)[0].tools
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ChatRequest, ChatResult]]:
+    """Return what policies of this process are asked from now on, and say."""
+    exchanges = []
+    chat = LocalPolicy.chat
+
+    async def chat_and_note(self: LocalPolicy, request: ChatRequest) -> ChatResult:
+        result = await chat(self, request)
+        exchanges.append((request, result))
+        return result
+
+    monkeypatch.setattr(LocalPolicy, "chat", chat_and_note)
+    return exchanges
