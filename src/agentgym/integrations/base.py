@@ -109,11 +109,14 @@ class Adapter(ABC):
         name: What users type after ``--framework``.
         preload: Modules that every worker needs; imported once, before workers start.
         packages: Whose classes its agents and tools are of.
+        addressee: Argument in which a call names the agent that it goes to; empty where
+            each agent has a tool of its own.
     """
 
     name: ClassVar[str]
     preload: ClassVar[tuple[str, ...]] = ()
     packages: ClassVar[tuple[str, ...]] = ()
+    addressee: ClassVar[str] = ""
 
     @abstractmethod
     def check(self) -> None:

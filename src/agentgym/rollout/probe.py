@@ -28,6 +28,7 @@ from agentgym.scenarios.tool_tasks.stubs import example
 
 _TRIAL_S = 20.0
 _NOWHERE = "http://127.0.0.1:1"
+_PASSES_ON = "runs: it passes control on"
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,7 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
         acting = set()
     foreign = [name for name in found if name not in specs]
     own = {
-        name: _fate(name, config) if name in acting else "runs: it passes control on"
-        for name in foreign
+        name: _fate(name, config) if name in acting else _PASSES_ON for name in foreign
     }
     own |= {name: "is its answer" for role in roles for name in role.answers}
     undecided = [name for name, fate in own.items() if not fate]
@@ -216,33 +216,52 @@ def _differ(agents: ToolSpec, scenarios: ToolSpec) -> Iterable[str]:
 
 
 class _Caller:
-    """Calls each tool that it is ever offered once, then answers."""
+    """Calls each tool that it is ever offered once, then answers.
 
-    def __init__(self, most_turns: int) -> None:
+    One that hands work on is called once for each agent that its description names.
+    """
+
+    def __init__(self, most_turns: int, addressee: str, roles: list[str]) -> None:
         self._turns_left = most_turns - 1
-        self._made: set[str] = set()
+        self._addressee = addressee
+        self._roles = roles
+        self._made: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
     def __call__(self, request: ChatRequest) -> Reply:
         with self._lock:
-            tools = {t["function"]["name"]: t["function"] for t in request.tools}
-            left = [name for name in tools if name not in self._made]
+            functions = [tool["function"] for tool in request.tools]
+            calls = {
+                (function["name"], to): function
+                for function in functions
+                for to in self._addressees(function)
+            }
+            left = [call for call in calls if call not in self._made]
             each = max(1, -(-len(left) // max(1, self._turns_left - 1)))
             now = left[:each] if self._turns_left > 0 else []
             self._turns_left -= 1
             self._made.update(now)
         if not now:
             return Reply("Done.")
-        return Reply(calls=[(name, _arguments(tools[name])) for name in now])
+        return Reply(
+            calls=[(call[0], self._arguments(calls[call], call[1])) for call in now]
+        )
 
+    def _addressees(self, function: dict[str, Any]) -> list[str]:
+        schema = function.get("parameters") or {}
+        if self._addressee not in schema.get("properties", {}):
+            return [""]
+        told = function.get("description") or ""
+        return [role for role in self._roles if role in told] or [""]
 
-def _arguments(function: dict[str, Any]) -> dict[str, Any]:
-    schema = function.get("parameters") or {}
-    return {
-        name: example(schema, name)
-        for name in schema.get("properties", {})
-        if name in schema.get("required", [])
-    }
+    def _arguments(self, function: dict[str, Any], to: str) -> dict[str, Any]:
+        schema = function.get("parameters") or {}
+        made = {
+            name: example(schema, name)
+            for name in schema.get("properties", {})
+            if name in schema.get("required", [])
+        }
+        return made | {self._addressee: to} if to else made
 
 
 def _try(
@@ -260,7 +279,9 @@ def _try(
     with TemporaryDirectory(prefix="agentgym-trial-") as name:
         folder = Path(name)
         hosts = folder / "hosts"
-        policy = ScriptedPolicy(_Caller(scenario.max_turns))
+        addressee = FRAMEWORKS.get(config.framework).addressee
+        names = [role.name for role in report.roles]
+        policy = ScriptedPolicy(_Caller(scenario.max_turns, addressee, names))
         asked = RolloutRequest("trial", task, train=True, group="trial", step=0)
         with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:
             try:
@@ -289,16 +310,23 @@ def _judged(
     specs = {spec.name for spec in scenario.tools()}
     calls = made.model_calls
     offered = {
-        str(tool.get("function", {}).get("name")): None
+        str(tool["function"]["name"]): tool["function"]
         for call in calls
         for tool in call.tools
+        if isinstance(tool.get("function"), dict)
+    }
+    addressee = FRAMEWORKS.get(report.framework).addressee
+    own = report.own | {
+        name: _PASSES_ON
+        for name, function in offered.items()
+        if addressee in (function.get("parameters") or {}).get("properties", {})
     }
     past = [
         call.name
         for call in made.get_tool_calls()
         if call.name in specs and call.result == f"Error: {NOT_RUN}"
     ]
-    unknown = [n for n in offered if n not in specs and n not in report.own]
+    unknown = [n for n in offered if n not in specs and n not in own]
     reached = f" It was to reach {', '.join(hosts)}." if hosts else ""
     problems = []
     if made.reason is not None and made.reason.kind == "interrupt":
@@ -343,6 +371,7 @@ def _judged(
     return replace(
         report,
         bound=[name for name in offered if name in specs],
+        own=own,
         missing=sorted(specs - offered.keys()),
         concerns=concerns,
         problems=problems,

@@ -186,6 +186,7 @@ class CrewAIAdapter(Adapter):
     name = "crewai"
     preload = ("agentgym.integrations.crewai.preload",)
     packages = ("crewai", "crewai_tools")
+    addressee = "coworker"
 
     def check(self) -> None:
         """Check that crewai is installed."""
