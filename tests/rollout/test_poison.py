@@ -119,7 +119,7 @@ def opened(
 
 def ask(client: httpx.Client, name: str, **body: Any) -> httpx.Response:
     path = f"/proxy/rollout/{name}/attempt/0/mode/train/openai/v1/chat/completions"
-    return client.post(path, json={"messages": HI, "rollout": name, **body})
+    return client.post(path, json={"messages": HI, "user": name, **body})
 
 
 def do_well(client: httpx.Client, name: str) -> None:
@@ -201,7 +201,7 @@ def test_poisoned_requests_and_answers_that_are_forwarded_harm_nobody(
     tmp_path: Path,
 ) -> None:
     async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
-        name, place = body["rollout"].split("-")
+        name, place = body["user"].split("-")
         said = ANSWERS[int(place)] if name == "bad" else completion()
         return web.Response(text=json.dumps(said), content_type="application/json")
 

@@ -1,11 +1,15 @@
 """``agentgym engine``: environments of engines that have one of their own."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.options import AsJson
 from agentgym.cli.output import print_json, progress_console
+
+if TYPE_CHECKING:
+    from agentgym.engines.base import EngineFactory
+    from agentgym.engines.environments import Environment
 
 app = typer.Typer(
     name="engine",
@@ -13,15 +17,13 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-Named = Annotated[str, typer.Argument(metavar="ENGINE", help="verl.")]
+Named = Annotated[str, typer.Argument(metavar="ENGINE", help="vllm or verl.")]
 
 
 @app.command()
 def install(engine: Named) -> None:
     """Make an engine's environment with uv, with versions that work together."""
-    _require(engine)
-    from agentgym.engines.verl import environment
-
+    _, environment = _found(engine)
     console = progress_console()
     for step in environment.install():
         console.print(step, soft_wrap=True)
@@ -30,10 +32,8 @@ def install(engine: Named) -> None:
 @app.command()
 def check(engine: Named, as_json: AsJson = False) -> None:
     """Look at an engine's environment and the GPUs; exits with 1 if it will not run."""
-    _require(engine)
-    from agentgym.engines.verl import environment
-
-    found = environment.check()
+    factory, _ = _found(engine)
+    found = factory.examine()
     if as_json:
         print_json([finding._asdict() for finding in found])
     else:
@@ -45,9 +45,14 @@ def check(engine: Named, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def _require(engine: str) -> None:
-    from agentgym.errors import NotFoundError
+def _found(engine: str) -> "tuple[EngineFactory, Environment]":
+    from agentgym.engines.registry import ENGINES
+    from agentgym.errors import UsageError
 
-    known = ("verl",)
-    if engine not in known:
-        raise NotFoundError("engine with an environment of its own", engine, known)
+    factory = ENGINES.get(engine)
+    if factory.environment is None:
+        raise UsageError(
+            f"The engine {engine!r} needs no environment of its own: there is nothing "
+            "to install or check beside `agentgym doctor`."
+        )
+    return factory, factory.environment

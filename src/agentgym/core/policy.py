@@ -100,9 +100,12 @@ class ServedPolicy:
         servers: Base URLs of OpenAI-compatible servers, ``http://host:8000/v1``.
         version: Updates that it has had; whoever updates it counts on.
         api_key: Bearer key of the servers, empty if they need none.
+        failure: Why they will never answer again, told by whoever runs them; empty
+            while there is hope.
     """
 
     model_name: str
     servers: list[str]
     version: int = 0
     api_key: str = field(default="", repr=False)
+    failure: str = ""

@@ -10,7 +10,8 @@ from typing import ClassVar, NamedTuple
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult, Policy, ServedPolicy
 from agentgym.core.trajectory import RequestedCall
-from agentgym.errors import UnsupportedError
+from agentgym.engines.environments import Environment, Finding
+from agentgym.errors import EngineError, UnsupportedError
 
 CLIP = 0.2
 """Of the probability ratio, beyond which nothing is gained (PPO, arXiv:1707.06347)."""
@@ -23,6 +24,9 @@ were copied worse and worse on validation tasks from step 30 on."""
 LEARNING_RATE = 4e-4
 """Of all weights of a model as small as nano."""
 LORA_LEARNING_RATE = 1e-4
+MOST_GAP = 0.1
+"""Nats between a token's log-probability at a server and at the learner, on average:
+bfloat16 makes some hundredths, other weights or another temperature much more."""
 _WARMUP_STEPS = 3
 _LEAST_RATE = 0.1
 
@@ -86,6 +90,8 @@ class UpdateMetrics:
         entropy: Mean over trained tokens, nats.
         clip_fraction: Share of trained tokens whose ratio was clipped.
         kl: Mean of the k3 estimate between sampling and updated policy, nats.
+        gap: Mean distance, in nats, of the trained tokens' log-probabilities when they
+            were sampled from those that the learner gives them before its update.
         refused: Why the weights were left as they were; empty if they were not.
     """
 
@@ -95,6 +101,7 @@ class UpdateMetrics:
     entropy: float = 0.0
     clip_fraction: float = 0.0
     kl: float = 0.0
+    gap: float = 0.0
     refused: str = ""
 
 
@@ -206,9 +213,12 @@ class EngineFactory(ABC):
     Attributes:
         imitates: Whether its engines have :meth:`Engine.imitation`; ``warm_start`` is
             refused if not.
+        environment: What ``agentgym engine install`` makes; None if the engine needs
+            no environment of its own.
     """
 
     imitates: ClassVar[bool] = False
+    environment: ClassVar[Environment | None] = None
 
     @abstractmethod
     def check(self, config: TrainingConfig) -> EngineSummary:
@@ -222,6 +232,10 @@ class EngineFactory(ABC):
     def composed(self, config: TrainingConfig) -> str:
         """Return the configuration of the library below as YAML; empty if none is."""
         return ""
+
+    def examine(self) -> list[Finding]:
+        """Look at its environment and the machine, for ``agentgym engine check``."""
+        return []
 
     @abstractmethod
     def create(self, config: TrainingConfig) -> Engine:
@@ -242,3 +256,22 @@ def scheduled_rate(config: TrainingConfig, peak: float, step: int) -> float:
     budget = config.episodes / (config.tasks_per_step * config.group_size)
     left = 1.0 - step / budget
     return peak * min(1.0, (step + 1) / _WARMUP_STEPS, max(_LEAST_RATE, left))
+
+
+def check_gap(gap: float, servers: str) -> None:
+    """Check that servers answer with the weights that the learner has.
+
+    Args:
+        gap: As :class:`UpdateMetrics` has it.
+        servers: Whose log-probabilities they are, e.g. ``vLLM``.
+
+    Raises:
+        EngineError: The gap is more than ``MOST_GAP``, or no number.
+    """
+    if gap <= MOST_GAP:
+        return
+    raise EngineError(
+        f"{servers} gave log-probabilities that are {gap:.3f} nats off the learner's "
+        f"on average, more than {MOST_GAP}: it answers with other weights, or another "
+        "temperature, than the learner has. The step was not kept."
+    )

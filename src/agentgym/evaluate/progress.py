@@ -51,6 +51,9 @@ class StepReport:
         loss: Policy loss per trained token; ``entropy`` and ``kl`` are in nats.
         grad_norm: Before clipping.
         clip_fraction: Share of the ``trained_tokens`` that were clipped.
+        logprob_gap: How far, in nats and on average, their log-probabilities when they
+            were sampled are from the learner's; servers in lower precision, or with
+            other weights, make it large.
         skipped_groups: Groups without reward variance, of ``groups``.
         dropped: Rollouts of the step that were left out.
         sampled_tokens: In all its rollouts; ``tokens_per_second`` over its wall time.
@@ -81,6 +84,7 @@ class StepReport:
     seconds_left: float
     right_tool: float | None = None
     right_arguments: float | None = None
+    logprob_gap: float = 0.0
 
 
 class Progress:

@@ -24,7 +24,11 @@ _BACKOFF_S = 0.5
 _BACKOFF_CAP_S = 8.0
 _RETRY_AFTER_CAP_S = 60.0
 _SHOWN = 300
-_TOO_LONG = (CONTEXT_LENGTH.encode(), b"maximum context length")
+_TOO_LONG = (
+    CONTEXT_LENGTH.encode(),
+    b"maximum context length",
+    b"maximum model length",
+)
 
 
 class HttpClient:

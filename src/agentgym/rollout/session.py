@@ -124,11 +124,18 @@ class RolloutSession:
         """
 
         def done(trajectory: Trajectory) -> None:
-            if self._gateway.failure is not None:
-                raise ProviderError(self._gateway.failure)
+            self._check_model()
             on_done(trajectory)
 
-        return self._runner.run(requests, self._pool, done, self._beat)
+        def beat(stalled: str | None) -> None:
+            self._check_model()
+            self._beat(stalled)
+
+        return self._runner.run(requests, self._pool, done, beat)
+
+    def _check_model(self) -> None:
+        if self._gateway.failure is not None:
+            raise ProviderError(self._gateway.failure)
 
     def delete(self, rollout_ids: Iterable[str]) -> None:
         """Remove rollouts, ended or not, also from the database."""

@@ -364,6 +364,7 @@ class TrainingLoop:
             kl=update.kl,
             grad_norm=update.grad_norm,
             clip_fraction=update.clip_fraction,
+            logprob_gap=update.gap,
             trained_tokens=credited.batch.trained_tokens,
             skipped_groups=credited.skipped_groups,
             groups=len(credited.groups),

@@ -1,5 +1,6 @@
 """What is refused before anything starts, and how the environment is found."""
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from agentgym.core.config import TrainingConfig
+from agentgym.engines import environments
 from agentgym.engines.registry import check_engine
 from agentgym.engines.verl import environment, support
 from agentgym.errors import AgentGymError, EngineError, UsageError
@@ -27,6 +29,10 @@ def made(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pat
         return place
 
     return make
+
+
+def room(_: object, free: int = 2**50) -> shutil._ntuple_diskusage:
+    return shutil._ntuple_diskusage(2**50, 0, free)
 
 
 def refused(**settings: Any) -> str:
@@ -124,9 +130,9 @@ def test_install_makes_the_environment_with_uv_and_says_what_it_does(
     uv = tmp_path / "uv"
     uv.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/words\n')
     uv.chmod(0o755)
-    monkeypatch.setattr(environment, "which", lambda _: str(uv))
-    monkeypatch.setattr(environment, "_BYTES", 0)
-    steps = list(environment.install())
+    monkeypatch.setattr(environments, "which", lambda _: str(uv))
+    monkeypatch.setattr(environments, "disk_usage", room)
+    steps = list(environment.ENVIRONMENT.install())
     assert steps[-1] == f"verl 0.9.1 is in {place}"
     words = (tmp_path / "words").read_text()
     assert "venv" in words
@@ -139,20 +145,20 @@ def test_install_tells_why_uv_failed(
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\necho 'no route' >&2\nexit 2\n")
     uv.chmod(0o755)
-    monkeypatch.setattr(environment, "which", lambda _: str(uv))
-    monkeypatch.setattr(environment, "_BYTES", 0)
+    monkeypatch.setattr(environments, "which", lambda _: str(uv))
+    monkeypatch.setattr(environments, "disk_usage", room)
     with pytest.raises(EngineError, match="uv failed: no route"):
-        list(environment.install())
+        list(environment.ENVIRONMENT.install())
 
 
 def test_install_refuses_without_uv_or_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "which", lambda _: None)
+    monkeypatch.setattr(environments, "which", lambda _: None)
     with pytest.raises(UsageError, match="uv is not installed"):
-        list(environment.install())
-    monkeypatch.setattr(environment, "which", lambda _: "uv")
-    monkeypatch.setattr(environment, "_BYTES", 2**60)
+        list(environment.ENVIRONMENT.install())
+    monkeypatch.setattr(environments, "which", lambda _: "uv")
+    monkeypatch.setattr(environments, "disk_usage", lambda _: room("", 2**30))
     with pytest.raises(UsageError, match="GB left"):
-        list(environment.install())
+        list(environment.ENVIRONMENT.install())
 
 
 def test_check_tells_what_is_missing(
@@ -176,7 +182,7 @@ def test_a_ray_cluster_that_does_not_answer_is_told(
     def run(words: list[str], **given: Any) -> Any:
         if "ray.init" in words[-1]:
             raise subprocess.TimeoutExpired(words, 1)
-        return subprocess.CompletedProcess(words, 0, "0\n", "")
+        return subprocess.CompletedProcess(words, 0, "0 13.0\n", "")
 
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setenv("RAY_ADDRESS", "there:6379")

@@ -26,12 +26,16 @@ _VOCABULARY_FLOATS = 2**27
 
 
 class LossSums(NamedTuple):
-    """Sums over trained tokens: policy loss, entropy, clipped ones, and k3."""
+    """Sums over trained tokens: policy loss, entropy, clipped ones, k3, and the gap.
+
+    The gap is the distance of the log-probability from that of sampling.
+    """
 
     loss: float = 0.0
     entropy: float = 0.0
     clipped: float = 0.0
     kl: float = 0.0
+    gap: float = 0.0
     tokens: int = 0
 
 
@@ -166,5 +170,6 @@ class PolicyLoss:
                 entropy=float(entropy.sum()),
                 clipped=float((is_clipped * counts).sum()),
                 kl=float(((ratio - 1 - log_ratio) * counts).sum()),
+                gap=float((log_ratio.abs() * counts).sum()),
                 tokens=int(counts.sum()),
             )

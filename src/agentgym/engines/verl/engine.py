@@ -17,6 +17,7 @@ from agentgym.engines.base import (
     TrainingBatch,
     TrainingSequence,
     UpdateMetrics,
+    check_gap,
     scheduled_rate,
 )
 from agentgym.engines.verl.client import VerlClient
@@ -25,9 +26,6 @@ from agentgym.engines.verl.protocol import KEY_VARIABLE, Row
 from agentgym.engines.verl.settings import learning_rate, trained_rank, verl_settings
 from agentgym.errors import CheckpointError, EngineError
 
-MOST_GAP = 0.1
-"""Nats between a token's log-probability at the sampler and at the learner, on average:
-bfloat16 makes some hundredths, other weights much more."""
 _FORMAT = 1
 _MANIFEST = "engine.json"
 _WEIGHTS = "verl"
@@ -122,7 +120,8 @@ class VerlEngine(Engine):
             rate=rate,
             temperature=self._config.temperature,
         )
-        self._check_gap(done.get("gap", 0.0))
+        gap = done.get("gap", 0.0)
+        check_gap(gap, "verl")
         self._step += 1
         self._policy.version = self._step
         norm = float(done.get("grad_norm", 0.0))
@@ -133,17 +132,8 @@ class VerlEngine(Engine):
             entropy=done.get("entropy", 0.0),
             clip_fraction=done.get("clip_fraction", 0.0),
             kl=done.get("kl", 0.0),
+            gap=gap,
             refused="" if math.isfinite(norm) else NOT_FINITE,
-        )
-
-    def _check_gap(self, gap: float) -> None:
-        if gap <= MOST_GAP:
-            return
-        raise EngineError(
-            f"verl's servers gave log-probabilities that are {gap:.3f} nats off the "
-            f"learner's on average, more than {MOST_GAP}: they answer with other "
-            "weights, or another temperature, than the learner has. The step was not "
-            "kept."
         )
 
     def save_checkpoint(self, folder: Path) -> None:

@@ -10,7 +10,8 @@ import yaml
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
-from agentgym.engines.verl.environment import require_environment
+from agentgym.engines.environments import Finding
+from agentgym.engines.verl.environment import ENVIRONMENT, check, require_environment
 from agentgym.engines.verl.protocol import KEY_VARIABLE
 from agentgym.engines.verl.settings import trained_rank, verl_settings
 from agentgym.errors import (
@@ -28,6 +29,8 @@ _COMPOSE_S = 120
 
 class VerlEngines(EngineFactory):
     """Engines whose learner and servers are verl's, on one GPU or many."""
+
+    environment = ENVIRONMENT
 
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, environment and GPUs; each has its own error."""
@@ -103,6 +106,10 @@ class VerlEngines(EngineFactory):
             said = lines[-1].removeprefix("agentgym: ") if lines else "no reason given"
             raise EngineError(f"verl cannot compose its configuration: {said}")
         return done.stdout
+
+    def examine(self) -> list[Finding]:
+        """Look at verl's environment, the GPUs and a Ray cluster."""
+        return check()
 
     def create(self, config: TrainingConfig) -> Engine:
         """Start verl, load the model, and wait until its servers answer."""

@@ -16,6 +16,7 @@ from agentgym.core.policy import ServedPolicy
 from agentgym.errors import ContextLengthError
 from agentgym.models.http import HttpClient, overflow_told
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
+from agentgym.rollout.gateway.chat import chat_request, refused_option
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall, engine_error
 from agentgym.rollout.gateway.sse import StreamAssembler
 from agentgym.rollout.gateway.upstream import Answer, Exchange, Upstream
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 _NO_CREDIT = 402
 _NOT_UNDERSTOOD = frozenset({400, 404, 405, 422})
 _REFUSALS_AT_FIRST = 3
+_PASSED_ON = ("stream", "stream_options", "user", "chat_template_kwargs")
+"""Beside messages, tools and sampling: of a request to a policy that is trained."""
 
 
 class ForwardingUpstream(Upstream):
@@ -108,12 +111,20 @@ class RemoteUpstream(ForwardingUpstream):
 
     They are known to the ``source``: a policy that names them, or the store in which a
     trainer registered them, as Agent Lightning's does. A rollout always goes to the
-    same server. Sampling is the gateway's.
+    same server. Sampling is the gateway's: of a policy that is trained here it is all
+    that decides, so that log-probabilities mean what the learner's mean. There an agent
+    may not ask for another form of answer, and a tool that it requires is not forced.
     """
 
     def __init__(self, source: ServedPolicy | Store, settings: GatewaySettings) -> None:
         super().__init__(settings, "" if isinstance(source, Store) else source.api_key)
         self._source = source
+
+    @property
+    def failure(self) -> str | None:
+        """What whoever runs the policy's servers says."""
+        told = "" if isinstance(self._source, Store) else self._source.failure
+        return told or None
 
     @property
     def model_name(self) -> str:
@@ -123,7 +134,10 @@ class RemoteUpstream(ForwardingUpstream):
 
     def _prepare(self, call: ProxyCall) -> tuple[Model, dict[str, Any]]:
         settings, server = self._settings, self._server(call.rollout_id)
-        body = call.body | settings.sampling(call)
+        asked = call.body
+        if not isinstance(self._source, Store):
+            asked = _of_policy(call)
+        body = asked | settings.sampling(call)
         body |= {"model": server.model, "return_token_ids": True}
         body.pop("max_completion_tokens", None)
         if call.mode == "train" and settings.include_log_probs:
@@ -161,8 +175,14 @@ class ProviderUpstream(ForwardingUpstream):
     def __init__(self, endpoint: Endpoint, settings: GatewaySettings) -> None:
         super().__init__(settings, endpoint.api_key)
         self._endpoint = endpoint
+        self._failure: str | None = None
         self._has_answered = False
         self._refusals = 0
+
+    @property
+    def failure(self) -> str | None:
+        """What its refusals say."""
+        return self._failure
 
     @property
     def model_name(self) -> str:
@@ -195,16 +215,35 @@ class ProviderUpstream(ForwardingUpstream):
         said = " ".join(str(error.get("message") or body).split())[:300]
         where = f"The model server at {self._endpoint.base_url}"
         if status in KEY_REFUSED:
-            self.failure = refusal(self._endpoint.base_url, status, said)
+            self._failure = refusal(self._endpoint.base_url, status, said)
         elif status == _NO_CREDIT or code == "insufficient_quota":
-            self.failure = f"{where} wants to be paid (status {status}): {said}"
+            self._failure = f"{where} wants to be paid (status {status}): {said}"
         elif status in _NOT_UNDERSTOOD and code != CONTEXT_LENGTH:
             self._refusals += 1
             if not self._has_answered and self._refusals >= _REFUSALS_AT_FIRST:
-                self.failure = (
+                self._failure = (
                     f"{where} takes no request for {self._endpoint.model!r} (status "
                     f"{status}): {said}"
                 )
+
+
+def _of_policy(call: ProxyCall) -> dict[str, Any]:
+    """Return what of a request decides which conversation is answered, and no more.
+
+    Raises:
+        ApiError: The policy that is trained cannot be asked so.
+    """
+    body = call.body
+    if call.path != "chat/completions":
+        told = "This policy answers chat completions only; ask chat/completions."
+        raise ApiError(404, told, "unsupported_path")
+    if body.get("stop"):  # the answer would not be the tokens that are trained
+        raise refused_option("stop", body)
+    request = chat_request(body, in_training=True)
+    made: dict[str, Any] = {"messages": request.messages}
+    if request.tools:
+        made["tools"] = request.tools
+    return made | {name: body[name] for name in _PASSED_ON if name in body}
 
 
 def _whole(sent: Exchange, status: int, payload: bytes) -> Answer:

@@ -74,13 +74,12 @@ class Exchange:
 
 
 class Upstream(ABC):
-    """Answers model calls.
+    """Answers model calls."""
 
-    Attributes:
-        failure: Why it will never answer again; None while there is hope.
-    """
-
-    failure: str | None = None
+    @property
+    def failure(self) -> str | None:
+        """Why it will never answer again; None while there is hope."""
+        return None
 
     @property
     @abstractmethod

@@ -1,0 +1,131 @@
+"""Environments that engines have of their own: where they are, how they are made."""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import disk_usage, which
+from typing import NamedTuple
+
+from agentgym.core.files import agents_home, require_writable_home
+from agentgym.errors import EngineError, UsageError
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at: whether it is right, and what was seen."""
+
+    name: str
+    is_good: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment in ``AGENTGYM_HOME/engines``, made with uv.
+
+    Attributes:
+        engine: Whose it is, and the name of its main package.
+        holds: What takes the room, in words.
+        requirements: What resolves and runs together, as pip takes it.
+        gigabytes: About what it takes on the disk.
+    """
+
+    engine: str
+    holds: str
+    requirements: tuple[str, ...]
+    gigabytes: int
+
+    @property
+    def folder(self) -> Path:
+        """Where it is made."""
+        return agents_home().parent / "engines" / self.engine
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter, there or not."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def advice(self) -> str:
+        """What makes it."""
+        return f"Make it with: agentgym engine install {self.engine}"
+
+    def install(self) -> Iterator[str]:
+        """Make the environment with uv, saying step by step what is done.
+
+        Raises:
+            UsageError: uv is missing, or the disk is too full.
+            EngineError: uv failed.
+        """
+        require_writable_home()
+        uv = which("uv")
+        if uv is None:
+            raise UsageError("uv is not installed: pip install uv")
+        place = self.folder
+        place.parent.mkdir(parents=True, exist_ok=True)
+        free = disk_usage(place.parent).free / 2**30
+        if free < self.gigabytes:
+            raise UsageError(
+                f"{place.parent} has {free:.0f} GB left, and {self.holds} takes about "
+                f"{self.gigabytes}. Free some, or set AGENTGYM_HOME."
+            )
+        python, wanted = str(self.python), self.requirements
+        steps = (
+            [uv, "venv", "--quiet", "--allow-existing", "--python", "3.12", str(place)],
+            [uv, "pip", "install", "--quiet", "--python", python, *wanted],
+        )
+        for words in steps:
+            yield " ".join(words)
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise EngineError(f"uv failed: {done.stderr.strip()[-1500:]}")
+        version = installed_version(self.python, self.engine)
+        yield f"{self.engine} {version} is in {place}"
+
+
+def installed_version(python: Path, package: str) -> str | None:
+    """Return which version of a package an interpreter has, without starting it."""
+    for path in python.parent.parent.glob(
+        f"lib/python3*/site-packages/{package}-*.dist-info"
+    ):
+        return path.name.removeprefix(f"{package}-").removesuffix(".dist-info")
+    return None
+
+
+def imports(python: Path, modules: str, timeout_s: float = 180) -> Finding:
+    """Say whether an interpreter can import ``modules``, and how many GPUs torch sees.
+
+    Args:
+        python: The interpreter.
+        modules: Their names with commas, torch among them.
+        timeout_s: How long that may take.
+    """
+    first = modules.partition(",")[0]
+    probe = f"import {modules}; print(torch.cuda.device_count(), torch.version.cuda)"
+    try:
+        done = subprocess.run(
+            [str(python), "-c", probe],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("imports", False, f"{first} cannot be imported: {error}")
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:]
+        told = f"{first} cannot be imported: {' '.join(last)}"
+        return Finding("imports", False, told)
+    count, cuda = done.stdout.split()[-2:]
+    told = f"{modules}; torch, built for CUDA {cuda}, sees {count} GPUs"
+    return Finding("imports", True, told)
+
+
+def gpus() -> Finding:
+    """Return the GPUs with their free memory, as the driver tells them."""
+    if (tool := which("nvidia-smi")) is None:
+        return Finding("GPUs", False, "nvidia-smi is missing: this machine has none")
+    words = [tool, "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    return Finding("GPUs", bool(lines), "; ".join(lines) or done.stderr.strip())

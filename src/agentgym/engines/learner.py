@@ -1,0 +1,193 @@
+"""The learner: from a batch to new weights, for engines that learn in this process."""
+
+import hashlib
+import json
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.ledger import NOT_FINITE
+from agentgym.engines.base import (
+    BETAS,
+    CLIP,
+    EPSILON,
+    LEARNING_RATE,
+    LORA_LEARNING_RATE,
+    MAX_GRAD_NORM,
+    TrainingBatch,
+    UpdateMetrics,
+    check_gap,
+    scheduled_rate,
+)
+from agentgym.engines.checkpoint import read_checkpoint, write_checkpoint
+from agentgym.engines.local.loading import LoadedModel, quiet
+from agentgym.engines.local.loss import LossSums, PolicyLoss
+from agentgym.engines.local.prefix_tree import TreeLayout, plant
+
+_AFTER_WARM_START = 0.25
+"""Of these rates, once calls were imitated. Full steps took that away: validation of
+flight_booking fell from 51 to 39 %, and stayed with a quarter (docs/benchmarks.md)."""
+_WEIGHTS, _OPTIMIZER = "weights", "optimizer"
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+class Learner:
+    """The clipped loss, AdamW, and checkpoints of both; nobody samples meanwhile.
+
+    Args:
+        config: Every setting.
+        loaded: The model, which is trained in place.
+        servers: Who samples, e.g. ``vLLM``, if that is not this very model: an update
+            from log-probabilities that are far from its own is refused.
+
+    Attributes:
+        step: Updates done so far.
+    """
+
+    def __init__(
+        self, config: TrainingConfig, loaded: LoadedModel, servers: str = ""
+    ) -> None:
+        self.step = 0
+        self._config = config
+        self._loaded = loaded
+        self._servers = servers
+        default = LEARNING_RATE if loaded.adapter is None else LORA_LEARNING_RATE
+        default *= _AFTER_WARM_START if config.warm_start else 1.0
+        self._peak_rate = config.learning_rate or default
+        self._parameters = [p for _, p in loaded.trained_parameters()]
+        self._optimizer = torch.optim.AdamW(
+            self._parameters,
+            lr=self._peak_rate,
+            betas=BETAS,
+            eps=EPSILON,
+            weight_decay=0.0,
+            fused=True,
+        )
+        self._loss = PolicyLoss(
+            loaded, CLIP, config.entropy_coefficient, config.temperature
+        )
+
+    def update(self, batch: TrainingBatch) -> UpdateMetrics:
+        """Do one on-policy update.
+
+        An update whose gradients are not finite is refused: the weights stay, and the
+        loss is reported as it came.
+
+        Raises:
+            EngineError: The batch was sampled with other weights than these.
+        """
+        threads = torch.get_num_threads()
+        torch.set_num_threads(self._loaded.threads[1])
+        try:
+            metrics = self._learn(batch)
+        finally:
+            torch.set_num_threads(threads)
+            self._optimizer.zero_grad(set_to_none=True)
+        self.step = metrics.step
+        return metrics
+
+    def _learn(self, batch: TrainingBatch) -> UpdateMetrics:
+        """Compute gradients, clip them, and take one step of AdamW."""
+        total = batch.trained_tokens
+        forests = plant(batch.sequences, self._loss.tree_nodes) if total else []
+
+        self._optimizer.zero_grad(set_to_none=True)
+        sums = LossSums()
+        for forest in forests:
+            sums = LossSums(*map(add, sums, self._loss.backward(forest, total)))
+        gap = sums.gap / max(1, total)
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRAD_NORM)
+        if self._servers and torch.isfinite(norm):
+            check_gap(gap, self._servers)
+        refused, kl = "", 0.0
+        if total and torch.isfinite(norm):
+            for group in self._optimizer.param_groups:
+                group["lr"] = scheduled_rate(self._config, self._peak_rate, self.step)
+            self._optimizer.step()
+            after = self._loss.measure(forests[0])
+            kl = after.kl / after.tokens
+        elif total:
+            refused = NOT_FINITE
+        return UpdateMetrics(
+            step=self.step + 1,
+            loss=sums.loss / max(1, total),
+            grad_norm=float(norm),
+            entropy=sums.entropy / max(1, total),
+            clip_fraction=sums.clipped / max(1, total),
+            kl=kl,
+            gap=gap,
+            refused=refused,
+        )
+
+    @torch.inference_mode()
+    def logprobs(self, ids: list[int]) -> list[float]:
+        """Return the log-probability of each token after the first, at temperature 1.
+
+        Args:
+            ids: Two tokens or more.
+        """
+        device, count = self._loaded.device, len(ids) - 1
+        tokens = torch.tensor(ids, device=device)
+        logits = self._loaded.logits(
+            tokens[:-1],
+            torch.arange(count, device=device),
+            TreeLayout([count], [count], [[0, 1]]),
+        )
+        found = torch.log_softmax(logits.float(), dim=-1)
+        values: list[float] = found.gather(-1, tokens[1:, None])[:, 0].tolist()
+        return values
+
+    def save(self, folder: Path) -> None:
+        """Write weights (only the adapter's with LoRA), optimizer and random state."""
+        weights: dict[str, Tensor] = dict(self._loaded.trained_parameters())
+        state = {"rng": torch.get_rng_state()}
+        for name, parameter in weights.items():
+            for key, value in self._optimizer.state.get(parameter, {}).items():
+                state[f"{key}:{name}"] = value
+        tensors = {_WEIGHTS: weights, _OPTIMIZER: state}
+        write_checkpoint(folder, tensors, step=self.step, model=self._identity())
+
+    def load(self, folder: Path) -> None:
+        """Continue from what was saved; nothing is changed unless all can be read.
+
+        Raises:
+            CheckpointError: A file is missing, cut short or of another model.
+        """
+        names = (_WEIGHTS, _OPTIMIZER)
+        step, (weights, state) = read_checkpoint(folder, names, self._identity())
+        for name, parameter in self._loaded.trained_parameters():
+            parameter.data.copy_(weights[name])
+            if f"step:{name}" in state:
+                self._optimizer.state[parameter] = {
+                    key: state[f"{key}:{name}"].to(parameter.device) for key in _MOMENTS
+                }
+        torch.set_rng_state(state["rng"])
+        self.step = step
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what a checkpoint's model must have in common with this one."""
+        shapes = [(n, list(p.shape)) for n, p in self._loaded.trained_parameters()]
+        digest = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()
+        return {
+            "type": str(self._loaded.model.config.model_type),
+            "adapter": self._loaded.adapter is not None,
+            "shapes": digest[:16],
+        }
+
+    def export(self, folder: Path) -> None:
+        """Write model (or adapter) and tokenizer as transformers and peft read them.
+
+        Weights keep the precision they were trained in: the exported policy answers as
+        the evaluated one did.
+        """
+        self.write_weights(folder)
+        self._loaded.tokenizer.save_pretrained(folder)
+
+    def write_weights(self, folder: Path) -> None:
+        """Write model (or adapter) alone."""
+        with quiet():
+            (self._loaded.adapter or self._loaded.model).save_pretrained(str(folder))
