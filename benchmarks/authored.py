@@ -2,10 +2,10 @@
 
 Both make the same two model calls and one tool call, against the server of
 ``instant_model.py``, so many at a time. The framework's own: one model client, a new
-agent for each run (AutoGen: made, as its agents remember; CrewAI: copied), its own
-tools. Ours: an episode of an agent that is only imported, with its environment, its
-copy, and its tool led to the environment; the gateway is another process in training,
-and is not in it.
+agent for each run (AutoGen: made, as its agents remember; CrewAI: copied; LangGraph's
+keep nothing), its own tools. Ours: an episode of an agent that is only imported, with
+its environment, its copy, and its tool led to the environment; the gateway is another
+process in training, and is not in it.
 
     uv run python benchmarks/authored.py --rollouts 400
 """
@@ -28,12 +28,21 @@ from rollouts import HERE, instant_model
 
 AT_ONCE = 64
 ROUNDS = 3
+KINDS = (
+    "langchain",
+    "langchain-graph",
+    "autogen",
+    "autogen-team",
+    "crewai",
+    "crewai-crew",
+)
 
 
 def main() -> None:
-    """Measure both frameworks and print a table."""
+    """Measure each framework and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rollouts", type=int, default=400)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--of", help="framework:whose, at an endpoint; for itself")
     parser.add_argument("--endpoint", default="")
     options = parser.parse_args()
@@ -44,7 +53,7 @@ def main() -> None:
     print("| | its own, CPU-ms a run | in an episode | |")
     print("|---|---|---|---|")
     with instant_model() as endpoint:
-        for kind in ("autogen", "autogen-team", "crewai", "crewai-crew"):
+        for kind in options.kinds:
             floor = asked(f"{kind}:own", endpoint, options.rollouts)
             ours = asked(f"{kind}:ours", endpoint, options.rollouts)
             print(f"| {kind} | {floor:.1f} | {ours:.1f} | {ours / floor:.2f} |")
@@ -73,10 +82,8 @@ def measured(of: str, endpoint: str, count: int) -> float:
         os.environ.update(QUIET)
     module = importlib.import_module(f"authored_{kind.partition('-')[0]}")
     if whose == "own":
-        run: Callable[[], Awaitable[Any]] = module.RUNS[kind]
-    else:
-        run = episodes(kind, endpoint)
-    return asyncio.run(timed(run, count))
+        return asyncio.run(timed(module.RUNS[kind], count))
+    return asyncio.run(in_episodes(kind, endpoint, count))
 
 
 async def timed(run: Callable[[], Awaitable[Any]], count: int) -> float:
@@ -93,11 +100,11 @@ async def timed(run: Callable[[], Awaitable[Any]], count: int) -> float:
     return 1000 * (time.process_time() - started) / count
 
 
-def episodes(kind: str, endpoint: str) -> Callable[[], Awaitable[Any]]:
-    """Return what runs one episode of an agent."""
+async def in_episodes(kind: str, endpoint: str, count: int) -> float:
+    """Return the CPU milliseconds of an episode of an agent."""
     from agentgym.core.task import Split
     from agentgym.core.trajectory import RolloutStatus
-    from agentgym.integrations.base import AgentLoop, Blueprint
+    from agentgym.integrations.base import Blueprint
     from agentgym.integrations.episode import Episode
     from agentgym.integrations.registry import FRAMEWORKS
     from agentgym.integrations.run import Ending, converse, run_episode
@@ -116,16 +123,13 @@ def episodes(kind: str, endpoint: str) -> Callable[[], Awaitable[Any]]:
         connections=AT_ONCE,
         agent=f"authored_{framework}:{what or 'agent'}",
     )
-    loops: list[AgentLoop] = []
+    loop = FRAMEWORKS.get(framework).create_environment(blueprint)
 
     async def run() -> None:
-        if not loops:
-            adapter = FRAMEWORKS.get(framework)
-            loops.append(adapter.create_environment(blueprint))
         episode = Episode(task, rollout_id="r", max_turns=10)
         ended = await run_episode(
             episode,
-            lambda episode: converse(loops[0], episode),
+            lambda episode: converse(loop, episode),
             create_environment=scenario.create_environment,
             ending=Ending(),
         )
@@ -133,7 +137,10 @@ def episodes(kind: str, endpoint: str) -> Callable[[], Awaitable[Any]]:
         if ended.status is not RolloutStatus.SUCCEEDED or not done:
             raise SystemExit(f"a rollout was dropped: {ended.reason}")
 
-    return run
+    try:
+        return await timed(run, count)
+    finally:
+        await loop.close()
 
 
 if __name__ == "__main__":
