@@ -10,8 +10,9 @@ from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall, Traject
 from agentgym.doctor.evidence import Evidence
 from agentgym.evaluate.metrics import Metrics
 from agentgym.train.result import TrainingResult
+from agentgym.ui.evaluation import evaluation_view
 from agentgym.ui.health import findings_view
-from agentgym.ui.report import render_report
+from agentgym.ui.report import render_evaluation, render_report
 from agentgym.ui.tables import plan_view, result_view
 from tests.ui import made_up
 from tests.ui.test_tables import shown
@@ -107,6 +108,16 @@ def test_the_report_and_the_doctor_tell_of_each_role() -> None:
     text = shown(findings_view(evidence, [], "done"), 80)
     assert "worker" in text
     assert "0 → 100 %" in text
+
+
+def test_an_evaluation_tells_of_each_role() -> None:
+    team = measured("planner", "worker", reliable=True)
+    found = made_up.evaluation(0.5).model_copy(update={"metrics": team})
+    assert "| worker | - | 100 % | 1.00 | 5.00 | 0 % |" in render_evaluation(found)
+    text = shown(evaluation_view(found), 80)
+    [line] = [line for line in text.splitlines() if "worker" in line.split()]
+    assert line.split() == ["worker", "-", "100", "%", "1.00", "5.00", "0", "%"]
+    assert "Each role" not in shown(evaluation_view(made_up.evaluation(0.5)), 80)
 
 
 def test_the_plan_says_what_a_role_that_is_not_trained_means() -> None:

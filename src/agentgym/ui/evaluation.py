@@ -10,6 +10,7 @@ from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.result import Evaluation
 from agentgym.ui.comparison import rows, values
 from agentgym.ui.layout import ByWidth, grid, headed, indent
+from agentgym.ui.roles import measured_roles_view
 from agentgym.ui.tables import comparison_table, over
 from agentgym.ui.words import plural
 
@@ -22,6 +23,7 @@ def evaluation_view(found: Evaluation) -> RenderableType:
         Text(over(found.metrics), "dim"),
         *_notes(found),
         indent(_metrics_table(found)),
+        *measured_roles_view(found.metrics),
     ]
     if found.calls:
         parts += [Text(""), Text("Tool calls, each in one class", "bold")]

@@ -9,6 +9,7 @@ from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, Row, family_rows, rows, values
 from agentgym.ui.evaluation import confusion_cells, verdict
 from agentgym.ui.roles import (
+    CHANGES_NOTE,
     LEDGER_HEAD,
     METRICS_HEAD,
     METRICS_NOTE,
@@ -76,7 +77,7 @@ def _roles(result: TrainingResult) -> list[str]:
     if lines := ledger_lines(result.ledger):
         parts += ["## Where the calls of each role went\n", _table(LEDGER_HEAD, lines)]
     if lines := metrics_lines(result.baseline, result.metrics):
-        parts += ["## Each role\n", f"{METRICS_NOTE}\n", _table(METRICS_HEAD, lines)]
+        parts += ["## Each role\n", f"{CHANGES_NOTE}\n", _table(METRICS_HEAD, lines)]
     return parts
 
 
@@ -89,6 +90,8 @@ def render_evaluation(found: Evaluation) -> str:
         *(f"{note}\n" for note in found.notes),
         _table(["", found.subject, *found.baselines], shown),
     ]
+    if roles := metrics_lines(None, found.metrics):
+        parts += ["## Each role\n", f"{METRICS_NOTE}\n", _table(METRICS_HEAD, roles)]
     if found.calls:
         total = sum(found.calls.values())
         calls = [(kind.value, n, f"{n / total:.1%}") for kind, n in found.calls.items()]

@@ -15,10 +15,10 @@ from agentgym.ui.words import number, percent
 LEDGER_HEAD = ("role", "model calls", "trained", "masked", "dropped")
 METRICS_HEAD = ("role", "right tool", "reliable", "calls", "tokens", "cut")
 METRICS_NOTE = (
-    "Held-out tasks, before → after. Calls and tokens are per rollout of the team; "
-    "reliable is the share of its tool calls, cut that of rollouts in which it came to "
-    "its limit of turns."
+    "Calls and tokens are per rollout of the team; reliable is the share of its tool "
+    "calls, cut that of rollouts in which it came to its limit of turns."
 )
+CHANGES_NOTE = f"Held-out tasks, before → after. {METRICS_NOTE}"
 _MOST = 12
 _NARROW = 76
 _ROLE = 24
@@ -64,12 +64,19 @@ def roles_view(
         shown = [*roles[:_MOST], whole]
         parts += [Text(""), Text("Where the calls of each role went", "bold")]
         parts.append(_table(LEDGER_HEAD, shown, left_out=len(roles) - _MOST))
-    measured = metrics_lines(before, after)
-    if measured:
-        parts += [Text(""), Text("Each role", "bold"), Text(METRICS_NOTE, "dim")]
-        shown = measured[:_MOST]
-        parts.append(_table(METRICS_HEAD, shown, left_out=len(measured) - _MOST))
-    return parts
+    return parts + _metrics_view(metrics_lines(before, after), CHANGES_NOTE)
+
+
+def measured_roles_view(found: Metrics) -> list[RenderableType]:
+    """Show what each role of a team did in one measurement."""
+    return _metrics_view(metrics_lines(None, found), METRICS_NOTE)
+
+
+def _metrics_view(lines: list[tuple[str, ...]], note: str) -> list[RenderableType]:
+    if not lines:
+        return []
+    table = _table(METRICS_HEAD, lines[:_MOST], left_out=len(lines) - _MOST)
+    return [Text(""), Text("Each role", "bold"), Text(note, "dim"), table]
 
 
 def _table(
