@@ -54,7 +54,7 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
 
     watch()
     for name in _KEYS:
-        os.environ.setdefault(name, NO_KEY)
+        os.environ[name] = os.environ.get(name) or NO_KEY
     module = reference.partition(":")[0]
     token = _IMPORTING.set(module)
     try:

@@ -169,6 +169,16 @@ def test_a_module_that_runs_its_agent_is_refused(
         located(config)
 
 
+def test_an_empty_key_of_a_provider_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    made = "from langchain_openai import ChatOpenAI\nmodel = ChatOpenAI(model='m')\n"
+    (tmp_path / "with_empty_key.py").write_text(made)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_agent("with_empty_key:model").model_name == "m"
+
+
 def test_tools_memory_and_thread_of_a_graph_work_with_another_model() -> None:
     said = iter([Reply(calls=[("find_book", {"title": "B1"})]), Reply("Here.")])
     model = PolicyChatModel()
