@@ -67,6 +67,8 @@ class LocalServer:
             "XDG_CACHE_HOME": str(Path.home() / ".cache"),
             "RAY_AUTH_MODE": "token",
             "RAY_USAGE_STATS_ENABLED": "0",
+            # Under `uv run` Ray would pack this folder, with its own files in it.
+            "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
             "RAY_enable_worker_prestart": "0",
             "RAY_prestart_worker_first_driver": "0",
             "TOKENIZERS_PARALLELISM": "false",
