@@ -12,8 +12,9 @@ from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UnsupportedError
 from agentgym.evaluate.progress import Progress
 from agentgym.integrations.live import load_agent
+from agentgym.rollout.located import located
 from agentgym.rollout.probe import AgentReport, probed, require_trainable
-from agentgym.train.plan import located, make_plan
+from agentgym.train.plan import make_plan
 from agentgym.train.plan import tried as ask
 from tests.rollout.sessions import requests, session
 

@@ -15,6 +15,7 @@ from agentgym.cli import (
     doctor,
     engine,
     evaluate,
+    gateway,
     inspect,
     rollout,
     saved,
@@ -46,6 +47,8 @@ def build() -> typer.Typer:
     app.command()(rollout.rollout)
     app.command("inspect")(inspect.inspect)
     app.command()(serve.serve)
+    app.command()(gateway.gateway)
+    app.command()(gateway.job)
     app.command()(saved.export)
     app.command()(doctor.doctor)
     for group in (scenarios.app, saved.runs, saved.agents, engine.app):

@@ -37,8 +37,8 @@ def inspect(
     not work and why. Nothing is trained, no tool really runs, no provider is asked.
     Exits with 1 if it cannot be trained as it is.
     """
+    from agentgym.rollout.located import located
     from agentgym.rollout.probe import probed
-    from agentgym.train.plan import located
     from agentgym.ui.agents import agent_view
 
     given: dict[str, Any] = {"agent": agent, "framework": framework}
@@ -68,9 +68,9 @@ def _on_tasks(given: dict[str, Any], tasks: Path | None) -> Any:
     from tempfile import TemporaryDirectory
 
     from agentgym.integrations.live import agent_tools
+    from agentgym.rollout.located import located
     from agentgym.rollout.probe import probed
     from agentgym.scenarios.tool_tasks.starter import starter
-    from agentgym.train.plan import located
 
     with TemporaryDirectory(prefix="agentgym-inspect-") as folder:
         if tasks is None:

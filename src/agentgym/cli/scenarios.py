@@ -95,6 +95,40 @@ def check(
 
 
 @app.command()
+def tasks(
+    name: Reference,
+    split: Annotated[str, opt("train, validation or test.")] = "train",
+    count: Annotated[int, opt("Of tasks, at most.", min=1)] = 100,
+    seed: Annotated[int, opt("Of the tasks.", min=0)] = 0,
+    tools_from: ToolsFrom = None,
+    agent: AgentTools = None,
+    output: Output = None,
+) -> None:
+    """Print tasks as rows of a data set, for a trainer elsewhere.
+
+    Each line is {"task": TEXT}, the text being the task's own JSON.
+    """
+    import json
+
+    from agentgym.core.task import Split
+    from agentgym.errors import UsageError
+    from agentgym.rollout.task_input import as_row
+    from agentgym.scenarios.registry import get_scenario
+    from agentgym.scenarios.task_lists import make_tasks
+
+    if split not in set(Split):
+        raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
+    if output is not None:
+        _refuse_existing(output)
+    scenario = get_scenario(with_tools(name, tools_reference(tools_from, agent)))
+    try:
+        made = make_tasks(scenario, Split(split), seed, count)
+    finally:
+        scenario.close()
+    _write("".join(f"{json.dumps(as_row(task))}\n" for task in made), output)
+
+
+@app.command()
 def new(
     name: Annotated[str, typer.Argument(help="Small letters, digits and _.")],
 ) -> None:

@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
 
 from agentlightning.schemas import DEFAULT_ATTEMPT_ID, Rollout, RolloutState
 
@@ -18,6 +17,7 @@ from agentgym.core.trajectory import (
     Trajectory,
 )
 from agentgym.rollout.store.events import ATTEMPT_FAILED, RecordedEvent, answered_calls
+from agentgym.rollout.task_input import read_task
 
 
 def to_trajectory(
@@ -26,9 +26,13 @@ def to_trajectory(
     """Return what a rollout that has ended recorded, of the last of its ``attempts``.
 
     It is dropped, with its reason and without a reward, unless the rollout succeeded
-    and a reward was reported.
+    and a reward was reported. One that another program queued may lack its scenario and
+    its group, which is then its task's.
+
+    Raises:
+        RolloutError: Its input is no task.
     """
-    task: dict[str, Any] = rollout.input
+    task = read_task(rollout.input)
     last = rollout.status.last_attempt_id or DEFAULT_ATTEMPT_ID
     events = attempts.get(last, ())
     calls = [call.to_model_call() for call in answered_calls(events)]
@@ -45,11 +49,11 @@ def to_trajectory(
     trajectory = Trajectory(
         rollout_id=rollout.rollout_id,
         attempt=int(last),
-        scenario=metadata["scenario"],
-        task_id=task["id"],
-        family=task["family"],
-        level=task["level"],
-        group=metadata["group"],
+        scenario=metadata.get("scenario", ""),
+        task_id=task.id,
+        family=task.family,
+        level=task.level,
+        group=metadata.get("group", task.id),
         steps=_interleave(calls, outcomes),
         status=RolloutStatus.SUCCEEDED if reward else RolloutStatus.DROPPED,
         reason=reward["reason"] if reward else _why_dropped(rollout, events),

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import Beat, no_beat, require_writable_home
@@ -72,7 +72,11 @@ class RolloutSession:
             )
             self._store.delete_steps_after(self._resumed_step)
             self._gateway = gateway = stack.enter_context(
-                Gateway(self._store, policy=self._policy, settings=_settings(config))
+                Gateway(
+                    self._store,
+                    policy=self._policy,
+                    settings=gateway_settings(config),
+                )
             )
             self._runner = Runner(
                 self._store,
@@ -81,22 +85,12 @@ class RolloutSession:
             )
             self._pool = stack.enter_context(
                 WorkerPool(
-                    WorkerSpec(
-                        worker="worker",
+                    WorkerSpec.of(
+                        config,
                         gateway=gateway.url,
                         api_key=gateway.api_key,
                         model=gateway.model_name,
-                        scenario=config.scenario,
-                        framework=config.framework,
-                        agent=config.agent,
-                        context=config.context,
-                        inputs=config.inputs,
-                        own_tools=config.own_tools,
-                        allow_tools=config.allow_tools,
                         hosts=self._hosts,
-                        concurrency=config.concurrency,
-                        timeout_s=config.rollout_timeout_s,
-                        unsafe_local_exec=config.unsafe_local_exec,
                     ),
                     count=self._workers,
                     log=self._folder / WORKER_LOG,
@@ -152,12 +146,14 @@ class RolloutSession:
         self._store.flush(self._beat)
 
 
-def _settings(config: TrainingConfig) -> GatewaySettings:
+def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
+    """Return a gateway's settings: sampling is that of ``config``."""
     return GatewaySettings(
         seed=config.seed,
         train_temperature=config.temperature,
         val_temperature=config.eval_temperature,
         max_tokens=config.max_tokens,
+        **more,
     )
 
 

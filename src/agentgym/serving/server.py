@@ -1,7 +1,5 @@
 """AgentServer: the weights of a trained agent behind OpenAI's chat completions."""
 
-import errno
-import ipaddress
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -13,6 +11,7 @@ from agentgym.core.agent import Trained
 from agentgym.core.openai import ApiError
 from agentgym.core.policy import Policy
 from agentgym.errors import UsageError
+from agentgym.rollout.gateway.address import check_address, why_unusable
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.chat import Chat, Ended, chat_request
 from agentgym.rollout.gateway.listener import Listener
@@ -27,7 +26,6 @@ from agentgym.rollout.gateway.protocol import (
     reply,
 )
 
-_MOST_PORT = 65_535
 _ENDPOINTS = "POST /v1/chat/completions and GET /v1/models"
 
 
@@ -69,7 +67,7 @@ class AgentServer:
         max_tokens: int = 256,
         grace_s: float = 10.0,
     ) -> None:
-        _check_address(host, port, api_key)
+        check_address(host, port, api_key, how="with --api-key or AGENTGYM_API_KEY")
         self.models, self.api_key = tuple(dict.fromkeys(models)), api_key
         self._temperature, self._max_tokens = temperature, max_tokens
         self._policy: Policy | None = None
@@ -90,7 +88,7 @@ class AgentServer:
         try:
             self._listener.bind()
         except OSError as error:
-            raise UsageError(_unusable(host, port, error)) from None
+            raise UsageError(why_unusable(host, port, error)) from None
 
     @classmethod
     def of(cls, trained: Trained, name: str, **options: Any) -> Self:
@@ -206,45 +204,6 @@ class AgentServer:
         told = f"{request.method} {request.path} is nothing that this server has. "
         told += f"It answers {_ENDPOINTS}."
         raise ApiError(404, told, "not_found")
-
-
-def _check_address(host: str, port: int, api_key: str | None) -> None:
-    """Refuse what cannot be an address, and to be open to others without a key.
-
-    Raises:
-        UsageError: Says which.
-    """
-    if not 0 <= port <= _MOST_PORT:
-        raise UsageError(
-            f"{port} is no port: give one from 1 to {_MOST_PORT:,}, or 0 for a free "
-            "one."
-        )
-    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-        raise UsageError("The API key has characters that no HTTP header can hold.")
-    if not api_key and not _is_own(host):
-        raise UsageError(
-            f"Whoever reaches {host} could use the model: on another address than "
-            "127.0.0.1 give a key, with --api-key or AGENTGYM_API_KEY."
-        )
-
-
-def _is_own(host: str) -> bool:
-    """Say whether an address can be reached from this machine alone."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _unusable(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"Port {port} of {host} is taken by another program: give another with "
-            "--port, or 0 for a free one."
-        )
-    if error.errno == errno.EACCES:
-        return f"Port {port} needs more rights: give one from 1,024 on with --port."
-    return f"{host} cannot be listened on: {error.strerror or error}."
 
 
 def _seed(body: Mapping[str, Any]) -> int:

@@ -9,38 +9,13 @@ from agentgym.engines.registry import check_engine
 from agentgym.errors import ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
 from agentgym.evaluate.progress import Plan, Progress
-from agentgym.integrations.live import resolve_framework
-from agentgym.models.reference import located_model
 from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.packs import is_tasks_file
-from agentgym.scenarios.registry import absolute_reference
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
-from agentgym.scenarios.tool_tasks.scenario import with_own_tools
 from agentgym.train.tracking import require_tracker
 from agentgym.train.versions import Versions
 from agentgym.train.warm_start.plans import check_calls_known
-
-
-def located(config: TrainingConfig) -> TrainingConfig:
-    """Return settings that mean the same from any folder, the agent's framework too.
-
-    A tasks file without tools is about the agent's own.
-
-    Raises:
-        ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
-        UnsupportedError: The agent is of no framework.
-    """
-    scenario, framework = config.scenario, config.framework
-    if config.agent is not None and framework != "native":
-        framework = resolve_framework(config.agent, framework)
-        if is_tasks_file(scenario):
-            scenario = with_own_tools(scenario, config.agent)
-    return config.replaced(
-        scenario=absolute_reference(scenario),
-        model=located_model(config.model),
-        framework=framework,
-    )
 
 
 def tried(plan: Plan, progress: Progress) -> Plan:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Self
 
@@ -44,11 +44,15 @@ class InterruptFlag:
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
-    def wait(self) -> None:
-        """Return once a signal has come, which this takes as heeded."""
-        self._came.get()
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Say whether a signal has come, which this takes as heeded; wait for one."""
+        try:
+            self._came.get(timeout=timeout_s)
+        except Empty:
+            return False
         if self._patience is not None:
             self._patience.cancel()
+        return True
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:

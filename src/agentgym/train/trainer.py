@@ -16,9 +16,10 @@ from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.integrations.live import reference_of
+from agentgym.rollout.located import located
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.train.loop import TrainingLoop
-from agentgym.train.plan import located, make_plan, require_sound, tried
+from agentgym.train.plan import make_plan, require_sound, tried
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent

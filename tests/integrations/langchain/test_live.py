@@ -13,9 +13,9 @@ from agentgym.errors import AgentGymError
 from agentgym.integrations.langchain.adapter import LangChainAdapter
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.integrations.live import agent_tools, load_agent
+from agentgym.rollout.located import located
 from agentgym.rollout.probe import AgentReport, probed
 from agentgym.scenarios.tool_tasks.starter import starter
-from agentgym.train.plan import located
 
 HERE = "tests.integrations.langchain.live_agents"
 load_agent(f"{HERE}:plain")  # it makes models, which want a key

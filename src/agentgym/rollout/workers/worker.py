@@ -15,14 +15,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
+from agentgym.core.config import TrainingConfig
 from agentgym.core.openai import ApiError
 from agentgym.core.plugins import require_type
-from agentgym.core.task import Task
 from agentgym.core.tools import Tool, whole_text
 from agentgym.core.trajectory import (
     NO_REASON,
@@ -32,11 +32,12 @@ from agentgym.core.trajectory import (
     Step,
     Trajectory,
 )
-from agentgym.errors import AgentGymError, RolloutError, first_problem
+from agentgym.errors import AgentGymError, RolloutError
 from agentgym.integrations.base import AgentLoop, Blueprint
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.integrations.run import ScenarioEnding, converse, run_episode
+from agentgym.rollout.task_input import read_task
 from agentgym.rollout.workers.assemble import assemble_steps
 from agentgym.rollout.workers.loop_watch import LoopWatch
 from agentgym.rollout.workers.offline import keep_offline
@@ -90,6 +91,35 @@ class WorkerSpec(BaseModel):
     memory_mb: int = 8192
     unsafe_local_exec: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        config: TrainingConfig,
+        *,
+        gateway: str,
+        api_key: str,
+        model: str,
+        hosts: str | None = None,
+    ) -> Self:
+        """Return what workers of ``config`` need to know."""
+        return cls(
+            worker="worker",
+            gateway=gateway,
+            api_key=api_key,
+            model=model,
+            scenario=config.scenario,
+            framework=config.framework,
+            agent=config.agent,
+            context=config.context,
+            inputs=config.inputs,
+            own_tools=config.own_tools,
+            allow_tools=config.allow_tools,
+            hosts=hosts,
+            concurrency=config.concurrency,
+            timeout_s=config.rollout_timeout_s,
+            unsafe_local_exec=config.unsafe_local_exec,
+        )
+
 
 class Worker:
     """Runs episodes until it is told to stop, all with the same ``agent``."""
@@ -107,7 +137,7 @@ class Worker:
         self._scenario = scenario
         self._agent = agent
         self._extra = tuple(stubs)
-        self._ending = _GatewayEnding(scenario, self._extra, self._get)
+        self._ending = _GatewayEnding(scenario, self._extra, self.get)
         self._running: set[asyncio.Task[None]] = set()
         self._http = aiohttp.ClientSession(
             spec.gateway,
@@ -131,8 +161,13 @@ class Worker:
         except* aiohttp.ClientConnectionError:
             logger.info("the gateway is gone; worker %s ends", self._spec.worker)
         finally:
-            await self._agent.close()
-            await self._http.close()
+            await self.close()
+
+    async def close(self) -> None:
+        """Release the agent, the scenario and the connections."""
+        await self._agent.close()
+        await self._http.close()
+        self._scenario.close()
 
     async def _run_claimed(self, episodes: asyncio.TaskGroup) -> None:
         while True:
@@ -142,39 +177,45 @@ class Worker:
                 continue
             worker = self._spec.worker
             body = {"n": free, "worker": worker, "wait_s": _CLAIM_WAIT_S}
-            for rollout in await self._post("/api/rollouts/claim", body):
+            for rollout in await self.post("/api/rollouts/claim", body):
                 episode = episodes.create_task(self._run_rollout(rollout))
                 self._running.add(episode)
                 episode.add_done_callback(self._running.discard)
 
-    async def _run_rollout(self, rollout: dict[str, Any]) -> None:
-        rollout_id, scenario = rollout["rollout_id"], self._scenario
-        _ROLLOUT.set(rollout_id)
-        try:
-            task = Task.model_validate(rollout["input"])
-        except ValidationError as error:  # somebody else queued it
-            where = rollout["status"]["last_attempt_id"]
-            told = Reason(kind="no task", detail=first_problem(error))
-            path = f"/api/rollouts/{rollout_id}/attempt/{where}"
-            await self._finish(path, {**_failed(told), "retry": False})
-            return
+    async def attempt(self, rollout: dict[str, Any], attempt: str) -> Trajectory:
+        """Run an episode of a rollout to its end; report nothing.
+
+        Raises:
+            RolloutError: Its input is no task.
+        """
+        _ROLLOUT.set(rollout["rollout_id"])
+        scenario = self._scenario
         episode = Episode(
-            task,
-            rollout_id=rollout_id,
-            attempt=rollout["status"]["last_attempt_id"],
+            read_task(rollout["input"]),
+            rollout_id=rollout["rollout_id"],
+            attempt=attempt,
             mode="train" if rollout["is_train"] else "val",
             scenario=scenario.name,
             max_turns=scenario.max_turns,
             extra=self._extra,
         )
-        ended = await run_episode(
+        return await run_episode(
             episode,
             lambda episode: converse(self._agent, episode),
             create_environment=scenario.create_environment,
             ending=self._ending,
             timeout_s=self._spec.timeout_s,
         )
-        path = _path(episode)
+
+    async def _run_rollout(self, rollout: dict[str, Any]) -> None:
+        attempt = rollout["status"]["last_attempt_id"]
+        path = _path(rollout["rollout_id"], attempt)
+        try:
+            ended = await self.attempt(rollout, attempt)
+        except RolloutError as error:  # somebody else queued it
+            told = Reason(kind="no task", detail=str(error))
+            await self._finish(path, {**_failed(told), "retry": False})
+            return
         try:
             await self._finish(path, _report(ended))
         except Exception as error:  # e.g. an event that is no JSON
@@ -185,17 +226,23 @@ class Worker:
 
     async def _finish(self, path: str, report: dict[str, Any]) -> None:
         try:
-            await self._post(f"{path}/finish", report)
+            await self.post(f"{path}/finish", report)
         except ApiError as error:
             if error.status not in _GIVEN_UP:
                 raise
             logger.info("%s was given up: %s", path, error)
 
-    async def _post(self, path: str, body: dict[str, Any]) -> Any:
+    async def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Return what the gateway answers.
+
+        Raises:
+            ApiError: It refuses.
+        """
         async with self._http.post(path, json=body) as response:
             return await _json(response)
 
-    async def _get(self, path: str) -> Any:
+    async def get(self, path: str) -> Any:
+        """Return what the gateway answers, as :meth:`post` does."""
         async with self._http.get(path) as response:
             return await _json(response)
 
@@ -222,7 +269,8 @@ class _GatewayEnding(ScenarioEnding):
         self._get = get
 
     async def steps(self, episode: Episode) -> list[Step]:
-        calls = await self._get(f"{_path(episode)}/calls")
+        path = _path(episode.rollout_id, episode.attempt)
+        calls = await self._get(f"{path}/calls")
         if not calls and episode.cut is None:
             raise RolloutError(
                 "the agent ended without calling the model through the gateway; "
@@ -232,14 +280,19 @@ class _GatewayEnding(ScenarioEnding):
         return assemble_steps(made, episode.tool_calls, self._specs)
 
 
-def _path(episode: Episode) -> str:
-    return f"/api/rollouts/{episode.rollout_id}/attempt/{episode.attempt}"
+def _path(rollout_id: str, attempt: str) -> str:
+    return f"/api/rollouts/{rollout_id}/attempt/{attempt}"
 
 
 def _report(ended: Trajectory) -> dict[str, Any]:
     """Return what the gateway is told of an episode: its events, or why it failed."""
     if ended.status is RolloutStatus.DROPPED:
         return _failed(ended.reason or NO_REASON)
+    return {"state": "succeeded", "events": events_of(ended)}
+
+
+def events_of(ended: Trajectory) -> list[dict[str, Any]]:
+    """Return the events of an episode that was scored, its reward last."""
     events = [
         {"event_type": "tool_call", "data": call.model_dump(mode="json")}
         for call in ended.get_tool_calls()
@@ -251,10 +304,7 @@ def _report(ended: Trajectory) -> dict[str, Any]:
         "score": asdict(ended.score),
         "duration_s": ended.duration_s,
     }
-    return {
-        "state": "succeeded",
-        "events": [*events, {"event_type": "reward", "data": scored}],
-    }
+    return [*events, {"event_type": "reward", "data": scored}]
 
 
 def _failed(reason: Reason) -> dict[str, Any]:
@@ -266,7 +316,7 @@ def rollout_of(task: "asyncio.Task[Any] | None") -> str | None:
     return None if task is None else task.get_context().get(_ROLLOUT)
 
 
-def _limit_memory(most_mb: int) -> None:
+def limit_memory(most_mb: int) -> None:
     """Make a memory blow-up fail inside its episode."""
     import resource
 
@@ -298,7 +348,12 @@ def _no_exit(status: object = None) -> None:
     raise RuntimeError(f"the agent called sys.exit({status!r})")
 
 
-async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
+def make_worker(spec: WorkerSpec) -> Worker:
+    """Build the scenario and its agent; needs a running event loop.
+
+    Raises:
+        UsageError: The scenario or the agent cannot be built.
+    """
     scenario = get_scenario(spec.scenario)
     scenario.unsafe_local_exec = spec.unsafe_local_exec
     blueprint = Blueprint(
@@ -322,7 +377,11 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
         f"create_environment() of the framework {spec.framework!r}",
     )
     stubs = own_stubs(scenario, adapter, agent, spec.allow_tools)
-    worker = Worker(spec, scenario, agent, stubs if spec.own_tools == "stub" else ())
+    return Worker(spec, scenario, agent, stubs if spec.own_tools == "stub" else ())
+
+
+async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
+    worker = make_worker(spec)
     loop = asyncio.get_running_loop()
     running = asyncio.current_task()
     assert running is not None
@@ -343,8 +402,6 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
             await worker.run()
     except asyncio.CancelledError:
         logger.info("worker %s was told to end", spec.worker)
-    finally:
-        scenario.close()
 
 
 def main(argument: str) -> int:
@@ -353,7 +410,7 @@ def main(argument: str) -> int:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("agentgym.integrations").setLevel(logging.INFO)  # what crashed
     spec = WorkerSpec.model_validate_json(argument)
-    _limit_memory(spec.memory_mb)
+    limit_memory(spec.memory_mb)
     sys.exit = _no_exit  # type: ignore[assignment]
     try:
         asyncio.run(_serve(spec, control))

@@ -1,0 +1,219 @@
+"""``agentgym gateway`` and ``agentgym job``: agents for a trainer elsewhere."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentgym.cli.options import (
+    AllowTool,
+    CheckFunction,
+    ToolAnswers,
+    ToolsFrom,
+    UnsafeLocalExec,
+    given_settings,
+    opt,
+    own_tools,
+    with_tools,
+)
+from agentgym.cli.output import progress_console
+
+if TYPE_CHECKING:
+    from agentgym.core.config import TrainingConfig
+    from agentgym.rollout.service import GatewayService
+
+_KEY = "AGENTGYM_GATEWAY_KEY"
+_LOOK_S = 0.5
+
+Framework = Annotated[
+    str | None, opt("Whose agent: langchain, autogen, crewai or native.")
+]
+Agent = Annotated[
+    str | None, opt("module:name of your agent as it is, or of what makes it.")
+]
+Context = Annotated[
+    str | None, opt("module:name of a function of the task: a graph's runtime context.")
+]
+Inputs = Annotated[
+    str | None, opt("module:name of a function of the task: more keys of its state.")
+]
+Timeout = Annotated[
+    float | None, opt("Seconds after which a rollout is ended.", "--timeout")
+]
+Config = Annotated[Path | None, opt("YAML file of settings; options win over it.")]
+
+
+def gateway(
+    command: typer.Context,
+    scenario: Annotated[
+        str | None,
+        typer.Argument(help="What workers run; without one, a controller runs agents."),
+    ] = None,
+    model_name: Annotated[
+        str | None,
+        opt(
+            "Under which the trainer registers its servers: of verl, "
+            "actor_rollout_ref.model.path.",
+            show_default="required",
+        ),
+    ] = None,
+    host: Annotated[
+        str, opt("Address to listen on; another than 127.0.0.1 needs a key.")
+    ] = "127.0.0.1",
+    port: Annotated[int, opt("Port to listen on; 0 takes a free one.")] = 8080,
+    api_key: Annotated[
+        str | None, opt("Key that requests must have.", envvar=_KEY)
+    ] = None,
+    data: Annotated[
+        Path, opt("Folder of what is recorded; what it holds goes on.")
+    ] = Path("gateway"),
+    framework: Framework = None,
+    agent: Agent = None,
+    context: Context = None,
+    inputs: Inputs = None,
+    tools_from: ToolsFrom = None,
+    tools: ToolAnswers = None,
+    allow_tool: AllowTool = None,
+    check: CheckFunction = None,
+    workers: Annotated[int | None, opt("Worker processes.")] = None,
+    concurrency: Annotated[int | None, opt("Rollouts in flight of a worker.")] = None,
+    rollout_timeout_s: Timeout = None,
+    max_tokens: Annotated[int | None, opt("Most tokens of one response.")] = None,
+    temperature: Annotated[float | None, opt("Of sampling in training.")] = None,
+    eval_temperature: Annotated[float | None, opt("Of sampling in validation.")] = None,
+    seed: Annotated[int | None, opt("Of sampling.")] = None,
+    config: Config = None,
+    unsafe_local_exec: UnsafeLocalExec = False,
+) -> None:
+    """Serve rollouts to a trainer elsewhere, as Agent Lightning's, until Ctrl-C.
+
+    With a scenario, workers here run its agents; without one, a controller does, and
+    each of its processes is `agentgym job`.
+    """
+    from agentgym.errors import Interrupted, UsageError
+    from agentgym.rollout.gateway.address import check_address
+    from agentgym.rollout.located import located
+    from agentgym.rollout.service import GatewayService
+    from agentgym.rollout.session import (
+        check_rollouts,
+        gateway_settings,
+        worker_count,
+    )
+
+    if model_name is None:
+        raise UsageError(
+            "Give --model-name: the name under which the trainer registers the servers "
+            "of its model, of verl actor_rollout_ref.model.path."
+        )
+    given = _named(command, tools_from, tools, allow_tool, check)
+    check_address(host, port, api_key, how=f"with --api-key or {_KEY}")
+    chosen, count = _settings(config, given), 0
+    if scenario is not None:
+        chosen = located(chosen)
+        found, _ = check_rollouts(chosen)
+        found.close()
+        count = worker_count(chosen)
+    _make_folder(data)
+    settings = gateway_settings(
+        chosen, host=host, port=port, api_key=api_key, model_name=model_name
+    )
+    with GatewayService(data, settings, chosen, count) as service:
+        runs = f"{count} workers run {chosen.scenario_name}"
+        who = runs if count else "a controller's, each runs `agentgym job`"
+        key = "the one that you gave" if api_key else service.gateway.api_key
+        console = progress_console()
+        console.print(f"Serving rollouts for {model_name}, until Ctrl-C:\n")
+        console.print(f"  address  {service.gateway.url}", soft_wrap=True)
+        console.print(f"  agents   {who}")
+        console.print(f"  data     {data}", soft_wrap=True)
+        console.print(f"  API key  {key}", soft_wrap=True)
+        _wait(service)
+    raise Interrupted("The gateway no longer answers.")
+
+
+def job(
+    command: typer.Context,
+    scenario: Annotated[
+        str | None, typer.Argument(help="What the task is of; see `scenarios list`.")
+    ] = None,
+    framework: Framework = None,
+    agent: Agent = None,
+    context: Context = None,
+    inputs: Inputs = None,
+    tools_from: ToolsFrom = None,
+    tools: ToolAnswers = None,
+    allow_tool: AllowTool = None,
+    check: CheckFunction = None,
+    rollout_timeout_s: Timeout = None,
+    config: Config = None,
+    unsafe_local_exec: UnsafeLocalExec = False,
+) -> None:
+    """Run the one rollout that AGL_OPENAI_BASE_URL and AGL_KEY name, and report it.
+
+    Agent Lightning's controller starts this for each rollout and sets both. Exits with
+    1 if the rollout has no reward.
+    """
+    from agentgym.rollout.workers.job import Assignment, run_job
+
+    given = _named(command, tools_from, tools, allow_tool, check)
+    assignment = Assignment.read()
+    ended = run_job(_settings(config, given), assignment)
+    typer.echo(
+        f"Rollout {ended.rollout_id}: reward {ended.reward:g}, "
+        f"{len(ended.model_calls)} model calls."
+    )
+
+
+def _named(
+    command: typer.Context,
+    tools_from: str | None,
+    tools: str | None,
+    allow_tool: list[str] | None,
+    check: str | None,
+) -> dict[str, Any]:
+    """Return the settings that options give; a tasks file is named with its tools."""
+    from agentgym.core.config import TrainingConfig
+    from agentgym.scenarios.packs import is_tasks_file
+
+    given = given_settings(command, TrainingConfig)
+    named = given.get("scenario", "")
+    if not is_tasks_file(named) and "agent" in given:
+        given |= own_tools(tools, allow_tool)
+        tools = allow_tool = None
+    if (tools_from, tools, allow_tool, check) != (None,) * 4:
+        given["scenario"] = with_tools(named, tools_from, tools, allow_tool, check)
+    return given
+
+
+def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
+    from agentgym.core.config import TrainingConfig
+
+    if config is not None:
+        return TrainingConfig.from_yaml(config, **given)
+    return TrainingConfig.create(**given)
+
+
+def _make_folder(data: Path) -> None:
+    from agentgym.errors import UsageError
+
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{data} cannot be a folder: {error.strerror}. Choose another with --data."
+        ) from None
+
+
+def _wait(service: "GatewayService") -> None:
+    """Return once Ctrl-C or SIGTERM has come.
+
+    Raises:
+        RolloutError: No rollout can be run any more.
+    """
+    from agentgym.errors import RolloutError
+    from agentgym.train.process import InterruptFlag
+
+    with InterruptFlag() as stop:
+        while not stop.wait(_LOOK_S):
+            if service.failure is not None:
+                raise RolloutError(service.failure)

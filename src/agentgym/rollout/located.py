@@ -1,0 +1,29 @@
+"""Settings that other processes understand, from whatever folder they run in."""
+
+from agentgym.core.config import TrainingConfig
+from agentgym.integrations.live import resolve_framework
+from agentgym.models.reference import located_model
+from agentgym.scenarios.packs import is_tasks_file
+from agentgym.scenarios.registry import absolute_reference
+from agentgym.scenarios.tool_tasks.scenario import with_own_tools
+
+
+def located(config: TrainingConfig) -> TrainingConfig:
+    """Return settings that mean the same from any folder, the agent's framework too.
+
+    A tasks file without tools is about the agent's own.
+
+    Raises:
+        ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
+        UnsupportedError: The agent is of no framework.
+    """
+    scenario, framework = config.scenario, config.framework
+    if config.agent is not None and framework != "native":
+        framework = resolve_framework(config.agent, framework)
+        if is_tasks_file(scenario):
+            scenario = with_own_tools(scenario, config.agent)
+    return config.replaced(
+        scenario=absolute_reference(scenario),
+        model=located_model(config.model),
+        framework=framework,
+    )

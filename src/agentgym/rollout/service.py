@@ -1,0 +1,107 @@
+"""GatewayService: the gateway for a trainer elsewhere, with workers of ours or none."""
+
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Self
+
+from agentlightning.schemas import RolloutState
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.trajectory import Reason
+from agentgym.errors import RolloutError
+from agentgym.rollout.gateway.gateway import Gateway
+from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.runner import HANG, WORKER_DIED
+from agentgym.rollout.session import DATABASE_FILE, WORKER_LOG
+from agentgym.rollout.store.store import Store
+from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
+from agentgym.rollout.workers.worker import WorkerSpec
+
+_RESTARTED = Reason(kind="the gateway was restarted")
+
+
+class GatewayService:
+    """Serves Agent Lightning's protocol within a ``with`` block.
+
+    A trainer queues rollouts and registers the servers of its policy. Who runs them is
+    a controller that starts a process for each, or workers of ours, which also make a
+    fresh attempt of what crashed, up to ``max_attempts`` of the config.
+
+    Args:
+        folder: Where rollouts.db and the workers' log go; what it holds goes on.
+        settings: Address, key, sampling, and the name of the policy.
+        config: Scenario, framework, agent and limits of the workers.
+        workers: Worker processes; 0 leaves rollouts to a controller.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: GatewaySettings,
+        config: TrainingConfig,
+        workers: int = 0,
+    ) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._config = config
+        self._workers = workers
+        self._pool: WorkerPool | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        config = self._config
+        with ExitStack() as stack:
+            self.store = stack.enter_context(
+                Store(self._folder / DATABASE_FILE, max_attempts=config.max_attempts)
+            )
+            self.gateway = stack.enter_context(
+                Gateway(self.store, settings=self._settings)
+            )
+            if self._workers:
+                self._requeue_running()
+                spec = WorkerSpec.of(
+                    config,
+                    gateway=self.gateway.url,
+                    api_key=self.gateway.api_key,
+                    model=self.gateway.model_name,
+                )
+                self._pool = stack.enter_context(
+                    WorkerPool(
+                        spec,
+                        count=self._workers,
+                        log=self._folder / WORKER_LOG,
+                        on_death=self._worker_died,
+                    )
+                )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def failure(self) -> str | None:
+        """Why no rollout will be run any more; None while there is hope."""
+        failure = None if self._pool is None else self._pool.failure
+        return None if failure is None else f"The workers cannot start: {failure}"
+
+    def _requeue_running(self) -> None:
+        """Queue again what workers of an earlier process were running."""
+        for rollout in self.store.list_rollouts({RolloutState.RUNNING}):
+            self.store.requeue(rollout.rollout_id, _RESTARTED, charge=False)
+
+    def _worker_died(self, death: WorkerDeath) -> None:
+        """Queue again what a dead worker was running, against its tries. Any thread.
+
+        If it is known which rollout killed it, the others keep theirs.
+        """
+        for rollout_id in self.store.retire(death.worker):
+            blamed = rollout_id == death.blamed
+            reason = Reason(kind=WORKER_DIED, detail=death.reason)
+            with suppress(RolloutError):  # the trainer has deleted it
+                self.store.requeue(
+                    rollout_id,
+                    HANG if blamed else reason,
+                    charge=blamed or death.blamed is None,
+                    worker=death.worker,
+                )

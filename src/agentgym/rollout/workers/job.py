@@ -1,0 +1,161 @@
+"""A job: one rollout in a process of its own, which somebody else starts and ends.
+
+Agent Lightning's controller starts one for each rollout, as a local process or as a
+Kubernetes Job, and says in variables which it is. It owns the rollout's state, so a
+job only reports events and ends with 0, or with another code if it has no reward.
+"""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.openai import ApiError
+from agentgym.core.trajectory import NO_REASON, Reason, RolloutStatus, Trajectory
+from agentgym.errors import AgentGymError, RolloutError, UsageError
+from agentgym.rollout.located import located
+from agentgym.rollout.store.events import ATTEMPT_FAILED
+from agentgym.rollout.workers.loop_watch import LoopWatch
+from agentgym.rollout.workers.worker import (
+    EXIT_BLOCKED,
+    Worker,
+    WorkerSpec,
+    events_of,
+    limit_memory,
+    make_worker,
+)
+
+BASE_URL, KEY = "AGL_OPENAI_BASE_URL", "AGL_KEY"
+
+_MODEL = "policy"  # the gateway knows better which it is
+_ADDRESS = re.compile(
+    r"(https?://[^/]+)/proxy/rollout/([^/]+)/attempt/([^/]+)/mode/(?:train|val)"
+    r"/openai/v1/?"
+)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which rollout a job is for.
+
+    Attributes:
+        gateway: Address of the gateway, e.g. ``http://gateway:8080``.
+        rollout_id: The rollout, ``attempt_id`` its try.
+        api_key: Of the gateway; empty if it asks for none.
+    """
+
+    gateway: str
+    rollout_id: str
+    attempt_id: str
+    api_key: str
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] = os.environ) -> Self:
+        """Read what Agent Lightning's controller says to a process that it starts.
+
+        Raises:
+            UsageError: The address is missing, or that of no rollout.
+        """
+        address = variables.get(BASE_URL)
+        if not address:
+            raise UsageError(
+                f"{BASE_URL} is not set. Agent Lightning's controller sets it for the "
+                "processes that it starts; by hand, use agentgym rollout."
+            )
+        found = _ADDRESS.fullmatch(address)
+        if found is None:
+            raise UsageError(
+                f"{BASE_URL} = {address!r} is no rollout's address, as in "
+                "http://HOST/proxy/rollout/ID/attempt/0/mode/train/openai/v1."
+            )
+        gateway, rollout_id, attempt_id = found.groups()
+        return cls(gateway, rollout_id, attempt_id, variables.get(KEY, ""))
+
+
+def run_job(config: TrainingConfig, assignment: Assignment) -> Trajectory:
+    """Run a rollout to its end and report its tool calls and its reward.
+
+    Args:
+        config: Scenario, framework, agent and limits.
+        assignment: Which rollout.
+
+    Returns:
+        What happened, with a reward.
+
+    Raises:
+        RolloutError: The rollout has no reward; the reason is among its events.
+        AgentGymError: The scenario or its agent cannot be built, or the gateway
+            refuses; nothing is reported.
+    """
+    spec = WorkerSpec.of(
+        located(config),
+        gateway=assignment.gateway,
+        api_key=assignment.api_key,
+        model=_MODEL,
+    )
+    limit_memory(spec.memory_mb)
+    return asyncio.run(_run(spec, assignment))
+
+
+async def _run(spec: WorkerSpec, assignment: Assignment) -> Trajectory:
+    import aiohttp
+
+    def blocked() -> None:
+        sys.stderr.write(f"Error: the agent blocked for {spec.timeout_s:g} s.\n")
+        sys.stderr.flush()
+        os._exit(EXIT_BLOCKED)
+
+    worker = make_worker(spec)
+    try:
+        with LoopWatch(spec.timeout_s, blocked=blocked):
+            return await _attempt(worker, assignment)
+    except aiohttp.ClientConnectionError as error:
+        told = f"The gateway {spec.gateway} cannot be reached: {error}"
+        raise RolloutError(told) from error
+    except ApiError as error:
+        raise RolloutError(f"The gateway refuses: {error}") from error
+    finally:
+        await worker.close()
+
+
+async def _attempt(worker: Worker, assignment: Assignment) -> Trajectory:
+    rollout_id, attempt = assignment.rollout_id, assignment.attempt_id
+
+    async def post(event: dict[str, Any]) -> None:
+        path = f"/api/rollouts/{rollout_id}/attempt/{attempt}/events"
+        await worker.post(path, event)
+
+    async def fail(reason: Reason) -> RolloutError:
+        failed = {"reason": reason.model_dump(), "charged": True}
+        await post({"event_type": ATTEMPT_FAILED, "data": failed})
+        return RolloutError(f"Rollout {rollout_id} was dropped: {reason}")
+
+    rollout = (await worker.get(f"/api/rollouts/{rollout_id}"))["rollout"]
+    try:
+        ended = await worker.attempt(rollout, attempt)
+    except RolloutError as error:
+        raise await fail(Reason(kind="no task", detail=str(error))) from error
+    if ended.status is RolloutStatus.DROPPED:
+        raise await fail(ended.reason or NO_REASON)
+    for event in events_of(ended):  # the reward comes last: without it there is none
+        await post(event)
+    return ended
+
+
+class RolloutJob:
+    """What Agent Lightning's local controller is given as ``agent_class``.
+
+    Settings come from ``AGENTGYM_*`` variables, which its ``env_map`` sets.
+    """
+
+    def run(self) -> None:
+        """Run the rollout that the environment names; end the process on a failure."""
+        try:
+            run_job(TrainingConfig.create(), Assignment.read())
+        except AgentGymError as error:
+            sys.stderr.write(f"Error: {error}\n")
+            sys.exit(error.exit_code)
