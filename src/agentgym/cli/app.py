@@ -20,7 +20,6 @@ from agentgym.cli import (
     rollout,
     saved,
     scenarios,
-    serve,
     train,
 )
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
@@ -46,7 +45,7 @@ def build() -> typer.Typer:
     app.command("eval")(evaluate.evaluate)
     app.command()(rollout.rollout)
     app.command("inspect")(inspect.inspect)
-    app.command()(serve.serve)
+    app.command()(saved.serve)
     app.command()(gateway.gateway)
     app.command()(gateway.job)
     app.command()(saved.export)

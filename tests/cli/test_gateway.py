@@ -1,0 +1,144 @@
+"""``agentgym gateway``, and the rows that a trainer elsewhere is given."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from agentgym.rollout.task_input import read_task
+from tests.cli.conftest import Command
+from tests.rollout.foreign import MODEL, model_server, queue, register, tasks
+
+
+def start(folder: Path, *words: str, **variables: str) -> "subprocess.Popen[str]":
+    where = ["--port", "0", "--data", str(folder), "--model-name", MODEL]
+    return subprocess.Popen(
+        [sys.executable, "-m", "agentgym", "gateway", *words, *where],
+        env={**os.environ, "COLUMNS": "80", **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def announced(process: "subprocess.Popen[str]") -> dict[str, str]:
+    """Return what it says about itself."""
+    assert process.stdout is not None
+    found: dict[str, str] = {}
+    for line in process.stdout:
+        for name in ("address", "agents", "data", "API key"):
+            if line.strip().startswith(f"{name} "):
+                found[name] = line.strip().removeprefix(name).strip()
+        if "API key" in found:
+            return found
+    raise AssertionError(process.stderr and process.stderr.read())
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_it_serves_with_workers_until_it_is_ended(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    words = "coding", "--framework", "native", "--workers", "1"
+    process = start(tmp_path / "data", *words)
+    try:
+        said = announced(process)
+        assert said["agents"] == "1 workers run coding"
+        header = {"Authorization": f"Bearer {said['API key']}"}
+        with (
+            model_server() as url,
+            httpx.Client(base_url=said["address"], headers=header) as api,
+        ):
+            register(api, url)
+            [name] = queue(api, tasks(1))
+            path = f"/api/rollouts/{name}"
+            ended = api.get(path, params={"wait_s": 60}, timeout=90).json()
+            assert ended["rollout"]["status"]["state"] == "succeeded"
+    finally:
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert told == "The gateway no longer answers.\n"
+    assert (tmp_path / "data" / "rollouts.db").is_file()
+
+
+def test_without_a_scenario_a_controller_runs_the_agents(tmp_path: Path) -> None:
+    process = start(tmp_path, AGENTGYM_GATEWAY_KEY="a key")
+    try:
+        said = announced(process)
+        assert said["agents"] == "a controller's, each runs `agentgym job`"
+        assert said["API key"] == "the one that you gave"
+        asked = {"state_in": "queuing"}
+        where = said["address"] + "/api/rollouts"
+        assert httpx.get(where, params=asked).status_code == 401
+        header = {"Authorization": "Bearer a key"}
+        assert httpx.get(where, params=asked, headers=header).json() == []
+        assert httpx.get(said["address"] + "/healthz").status_code == 200
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+
+
+def test_workers_that_cannot_start_end_it(tmp_path: Path) -> None:
+    (tmp_path / "broken_pack.py").write_text("raise RuntimeError('no pack')")
+    process = start(tmp_path / "data", str(tmp_path / "broken_pack.py"))
+    _, told = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert told.startswith("Error: ")
+    assert "no pack" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "Give --model-name"),
+        (["--model-name", "m", "--host", "0.0.0.0"], "0.0.0.0 could use the model"),
+        (["--model-name", "m", "--port", "70000"], "70000 is no port"),
+        (["no_such", "--model-name", "m"], "No scenario is named 'no_such'"),
+        (["coding", "--model-name", "m", "--framework", "x"], "'x'"),
+        (["coding", "--model-name", "m", "--timeout", "-1"], "rollout_timeout_s"),
+        (["--model-name", "m", "--data", "/dev/null"], "/dev/null cannot be a folder"),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    agentgym: Command, words: list[str], told: str
+) -> None:
+    ended = agentgym("gateway", *words)
+    assert ended.code == 2
+    assert told in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_told(agentgym: Command) -> None:
+    process = start(Path("data"))
+    try:
+        port = announced(process)["address"].rpartition(":")[2]
+        ended = agentgym("gateway", "--model-name", "m", "--port", port)
+        assert ended.code != 0
+        assert port in ended.err
+        assert ended.err.count("\n") == 1
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+def test_tasks_are_printed_as_rows(agentgym: Command, tmp_path: Path) -> None:
+    words = "scenarios", "tasks", "coding", "--count", "3", "--split", "validation"
+    ended = agentgym(*words)
+    assert ended.code == 0
+    rows = [json.loads(line) for line in ended.out.splitlines()]
+    made = [read_task(row) for row in rows]
+    assert len({task.id for task in made}) == 3
+    assert {task.split for task in made} == {"validation"}
+    file = tmp_path / "rows.jsonl"
+    assert agentgym(*words, "--output", str(file)).code == 0
+    assert file.read_text() == ended.out
+    assert "exists" in agentgym(*words, "--output", str(file)).err
+    assert "'dev'" in agentgym("scenarios", "tasks", "coding", "--split", "dev").err

@@ -1,0 +1,98 @@
+"""The gateway for trainers elsewhere, with workers of ours."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+from agentlightning.schemas import RolloutState
+
+from agentgym.core.trajectory import RolloutStatus
+from agentgym.rollout.record import to_trajectory
+from agentgym.rollout.store.store import Store
+from tests.rollout.foreign import queue, service, tasks
+
+
+def test_rollouts_of_a_trainer_elsewhere_are_run(tmp_path: Path) -> None:
+    with service(tmp_path) as (served, api):
+        chosen = tasks(3)
+        names = queue(api, chosen)
+        assert served.store.wait_terminal(names, 90) == set(names)
+        for name, task in zip(names, chosen, strict=True):
+            events = api.get(
+                f"/api/rollouts/{name}/events", params={"format": "triplet"}
+            ).json()
+            kinds = [event["event_type"] for event in events]
+            assert kinds.count("model_request") == 2
+            assert kinds[-1] == "reward"
+            [first, second] = [e for e in events if e["event_type"] == "model_request"]
+            assert first["data"]["response_token_ids"] == [7, 8]
+            assert first["data"]["response_log_probs"] == [-0.5, -0.5]
+            assert len(second["data"]["prompt_token_ids"]) > 2
+            store = served.store
+            attempts = {a: store.events(name, a) for a in store.attempts(name)}
+            made = to_trajectory(store.get(name), attempts)
+            assert made.status is not RolloutStatus.DROPPED
+            assert (made.task_id, made.family) == (task.id, task.family)
+            assert (made.scenario, made.group) == ("", task.id)
+            assert [call.name for call in made.get_tool_calls()] == ["list_files"]
+            assert made.reward == events[-1]["data"]["value"]
+        assert served.failure is None
+
+
+def test_an_input_that_is_no_task_fails_at_once(tmp_path: Path) -> None:
+    with service(tmp_path) as (served, api):
+        body = [{"rollout_id": "r", "input": {"task": "nonsense"}}]
+        api.post("/api/rollouts", json=body).raise_for_status()
+        assert served.store.wait_terminal(["r"], 90)
+        status = served.store.get("r").status
+        assert status.state is RolloutState.FAILED
+        assert (status.error_message or "").startswith("no task: the rollout's input")
+
+
+def test_a_killed_workers_rollout_gets_another_attempt(tmp_path: Path) -> None:
+    with service(tmp_path, rollout_timeout_s=120.0, max_attempts=2) as (served, api):
+        api.post("/proxy/pause", json={"retry_after_seconds": 1})
+        [name] = queue(api, tasks(1))
+        running = {"state_in": "running", "wait_s": 60}
+        assert api.get("/api/rollouts", params=running, timeout=90).json()
+        pool = served._pool
+        assert pool is not None
+        [worker] = [p for p in pool.pids if psutil.pid_exists(p)]
+        os.kill(worker, signal.SIGKILL)
+        api.post("/proxy/resume")
+        assert served.store.wait_terminal([name], 90)
+        status = served.store.get(name).status
+        assert (status.state, status.last_attempt_id) == (RolloutState.SUCCEEDED, "1")
+
+
+def test_what_an_earlier_process_was_running_is_queued_again(tmp_path: Path) -> None:
+    with service(tmp_path, workers=0) as (served, api):
+        [name] = queue(api, tasks(1))
+        served.store.claim("worker-0.0")
+    with Store(tmp_path / "rollouts.db") as store:
+        assert store.get(name).status.state is RolloutState.RUNNING
+    with service(tmp_path) as (served, _):
+        assert served.store.wait_terminal([name], 90)
+        status = served.store.get(name).status
+        assert (status.state, status.last_attempt_id) == (RolloutState.SUCCEEDED, "1")
+
+
+def test_without_workers_what_runs_is_left_to_the_controller(tmp_path: Path) -> None:
+    with service(tmp_path, workers=0) as (served, api):
+        [name] = queue(api, tasks(1))
+        served.store.claim("somebody")
+    with service(tmp_path, workers=0) as (served, _):
+        assert served.store.get(name).status.state is RolloutState.RUNNING
+
+
+def test_workers_that_cannot_start_say_why(tmp_path: Path) -> None:
+    agent = "tests.rollout.no_such:agent"
+    with service(tmp_path, framework="langchain", agent=agent) as (served, api):
+        [name] = queue(api, tasks(1))
+        until = time.monotonic() + 60
+        while served.failure is None and time.monotonic() < until:
+            served.store.wait_terminal([name], 0.1)
+        assert (served.failure or "").startswith("The workers cannot start")
+        assert "no_such" in (served.failure or "")

@@ -1,0 +1,171 @@
+"""One rollout in a process that a controller starts."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentlightning.schemas import RolloutState, RolloutStatusPatch
+
+from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.errors import UsageError
+from agentgym.rollout.record import to_trajectory
+from agentgym.rollout.service import GatewayService
+from agentgym.rollout.workers.job import Assignment, RolloutJob
+from tests.rollout.foreign import KEY, queue, service, tasks
+
+NATIVE = {"AGENTGYM_SCENARIO": "coding", "AGENTGYM_FRAMEWORK": "native"}
+
+
+def variables(served: GatewayService, rollout_id: str) -> dict[str, str]:
+    """Return what Agent Lightning's controller sets."""
+    where = f"{served.gateway.url}/api/rollouts/{rollout_id}/attempt/0/events"
+    address = served.gateway.proxy_url(rollout_id)
+    return {"AGL_OPENAI_BASE_URL": address, "AGL_EVENT_URL": where, "AGL_KEY": KEY}
+
+
+def job(environment: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run ``agentgym job``."""
+    return subprocess.run(
+        [sys.executable, "-m", "agentgym", "job", *words],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@contextmanager
+def queued(folder: Path, **fields: Any) -> Iterator[tuple[GatewayService, str]]:
+    """Yield a gateway and one rollout in it, which a controller would start now."""
+    with service(folder, workers=0) as (served, api):
+        [name] = queue(api, tasks(1), **fields)
+        running = {"status": {"state": "running", "last_attempt_id": "0"}}
+        api.patch(f"/api/rollouts/{name}", json=running).raise_for_status()
+        yield served, name
+
+
+def ended(served: GatewayService, name: str, state: RolloutState) -> Trajectory:
+    """End a rollout as a controller would; return what was recorded."""
+    served.store.patch(name, RolloutStatusPatch(state=state))
+    found = served.store.attempts(name)
+    return to_trajectory(
+        served.store.get(name), {a: served.store.events(name, a) for a in found}
+    )
+
+
+def test_a_job_runs_its_rollout_and_reports_it(tmp_path: Path) -> None:
+    with queued(tmp_path) as (served, name):
+        done = job(variables(served, name), "coding", "--framework", "native")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"Rollout {name}: reward ")
+        assert done.stdout.endswith(", 2 model calls.\n")
+        made = ended(served, name, RolloutState.SUCCEEDED)
+        assert made.status is not RolloutStatus.DROPPED
+        assert made.reward is not None
+        assert [call.name for call in made.get_tool_calls()] == ["list_files"]
+        assert [call.response_ids for call in made.model_calls] == [[7, 8]] * 2
+
+
+def test_settings_come_from_the_environment_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with queued(tmp_path) as (served, name):
+        for variable, value in (variables(served, name) | NATIVE).items():
+            monkeypatch.setenv(variable, value)
+        done = subprocess.run(  # as Agent Lightning's local controller calls it
+            [
+                sys.executable,
+                "-c",
+                "from agentgym.rollout.workers.job import RolloutJob as J; J().run()",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert ended(served, name, RolloutState.SUCCEEDED).reward is not None
+
+
+def test_a_rollout_without_a_reward_says_why(tmp_path: Path) -> None:
+    agent = "tests.rollout.workers.test_job:crash"
+    with queued(tmp_path) as (served, name):
+        words = "coding", "--framework", "langchain", "--agent", agent
+        root = str(Path(__file__).parents[3])
+        done = job({**variables(served, name), "PYTHONPATH": root}, *words)
+        assert done.returncode == 1
+        told = f"Error: Rollout {name} was dropped: crash: ValueError: it broke"
+        assert done.stderr.splitlines()[-1] == told
+        made = ended(served, name, RolloutState.FAILED)
+        assert (made.status, made.reward) == (RolloutStatus.DROPPED, None)
+        assert str(made.reason) == "crash: ValueError: it broke"
+
+
+def crash(llm: Any, tools: Any) -> Any:
+    """Return a graph that breaks."""
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    def fail(state: MessagesState) -> MessagesState:
+        raise ValueError("it broke")
+
+    return StateGraph(MessagesState).add_node(fail).add_edge(START, "fail").compile()
+
+
+def test_an_input_that_is_no_task_is_reported(tmp_path: Path) -> None:
+    with service(tmp_path, workers=0) as (served, api):
+        body = [{"rollout_id": "r", "input": {"task": "{}"}}]
+        api.post("/api/rollouts", json=body).raise_for_status()
+        done = job(variables(served, "r"), "coding", "--framework", "native")
+        assert done.returncode == 1
+        assert "no task: the rollout's input is no task: id: Field" in done.stderr
+        [event] = served.store.events("r")
+        assert event.data["reason"]["kind"] == "no task"
+
+
+def test_what_cannot_be_run_is_one_sentence(tmp_path: Path) -> None:
+    native = "coding", "--framework", "native"
+    with queued(tmp_path) as (served, name):
+        right = variables(served, name)
+        assert_refused(job({}, *native), "AGL_OPENAI_BASE_URL is not set.", 2)
+        wrong = {**right, "AGL_OPENAI_BASE_URL": "http://here/v1"}
+        assert_refused(job(wrong, *native), "'http://here/v1' is no rollout's", 2)
+        wrong = {**right, "AGL_KEY": "another"}
+        assert_refused(job(wrong, *native), "Invalid or missing API key", 1)
+        wrong = variables(served, "nobody")
+        assert_refused(job(wrong, *native), "Rollout not found: nobody", 1)
+        assert_refused(job(right, "no_such"), "No scenario is named 'no_such'", 2)
+    assert_refused(job(right, *native), "cannot be reached: ", 1)
+
+
+def assert_refused(
+    done: "subprocess.CompletedProcess[str]", told: str, code: int
+) -> None:
+    assert done.returncode == code, done.stderr
+    assert told in done.stderr
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("mode", ["train", "val"])
+@pytest.mark.parametrize("end", ["", "/"])
+def test_an_assignment_is_read_from_the_address(mode: str, end: str) -> None:
+    path = f"/proxy/rollout/r-1/attempt/0/mode/{mode}/openai/v1{end}"
+    found = Assignment.read({"AGL_OPENAI_BASE_URL": f"https://g:8{path}"})
+    assert found == Assignment("https://g:8", "r-1", "0", "")
+
+
+def test_the_local_controllers_class_ends_its_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AGL_OPENAI_BASE_URL", raising=False)
+    with pytest.raises(SystemExit) as end:
+        RolloutJob().run()
+    assert end.value.code == UsageError.exit_code
+    assert "AGL_OPENAI_BASE_URL is not set." in capsys.readouterr().err
