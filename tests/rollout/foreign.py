@@ -110,6 +110,7 @@ def service(
     folder: Path, workers: int = 1, **settings: Any
 ) -> Iterator[tuple[GatewayService, httpx.Client]]:
     """Serve a gateway and a client of it, whose policy has one server."""
+    folder.mkdir(exist_ok=True)
     config = TrainingConfig.create(**{"framework": "native", **settings})
     where = GatewaySettings(model_name=MODEL, api_key=KEY)
     with (

@@ -1,6 +1,10 @@
-"""Our trajectories as verl's own data."""
+"""Our trajectories as verl's own data; docs/gpu_training.md has the sweep."""
 
+import json
+import os
+import subprocess
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +12,7 @@ from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.models.nano import nano_path
 from agentgym.train.batch import to_dataproto
+from tests.engines.verl.running import ENVIRONMENT
 
 HAS_VERL = all(find_spec(name) is not None for name in ("verl", "tensordict"))
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
@@ -30,19 +35,55 @@ def test_without_verl_it_says_what_to_install() -> None:
         to_dataproto([], "nano")
 
 
-@pytest.mark.skipif(not HAS_VERL, reason="verl and tensordict are not installed")
-def test_trajectories_become_a_dataproto() -> None:
-    made = to_dataproto([rollout("a", 1.0), rollout("b", 0.0)], "nano")
-    assert len(made) == 2
-    mask = made.batch["response_mask"].bool()
-    assert mask.any(1).all()
-    assert (made.batch["advantages"][0][mask[0]] > 0).all()
-    assert (made.batch["advantages"][1][mask[1]] < 0).all()
-    assert (made.batch["old_log_probs"][mask] == -0.5).all()
-    assert (made.batch["advantages"][~mask] == 0).all()
+def in_verl(
+    tmp_path: Path, trajectories: list[Trajectory]
+) -> "subprocess.CompletedProcess[str]":
+    """Hand trajectories to a user of verl in its own environment."""
+    place = os.environ.get(ENVIRONMENT)
+    if not place:
+        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
+    file = tmp_path / "trajectories.jsonl"
+    file.write_text("\n".join(t.model_dump_json() for t in trajectories))
+    here = Path(__file__)
+    return subprocess.run(
+        [
+            str(Path(place).resolve() / "bin" / "python"),
+            str(here.with_name("verl_user.py")),
+            str(file),
+        ],
+        env={**os.environ, "PYTHONPATH": str(here.parents[2] / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
-@pytest.mark.skipif(not HAS_VERL, reason="verl and tensordict are not installed")
-def test_nothing_to_train_is_an_error() -> None:
-    with pytest.raises(UsageError, match="None of the model calls can be trained"):
-        to_dataproto([rollout("a", 1.0), rollout("b", 1.0)], "nano")
+@pytest.mark.sweep
+@pytest.mark.timeout(300)
+def test_verls_own_loss_takes_them(tmp_path: Path) -> None:
+    right, wrong = rollout("a", 1.0), rollout("b", 0.0)
+    done = in_verl(tmp_path, [right, wrong])
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["rows"] == 2
+    trained = told["advantages"]
+    assert len(set(trained)) == 2
+    assert max(trained) > 0 > min(trained)
+    assert told["loss"] == pytest.approx(-sum(trained) / len(trained), abs=1e-6)
+    assert set(told["logprobs"]) == {-0.5}
+    [call] = right.model_calls
+    for tokens in told["tokens"]:
+        assert tokens
+        assert set(tokens) <= set(call.response_ids)
+    length = told["shapes"]["response_mask"]
+    assert told["shapes"]["advantages"] == told["shapes"]["responses"] == length
+    assert told["shapes"]["input_ids"] == told["shapes"]["position_ids"]
+    assert told["meta"]["temperature"] == 1.0
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(300)
+def test_nothing_to_train_is_an_error(tmp_path: Path) -> None:
+    done = in_verl(tmp_path, [rollout("a", 1.0), rollout("b", 1.0)])
+    assert done.returncode != 0
+    assert f"{UsageError.__name__}: None of the model calls can be" in done.stderr
