@@ -19,6 +19,7 @@ from agentgym.cli.app import build
 from agentgym.core.settings import PREFIX
 from agentgym.rollout.workers.job import Assignment
 from tests.deploy.manifests import (
+    DEPLOY,
     JOB,
     KUBERNETES,
     Manifest,
@@ -157,6 +158,8 @@ def test_the_controller_finds_the_gateway_and_its_key(
         if (ref := variable.get("valueFrom", {}).get("secretKeyRef"))
     }
     assert secrets == {("gateway-key", "key")}
+    told = (DEPLOY.parent / "docs" / "kubernetes.md").read_text()
+    assert "create secret generic gateway-key --from-literal=key=" in told
     generated = {
         (made["name"], literal.partition("=")[0])
         for made in kustomization()["configMapGenerator"]

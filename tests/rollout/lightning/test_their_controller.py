@@ -1,11 +1,14 @@
 """Agent Lightning's controller completes rollouts of our agents."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from agentlightning.schemas import RolloutState
 
 from agentgym.rollout.record import to_trajectory
@@ -13,16 +16,23 @@ from tests.rollout.foreign import KEY, queue, service, tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
-LOCAL = {
-    "agent_class": "agentgym.rollout.workers.job:RolloutJob",
-    "env_map": {"AGENTGYM_SCENARIO": "coding", "AGENTGYM_FRAMEWORK": "langchain"},
-}
+DOCS = Path(__file__).parents[3] / "docs" / "agent_lightning.md"
+
+
+def local_settings() -> dict[str, Any]:
+    """Return what the documentation gives the controller."""
+    match = re.search(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    assert match is not None
+    found = yaml.safe_load(match[1])["agentlightning"]["local"]
+    assert isinstance(found, dict)
+    return found
 
 
 def test_their_controller_completes_rollouts_of_our_agents(tmp_path: Path) -> None:
+    local = local_settings()
     with service(tmp_path / "data", workers=0) as (served, api):
-        names = queue(api, tasks(4), config={"local": LOCAL, "timeout_seconds": 120})
-        body = [{"rollout_id": "bad", "input": {}, "config": {"local": LOCAL}}]
+        names = queue(api, tasks(4), config={"local": local, "timeout_seconds": 120})
+        body = [{"rollout_id": "bad", "input": {}, "config": {"local": local}}]
         api.post("/api/rollouts", json=body).raise_for_status()
         controller = subprocess.Popen(
             [
