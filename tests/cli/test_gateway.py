@@ -49,7 +49,7 @@ def test_it_serves_with_workers_until_it_is_ended(
     process = start(tmp_path / "data", *words)
     try:
         said = announced(process)
-        assert said["agents"] == "1 workers run coding"
+        assert said["agents"] == "1 worker runs coding"
         header = {"Authorization": f"Bearer {said['API key']}"}
         with (
             model_server() as url,

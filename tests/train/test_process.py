@@ -1,9 +1,11 @@
-"""What a run takes: also what processes took that have ended."""
+"""What a run takes, also of processes that have ended, and how one is interrupted."""
 
+import os
+import signal
 import subprocess
 import sys
 
-from agentgym.train.process import ResourceUse
+from agentgym.train.process import InterruptFlag, ResourceUse
 from agentgym.train.run_folder import RunState
 
 BUSY = "import time\nwhile time.process_time() < 0.4: pass"
@@ -18,3 +20,11 @@ def test_cpu_seconds_of_children_that_have_ended_count() -> None:
     assert state.cpu_seconds > 0.3
     assert state.wall_seconds > 0
     assert use.peak_memory_mb > 1
+
+
+def test_a_signal_is_waited_for_no_longer_than_asked() -> None:
+    with InterruptFlag() as stop:
+        assert not stop.wait(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.wait(10)
+        assert stop.requested

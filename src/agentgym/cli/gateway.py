@@ -118,8 +118,10 @@ def gateway(
         chosen, host=host, port=port, api_key=api_key, model_name=model_name
     )
     with GatewayService(data, settings, chosen, count) as service:
-        runs = f"{count} workers run {chosen.scenario_name}"
-        who = runs if count else "a controller's, each runs `agentgym job`"
+        who = "a controller's, each runs `agentgym job`"
+        if count:
+            ours = "1 worker runs" if count == 1 else f"{count} workers run"
+            who = f"{ours} {chosen.scenario_name}"
         key = "the one that you gave" if api_key else service.gateway.api_key
         console = progress_console()
         console.print(f"Serving rollouts for {model_name}, until Ctrl-C:\n")

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from agentgym.errors import UsageError
 from agentgym.rollout.record import to_trajectory
 from agentgym.rollout.service import GatewayService
 from agentgym.rollout.workers.job import Assignment, RolloutJob
+from agentgym.rollout.workers.worker import EXIT_BLOCKED
 from tests.rollout.foreign import KEY, queue, service, tasks
 
 NATIVE = {"AGENTGYM_SCENARIO": "coding", "AGENTGYM_FRAMEWORK": "native"}
@@ -115,6 +117,27 @@ def crash(llm: Any, tools: Any) -> Any:
         raise ValueError("it broke")
 
     return StateGraph(MessagesState).add_node(fail).add_edge(START, "fail").compile()
+
+
+def test_an_agent_that_blocks_ends_its_process(tmp_path: Path) -> None:
+    agent = "tests.rollout.workers.test_job:block"
+    with queued(tmp_path) as (served, name):
+        words = "coding", "--framework", "langchain", "--agent", agent, "--timeout", "2"
+        root = str(Path(__file__).parents[3])
+        done = job({**variables(served, name), "PYTHONPATH": root}, *words)
+        assert done.returncode == EXIT_BLOCKED
+        assert done.stderr.splitlines()[-1] == "Error: the agent blocked for 2 s."
+
+
+def block(llm: Any, tools: Any) -> Any:
+    """Return a graph that blocks the event loop."""
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    async def wait(state: MessagesState) -> MessagesState:
+        time.sleep(60)
+        return state
+
+    return StateGraph(MessagesState).add_node(wait).add_edge(START, "wait").compile()
 
 
 def test_an_input_that_is_no_task_is_reported(tmp_path: Path) -> None:
