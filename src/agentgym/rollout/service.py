@@ -15,7 +15,7 @@ from agentgym.rollout.runner import HANG, WORKER_DIED
 from agentgym.rollout.session import DATABASE_FILE, WORKER_LOG
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
-from agentgym.rollout.workers.worker import WorkerSpec
+from agentgym.rollout.workers.spec import WorkerSpec
 
 _RESTARTED = Reason(kind="the gateway was restarted")
 

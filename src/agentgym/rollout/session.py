@@ -19,7 +19,7 @@ from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import RolloutRequest, Runner
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerPool
-from agentgym.rollout.workers.worker import WorkerSpec
+from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.sandbox.commands import SandboxConfig
 from agentgym.sandbox.ladder import choose_rung
 from agentgym.scenarios.base import Scenario

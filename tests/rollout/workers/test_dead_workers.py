@@ -14,7 +14,7 @@ from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.runner import RolloutRequest, Runner
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
-from agentgym.rollout.workers.worker import WorkerSpec
+from agentgym.rollout.workers.spec import WorkerSpec
 from tests.rollout.fake_policy import FakePolicy
 from tests.rollout.sessions import requests
 

@@ -20,10 +20,10 @@ from agentgym.errors import AgentGymError, RolloutError, UsageError
 from agentgym.rollout.located import located
 from agentgym.rollout.store.events import ATTEMPT_FAILED
 from agentgym.rollout.workers.loop_watch import LoopWatch
+from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.rollout.workers.worker import (
     EXIT_BLOCKED,
     Worker,
-    WorkerSpec,
     events_of,
     limit_memory,
     make_worker,

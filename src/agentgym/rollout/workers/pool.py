@@ -13,7 +13,7 @@ import orjson
 
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.workers.forks import Child, ForkServer, fork_server
-from agentgym.rollout.workers.worker import WorkerSpec
+from agentgym.rollout.workers.spec import WorkerSpec
 
 logger = logging.getLogger(__name__)
 

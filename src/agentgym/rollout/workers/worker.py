@@ -15,12 +15,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict
 
-from agentgym.core.config import TrainingConfig
 from agentgym.core.openai import ApiError
 from agentgym.core.plugins import require_type
 from agentgym.core.tools import Tool, whole_text
@@ -42,6 +40,7 @@ from agentgym.rollout.workers.assemble import assemble_steps
 from agentgym.rollout.workers.loop_watch import LoopWatch
 from agentgym.rollout.workers.offline import keep_offline
 from agentgym.rollout.workers.own_tools import own_stubs
+from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 
@@ -58,67 +57,6 @@ _ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
 
 _CLAIM_WAIT_S = 20.0
 _BEAT_S = 1.0
-
-
-class WorkerSpec(BaseModel):
-    """Everything a worker needs to know.
-
-    Attributes:
-        worker: Its name in the store.
-        concurrency: Episodes in flight.
-        timeout_s: Wall seconds after which an episode is ended.
-        own_tools: ``stub`` answers the agent's own tools, but for ``allow_tools``.
-        hosts: A file: no other machine may be reached, and it names those tried.
-        memory_mb: Address space beyond which allocations fail in the worker.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    worker: str
-    gateway: str
-    api_key: str
-    model: str
-    scenario: str
-    framework: str
-    agent: str | None = None
-    context: str | None = None
-    inputs: str | None = None
-    own_tools: str | None = None
-    allow_tools: tuple[str, ...] = ()
-    hosts: str | None = None
-    concurrency: int = 64
-    timeout_s: float = 60.0
-    memory_mb: int = 8192
-    unsafe_local_exec: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        config: TrainingConfig,
-        *,
-        gateway: str,
-        api_key: str,
-        model: str,
-        hosts: str | None = None,
-    ) -> Self:
-        """Return what workers of ``config`` need to know."""
-        return cls(
-            worker="worker",
-            gateway=gateway,
-            api_key=api_key,
-            model=model,
-            scenario=config.scenario,
-            framework=config.framework,
-            agent=config.agent,
-            context=config.context,
-            inputs=config.inputs,
-            own_tools=config.own_tools,
-            allow_tools=config.allow_tools,
-            hosts=hosts,
-            concurrency=config.concurrency,
-            timeout_s=config.rollout_timeout_s,
-            unsafe_local_exec=config.unsafe_local_exec,
-        )
 
 
 class Worker:

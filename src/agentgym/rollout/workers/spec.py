@@ -1,0 +1,68 @@
+"""WorkerSpec: what a process that runs agents is told."""
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from agentgym.core.config import TrainingConfig
+
+
+class WorkerSpec(BaseModel):
+    """Everything a worker needs to know.
+
+    Attributes:
+        worker: Its name in the store.
+        concurrency: Episodes in flight.
+        timeout_s: Wall seconds after which an episode is ended.
+        own_tools: ``stub`` answers the agent's own tools, but for ``allow_tools``.
+        hosts: A file: no other machine may be reached, and it names those tried.
+        memory_mb: Address space beyond which allocations fail in the worker.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    worker: str
+    gateway: str
+    api_key: str
+    model: str
+    scenario: str
+    framework: str
+    agent: str | None = None
+    context: str | None = None
+    inputs: str | None = None
+    own_tools: str | None = None
+    allow_tools: tuple[str, ...] = ()
+    hosts: str | None = None
+    concurrency: int = 64
+    timeout_s: float = 60.0
+    memory_mb: int = 8192
+    unsafe_local_exec: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        config: TrainingConfig,
+        *,
+        gateway: str,
+        api_key: str,
+        model: str,
+        hosts: str | None = None,
+    ) -> Self:
+        """Return what workers of ``config`` need to know."""
+        return cls(
+            worker="worker",
+            gateway=gateway,
+            api_key=api_key,
+            model=model,
+            scenario=config.scenario,
+            framework=config.framework,
+            agent=config.agent,
+            context=config.context,
+            inputs=config.inputs,
+            own_tools=config.own_tools,
+            allow_tools=config.allow_tools,
+            hosts=hosts,
+            concurrency=config.concurrency,
+            timeout_s=config.rollout_timeout_s,
+            unsafe_local_exec=config.unsafe_local_exec,
+        )
