@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -48,13 +48,18 @@ def list_then_answer(body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def at_once() -> None:
+    """Hold no answer back."""
+
+
 @contextmanager
-def model_server() -> Iterator[str]:
-    """Yield the base URL of a server of the policy."""
+def model_server(before: Callable[[], Any] = at_once) -> Iterator[str]:
+    """Yield the base URL of a server of the policy; ``before`` may hold answers up."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            before()
             data = json.dumps(list_then_answer(body)).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
@@ -107,14 +112,17 @@ def register(api: httpx.Client, url: str) -> None:
 
 @contextmanager
 def service(
-    folder: Path, workers: int = 1, **settings: Any
+    folder: Path,
+    workers: int = 1,
+    before: Callable[[], Any] = at_once,
+    **settings: Any,
 ) -> Iterator[tuple[GatewayService, httpx.Client]]:
     """Serve a gateway and a client of it, whose policy has one server."""
     folder.mkdir(exist_ok=True)
     config = TrainingConfig.create(**{"framework": "native", **settings})
     where = GatewaySettings(model_name=MODEL, api_key=KEY)
     with (
-        model_server() as url,
+        model_server(before) as url,
         GatewayService(folder, where, config, workers) as served,
         httpx.Client(
             base_url=served.gateway.url, headers={"Authorization": f"Bearer {KEY}"}

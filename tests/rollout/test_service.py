@@ -2,10 +2,10 @@
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
-import psutil
 from agentlightning.schemas import RolloutState
 
 from agentgym.core.trajectory import RolloutStatus
@@ -52,19 +52,28 @@ def test_an_input_that_is_no_task_fails_at_once(tmp_path: Path) -> None:
 
 
 def test_a_killed_workers_rollout_gets_another_attempt(tmp_path: Path) -> None:
-    with service(tmp_path, rollout_timeout_s=120.0, max_attempts=2) as (served, api):
-        api.post("/proxy/pause", json={"retry_after_seconds": 1})
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        asked.set()
+        may_answer.wait(60)
+
+    with service(tmp_path, before=hold, rollout_timeout_s=120.0) as (served, api):
         [name] = queue(api, tasks(1))
-        running = {"state_in": "running", "wait_s": 60}
-        assert api.get("/api/rollouts", params=running, timeout=90).json()
-        pool = served._pool
-        assert pool is not None
-        [worker] = [p for p in pool.pids if psutil.pid_exists(p)]
+        assert asked.wait(60)
+        assert served._pool is not None
+        [worker] = served._pool.pids
         os.kill(worker, signal.SIGKILL)
-        api.post("/proxy/resume")
+        may_answer.set()
         assert served.store.wait_terminal([name], 90)
         status = served.store.get(name).status
         assert (status.state, status.last_attempt_id) == (RolloutState.SUCCEEDED, "1")
+        [given_up] = [
+            event.data["reason"]["kind"]
+            for event in served.store.events(name, "0")
+            if event.event_type == "attempt_failed"
+        ]
+        assert given_up == "its worker died"
 
 
 def test_what_an_earlier_process_was_running_is_queued_again(tmp_path: Path) -> None:

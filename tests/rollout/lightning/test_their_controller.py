@@ -69,4 +69,6 @@ def test_their_controller_completes_rollouts_of_our_agents(tmp_path: Path) -> No
         assert store.get("bad").status.state is RolloutState.FAILED
         [event] = store.events("bad")
         assert event.data["reason"]["kind"] == "no task"
-        assert "409" not in said  # nobody but the controller moves a rollout's state
+        assert (
+            "409 Conflict" not in said
+        )  # nobody but the controller moves a rollout's state
