@@ -66,8 +66,6 @@ class LocalServer:
         return {
             "XDG_CACHE_HOME": str(Path.home() / ".cache"),
             "RAY_AUTH_MODE": "token",
-            # Else, below `uv run agentgym`, it would pack its own folder, endlessly.
-            "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
             # Under `uv run` Ray would pack this folder, with its own files in it.
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
