@@ -82,7 +82,8 @@ class TrainingLoop:
         self._progress.planned(
             dataclasses.replace(plan, run=self._run.path, resumed_step=resumed)
         )
-        self._engine = create_engine(self._config)
+        place = {"name": self._run.path.name, "output": self._run.path.parent}
+        self._engine = create_engine(self._config.model_copy(update=place))
         with ExitStack() as stack:
             stack.callback(self._engine.close)
             if checkpoint:

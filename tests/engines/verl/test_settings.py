@@ -11,10 +11,8 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines.registry import ENGINES
 from agentgym.engines.verl.compose import dotted
 from agentgym.engines.verl.settings import (
-    flat,
     known_keys,
     learning_rate,
-    override,
     verl_settings,
 )
 from agentgym.errors import ConfigError, UnsupportedError
@@ -185,18 +183,5 @@ def test_megatron_has_settings_of_its_own() -> None:
     assert {key for key in settings if not is_known(key)} == set()
 
 
-def test_settings_on_the_command_line_are_yaml() -> None:
-    assert override("verl.a.b=1e-3") == ("a.b", "1e-3")  # as YAML reads it
-    assert override("verl.a.b=[1, x]") == ("a.b", [1, "x"])
-    assert override("verl.a=b=c") == ("a", "b=c")
-
-
-@pytest.mark.parametrize("text", ["verl.a", "verl.=1", "coding", "vrl.a=1", "verl.a=["])
-def test_what_is_no_setting_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="write verl|cannot be read"):
-        override(text)
-
-
-def test_nested_mappings_become_dotted_keys() -> None:
-    assert flat({"a": {"b": 1, "c": {}}, "d.e": 2}) == {"a.b": 1, "a.c": {}, "d.e": 2}
+def test_the_keys_of_nested_mappings_are_known_too() -> None:
     assert dotted({"a": {"b": 1}}) == ["a", "a.b"]

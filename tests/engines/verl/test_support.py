@@ -93,7 +93,7 @@ def test_what_cannot_be_meant_is_refused(settings: dict[str, Any], why: str) -> 
     ],
 )
 def test_other_engines_refuse_what_is_verls(settings: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"of --engine verl"):
+    with pytest.raises(UsageError, match=r"of --engine (vllm or )?verl"):
         check_engine(TrainingConfig.create(**settings))
 
 
