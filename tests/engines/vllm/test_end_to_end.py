@@ -124,15 +124,12 @@ def test_a_server_that_dies_ends_the_run_and_it_can_be_resumed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "script", [{"hotter": 1.5}, {"ignores adapters": True}], ids=str
-)
-def test_answers_of_other_weights_end_the_run(
-    played: Played, tmp_path: Path, script: dict[str, Any]
+def test_answers_of_another_distribution_end_the_run(
+    played: Played, tmp_path: Path
 ) -> None:
     settings = config(tmp_path, name="run", learning_rate=0.02, temperature=1.3)
     Trainer(settings.replaced(episodes=8)).train()
-    played.script(**script)
+    played.script(hotter=1.5)
     with pytest.raises(EngineError) as refused:
         Trainer(settings).train(resume=tmp_path / "run", episodes=32)
     told = str(refused.value)
@@ -141,7 +138,6 @@ def test_answers_of_other_weights_end_the_run(
     assert "temperature" in told
     done = metrics(tmp_path / "run")
     assert done[0]["logprob_gap"] < 1e-3
-    assert by_turns(played.seen()[: played.seen().index(played.seen("start")[1])])
     assert processes_of(played.mark) == []
     played.script()
     result = Trainer(settings).train(
@@ -156,13 +152,9 @@ def test_conversations_longer_than_the_context_end_as_such(
 ) -> None:
     settings = config(tmp_path, name="run", episodes=8, vllm={"max_model_len": 560})
     result = Trainer(settings).train()
-    kinds = [reason for reason in result.ledger.dropped if "context" in str(reason)]
-    assert not kinds  # nothing is dropped for it: the episode was cut short
-    from agentgym.rollout.store.store import Store
-
-    with Store(tmp_path / "run" / "rollouts.db") as store:
-        found = store.rollouts()
-    assert any("context_overflow" in str(rollout) for rollout in found)
+    assert result.ledger.dropped["no answer: context_length_exceeded"] > 0
+    (line,) = metrics(tmp_path / "run")
+    assert line["dropped"] == 0  # the episode was cut short, and has its reward
 
 
 @pytest.mark.slow
@@ -185,7 +177,7 @@ def test_nothing_is_left_of_a_run_that_was_ended(
     )
     try:
         until = time.monotonic() + 120
-        while not played.seen("chat"):
+        while not (tmp_path / "run" / "metrics.jsonl").exists():
             assert process.poll() is None
             assert time.monotonic() < until
             time.sleep(0.1)

@@ -1,12 +1,14 @@
 """The engine with a process that plays vLLM: versions, sleep, and what goes wrong."""
 
 import socket
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from agentgym.core.policy import ServedPolicy
@@ -108,6 +110,37 @@ def test_versions_sleep_and_checkpoints(
     with pytest.raises(CheckpointError, match="Resume with the settings"):
         other.load_checkpoint(place)
     assert other.step == 0
+
+
+def test_an_adapter_that_is_not_used_is_told(played: Played, engines: Engines) -> None:
+    played.script(**{"ignores adapters": True})
+    engine = engines(learning_rate=1e-3)
+    with engine.sampling():  # a new adapter changes nothing yet
+        told = ask(engine.policy).json()
+    assert engine.update(batch_of(told)).gap < 1e-3
+    with engine.sampling():
+        told = ask(engine.policy).json()
+    with pytest.raises(EngineError, match="as if it had no adapter"):
+        engine.update(batch_of(told))
+    assert engine.step == 1
+
+
+def test_nothing_is_left_of_a_server_whose_guard_was_killed(
+    played: Played, engines: Engines
+) -> None:
+    policy = engines().policy
+    (guard,) = [
+        process
+        for process in psutil.Process().children()
+        if "supervise.py" in " ".join(process.cmdline())
+    ]
+    guard.kill()
+    assert processes_of(played.mark) == []
+    until = time.monotonic() + 30
+    while not policy.failure:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert "vLLM has ended" in policy.failure
 
 
 def test_two_gpus_are_not_used_by_turns(played: Played, engines: Engines) -> None:

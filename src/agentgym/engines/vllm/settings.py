@@ -20,6 +20,7 @@ KEY_VARIABLE = "VLLM_API_KEY"
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The room that vLLM can be told to keep for an adapter."""
 _SHARED, _ALONE = 0.5, 0.9
+_DEVICES = Path("/dev")
 _OURS = {
     "gpu_memory_utilization": "memory_share",
     "max_lora_rank": "lora_rank",
@@ -227,7 +228,7 @@ def _word(value: Any) -> str:
 def visible_gpus() -> list[str]:
     """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    there = [path.name for path in Path("/dev").glob("nvidia[0-9]*")]
+    there = [path.name for path in _DEVICES.glob("nvidia[0-9]*")]
     if given is None or not there:
         return [name.removeprefix("nvidia") for name in sorted(there)]
     return [name.strip() for name in given.split(",") if name.strip() not in ("", "-1")]
