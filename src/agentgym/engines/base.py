@@ -229,6 +229,10 @@ class EngineFactory(ABC):
             MissingExtraError: Its libraries are not installed.
         """
 
+    def announced(self, config: TrainingConfig) -> str:
+        """Return a sentence about a start that takes minutes; empty if it does not."""
+        return ""
+
     def composed(self, config: TrainingConfig) -> str:
         """Return what the library below would be started with; empty without one."""
         return ""

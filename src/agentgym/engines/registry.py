@@ -52,6 +52,11 @@ def composed_settings(config: TrainingConfig) -> str:
     return _factory(config).composed(config)
 
 
+def announced_start(config: TrainingConfig) -> str:
+    """Return what to tell while :func:`create_engine` takes minutes; else nothing."""
+    return _factory(config).announced(config)
+
+
 def create_engine(config: TrainingConfig) -> Engine:
     """Load the model and return the engine; see :meth:`EngineFactory.create`."""
     return _factory(config).create(config)

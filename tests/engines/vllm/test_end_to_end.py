@@ -63,6 +63,7 @@ def test_a_run_learns_goes_on_and_its_agent_is_as_any_other(
 
     monkeypatch.setattr(VllmEngine, "update", watched)
     settings = config(tmp_path, name="run", learning_rate=1e-3)
+    played.script(busy={"/v1/chat/completions": 2})
     first = Trainer(settings.replaced(episodes=8)).train()
     one = tensors(first.artifacts.agent)
     result = Trainer(settings).train(resume=tmp_path / "run", episodes=24)

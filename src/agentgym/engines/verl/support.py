@@ -12,6 +12,7 @@ import yaml
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Finding
+from agentgym.engines.settings import log_file
 from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.verl.environment import ENVIRONMENT, check, require_environment
 from agentgym.engines.verl.protocol import KEY_VARIABLE
@@ -85,6 +86,12 @@ class VerlEngines(EngineFactory):
                 "NVIDIA GPUs (/dev/nvidia*). Lower it, or name another machine's "
                 "engine_server."
             )
+
+    def announced(self, config: TrainingConfig) -> str:
+        """Say that verl starts."""
+        if config.engine_server is not None:
+            return f"verl starts at {config.engine_server}, which takes minutes"
+        return f"verl starts, which takes minutes; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
         """Return verl's whole configuration, or without verl what is set over it."""

@@ -6,6 +6,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Finding
 from agentgym.engines.local.support import require_libraries
+from agentgym.engines.settings import log_file
 from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.vllm import settings
 from agentgym.engines.vllm.environment import ENVIRONMENT, check, require_environment
@@ -36,6 +37,10 @@ class VllmEngines(EngineFactory):
         require_libraries("Learning beside vLLM")
         require_environment()
         return EngineSummary(model, _place(config))
+
+    def announced(self, config: TrainingConfig) -> str:
+        """Say that vLLM starts."""
+        return f"vLLM starts, which takes a minute or more; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
         """Return the command that starts vLLM."""
