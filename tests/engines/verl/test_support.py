@@ -174,6 +174,26 @@ def test_check_tells_what_is_missing(
     assert found["imports"].text == "verl cannot be imported: No module named 'ray'"
 
 
+def test_a_check_tries_a_tiny_model_where_nothing_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    *_, last = support.VerlEngines().examine()
+    assert (last.name, last.is_good) == ("start", False)
+    assert "nothing was started" in last.text
+    asked: list[TrainingConfig] = []
+
+    def fails(_: object, config: TrainingConfig) -> None:
+        asked.append(config)
+        raise EngineError("verl has failed: no room")
+
+    good = environments.Finding("verl", True, "0.9.1")
+    monkeypatch.setattr(support, "check", lambda: [good])
+    monkeypatch.setattr(support.VerlEngines, "create", fails)
+    *_, last = support.VerlEngines().examine()
+    assert last.text == "nano did not answer: verl has failed: no room"
+    assert [(config.engine, config.model) for config in asked] == [("verl", "nano")]
+
+
 def test_a_ray_cluster_that_does_not_answer_is_told(
     made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,9 +25,9 @@ def test_the_plan_says_who_is_on_which_gpu(played: Played) -> None:
     config = TrainingConfig.create(engine="vllm")
     found = check_engine(config)
     assert found.model == "nano (2.3M parameters, LoRA rank 16)"
-    assert found.device == "one GPU, by turns for vLLM and the learner"
+    assert found.device == "one GPU, by turns with vLLM"
     two = check_engine(config.replaced(gpus_per_node=2))
-    assert two.device == "2 GPUs, one for the learner, the rest for vLLM"
+    assert two.device == "2 GPUs, vLLM on all but the first"
 
 
 def test_without_an_environment_it_says_how_to_make_one() -> None:
@@ -117,6 +117,12 @@ def test_a_check_starts_a_tiny_model_and_asks_it(
     assert (last.name, last.is_good) == ("start", False)
     assert "500" in last.text
     assert "the worker has failed" in last.text
+
+
+def test_install_asks_for_the_release_that_is_supported() -> None:
+    major, minor = environment.SUPPORTED
+    (wanted,) = environment.ENVIRONMENT.requirements
+    assert wanted == f"vllm>={major}.{minor},<{major}.{minor + 1}"
 
 
 def test_a_check_starts_nothing_where_something_is_missing(played: Played) -> None:

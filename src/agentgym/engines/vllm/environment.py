@@ -18,7 +18,7 @@ SUPPORTED = (0, 32)
 ENVIRONMENT = Environment(
     engine="vllm",
     holds="vLLM with its torch",
-    requirements=(f"vllm>={SUPPORTED[0]}.{SUPPORTED[1]},<{SUPPORTED[0]}.33",),
+    requirements=("vllm>=0.32,<0.33",),
     gigabytes=20,
 )
 

@@ -84,5 +84,5 @@ def _place(config: TrainingConfig) -> str:
             "that it may use (/dev/nvidia*, CUDA_VISIBLE_DEVICES). Lower it."
         )
     if wanted == 1:
-        return "one GPU, by turns for vLLM and the learner"
-    return f"{wanted} GPUs, one for the learner, the rest for vLLM"
+        return "one GPU, by turns with vLLM"
+    return f"{wanted} GPUs, vLLM on all but the first"
