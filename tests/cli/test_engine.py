@@ -15,8 +15,9 @@ def test_check_says_what_is_missing_and_ends_with_1(agentgym: Command) -> None:
 
 
 def test_check_as_json(agentgym: Command) -> None:
-    (found,) = json.loads(agentgym("engine", "check", "verl", "--json").out)
-    assert (found["name"], found["is_good"]) == ("environment", False)
+    found = json.loads(agentgym("engine", "check", "verl", "--json").out)
+    seen = [(finding["name"], finding["is_good"]) for finding in found]
+    assert seen == [("environment", False), ("start", False)]
 
 
 def test_another_engine_is_refused_with_the_nearest(agentgym: Command) -> None:
@@ -37,6 +38,25 @@ def test_a_dry_run_shows_the_configuration_where_it_could_not_run(
     assert shown["trainer.nnodes"] == 2
     assert shown[key] == 32
     assert "agentgym engine install verl" in ended.err
+
+
+def test_a_dry_run_shows_the_command_of_vllm(agentgym: Command) -> None:
+    words = ["--engine", "vllm", "--dry-run"]
+    ended = agentgym("train", "coding", "vllm.max_num_seqs=32", *words)
+    assert ended.code == 2
+    assert "vllm serve" in ended.out
+    assert "    --max-num-seqs 32 \\\n" in ended.out
+    assert "agentgym engine install vllm" in ended.err
+
+
+def test_flags_of_vllm_go_over_a_file(agentgym: Command) -> None:
+    Path("run.yaml").write_text(
+        "scenario: coding\nengine: vllm\nvllm: {max_num_seqs: 8, block_size: 32}\n"
+    )
+    word = "vllm.max_num_seqs=16"
+    ended = agentgym("train", word, "--config", "run.yaml", "--dry-run")
+    assert "--max-num-seqs 16" in ended.out
+    assert "--block-size 32" in ended.out
 
 
 def test_settings_of_verl_go_over_a_file(agentgym: Command) -> None:

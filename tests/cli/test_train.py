@@ -217,7 +217,11 @@ def test_ctrl_c_says_how_to_resume(agentgym: Command, fake: type[FakeTrainer]) -
         (["coding", "--engine", "cloud"], 2, "No engine is named 'cloud'"),
         (["coding", "--engine", "verl"], 2, "agentgym engine install verl"),
         (["coding", "--engine=verl", "verl.trainer.nnode=2"], 2, "'trainer.nnodes'"),
-        (["coding", "nonsense"], 2, "write verl.KEY=value, after the scenario"),
+        (
+            ["coding", "nonsense"],
+            2,
+            "write verl.KEY=value or vllm.KEY=value, after",
+        ),
         (["coding", "--nodes", "2"], 2, "nodes = 2 is a setting of --engine verl"),
         (["--config", "absent.yaml"], 2, "absent.yaml"),
         (["--resume", "absent"], 2, "No run is named 'absent'"),

@@ -54,6 +54,13 @@ def test_plain_output_has_the_whole_story() -> None:
         assert part in text
 
 
+def test_what_takes_minutes_to_start_is_told() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    with TerminalProgress(console) as progress:
+        progress.starting("vLLM starts, which takes a minute or more")
+    assert "vLLM starts" in console.file.getvalue()
+
+
 def test_fast_steps_are_written_only_now_and_then() -> None:
     written = [line for line in plain(50).splitlines() if "tokens/s" in line]
     assert written[0].startswith("step 1 ")

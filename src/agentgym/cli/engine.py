@@ -31,16 +31,19 @@ def install(engine: Named) -> None:
 
 @app.command()
 def check(engine: Named, as_json: AsJson = False) -> None:
-    """Look at an engine's environment and the GPUs; exits with 1 if it will not run."""
+    """Look at an engine's environment and the machine; exits with 1 if it will not run.
+
+    Where nothing is missing, a tiny model is started with it and asked once.
+    """
     factory, _ = _found(engine)
-    found = factory.examine()
-    if as_json:
-        print_json([finding._asdict() for finding in found])
-    else:
-        console = progress_console()
-        for finding in found:
+    found, console = [], progress_console(as_json)
+    for finding in factory.examine():
+        found.append(finding)
+        if not as_json:
             mark = "ok  " if finding.is_good else "MISS"
             console.print(f"{mark}  {finding.name}: {finding.text}", soft_wrap=True)
+    if as_json:
+        print_json([finding._asdict() for finding in found])
     if not all(finding.is_good for finding in found):
         raise typer.Exit(1)
 

@@ -34,8 +34,8 @@ def train(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[verl.KEY=VALUE]...",
-            help="Any setting of verl's, as in verl.actor_rollout_ref.rollout.seed=1.",
+            metavar="[vllm.KEY=VALUE]...",
+            help="Any flag of vLLM's, as in vllm.max_num_seqs=64; of verl's verl.KEY.",
             show_default=False,
         ),
     ] = None,
@@ -62,9 +62,9 @@ def train(
         opt("module:name of a function of the task: more keys of a graph's state."),
     ] = None,
     model: Annotated[str | None, opt("nano, a folder, or a Hugging Face id.")] = None,
-    engine: Annotated[str | None, opt("local or verl.")] = None,
+    engine: Annotated[str | None, opt("local, vllm or verl.")] = None,
     gpus_per_node: Annotated[
-        int | None, opt("Of --engine verl: GPUs on each machine.")
+        int | None, opt("Of --engine vllm and verl: GPUs on each machine.")
     ] = None,
     nodes: Annotated[int | None, opt("Of --engine verl: machines.")] = None,
     gpu: Annotated[str | None, opt("auto, local, runpod, lambda or none.")] = None,
@@ -108,11 +108,10 @@ def train(
 
     given = given_settings(command, TrainingConfig)
     words = list(overrides or ())
-    if scenario is not None and scenario.startswith("verl."):
+    if scenario is not None and scenario.startswith(("verl.", "vllm.")):
         words, scenario = [scenario, *words], None
         del given["scenario"]
-    if words:
-        given["verl"] = _verl(words)
+    given |= _overrides(words)
     if agent is not None and not _says_what(given, tasks, config, resume):
         raise _starter_of(agent, tools_from, write=not dry_run)
     if tasks is not None:
@@ -190,10 +189,10 @@ def _starter_of(agent: str, tools_from: str | None, *, write: bool) -> "UsageErr
     )
 
 
-def _verl(words: list[str]) -> dict[str, Any]:
-    from agentgym.engines.verl.settings import override
+def _overrides(words: list[str]) -> dict[str, dict[str, Any]]:
+    from agentgym.engines.settings import overrides
 
-    return dict(map(override, words))
+    return overrides(words)
 
 
 def _tasks_file(tasks: Path, scenario: str | None) -> str:
@@ -238,9 +237,11 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
     from agentgym.scenarios.registry import scenario_names
 
     if config is not None:
-        verl = given.pop("verl", {})
+        own = {name: given.pop(name) for name in ("verl", "vllm") if name in given}
         made = TrainingConfig.from_yaml(config, **given)
-        return made.replaced(verl={**made.verl, **verl}) if verl else made
+        return made.replaced(
+            **{name: {**getattr(made, name), **new} for name, new in own.items()}
+        )
     if "scenario" not in given and variable_of("scenario") not in os.environ:
         raise UsageError(
             "Which scenario? Name one, as in `agentgym train coding`, or give "

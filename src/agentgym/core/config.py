@@ -78,18 +78,22 @@ class TrainingConfig(Settings, BaseSettings):
             an agent that has some, beside those in ``allow_tools``.
         allow_tools: The agent's own tools that really run.
         model: ``nano``, a folder, or a Hugging Face id.
-        engine: ``local`` (torch, in process), ``verl`` (many GPUs), or one of an
-            installed package.
-        gpus_per_node: Of ``verl``: GPUs on each machine.
+        engine: ``local`` (torch, in process), ``vllm`` (it samples, torch learns),
+            ``verl`` (many GPUs), or one of an installed package.
+        gpus_per_node: Of ``verl``: GPUs on each machine. Of ``vllm``: 1 is shared by
+            vLLM and the learner; of more the learner has one, and vLLM the others.
         nodes: Of ``verl``: machines; more than one needs a Ray cluster (RAY_ADDRESS).
-        tensor_parallel: Of ``verl``: GPUs that share one copy of the sampling model.
+        tensor_parallel: Of ``vllm`` and ``verl``: GPUs that share one copy of the
+            sampling model.
         offload: Of ``verl``: keep weights and optimizer in memory of the machine while
             they are not used.
-        memory_share: Of each GPU's memory, for sampling.
-        tool_parser: vLLM's parser of the model's tool calls.
+        memory_share: Of ``vllm`` and ``verl``: of each GPU's memory, for sampling;
+            None is 0.5, and 0.9 where nothing else uses that GPU.
+        tool_parser: Of ``vllm`` and ``verl``: vLLM's parser of the model's tool calls.
         engine_server: Of ``verl``: ``host:port`` of ``agentgym.engines.verl.server``;
             None starts one here. Its key is in AGENTGYM_ENGINE_KEY.
         verl: Of ``verl``: any of its settings, ``{"actor_rollout_ref.…": value}``.
+        vllm: Of ``vllm``: any flag of ``vllm serve``, ``{"max_num_seqs": 64}``.
         gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU.
         episodes: Budget of training rollouts.
         seed: Of tasks, sampling and initialisation.
@@ -151,10 +155,11 @@ class TrainingConfig(Settings, BaseSettings):
     nodes: int = Field(default=1, ge=1, le=1000)
     tensor_parallel: int = Field(default=1, ge=1, le=1000)
     offload: bool = False
-    memory_share: float = Field(default=0.5, gt=0, lt=1)
+    memory_share: float | None = Field(default=None, gt=0, lt=1)
     tool_parser: str = "hermes"
     engine_server: str | None = None
     verl: dict[str, Any] = Field(default_factory=dict)
+    vllm: dict[str, Any] = Field(default_factory=dict)
     gpu: Literal["auto", "local", "runpod", "lambda", "none"] = "auto"
     episodes: int = Field(default=10_000, gt=0, le=_MOST)
     seed: int = Field(default=0, ge=0, lt=2**63)

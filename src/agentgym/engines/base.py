@@ -1,7 +1,7 @@
 """What the training loop asks of an engine, and what it gives it to learn from."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -229,13 +229,20 @@ class EngineFactory(ABC):
             MissingExtraError: Its libraries are not installed.
         """
 
-    def composed(self, config: TrainingConfig) -> str:
-        """Return the configuration of the library below as YAML; empty if none is."""
+    def announced(self, config: TrainingConfig) -> str:
+        """Return a sentence about a start that takes minutes; empty if it does not."""
         return ""
 
-    def examine(self) -> list[Finding]:
-        """Look at its environment and the machine, for ``agentgym engine check``."""
-        return []
+    def composed(self, config: TrainingConfig) -> str:
+        """Return what the library below would be started with; empty without one."""
+        return ""
+
+    def examine(self) -> Iterator[Finding]:
+        """Look at environment and machine, and start a tiny model where that can be.
+
+        For ``agentgym engine check``, which shows each finding as it comes.
+        """
+        yield from ()
 
     @abstractmethod
     def create(self, config: TrainingConfig) -> Engine:

@@ -1,5 +1,6 @@
 """Environments that engines have of their own: where they are, how they are made."""
 
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from typing import NamedTuple
 
 from agentgym.core.files import agents_home, require_writable_home
 from agentgym.errors import EngineError, UsageError
+
+_LEAST_MEMORY_GB = 4.0
 
 
 class Finding(NamedTuple):
@@ -119,6 +122,29 @@ def imports(python: Path, modules: str, timeout_s: float = 180) -> Finding:
     count, cuda = done.stdout.split()[-2:]
     told = f"{modules}; torch, built for CUDA {cuda}, sees {count} GPUs"
     return Finding("imports", True, told)
+
+
+def machine() -> list[Finding]:
+    """Look at the GPUs, the memory, and whether servers may listen on loopback."""
+    return [gpus(), _memory(), _ports()]
+
+
+def _memory() -> Finding:
+    import psutil
+
+    free = psutil.virtual_memory().available / 2**30
+    told = f"{free:.0f} GB free; weights of servers that sleep are kept there"
+    return Finding("memory", free >= _LEAST_MEMORY_GB, told)
+
+
+def _ports() -> Finding:
+    try:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+    except OSError as error:
+        return Finding("ports", False, f"no port of loopback is free: {error.strerror}")
+    return Finding("ports", True, f"loopback has free ones, such as {port}")
 
 
 def gpus() -> Finding:

@@ -11,19 +11,23 @@ ENGINES = Plugins(
     "engine",
     {
         "local": "agentgym.engines.local.support:LocalEngines",
+        "vllm": "agentgym.engines.vllm.support:VllmEngines",
         "verl": "agentgym.engines.verl.support:VerlEngines",
     },
     group="agentgym.engines",
 )
-_OF_ONE_PROCESS = ("local", "vllm")
-_OF_VERL = (
-    "gpus_per_node",
-    "nodes",
-    "tensor_parallel",
-    "offload",
-    "engine_server",
-    "verl",
-)
+_OWN = ("local", "vllm", "verl")
+_OF_SOME: dict[str, tuple[str, ...]] = {
+    "gpus_per_node": ("vllm", "verl"),
+    "tensor_parallel": ("vllm", "verl"),
+    "tool_parser": ("vllm", "verl"),
+    "nodes": ("verl",),
+    "offload": ("verl",),
+    "engine_server": ("verl",),
+    "verl": ("verl",),
+    "vllm": ("vllm",),
+}
+"""Settings that only some of our own engines read."""
 
 
 def check_engine(config: TrainingConfig) -> EngineSummary:
@@ -38,14 +42,19 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
             f"warm_start with engine = {config.engine!r}: that engine cannot imitate "
             "calls. Leave --warm-start out, or use --engine local."
         )
-    if config.engine in _OF_ONE_PROCESS:
-        _refuse_cluster(config)
+    if config.engine in _OWN:
+        _refuse_others(config)
     return factory.check(config)
 
 
 def composed_settings(config: TrainingConfig) -> str:
-    """Return what an engine would give its library, as YAML; empty if nothing."""
+    """Return what an engine would give its library, as text; empty if nothing."""
     return _factory(config).composed(config)
+
+
+def announced_start(config: TrainingConfig) -> str:
+    """Return what to tell while :func:`create_engine` takes minutes; else nothing."""
+    return _factory(config).announced(config)
 
 
 def create_engine(config: TrainingConfig) -> Engine:
@@ -53,14 +62,16 @@ def create_engine(config: TrainingConfig) -> Engine:
     return _factory(config).create(config)
 
 
-def _refuse_cluster(config: TrainingConfig) -> None:
+def _refuse_others(config: TrainingConfig) -> None:
     defaults = type(config).model_fields
-    for name in _OF_VERL:
+    for name, engines in _OF_SOME.items():
         value = getattr(config, name)
-        if value != defaults[name].get_default(call_default_factory=True):
+        default = defaults[name].get_default(call_default_factory=True)
+        if config.engine not in engines and value != default:
             raise UnsupportedError(
-                f"{name} = {value!r} is a setting of --engine verl, and this run has "
-                f"--engine {config.engine}. Leave it out, or choose that engine."
+                f"{name} = {value!r} is a setting of --engine {' or '.join(engines)}, "
+                f"and this run has --engine {config.engine}. Leave it out, or choose "
+                "that engine."
             )
 
 

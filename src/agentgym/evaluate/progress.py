@@ -93,6 +93,9 @@ class Progress:
     def planned(self, plan: Plan) -> None:
         """The run is about to start."""
 
+    def starting(self, what: str) -> None:
+        """Something that takes minutes to start is started; ``what`` is a sentence."""
+
     def phase(self, name: str, total: int) -> None:
         """A phase of ``total`` rollouts starts: e.g. ``validation``.
 

@@ -11,7 +11,7 @@ from agentgym.models.nano import nano_path
 
 NANO = "nano"
 ADAPTER_FILE = "adapter_config.json"
-_DEFAULT_RANK = 16
+DEFAULT_RANK = 16
 _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json"
 
 
@@ -43,7 +43,7 @@ def new_rank(model: str, lora_rank: int | None) -> int:
     """
     if lora_rank is not None:
         return lora_rank
-    return 0 if model == NANO else _DEFAULT_RANK
+    return 0 if model == NANO else DEFAULT_RANK
 
 
 def held_rank(folder: Path) -> int:

@@ -10,7 +10,7 @@ from agentgym.core.ledger import Bucket
 from agentgym.core.task import Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import UpdateMetrics
-from agentgym.engines.registry import create_engine
+from agentgym.engines.registry import announced_start, create_engine
 from agentgym.errors import (
     StoreError,
     TrainingFailedError,
@@ -82,7 +82,11 @@ class TrainingLoop:
         self._progress.planned(
             dataclasses.replace(plan, run=self._run.path, resumed_step=resumed)
         )
-        self._engine = create_engine(self._config)
+        place = {"name": self._run.path.name, "output": self._run.path.parent}
+        placed = self._config.model_copy(update=place)
+        if told := announced_start(placed):
+            self._progress.starting(told)
+        self._engine = create_engine(placed)
         with ExitStack() as stack:
             stack.callback(self._engine.close)
             if checkpoint:

@@ -77,6 +77,10 @@ class TerminalProgress(Progress):
         """Print the plan."""
         self._show(plan_view(plan), Text(""))
 
+    def starting(self, what: str) -> None:
+        """Print what is waited for."""
+        self._print(what)
+
     def phase(self, name: str, total: int) -> None:
         """Start counting a phase's rollouts."""
         self._waiting = False

@@ -93,7 +93,7 @@ def test_what_cannot_be_meant_is_refused(settings: dict[str, Any], why: str) -> 
     ],
 )
 def test_other_engines_refuse_what_is_verls(settings: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"of --engine verl"):
+    with pytest.raises(UsageError, match=r"of --engine (vllm or )?verl"):
         check_engine(TrainingConfig.create(**settings))
 
 
@@ -172,6 +172,26 @@ def test_check_tells_what_is_missing(
     assert found["verl"] == ("verl", True, "0.9.1")
     assert not found["vllm"].is_good
     assert found["imports"].text == "verl cannot be imported: No module named 'ray'"
+
+
+def test_a_check_tries_a_tiny_model_where_nothing_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    *_, last = support.VerlEngines().examine()
+    assert (last.name, last.is_good) == ("start", False)
+    assert "nothing was started" in last.text
+    asked: list[TrainingConfig] = []
+
+    def fails(_: object, config: TrainingConfig) -> None:
+        asked.append(config)
+        raise EngineError("verl has failed: no room")
+
+    good = environments.Finding("verl", True, "0.9.1")
+    monkeypatch.setattr(support, "check", lambda: [good])
+    monkeypatch.setattr(support.VerlEngines, "create", fails)
+    *_, last = support.VerlEngines().examine()
+    assert last.text == "nano did not answer: verl has failed: no room"
+    assert [(config.engine, config.model) for config in asked] == [("verl", "nano")]
 
 
 def test_a_ray_cluster_that_does_not_answer_is_told(

@@ -92,6 +92,18 @@ def test_a_server_is_told_how_many_tokens_to_sample(
     assert "max_completion_tokens" not in body
 
 
+def test_a_server_is_asked_for_nothing_that_forces_tokens() -> None:
+    function = {"name": "look", "parameters": {"type": "object"}}
+    tool = {"type": "function", "function": {**function, "strict": True}}
+    with StubServer() as server:
+        policy = ServedPolicy("m", [server.endpoint])
+        with forwarding(policy=policy) as gateway:
+            ask(gateway, tools=[tool], tool_choice="required", top_p=0.5)
+    [body] = server.bodies
+    assert body["tools"] == [{"type": "function", "function": function}]
+    assert not {"tool_choice", "top_p"} & set(body)
+
+
 def test_a_limit_of_tokens_that_is_none_is_refused() -> None:
     with StubServer() as server, forwarding(server) as gateway:
         with pytest.raises(openai.BadRequestError, match="is no positive"):

@@ -26,7 +26,7 @@ class LocalEngines(EngineFactory):
 
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, device and the model's folder; each has its own error."""
-        _require_libraries("Training in this process")
+        require_libraries("Training in this process")
         device = check_device(config.gpu, deterministic=config.deterministic)
         if config.model == NANO and config.lora_rank:
             raise UnsupportedError(
@@ -64,13 +64,21 @@ def load_policy(model: str) -> Policy:
         MissingExtraError: torch or another library is not installed.
         ModelError: It cannot be loaded or does not call tools.
     """
-    _require_libraries(f"Answering as {Path(model).name!r} in this process")
+    require_libraries(f"Answering as {Path(model).name!r} in this process")
     describe_model(model, 0)  # checks the folder
     from agentgym.engines.local.policy import LocalPolicy
 
     return LocalPolicy.load(model)
 
 
-def _require_libraries(purpose: str) -> None:
+def require_libraries(purpose: str) -> None:
+    """Check that torch and what it needs are installed.
+
+    Args:
+        purpose: What they are needed for, as a sentence begins.
+
+    Raises:
+        MissingExtraError: One is not.
+    """
     if any(find_spec(library) is None for library in _LIBRARIES):
         raise MissingExtraError("local", purpose)

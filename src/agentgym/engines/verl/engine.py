@@ -20,6 +20,7 @@ from agentgym.engines.base import (
     check_gap,
     scheduled_rate,
 )
+from agentgym.engines.settings import log_file
 from agentgym.engines.verl.client import VerlClient
 from agentgym.engines.verl.launch import LocalServer
 from agentgym.engines.verl.protocol import KEY_VARIABLE, Row
@@ -68,8 +69,7 @@ class VerlEngine(Engine):
         with ExitStack() as stack:
             server = None
             if config.engine_server is None:
-                name = config.name or config.scenario_name
-                server = LocalServer(config.output / f"{name}-verl.log")
+                server = LocalServer(log_file(config))
                 stack.callback(server.close)
                 client = VerlClient(server.address, server.key)
             else:

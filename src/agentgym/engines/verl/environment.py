@@ -9,9 +9,9 @@ from pathlib import Path
 from agentgym.engines.environments import (
     Environment,
     Finding,
-    gpus,
     imports,
     installed_version,
+    machine,
 )
 from agentgym.engines.verl.protocol import is_supported
 from agentgym.errors import UsageError
@@ -68,7 +68,7 @@ def check() -> list[Finding]:
         told = version or f"not installed. {ENVIRONMENT.advice}"
         found.append(Finding(package, version is not None, told))
     found.append(imports(python, "verl, ray, torch"))
-    found.append(gpus())
+    found += machine()
     if address := os.environ.get("RAY_ADDRESS"):
         found.append(_cluster(python, address))
     return found

@@ -9,7 +9,6 @@ long as the client lives: once nobody reads it any more, all that was started en
 """
 
 import argparse
-import ctypes
 import hmac
 import json
 import os
@@ -25,6 +24,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+from agentgym.engines.supervise import adopt_orphans, end_descendants
 from agentgym.engines.verl.protocol import KEY_VARIABLE, PROTOCOL, row_problem
 
 BEAT_S = 2.0
@@ -260,33 +260,6 @@ def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
             """Say nothing."""
 
     return Handler
-
-
-def adopt_orphans() -> None:
-    """Make this process the parent of all below it whose own parent has gone."""
-    pr_set_child_subreaper = 36
-    ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1)
-
-
-def end_descendants() -> None:
-    """Kill every process below this one, until there is none."""
-    import psutil
-
-    while found := psutil.Process().children(recursive=True):
-        for process in found:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(found, timeout=5)
-        reap()
-
-
-def reap() -> None:
-    """Forget the children that have ended."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
 
 
 def main(command: Sequence[str] = DRIVER) -> None:

@@ -13,20 +13,20 @@ from agentgym.engines.base import (
     LORA_LEARNING_RATE,
     MAX_GRAD_NORM,
 )
+from agentgym.engines.settings import base_source, context_length, flat
 from agentgym.engines.verl.compose import key_problem
-from agentgym.errors import ConfigError, ModelError, UnsupportedError
+from agentgym.errors import ConfigError, UnsupportedError
 from agentgym.models.folder import (
     ADAPTER_FILE,
     NANO,
     held_rank,
     model_source,
     new_rank,
-    read_json,
 )
 
 _LARGE_LEARNING_RATE = 1e-6
 """Of all weights of a model of billions: a hundredth of an adapter's."""
-_CONTEXT = 8192
+_MEMORY_SHARE = 0.5
 _NO_SECOND_CLIP = 1e6
 """Its own would clip where advantages are negative, which other engines do not."""
 _ACTOR = "actor_rollout_ref.actor"
@@ -93,18 +93,6 @@ def trained_rank(config: TrainingConfig) -> int:
     return held or new_rank(config.model, config.lora_rank)
 
 
-def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Return nested mappings as dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{above}{key}"
-        if isinstance(value, dict) and value:
-            found |= flat(value, f"{name}.")
-        else:
-            found[name] = value
-    return found
-
-
 def known_keys() -> set[str]:
     """Return the settings of verl that are read here, by dotted name."""
     file = resources.files("agentgym.engines.verl").joinpath("keys.txt")
@@ -125,11 +113,8 @@ def _check_given(given: dict[str, Any]) -> None:
 
 def _model(config: TrainingConfig, engine: str) -> dict[str, Any]:
     source = Path(model_source(config.model))
-    rank, adapter = trained_rank(config), None
-    path = str(source)
-    if (source / ADAPTER_FILE).is_file():
-        adapter, path = path, _base_of(source)
-    found: dict[str, Any] = {f"{_MODEL}.path": path}
+    rank = trained_rank(config)
+    found: dict[str, Any] = {f"{_MODEL}.path": base_source(config.model)}
     if rank and engine == "megatron":
         raise UnsupportedError(
             f"lora_rank = {rank} with verl.model_engine = 'megatron': adapters are "
@@ -139,16 +124,9 @@ def _model(config: TrainingConfig, engine: str) -> dict[str, Any]:
         # Merged while it samples: adapters that a server does not take go unseen.
         found |= {f"{_MODEL}.lora_rank": rank, f"{_MODEL}.lora_alpha": 2 * rank}
         found |= {f"{_MODEL}.lora.merge": True}
-    if adapter:
-        found[f"{_MODEL}.lora_adapter_path"] = adapter
+    if (source / ADAPTER_FILE).is_file():
+        found[f"{_MODEL}.lora_adapter_path"] = str(source)
     return found
-
-
-def _base_of(adapter: Path) -> str:
-    base = read_json(adapter / ADAPTER_FILE).get("base_model_name_or_path")
-    if not isinstance(base, str):
-        raise ModelError(f"The adapter in {adapter} does not name its base model.")
-    return base
 
 
 def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
@@ -191,7 +169,7 @@ def _rollout(config: TrainingConfig) -> dict[str, Any]:
     values: dict[str, Any] = {
         "name": "vllm",
         "tensor_model_parallel_size": config.tensor_parallel,
-        "gpu_memory_utilization": config.memory_share,
+        "gpu_memory_utilization": config.memory_share or _MEMORY_SHARE,
         "temperature": config.temperature,
         "max_model_len": context,
         "prompt_length": max(1, context - config.max_tokens),
@@ -201,29 +179,3 @@ def _rollout(config: TrainingConfig) -> dict[str, Any]:
         "engine_kwargs.vllm.tool_call_parser": config.tool_parser,
     }
     return {f"{_ROLLOUT}.{key}": value for key, value in values.items()}
-
-
-def context_length(config: TrainingConfig) -> int:
-    """Return the most tokens of prompt and answer that are sampled with."""
-    folder = Path(model_source(config.model)) / "config.json"
-    longest = read_json(folder).get("max_position_embeddings") if folder.exists() else 0
-    return min(_CONTEXT, longest or _CONTEXT)
-
-
-def override(text: str) -> tuple[str, Any]:
-    """Read ``verl.KEY=value``, whose value is YAML.
-
-    Raises:
-        ConfigError: It is not of this form.
-    """
-    import yaml
-
-    key, equals, value = text.partition("=")
-    if not key.startswith("verl.") or not equals or key == "verl.":
-        raise ConfigError(
-            f"{text!r} is no setting of verl: write verl.KEY=value, after the scenario."
-        )
-    try:
-        return key.removeprefix("verl."), yaml.safe_load(value)
-    except yaml.YAMLError:
-        raise ConfigError(f"{text!r}: the value cannot be read as YAML.") from None

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import yaml
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Finding
+from agentgym.engines.settings import log_file
+from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.verl.environment import ENVIRONMENT, check, require_environment
 from agentgym.engines.verl.protocol import KEY_VARIABLE
 from agentgym.engines.verl.settings import trained_rank, verl_settings
@@ -84,6 +87,12 @@ class VerlEngines(EngineFactory):
                 "engine_server."
             )
 
+    def announced(self, config: TrainingConfig) -> str:
+        """Say that verl starts."""
+        if config.engine_server is not None:
+            return f"verl starts at {config.engine_server}, which takes minutes"
+        return f"verl starts, which takes minutes; its log: {log_file(config)}"
+
     def composed(self, config: TrainingConfig) -> str:
         """Return verl's whole configuration, or without verl what is set over it."""
         settings = verl_settings(config)
@@ -107,9 +116,12 @@ class VerlEngines(EngineFactory):
             raise EngineError(f"verl cannot compose its configuration: {said}")
         return done.stdout
 
-    def examine(self) -> list[Finding]:
-        """Look at verl's environment, the GPUs and a Ray cluster."""
-        return check()
+    def examine(self) -> Iterator[Finding]:
+        """Look at verl's environment and the machine, and start nano with it."""
+        found = check()
+        yield from found
+        ready = all(finding.is_good for finding in found)
+        yield trial(self, "verl") if ready else NOT_TRIED
 
     def create(self, config: TrainingConfig) -> Engine:
         """Start verl, load the model, and wait until its servers answer."""

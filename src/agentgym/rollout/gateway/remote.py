@@ -242,8 +242,17 @@ def _of_policy(call: ProxyCall) -> dict[str, Any]:
     request = chat_request(body, in_training=True)
     made: dict[str, Any] = {"messages": request.messages}
     if request.tools:
-        made["tools"] = request.tools
+        made["tools"] = [_free(tool) for tool in request.tools]
     return made | {name: body[name] for name in _PASSED_ON if name in body}
+
+
+def _free(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool without what would force a server to follow its schema.
+
+    Forced tokens have other log-probabilities than the model gives them.
+    """
+    function = {k: v for k, v in tool["function"].items() if k != "strict"}
+    return {**tool, "function": function}
 
 
 def _whole(sent: Exchange, status: int, payload: bytes) -> Answer:

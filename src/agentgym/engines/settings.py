@@ -1,0 +1,88 @@
+"""From a run's settings to those of a library below an engine: what they share."""
+
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import ConfigError, ModelError
+from agentgym.models.folder import ADAPTER_FILE, model_source, read_json
+
+LIBRARIES = ("verl", "vllm")
+"""Engines whose library's settings are reached as ``NAME.KEY``."""
+_CONTEXT = 8192
+
+
+def base_source(model: str) -> str:
+    """Return the folder or id of a model's weights, those below an adapter it may be.
+
+    Raises:
+        ModelError: The adapter does not name its base.
+    """
+    source = Path(model_source(model))
+    if not (source / ADAPTER_FILE).is_file():
+        return str(source)
+    base = read_json(source / ADAPTER_FILE).get("base_model_name_or_path")
+    if not isinstance(base, str):
+        raise ModelError(f"The adapter in {source} does not name its base model.")
+    return base
+
+
+def context_length(config: TrainingConfig) -> int:
+    """Return the most tokens of prompt and answer that are sampled with."""
+    folder = Path(base_source(config.model)) / "config.json"
+    longest = read_json(folder).get("max_position_embeddings") if folder.exists() else 0
+    return min(_CONTEXT, longest or _CONTEXT)
+
+
+def log_file(config: TrainingConfig) -> Path:
+    """Return where what an engine starts writes its log: in the run's folder.
+
+    Without a run it is beside the runs.
+    """
+    if config.name and (run := config.output / config.name).is_dir():
+        return run / f"{config.engine}.log"
+    return config.output / f"{config.scenario_name}-{config.engine}.log"
+
+
+def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """Return nested mappings as dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{above}{key}"
+        if isinstance(value, dict) and value:
+            found |= flat(value, f"{name}.")
+        else:
+            found[name] = value
+    return found
+
+
+def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
+    """Read settings ``verl.KEY=value`` or ``vllm.KEY=value``, whose values are YAML.
+
+    Returns:
+        Them by library.
+
+    Raises:
+        ConfigError: One is not of this form.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for word in words:
+        library, key, value = _override(word)
+        found.setdefault(library, {})[key] = value
+    return found
+
+
+def _override(text: str) -> tuple[str, str, Any]:
+    import yaml
+
+    name, equals, value = text.partition("=")
+    library, _, key = name.partition(".")
+    if library not in LIBRARIES or not equals or not key:
+        raise ConfigError(
+            f"{text!r} is no setting of verl or vLLM: write verl.KEY=value or "
+            "vllm.KEY=value, after the scenario."
+        )
+    try:
+        return library, key, yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"{text!r}: the value cannot be read as YAML.") from None

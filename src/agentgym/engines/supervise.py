@@ -1,0 +1,72 @@
+"""Ends what an engine has started, whichever way the process that wanted it ends.
+
+As a program it runs a command for as long as its parent lives::
+
+    python supervise.py PARENT COMMAND...
+
+Other environments run this file too: it needs psutil, and nothing of this package.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+_TURN_S = 0.2
+_ENDS_S = 20.0
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of all below it whose own parent has gone."""
+    pr_set_child_subreaper = 36
+    ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1)
+
+
+def end_descendants() -> None:
+    """Kill every process below this one, until there is none."""
+    import psutil
+
+    while found := psutil.Process().children(recursive=True):
+        for process in found:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(found, timeout=5)
+        reap()
+
+
+def reap() -> None:
+    """Forget the children that have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def main() -> None:
+    """Run a command until it ends, its parent has gone, or a signal comes."""
+    parent, command = int(sys.argv[1]), sys.argv[2:]
+    told: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda given, _: told.append(given))
+    adopt_orphans()
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        sys.exit(f"{command[0]} cannot be started: {error.strerror}.")
+    while process.poll() is None and not told and os.getppid() == parent:
+        time.sleep(_TURN_S)
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDS_S)
+    code = process.poll()
+    end_descendants()
+    sys.exit(1 if code is None or code < 0 else code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Starts an engine with the policy that ships with the package, and asks it once."""
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ServedPolicy
+from agentgym.engines.base import EngineFactory
+from agentgym.engines.environments import Finding
+from agentgym.errors import AgentGymError, EngineError
+from agentgym.models.folder import NANO
+
+NOT_TRIED = Finding("start", False, "nothing was started: see what is missing above")
+_ANSWERS_S = 120.0
+
+
+def trial(factory: EngineFactory, engine: str) -> Finding:
+    """Say whether a tiny model answers through an engine whose servers are its own.
+
+    Args:
+        factory: Makes it.
+        engine: Its name.
+    """
+    begun = time.monotonic()
+    with TemporaryDirectory(prefix="agentgym-check-") as folder:
+        config = TrainingConfig.create(engine=engine, model=NANO, output=Path(folder))
+        try:
+            _ask(factory, config)
+        except (AgentGymError, httpx.HTTPError) as error:
+            return Finding("start", False, f"{NANO} did not answer: {error}")
+    took = time.monotonic() - begun
+    return Finding("start", True, f"{NANO} answered, {took:.0f} s after its start")
+
+
+def _ask(factory: EngineFactory, config: TrainingConfig) -> None:
+    engine = factory.create(config)
+    try:
+        with engine.sampling():
+            policy = engine.policy
+            if not isinstance(policy, ServedPolicy):
+                raise EngineError("The engine has no servers.")
+            answer = httpx.post(
+                f"{policy.servers[0]}/chat/completions",
+                json={
+                    "model": policy.model_name,
+                    "messages": [{"role": "user", "content": "Hello"}],
+                    "max_tokens": 8,
+                    "temperature": 0.0,
+                },
+                headers={"Authorization": f"Bearer {policy.api_key}"},
+                timeout=_ANSWERS_S,
+                trust_env=False,
+            )
+            if answer.is_error:
+                told = f"{answer.status_code}, {answer.text[:300]}"
+                raise EngineError(f"Its server answered {told}.")
+    finally:
+        engine.close()

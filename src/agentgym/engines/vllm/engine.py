@@ -1,0 +1,194 @@
+"""VllmEngine: vLLM answers with the adapter that the learner here has trained."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from shutil import rmtree
+from typing import Self
+
+import torch
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.files import scratch_folder
+from agentgym.core.policy import ServedPolicy
+from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
+from agentgym.engines.device import check_device
+from agentgym.engines.learner import Learner
+from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.rendering import Renderer
+from agentgym.engines.local.responses import Detokenizer
+from agentgym.engines.vllm.server import VllmServer
+from agentgym.engines.vllm.settings import BASE, shares_gpu, trained_rank
+from agentgym.errors import EngineError
+
+logger = logging.getLogger(__name__)
+
+_RESETS = 5
+
+
+class VllmEngine(Engine):
+    """Samples by vLLM, learns in this process; use :meth:`create`.
+
+    Where both use one GPU, vLLM sleeps but for the time that :meth:`sampling` spans.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        server: VllmServer,
+        loaded: LoadedModel,
+        adapters: Path,
+    ) -> None:
+        self._server = server
+        self._loaded = loaded
+        self._adapters = adapters
+        self._stack = ExitStack()
+        self._shares = shares_gpu(config)
+        self._learner = Learner(config, loaded, servers="vLLM")
+        thinking = Renderer(loaded.tokenizer).begins_reasoning
+        self._detokenizer = Detokenizer(loaded.tokenizer, thinking=thinking)
+        self._names: set[str] = set()
+        self._loaded_name = ""
+        self._is_stale = True
+        self._policy = ServedPolicy(BASE, [f"{server.address}/v1"], api_key=server.key)
+        server.on_end(self._lose)
+
+    @classmethod
+    def create(cls, config: TrainingConfig) -> Self:
+        """Start vLLM, and then load the model here, into what is left of the GPU.
+
+        Raises:
+            EngineError: vLLM does not start; the end of its log is told.
+            ModelError: The model cannot be loaded or trained.
+        """
+        with ExitStack() as stack:
+            adapters = stack.enter_context(scratch_folder("adapters"))
+            server = VllmServer.start(config)
+            stack.callback(server.close)
+            if shares_gpu(config):
+                _sleep(server)
+            loaded = load_model(
+                config.model,
+                device=check_device(config.gpu),
+                rank=trained_rank(config),
+                seed=config.seed,
+            )
+            engine = cls(config, server, loaded, adapters)
+            engine._stack = stack.pop_all()
+            return engine
+
+    @property
+    def policy(self) -> ServedPolicy:
+        """Where vLLM answers, as which adapter, and how often that was updated."""
+        return self._policy
+
+    @property
+    def step(self) -> int:
+        """Updates done so far."""
+        return self._learner.step
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Token ids that end a response."""
+        return self._loaded.stop_ids
+
+    def pieces(self, ids: Sequence[int]) -> list[str] | None:
+        """Return the text of each token of a response."""
+        return self._detokenizer.pieces(ids)
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Have vLLM awake, with the newest weights, and let it sleep in the end.
+
+        Raises:
+            EngineError: It has ended, does not wake, or does not take the weights.
+        """
+        try:
+            if self._shares:
+                self._wake()
+            if self._is_stale:
+                self._send()
+            yield
+        except BaseException:
+            if self._shares:
+                with suppress(EngineError):  # what went wrong first is what is told
+                    _sleep(self._server)
+            raise
+        if self._shares:
+            _sleep(self._server)
+
+    def update(self, batch: TrainingBatch) -> UpdateMetrics:
+        """Do one on-policy update; vLLM is given its weights when it samples next.
+
+        Raises:
+            EngineError: The batch was sampled with other weights than these.
+        """
+        self._is_stale = True
+        return self._learner.update(batch)
+
+    def save_checkpoint(self, folder: Path) -> None:
+        """Write adapter, optimizer and random state."""
+        self._learner.save(folder)
+
+    def load_checkpoint(self, folder: Path) -> None:
+        """Continue from what was saved; nothing is changed unless all can be read."""
+        self._learner.load(folder)
+        self._is_stale = True
+
+    def export(self, folder: Path) -> None:
+        """Write adapter and tokenizer as transformers and peft read them."""
+        self._learner.export(folder)
+
+    def close(self) -> None:
+        """End vLLM."""
+        self._stack.close()
+
+    def _lose(self, why: str) -> None:
+        self._policy.failure = why
+
+    def _wake(self) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()  # the cache of keys and values wants this room
+        told = self._server.ask("POST", "/wake_up")
+        if not isinstance(told, dict) or told.get("status") != "awake":
+            raise EngineError(f"vLLM does not wake up: it says {told!r:.200}.")
+
+    def _send(self) -> None:
+        """Give vLLM the adapter under a name that no cached prefix can have."""
+        step = self._learner.step
+        name, again = f"{BASE}-v{step}", 1
+        while name in self._names:
+            again += 1
+            name = f"{BASE}-v{step}-{again}"
+        self._names.add(name)
+        folder = self._adapters / name
+        self._learner.write_weights(folder)
+        given = {"lora_name": name, "lora_path": str(folder)}
+        self._server.ask("POST", "/v1/load_lora_adapter", json=given)
+        if name not in self._server.models():
+            raise EngineError(
+                f"vLLM was given the adapter {name!r} and does not have it: it would "
+                f"go on with old weights. Its log is {self._server.log}."
+            )
+        if self._loaded_name:
+            old = {"lora_name": self._loaded_name}
+            self._server.ask("POST", "/v1/unload_lora_adapter", json=old)
+            rmtree(self._adapters / self._loaded_name, ignore_errors=True)
+        self._loaded_name = name
+        self._forget_prefixes()
+        self._policy.model_name, self._policy.version = name, step
+        self._is_stale = False
+
+    def _forget_prefixes(self) -> None:
+        for _ in range(_RESETS):
+            told = self._server.ask("POST", "/reset_prefix_cache")
+            if isinstance(told, dict) and told.get("success"):
+                return
+        # Nothing cached can be taken for this adapter's: its name is new.
+        logger.warning("vLLM did not forget its cached prefixes: %r", told)
+
+
+def _sleep(server: VllmServer) -> None:
+    """Let vLLM give up the GPU's memory; its weights wait in the machine's."""
+    server.ask("POST", "/sleep", params={"level": 1})

@@ -1,0 +1,264 @@
+"""vLLM's process: started, watched, asked, and ended with all that it started."""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+import httpx
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines import supervise
+from agentgym.engines.settings import log_file
+from agentgym.engines.vllm.environment import require_environment
+from agentgym.engines.vllm.settings import (
+    BASE,
+    KEY_VARIABLE,
+    command_line,
+    own_environment,
+    variables,
+)
+from agentgym.errors import EngineError, UsageError
+
+_STARTS_S = 1800.0
+"""It may have to download the model, and compiles it."""
+_ANSWERS_S = 600.0
+_ENDS_S = 40.0
+_TURN_S = 0.2
+_STARTS = 3
+_TRIES = 8
+_BUSY = frozenset({429, 503})
+_BACKOFF_S, _BACKOFF_CAP_S = 0.5, 8.0
+_SHOWN_LINES, _SHOWN = 8, 2000
+_TAKEN = "address already in use"
+_ADVICE = {
+    "no available memory for the cache": "Raise memory_share, or lower "
+    "vllm.max_model_len.",
+    "larger than the maximum number of tokens that can be stored in kv cache": "Raise "
+    "memory_share, or lower vllm.max_model_len.",
+    "free memory on device": "Something else holds the GPU's memory, or memory_share "
+    "is too much: lower it.",
+    "out of memory": "Lower memory_share, vllm.max_num_seqs or vllm.max_model_len.",
+}
+"""What to do, by what vLLM's log says in lower case."""
+
+
+class VllmServer:
+    """A ``vllm serve`` of this process alone, on loopback; use :meth:`start`.
+
+    It ends with this process, also if that is killed.
+
+    Attributes:
+        address: Its base URL.
+        key: Of its API.
+        log: Where what it prints is added.
+        failure: Why it will never answer again; empty while there is hope.
+    """
+
+    def __init__(self, config: TrainingConfig, port: int) -> None:
+        program = require_environment()
+        self.address = f"http://127.0.0.1:{port}"
+        self.key = secrets.token_urlsafe(32)
+        self.log = log_file(config)
+        self.failure = ""
+        self._on_end: Callable[[str], None] = lambda _: None
+        self._is_closing = False
+        self._http = httpx.Client(
+            base_url=self.address,
+            headers={"Authorization": f"Bearer {self.key}"},
+            timeout=httpx.Timeout(_ANSWERS_S, connect=5.0),
+            trust_env=False,
+        )
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self._begin = self.log.stat().st_size if self.log.exists() else 0
+        words = [sys.executable, "-P", supervise.__file__, str(os.getpid())]
+        with self.log.open("a") as output:
+            self._process = subprocess.Popen(
+                [*words, *command_line(config, str(program), port)],
+                env={
+                    **own_environment(os.environ),
+                    **variables(config),
+                    KEY_VARIABLE: self.key,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for us, who then end it
+            )
+
+    @classmethod
+    def start(cls, config: TrainingConfig) -> Self:
+        """Start vLLM, and wait until it answers.
+
+        Raises:
+            UsageError: The port of ``vllm.port`` is taken.
+            EngineError: It ended, or does not answer; the end of its log is told.
+        """
+        wanted = config.vllm.get("port")
+        for left in reversed(range(_STARTS)):
+            server = cls(config, _free_port(wanted))
+            try:
+                server._await()
+            except BaseException as error:
+                server.close()
+                lost = isinstance(error, EngineError) and _TAKEN in str(error).lower()
+                if lost and not wanted and left:
+                    continue  # somebody was quicker
+                raise
+            watch = threading.Thread(
+                target=server._watch, name="agentgym-vllm", daemon=True
+            )
+            watch.start()
+            return server
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def on_end(self, told: Callable[[str], None]) -> None:
+        """Have a function told, from another thread, why it ended by itself."""
+        self._on_end = told
+        if self.failure:
+            told(self.failure)
+
+    def ask(self, verb: str, path: str, **given: Any) -> Any:
+        """Return what it answers, asking again while it is busy.
+
+        Args:
+            verb: HTTP's.
+            path: With its slash.
+            **given: As ``httpx`` takes it.
+
+        Raises:
+            EngineError: It has ended, refuses, or does not answer.
+        """
+        delay, said = _BACKOFF_S, ""
+        for _ in range(_TRIES):
+            try:
+                answer = self._http.request(verb, path, **given)
+            except (httpx.HTTPError, RuntimeError) as error:
+                raise EngineError(self._lost(path, error)) from None
+            if answer.is_success:
+                with suppress(ValueError):
+                    return answer.json()
+                return answer.text
+            said = _refusal(answer)
+            if answer.status_code not in _BUSY:
+                break
+            time.sleep(delay)
+            delay = min(2 * delay, _BACKOFF_CAP_S)
+        raise EngineError(f"vLLM refuses {path}: {said}. Its log is {self.log}.")
+
+    def close(self) -> None:
+        """End vLLM and all that it started."""
+        self._is_closing = True
+        self._http.close()
+        if self._process.poll() is None:
+            self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDS_S)
+        self._kill_group()
+        self._process.wait()
+
+    def _await(self) -> None:
+        """Wait until it answers as the one that was started.
+
+        Raises:
+            EngineError: It does not.
+        """
+        until = time.monotonic() + _STARTS_S
+        while time.monotonic() < until:
+            if self._process.poll() is not None:
+                raise EngineError(f"vLLM ended while it started. {self._last_words()}")
+            with suppress(httpx.HTTPError):
+                if self._http.get("/health", timeout=5.0).status_code == 200:
+                    self._check_models()
+                    return
+            time.sleep(_TURN_S)
+        raise EngineError(
+            f"vLLM did not answer within {_STARTS_S / 60:.0f} minutes. "
+            f"{self._last_words()}"
+        )
+
+    def _check_models(self) -> None:
+        names = self.models()
+        if BASE not in names:
+            raise EngineError(
+                f"What answers at {self.address} is another server: it has the models "
+                f"{names}, not {BASE!r}. {self._last_words()}"
+            )
+
+    def models(self) -> list[str]:
+        """Return the names of the models and adapters that it answers as."""
+        told = self.ask("GET", "/v1/models")
+        try:
+            return [str(card["id"]) for card in told["data"]]
+        except (KeyError, TypeError):
+            raise EngineError(f"vLLM tells no models: {told!r:.200}.") from None
+
+    def _watch(self) -> None:
+        """Wait for its end, and tell it unless it was asked for."""
+        code = self._process.wait()
+        if not self._is_closing:
+            self._kill_group()  # its own guard may be what was killed
+            self.failure = f"vLLM has ended (exit code {code}). {self._last_words()}"
+            self._on_end(self.failure)
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _lost(self, path: str, error: Exception) -> str:
+        if not self._is_closing:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(5.0)  # it may be about to end
+        if self._process.poll() is not None:
+            return f"vLLM has ended. {self._last_words()}"
+        why = f"{type(error).__name__}: {error}"
+        return f"vLLM does not answer {path} ({why}). {self._last_words()}"
+
+    def _last_words(self) -> str:
+        """Return the end of its log, and what to do where that is known."""
+        with self.log.open(errors="replace") as file:
+            file.seek(self._begin)
+            text = file.read()
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        end = " | ".join(lines[-_SHOWN_LINES:])[-_SHOWN:] or "nothing"
+        low = text.lower()
+        advice = next((do for said, do in _ADVICE.items() if said in low), "")
+        return f"Its log, {self.log}, ends: {end}. {advice}".rstrip()
+
+
+def _free_port(wanted: int | None) -> int:
+    """Return a port of loopback that nobody uses now.
+
+    Raises:
+        UsageError: Somebody uses the one that is wanted.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted or 0))
+        except OSError as error:
+            raise UsageError(
+                f"vllm.port = {wanted}: the port cannot be used ({error.strerror}). "
+                "Choose another, or leave it out."
+            ) from None
+        return int(probe.getsockname()[1])
+
+
+def _refusal(answer: httpx.Response) -> str:
+    """Return a refusal in words."""
+    try:
+        told = answer.json()
+    except ValueError:
+        told = answer.text
+    if isinstance(told, dict):
+        told = told.get("error", told)
+    if isinstance(told, dict):
+        told = told.get("message", told)
+    return f"{answer.status_code}, {str(told)[:500]}"

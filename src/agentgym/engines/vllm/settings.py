@@ -1,0 +1,234 @@
+"""From a run's settings to the command line of ``vllm serve``."""
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines.settings import base_source, context_length
+from agentgym.errors import ConfigError, UnsupportedError
+from agentgym.models.folder import DEFAULT_RANK, held_rank, model_source
+
+BASE = "agentgym"
+"""What vLLM calls the weights below the adapters."""
+KEY_VARIABLE = "VLLM_API_KEY"
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The room that vLLM can be told to keep for an adapter."""
+_SHARED, _ALONE = 0.5, 0.9
+_DEVICES = Path("/dev")
+_OURS = {
+    "gpu_memory_utilization": "memory_share",
+    "max_lora_rank": "lora_rank",
+    "model": "model",
+    "seed": "seed",
+    "tensor_parallel_size": "tensor_parallel",
+    "tool_call_parser": "tool_parser",
+}
+"""Flags that have a setting here, which other engines read too."""
+_FIXED = frozenset(
+    {
+        "api_key",
+        "api_server_count",
+        "config",
+        "data_parallel_size",
+        "enable_auto_tool_choice",
+        "enable_lora",
+        "enable_sleep_mode",
+        "generation_config",
+        "grpc",
+        "headless",
+        "host",
+        "logprobs_mode",
+        "lora_modules",
+        "override_generation_config",
+        "root_path",
+        "served_model_name",
+        "ssl_certfile",
+        "ssl_keyfile",
+        "tokens_only",
+        "uds",
+    }
+)
+"""Flags without which it could not be reached, or would not say what is learnt from."""
+
+
+def shares_gpu(config: TrainingConfig) -> bool:
+    """Say whether vLLM and the learner take turns on one GPU."""
+    return config.gpus_per_node == 1
+
+
+def trained_rank(config: TrainingConfig) -> int:
+    """Return the rank of the adapter that is trained."""
+    held = held_rank(Path(model_source(config.model)))
+    return held or (DEFAULT_RANK if config.lora_rank is None else config.lora_rank)
+
+
+def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
+    """Return what vLLM is told, by flag without its dashes.
+
+    Raises:
+        ConfigError: ``vllm`` has a key that vLLM does not, or one that is set here.
+        UnsupportedError: The weights or the GPUs cannot be shared out so.
+    """
+    given = {key.replace("-", "_"): value for key, value in config.vllm.items()}
+    _check_given(given)
+    rank = trained_rank(config)
+    _check_rank(config, rank)
+    _check_gpus(config)
+    shared = shares_gpu(config)
+    share = config.memory_share or (_SHARED if shared else _ALONE)
+    return {
+        "served_model_name": BASE,
+        "host": "127.0.0.1",
+        "dtype": "bfloat16",
+        "max_model_len": context_length(config),
+        "seed": config.seed % 2**31,
+        "gpu_memory_utilization": share,
+        "tensor_parallel_size": config.tensor_parallel,
+        "enable_sleep_mode": shared or None,
+        "enable_lora": True,
+        "max_loras": 1,
+        "max_lora_rank": next(room for room in _RANKS if room >= rank),
+        "enable_auto_tool_choice": True,
+        "tool_call_parser": config.tool_parser,
+        # Log-probabilities as the learner's: after the temperature, and without the
+        # top-p and penalties that a model's own generation settings ask for.
+        "logprobs_mode": "processed_logprobs",
+        "generation_config": "vllm",
+        "disable_uvicorn_access_log": True,
+        **given,
+    }
+
+
+def command_line(config: TrainingConfig, program: str, port: int | str) -> list[str]:
+    """Return the words that start vLLM.
+
+    Args:
+        config: Every setting.
+        program: vLLM's command.
+        port: Where it listens.
+    """
+    words = [program, "serve", base_source(config.model)]
+    for key, value in {**vllm_settings(config), "port": port}.items():
+        flag, _, rest = key.partition(".")
+        name = flag.replace("_", "-") + (f".{rest}" if rest else "")
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no-{name}")
+        elif isinstance(value, list):
+            words += [f"--{name}", *map(_word, value)]
+        else:
+            words += [f"--{name}", _word(value)]
+    return words
+
+
+def variables(config: TrainingConfig) -> dict[str, str]:
+    """Return what vLLM's process is told beside its flags.
+
+    Adapters are loaded while it runs, and sleeping is among the endpoints that it has
+    for development; both it keeps to loopback.
+    """
+    told = {
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+    if not shares_gpu(config):
+        gpus = visible_gpus()[1 : config.gpus_per_node]  # the first is the learner's
+        told["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    return told
+
+
+def own_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment's variables without those of this Python."""
+    ours = {"PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "VIRTUAL_ENV"}
+    return {name: value for name, value in given.items() if name not in ours}
+
+
+def shown(config: TrainingConfig, program: str) -> str:
+    """Return the command as a shell would take it; its port is chosen at the start."""
+    told = [f"{name}={value}" for name, value in variables(config).items()]
+    port = config.vllm.get("port", "PORT")
+    words = iter(command_line(config, program, port))
+    lines = [" ".join([*told, *(shlex.quote(next(words)) for _ in range(3))])]
+    for word in words:
+        if word.startswith("--"):
+            lines.append(f"    {word}")
+        else:
+            lines[-1] += f" {shlex.quote(word)}"
+    return " \\\n".join(lines)
+
+
+def known_keys() -> set[str]:
+    """Return the flags of ``vllm serve``, with underscores."""
+    file = resources.files("agentgym.engines.vllm").joinpath("keys.txt")
+    return set(file.read_text().split())
+
+
+def _check_given(given: dict[str, Any]) -> None:
+    known = known_keys() if given else set()
+    for key, value in given.items():
+        flag, what = key.partition(".")[0], f"vllm.{key} = {value!r}"
+        if flag in _OURS:
+            raise ConfigError(
+                f"{what}: set {_OURS[flag]} instead, which other engines read too."
+            )
+        if flag in _FIXED:
+            raise ConfigError(f"{what}: that is how it is trained with; leave it out.")
+        if flag not in known:
+            close = get_close_matches(flag, known, n=1, cutoff=0.5)
+            nearest = f"; the nearest is {close[0]!r}" if close else ""
+            raise ConfigError(f"{what}: vLLM has no flag {flag!r}{nearest}.")
+    port = given.get("port", 1)
+    if type(port) is not int or not 0 < port < 2**16:
+        raise ConfigError(f"vllm.port = {port!r}: a port is a number from 1 to 65535.")
+
+
+def _check_rank(config: TrainingConfig, rank: int) -> None:
+    if not rank:
+        raise UnsupportedError(
+            "lora_rank = 0 with engine = 'vllm': it is given a new adapter after each "
+            "update, and all weights would have to be written out and loaded anew each "
+            "time. Leave lora_rank unset, or choose --engine local or verl."
+        )
+    if config.lora_rank not in (None, rank):
+        raise UnsupportedError(
+            f"lora_rank = {config.lora_rank} with model = {config.model!r}: that "
+            f"folder holds an adapter of rank {rank}, which is what is trained. Leave "
+            "lora_rank unset, or give the adapter's base model."
+        )
+    if rank > _RANKS[-1]:
+        raise UnsupportedError(
+            f"lora_rank = {rank} with engine = 'vllm': it takes adapters of rank "
+            f"{_RANKS[-1]} at most."
+        )
+
+
+def _check_gpus(config: TrainingConfig) -> None:
+    alone = config.gpus_per_node - 1
+    if config.tensor_parallel != max(1, alone):
+        raise UnsupportedError(
+            f"tensor_parallel = {config.tensor_parallel} with gpus_per_node = "
+            f"{config.gpus_per_node} and engine = 'vllm': one GPU learns, or learns "
+            f"and answers; the others answer together. Set tensor_parallel to "
+            f"{max(1, alone)}."
+        )
+
+
+def _word(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+def visible_gpus() -> list[str]:
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    there = [path.name for path in _DEVICES.glob("nvidia[0-9]*")]
+    if given is None or not there:
+        return [name.removeprefix("nvidia") for name in sorted(there)]
+    return [name.strip() for name in given.split(",") if name.strip() not in ("", "-1")]

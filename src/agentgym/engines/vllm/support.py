@@ -1,0 +1,88 @@
+"""Refuses what vLLM cannot do here, before anything starts."""
+
+from collections.abc import Iterator
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines.base import Engine, EngineFactory, EngineSummary
+from agentgym.engines.environments import Finding
+from agentgym.engines.local.support import require_libraries
+from agentgym.engines.settings import log_file
+from agentgym.engines.trial import NOT_TRIED, trial
+from agentgym.engines.vllm import settings
+from agentgym.engines.vllm.environment import ENVIRONMENT, check, require_environment
+from agentgym.engines.vllm.settings import shown, trained_rank, vllm_settings
+from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
+from agentgym.models.folder import describe_model
+
+
+class VllmEngines(EngineFactory):
+    """Engines whose answers are vLLM's, and whose learner is this process."""
+
+    environment = ENVIRONMENT
+
+    def check(self, config: TrainingConfig) -> EngineSummary:
+        """Check settings, environment and GPUs; each has its own error."""
+        if config.deterministic:
+            raise UnsupportedError(
+                "deterministic = true with engine = 'vllm': bit-for-bit repetition is "
+                "the local engine's, on the CPU."
+            )
+        if config.gpu not in ("auto", "local"):
+            raise UnsupportedError(
+                f"gpu = {config.gpu!r} with engine = 'vllm': it needs a GPU of this "
+                "machine. Leave --gpu out, or choose --engine local."
+            )
+        vllm_settings(config)
+        model = describe_model(config.model, trained_rank(config))
+        require_libraries("Learning beside vLLM")
+        require_environment()
+        return EngineSummary(model, _place(config))
+
+    def announced(self, config: TrainingConfig) -> str:
+        """Say that vLLM starts."""
+        return f"vLLM starts, which takes a minute or more; its log: {log_file(config)}"
+
+    def composed(self, config: TrainingConfig) -> str:
+        """Return the command that starts vLLM."""
+        try:
+            program = str(require_environment())
+        except UsageError:
+            program = "vllm"
+        return shown(config, program)
+
+    def examine(self) -> Iterator[Finding]:
+        """Look at vLLM's environment and the machine, and start nano with it."""
+        found = check()
+        yield from found
+        ready = all(finding.is_good for finding in found)
+        yield trial(self, "vllm") if ready else NOT_TRIED
+
+    def create(self, config: TrainingConfig) -> Engine:
+        """Start vLLM, load the model, and wait until both are ready."""
+        from agentgym.engines.vllm.engine import VllmEngine
+
+        self.check(config)
+        return VllmEngine.create(config)
+
+
+def _place(config: TrainingConfig) -> str:
+    """Return the GPUs in words.
+
+    Raises:
+        GPUNotAvailableError: There are fewer than asked for.
+    """
+    wanted, found = config.gpus_per_node, settings.visible_gpus()
+    if not found:
+        raise GPUNotAvailableError(
+            "engine = 'vllm', and this machine has no NVIDIA GPU that it may use "
+            "(/dev/nvidia*, CUDA_VISIBLE_DEVICES). Use --engine local, which learns "
+            "on the CPU too."
+        )
+    if len(found) < wanted:
+        raise GPUNotAvailableError(
+            f"gpus_per_node = {wanted}, and this machine has {len(found)} NVIDIA GPUs "
+            "that it may use (/dev/nvidia*, CUDA_VISIBLE_DEVICES). Lower it."
+        )
+    if wanted == 1:
+        return "one GPU, by turns with vLLM"
+    return f"{wanted} GPUs, vLLM on all but the first"

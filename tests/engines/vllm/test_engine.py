@@ -1,0 +1,233 @@
+"""The engine with a process that plays vLLM: versions, sleep, and what goes wrong."""
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from agentgym.core.policy import ServedPolicy
+from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.engines.vllm import server
+from agentgym.engines.vllm.engine import VllmEngine
+from agentgym.errors import CheckpointError, EngineError, UsageError
+from tests.engines.vllm.conftest import Played, config
+from tests.engines.vllm.marks import processes_of
+
+type Engines = Callable[..., VllmEngine]
+
+
+def ask(policy: ServedPolicy, model: str = "") -> httpx.Response:
+    body = {
+        "model": model or policy.model_name,
+        "messages": [{"role": "user", "content": "What is open?"}],
+        "max_tokens": 12,
+        "temperature": 1.0,
+        "seed": 3,
+        "logprobs": True,
+        "return_token_ids": True,
+    }
+    headers = {"Authorization": f"Bearer {policy.api_key}"}
+    url = f"{policy.servers[0]}/chat/completions"
+    return httpx.post(url, json=body, headers=headers, timeout=60)
+
+
+def batch_of(told: dict[str, Any], advantage: float = 1.0) -> TrainingBatch:
+    """Return a batch whose every sampled token is trained."""
+    (choice,) = told["choices"]
+    prompt, response = told["prompt_token_ids"], choice["token_ids"]
+    trained = [
+        TrainedToken(len(prompt) + i, entry["logprob"], advantage)
+        for i, entry in enumerate(choice["logprobs"]["content"])
+    ]
+    return TrainingBatch([TrainingSequence("", 0, prompt + response, trained)])
+
+
+def kinds(played: Played) -> list[str]:
+    return [line["call"] for line in played.seen()]
+
+
+def test_versions_sleep_and_checkpoints(
+    played: Played, engines: Engines, tmp_path: Path
+) -> None:
+    engine = engines(learning_rate=0.02)
+    policy = engine.policy
+    assert kinds(played) == ["start", "sleep"]
+    with engine.sampling():
+        assert (policy.model_name, policy.version) == ("agentgym-v0", 0)
+        first = ask(policy).json()
+    metrics = engine.update(batch_of(first))
+    assert metrics.step == engine.step == 1
+    assert metrics.gap < 1e-3
+    with engine.sampling():
+        assert (policy.model_name, policy.version) == ("agentgym-v1", 1)
+        second = ask(policy).json()
+        assert ask(policy, "agentgym-v0").status_code == 404
+    gap = engine.update(batch_of(second)).gap
+    assert gap < 1e-3  # the weights that it answered with are the ones that were sent
+    with engine.sampling():  # and other ones would have been seen
+        ask(policy)
+    with pytest.raises(EngineError, match="nats off the learner's"):
+        engine.update(batch_of(first, -1.0))
+    assert engine.step == 2
+
+    # Nothing was sent or asked while it slept, and no error leaves it awake.
+    with pytest.raises(ZeroDivisionError), engine.sampling():
+        assert 1 / 0
+    awake = ["wake_up", "sleep"]
+    load = ["load", "unload", "reset"]
+    assert kinds(played) == [
+        *("start", "sleep", "wake_up", "load", "reset", "chat", "sleep"),
+        *("wake_up", *load, "chat", "chat", "sleep"),
+        *("wake_up", *load, "chat", "sleep"),
+        *("wake_up", *load, "sleep"),
+    ]
+
+    # A checkpoint brings weights back; their name is new, for prefixes are cached.
+    place = tmp_path / "checkpoint"
+    place.mkdir()
+    engine.save_checkpoint(place)
+    engine.load_checkpoint(place)
+    with engine.sampling():
+        assert policy.model_name == "agentgym-v2-3"
+        assert policy.version == 2
+    with engine.sampling():
+        pass
+    assert kinds(played)[-2:] == awake
+    exported = tmp_path / "exported"
+    engine.export(exported)
+    assert (exported / "adapter_model.safetensors").exists()
+    assert (exported / "tokenizer.json").exists()
+    engine.close()
+    assert processes_of(played.mark) == []
+
+    other = engines(lora_rank=4)
+    with pytest.raises(CheckpointError, match="Resume with the settings"):
+        other.load_checkpoint(place)
+    assert other.step == 0
+
+
+def test_an_adapter_that_is_not_used_is_told(played: Played, engines: Engines) -> None:
+    played.script(**{"ignores adapters": True})
+    engine = engines(learning_rate=1e-3)
+    with engine.sampling():  # a new adapter changes nothing yet
+        told = ask(engine.policy).json()
+    assert engine.update(batch_of(told)).gap < 1e-3
+    with engine.sampling():
+        told = ask(engine.policy).json()
+    with pytest.raises(EngineError, match="as if it had no adapter"):
+        engine.update(batch_of(told))
+    assert engine.step == 1
+
+
+def test_nothing_is_left_of_a_server_whose_guard_was_killed(
+    played: Played, engines: Engines
+) -> None:
+    policy = engines().policy
+    (guard,) = [
+        process
+        for process in psutil.Process().children()
+        if "supervise.py" in " ".join(process.cmdline())
+    ]
+    guard.kill()
+    assert processes_of(played.mark) == []
+    until = time.monotonic() + 30
+    while not policy.failure:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert "vLLM has ended" in policy.failure
+
+
+def test_two_gpus_are_not_used_by_turns(played: Played, engines: Engines) -> None:
+    engine = engines(gpus_per_node=2)
+    with engine.sampling():
+        assert ask(engine.policy).status_code == 200
+    engine.update(TrainingBatch())
+    with engine.sampling():
+        assert engine.policy.model_name == "agentgym-v1"
+    assert played.seen("start")[0]["devices"] == "1"
+    assert kinds(played)[1:] == ["load", "reset", "chat", "load", "unload", "reset"]
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ({"refuses": "/v1/load_lora_adapter"}, "refuses /v1/load_lora_adapter: 500"),
+        (
+            {"forgets adapters": True},
+            "was given the adapter 'agentgym-v0'",
+        ),
+        ({"sleeps on": True}, "does not wake up"),
+        ({"die at": {"/wake_up": 1}}, "vLLM has ended"),
+        ({"die at": {"/v1/load_lora_adapter": 1}}, "Lower memory_share"),
+    ],
+    ids=str,
+)
+def test_what_goes_wrong_is_told(
+    played: Played, engines: Engines, script: dict[str, Any], why: str
+) -> None:
+    played.script(**script)
+    engine = engines()
+    with pytest.raises(EngineError) as told, engine.sampling():
+        pytest.fail("nothing may be sampled")
+    assert why in str(told.value)
+    if "die at" not in script:
+        assert kinds(played)[-1] == "sleep"
+    else:
+        assert "vLLM has ended" in engine.policy.failure or engine.policy.failure == ""
+
+
+def test_a_busy_server_is_asked_again(
+    played: Played, engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_BACKOFF_S", 0.01)
+    played.script(busy={"/v1/load_lora_adapter": 3, "/wake_up": 2})
+    with engines().sampling():
+        assert kinds(played) == ["start", "sleep", "wake_up", "load", "reset"]
+
+
+def test_a_server_that_does_not_start_is_told_with_its_log(
+    played: Played, tmp_path: Path
+) -> None:
+    played.script(
+        **{"does not start": "ValueError: Free memory on device (3/24 GiB) is less"}
+    )
+    with pytest.raises(EngineError) as told:
+        VllmEngine.create(config(tmp_path))
+    words = str(told.value)
+    assert "vLLM ended while it started" in words
+    assert "Free memory on device (3/24 GiB)" in words
+    assert "memory_share" in words
+    assert str(tmp_path / "coding-vllm.log") in words
+    assert processes_of(played.mark) == []
+
+
+def test_a_port_in_use_is_told_before_anything_starts(
+    played: Played, tmp_path: Path
+) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"vllm.port = {port}: the port cannot"):
+            VllmEngine.create(config(tmp_path, vllm={"port": port}))
+    assert played.seen() == []
+
+
+def test_a_port_that_somebody_took_meanwhile_is_not_tried_again(
+    played: Played,
+    engines: Engines,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = server._free_port
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        ports = [taken.getsockname()[1]]
+        monkeypatch.setattr(
+            server, "_free_port", lambda wanted: ports.pop() if ports else free(wanted)
+        )
+        with engines().sampling():
+            assert ports == []
+    assert len(played.seen("start")) == 2

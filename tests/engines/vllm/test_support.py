@@ -1,0 +1,133 @@
+"""What is refused before anything starts, and how the environment is looked at."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines import environments
+from agentgym.engines.registry import check_engine
+from agentgym.engines.vllm import environment, settings
+from agentgym.engines.vllm.support import VllmEngines
+from agentgym.errors import AgentGymError, UsageError
+from tests.engines.vllm.conftest import Played, make_environment
+
+
+def refused(**changes: Any) -> str:
+    with pytest.raises(AgentGymError) as error:
+        check_engine(TrainingConfig.create(engine="vllm", **changes))
+    assert error.value.exit_code == 2
+    return str(error.value)
+
+
+def test_the_plan_says_who_is_on_which_gpu(played: Played) -> None:
+    config = TrainingConfig.create(engine="vllm")
+    found = check_engine(config)
+    assert found.model == "nano (2.3M parameters, LoRA rank 16)"
+    assert found.device == "one GPU, by turns with vLLM"
+    two = check_engine(config.replaced(gpus_per_node=2))
+    assert two.device == "2 GPUs, vLLM on all but the first"
+
+
+def test_without_an_environment_it_says_how_to_make_one() -> None:
+    assert "agentgym engine install vllm" in refused()
+
+
+def test_another_release_of_vllm_is_refused(own_home: Path) -> None:
+    make_environment(own_home, "0.25.1")
+    told = refused()
+    assert "vLLM 0.25.1 is in" in told
+    assert "works with 0.32" in told
+
+
+def test_an_environment_without_the_command_is_refused(own_home: Path) -> None:
+    (make_environment(own_home) / "bin" / "vllm").unlink()
+    assert "bin/vllm is missing" in refused()
+
+
+def test_gpus_that_are_not_there_are_refused(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "gpus_per_node = 3, and this machine has 2 NVIDIA" in refused(
+        gpus_per_node=3, tensor_parallel=2
+    )
+    monkeypatch.setattr(settings, "visible_gpus", list)
+    told = refused()
+    assert "this machine has no NVIDIA GPU" in told
+    assert "--engine local" in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"gpu": "none"}, "gpu = 'none' with engine = 'vllm'"),
+        ({"gpu": "runpod"}, "gpu = 'runpod'"),
+        ({"deterministic": True}, "deterministic = true"),
+        ({"warm_start": True}, "cannot imitate"),
+        ({"model": "./nowhere"}, "No model is at"),
+        ({"lora_rank": 0}, "lora_rank = 0 with engine = 'vllm'"),
+        ({"nodes": 2}, "of --engine verl"),
+        ({"offload": True}, "of --engine verl"),
+        ({"verl": {"a": 1}}, "of --engine verl"),
+        ({"vllm": {"max_num_seq": 2}}, "the nearest is 'max_num_seqs'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    played: Played, changes: dict[str, Any], why: str
+) -> None:
+    assert why in refused(**changes)
+
+
+@pytest.mark.parametrize("name", ["local", "verl"])
+def test_other_engines_refuse_its_flags(name: str) -> None:
+    config = TrainingConfig.create(engine=name, vllm={"max_num_seqs": 2})
+    with pytest.raises(UsageError, match="of --engine vllm"):
+        check_engine(config)
+
+
+def test_the_command_is_shown_with_and_without_an_environment(own_home: Path) -> None:
+    config = TrainingConfig.create(engine="vllm", vllm={"port": 8123})
+    assert " vllm serve " in VllmEngines().composed(config)
+    place = make_environment(own_home)
+    told = VllmEngines().composed(config)
+    assert f" {place}/bin/vllm serve " in told
+    assert "--port 8123" in told
+
+
+def test_a_check_starts_a_tiny_model_and_asks_it(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = environments.Finding("GPUs", True, "one, 80 GB")
+    monkeypatch.setattr(environments, "gpus", lambda: seen)
+    site = environment.ENVIRONMENT.folder / "lib" / "python3.12" / "site-packages"
+    for package in ("torch-2.13.0", "transformers-5.19.0"):
+        (site / f"{package}.dist-info").mkdir()
+    found = {finding.name: finding for finding in VllmEngines().examine()}
+    assert [*found] == [
+        *("vllm", "torch", "transformers", "imports", "GPUs", "memory", "ports"),
+        "start",
+    ]
+    assert all(finding.is_good for finding in found.values()), found
+    assert found["start"].text.startswith("nano answered, ")
+    assert [line["model"] for line in played.seen("chat")] == ["agentgym-v0"]
+
+    played.script(refuses="/v1/chat/completions")
+    *_, last = VllmEngines().examine()
+    assert (last.name, last.is_good) == ("start", False)
+    assert "500" in last.text
+    assert "the worker has failed" in last.text
+
+
+def test_install_asks_for_the_release_that_is_supported() -> None:
+    major, minor = environment.SUPPORTED
+    (wanted,) = environment.ENVIRONMENT.requirements
+    assert wanted == f"vllm>={major}.{minor},<{major}.{minor + 1}"
+
+
+def test_a_check_starts_nothing_where_something_is_missing(played: Played) -> None:
+    found = {finding.name: finding for finding in VllmEngines().examine()}
+    assert not found["torch"].is_good
+    assert "agentgym engine install vllm" in found["torch"].text
+    assert "nothing was started" in found["start"].text
+    assert played.seen() == []
