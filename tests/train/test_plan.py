@@ -2,12 +2,14 @@
 
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from agentgym import Trainer, TrainingConfig
 from agentgym.errors import MissingExtraError, UnsupportedError, UsageError
 from agentgym.evaluate import evaluation
+from agentgym.integrations.live import reference_of
 from agentgym.train import loop
 
 
@@ -21,6 +23,28 @@ def no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (evaluation, loop):
         monkeypatch.setattr(module, "create_engine", load)
     monkeypatch.chdir(tmp_path)
+
+
+def test_tasks_are_a_file() -> None:
+    with pytest.raises(UsageError, match=r"tasks is a list.*Scenario.from_tools"):
+        Trainer().train(agent="json:dumps", tasks=[{"instruction": "Go."}])  # type: ignore[arg-type]
+
+
+def test_an_agent_is_found_in_its_module_and_not_in_a_script_that_uses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = object()
+    for name in ("__main__", "__mp_main__", "its_module"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    script, its_own = ModuleType("__main__"), ModuleType("its_module")
+    for name, module in {
+        "__main__": script,
+        "__mp_main__": script,
+        "its_module": its_own,
+    }.items():
+        module.__dict__.update(__file__=f"{module.__name__}.py", agent=agent)
+        monkeypatch.setitem(sys.modules, name, module)
+    assert reference_of(agent) == "its_module:agent"
 
 
 def test_an_agent_that_is_not_there_is_refused() -> None:

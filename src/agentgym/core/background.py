@@ -4,8 +4,9 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -24,6 +25,20 @@ def in_background[T](awaitable: Awaitable[T]) -> T:
 
 async def _await[T](awaitable: Awaitable[T]) -> T:
     return await awaitable
+
+
+@contextmanager
+def no_running_loop() -> Iterator[None]:
+    """Let code run as if no event loop did, also within one: ``asyncio.run`` works.
+
+    For what is imported, which cannot know where. The loop waits meanwhile.
+    """
+    loop = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
 
 
 async def call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:

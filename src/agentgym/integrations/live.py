@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from agentgym.core.background import in_background
+from agentgym.core.background import in_background, no_running_loop
 from agentgym.core.openai import NO_KEY
 from agentgym.core.plugins import load_object
 from agentgym.core.task import Task
@@ -58,7 +58,8 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     module = reference.partition(":")[0]
     token = _IMPORTING.set(module)
     try:
-        return load_object(reference, option=option, folder=folder)
+        with no_running_loop():
+            return load_object(reference, option=option, folder=folder)
     except AgentGymError:
         raise
     except SystemExit as end:
@@ -224,8 +225,9 @@ def reference_of(agent: Any) -> str:
     """
     if isinstance(agent, str):
         return agent
+    script = sys.modules.get("__main__")  # multiprocessing gives it another name too
     for name, module in list(sys.modules.items()):
-        if name == "__main__" or getattr(module, "__file__", None) is None:
+        if module is script or getattr(module, "__file__", None) is None:
             continue
         for key, value in list(vars(module).items()):
             if value is agent:

@@ -1,7 +1,8 @@
 """HTTP clients whose requests go to the endpoint of the current episode."""
 
+import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 import httpx
@@ -48,11 +49,35 @@ class EpisodeTransport(AiohttpTransport):
 
     One client per worker keeps the cost of a call low: building an OpenAI client
     takes longer than a request on it. Connections are aiohttp's: with dozens of them
-    its pool takes a fraction of the time of httpx's own.
+    its pool takes a fraction of the time of httpx's own. They belong to one event loop:
+    requests of another one, as ``asyncio.run`` makes in a thread, are sent there.
     """
+
+    _home: asyncio.AbstractEventLoop | None = None
+
+    def settle(self) -> None:
+        """Let the connections belong to the event loop that runs here, if one does."""
+        with suppress(RuntimeError):
+            self._home = asyncio.get_running_loop()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request, unless the episode is over."""
+        here = asyncio.get_running_loop()
+        if self._home is None or self._home.is_closed():
+            self._home = here
+        if self._home is here:
+            return await self._send(request)
+        sent = asyncio.run_coroutine_threadsafe(self._send_whole(request), self._home)
+        return await asyncio.wrap_future(sent)
+
+    async def _send_whole(self, request: httpx.Request) -> httpx.Response:
+        response = await self._send(request)
+        content = await response.aread()
+        return httpx.Response(
+            response.status_code, headers=_of_plain(response.headers), content=content
+        )
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
         episode = _episode_of(request)
         if episode is None:
             return await super().handle_async_request(request)
@@ -83,6 +108,7 @@ class SyncEpisodeTransport(httpx.HTTPTransport):
 def episode_client(blueprint: Blueprint) -> httpx.AsyncClient:
     """Return a client whose requests to ``/episode`` follow the current episode."""
     transport = EpisodeTransport(limits=_limits(blueprint))
+    transport.settle()
     return httpx.AsyncClient(transport=transport, timeout=None)
 
 
@@ -90,6 +116,12 @@ def sync_episode_client(blueprint: Blueprint) -> httpx.Client:
     """Return the same for synchronous code."""
     transport = SyncEpisodeTransport(limits=_limits(blueprint))
     return httpx.Client(transport=transport, timeout=None)
+
+
+def _of_plain(headers: httpx.Headers) -> list[tuple[str, str]]:
+    """Return the headers of a body that is whole, and decoded."""
+    coded = ("content-encoding", "content-length", "transfer-encoding")
+    return [(key, value) for key, value in headers.multi_items() if key not in coded]
 
 
 def _limits(blueprint: Blueprint) -> httpx.Limits:

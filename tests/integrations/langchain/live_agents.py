@@ -70,6 +70,11 @@ async def ask_async(state: MessagesState) -> dict[str, Any]:
     return {"messages": [await bound.ainvoke(state["messages"])]}
 
 
+def ask_in_a_loop_of_its_own(state: MessagesState) -> dict[str, Any]:
+    """Ask it asynchronously, from synchronous code."""
+    return {"messages": [asyncio.run(bound.ainvoke(state["messages"]))]}
+
+
 def ask_own(state: MessagesState) -> dict[str, Any]:
     """Make a model for each call."""
     llm = init_chat_model("openai:gpt-4o").bind_tools(TOOLS)
@@ -152,6 +157,7 @@ def run_functions(state: MessagesState) -> dict[str, Any]:
 
 
 sync_nodes = build(ask)
+loops_in_nodes = build(ask_in_a_loop_of_its_own)
 async_nodes = build(ask_async)
 made_in_node = build(ask_own)
 streaming = build(ask_streaming)

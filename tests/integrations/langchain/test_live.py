@@ -41,6 +41,7 @@ WORKS = {
     "create_agent": "plain",
     "synchronous nodes": "sync_nodes",
     "asynchronous nodes": "async_nodes",
+    "asyncio.run in a node": "loops_in_nodes",
     "a model made in a node, init_chat_model": "made_in_node",
     "answers put together from a stream": "streaming",
     "a chain of a prompt and a model": "chained",
@@ -167,6 +168,19 @@ def test_a_module_that_runs_its_agent_is_refused(
         AgentGymError, match=r"runs_it runs the agent as it is imported"
     ):
         located(config)
+
+
+def test_a_module_may_run_a_loop_as_it_is_imported(
+    tried: Callable[..., AgentReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loops.py").write_text(
+        f"import asyncio\nfrom {HERE} import plain as graph\n"
+        "asyncio.run(asyncio.sleep(0))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    desk = str(tmp_path / "desk.jsonl")
+    config = TrainingConfig.create(scenario=desk, agent="loops:graph")
+    assert not probed(located(config)).problems
 
 
 def test_an_empty_key_of_a_provider_is_none(

@@ -22,6 +22,7 @@ def load(path: Path, **options: Any) -> Scenario:
     ("line", "told"),
     [
         ("{oops", "line 2: it is no JSON"),
+        ('{"n": ' + "7" * 5000 + "}", "line 2: it has a number of too many digits"),
         ("[1]", "line 2: it is [1], not an object"),
         ("NaN", "not an object"),
         ('{"instruction": 3}', "`instruction` is 3"),

@@ -207,8 +207,13 @@ def tasks_reference(
     """Return the reference of a tasks file that is about an agent's own tools.
 
     Raises:
-        UsageError: Other processes could not import ``check``.
+        UsageError: Other processes could not import ``check``, or no file is named.
     """
+    if not isinstance(tasks, str | os.PathLike):
+        raise UsageError(
+            f"tasks is a {type(tasks).__name__}, not the path of a tasks file. Write "
+            "one task a line to a file, or give Scenario.from_tools(tools, tasks=...)."
+        )
     path = os.path.abspath(os.path.expanduser(os.fspath(tasks)))
     if check is None:
         return path

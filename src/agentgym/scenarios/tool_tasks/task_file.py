@@ -227,10 +227,14 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
 def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=_without_repeats)
+    except _BrokenError:
+        raise
     except json.JSONDecodeError as error:
         raise _BrokenError(
             f"it is no JSON ({error.msg}, column {error.colno})"
         ) from None
+    except ValueError:
+        raise _BrokenError("it has a number of too many digits") from None
     except RecursionError:
         raise _BrokenError("it is nested too deeply") from None
     if not isinstance(value, dict):
