@@ -185,7 +185,7 @@ class Renderer:
     def _encode(self, text: str) -> list[int]:
         if not text:
             return []
-        ids = self._tokenizer.encode(text, add_special_tokens=False)
+        ids = self._tokenizer.encode(text, add_special_tokens=False, verbose=False)
         assert isinstance(ids, list)
         return ids
 
