@@ -47,13 +47,6 @@ class VerlEngines(EngineFactory):
                 f"gpu = {config.gpu!r} with engine = 'verl': it needs GPUs, of this "
                 "machine, of a Ray cluster (RAY_ADDRESS) or of an engine_server."
             )
-        for name in ("precision", "gradient_checkpointing"):
-            if (value := getattr(config, name)) not in ("auto", None):
-                raise UnsupportedError(
-                    f"{name} = {value!r} with engine = 'verl': its own settings say "
-                    "that, as in verl.actor_rollout_ref.model."
-                    "enable_gradient_checkpointing=true. Leave it out."
-                )
         summary = describe_model(config.model, trained_rank(config))
         verl_settings(config)
         if find_spec("transformers") is None:
