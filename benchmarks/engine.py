@@ -1,10 +1,12 @@
 """What the local engine does per CPU-second; prints a Markdown table.
 
     python benchmarks/engine.py [--model nano] [--episodes 256] [--in-flight 64]
+    python benchmarks/engine.py --architecture 1.5b --episodes 64 [--gpu auto]
 
 An episode is a conversation of three model calls of at most 20 tokens with a system
 prompt and eight tools; tool results are made up. All figures are of one process with
-one thread and include rendering and tokenising.
+one thread and include rendering and tokenising. With ``--architecture`` it is a model
+of Qwen2.5's shape with random weights, on a GPU if there is one: see random_qwen.py.
 """
 
 import argparse
@@ -214,7 +216,18 @@ def main() -> None:
     parser.add_argument("--model", default="nano")
     parser.add_argument("--episodes", type=int, default=256)
     parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--architecture", choices=["tiny", "0.5b", "1.5b"])
+    parser.add_argument("--gpu", default="auto", help="of --architecture")
     options = parser.parse_args()
+    if options.architecture:
+        from random_qwen import compare
+
+        compare(
+            options,
+            lambda engine: play(engine.policy, options.episodes, options.in_flight),
+            lambda engine, played: train(engine, to_groups(played)),
+        )
+        return
 
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.local.engine import LocalEngine

@@ -99,6 +99,10 @@ class GPUNotAvailableError(UsageError):
     """A GPU was asked for and none is there."""
 
 
+class NotEnoughMemoryError(UsageError):
+    """A model takes more memory than its device has left."""
+
+
 class ModelError(UsageError):
     """A model that cannot be loaded or cannot be trained for tool calls."""
 

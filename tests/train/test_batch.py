@@ -6,6 +6,7 @@ from agentgym.core.ledger import (
     NO_COMPARISON,
     NO_VARIANCE,
     ROLE_NOT_TRAINED,
+    TOO_LONG,
     TRAINED,
     Bucket,
 )
@@ -36,6 +37,7 @@ def build(
     pieces: Callable[[Sequence[int]], list[str] | None] | None = None,
     failure_cost: float = 0.0,
     train_roles: Sequence[str] | None = None,
+    longest: int | None = None,
 ) -> Credited:
     builder = BatchBuilder(
         algorithm="rloo",
@@ -44,6 +46,7 @@ def build(
         stop_ids=frozenset({1}),
         failure_cost=failure_cost,
         train_roles=train_roles,
+        longest=longest,
     )
     if rewards is None:
         return builder.build(groups, broadcast)
@@ -118,6 +121,22 @@ def test_calls_without_ids_or_log_probabilities_are_masked() -> None:
         Bucket("masked", "log-probabilities do not match the tokens"),
         Bucket("masked", "log-probabilities do not match the tokens"),
     ]
+
+
+def test_of_an_episode_that_is_too_long_the_first_calls_are_trained() -> None:
+    second = [*PROMPT, *CALL, 8, 8]
+    third = [*second, 7, 1, 8]
+    calls = call(PROMPT, CALL), call(second, [7, 1]), call(third, [7, 1])
+    whole = build(pair(*calls), longest=len(third) + 2)
+    cut = build(pair(*calls), longest=len(third) + 1)
+
+    assert whole.ledger["it"] == [TRAINED] * 3
+    assert cut.ledger["it"] == [TRAINED, TRAINED, Bucket("masked", TOO_LONG)]
+    assert cut.batch.sequences[0].ids == [*second, 7, 1]
+    assert cut.batch.trained_tokens == whole.batch.trained_tokens - 2
+    none = build(pair(*calls), longest=1)
+    assert none.batch.sequences == []
+    assert none.ledger["other"] == [Bucket("masked", TOO_LONG)]
 
 
 def test_a_call_without_trainable_component_is_masked() -> None:

@@ -1,5 +1,6 @@
 """Tables and the report: true, complete, and readable in 60 columns."""
 
+import dataclasses
 import io
 
 import pytest
@@ -127,6 +128,11 @@ def test_plan_says_what_will_be_done() -> None:
     assert "fewer once the goal holds" in early
     assert "time known once the baseline is measured" in early
     assert "go by validation" in " ".join(text.split())
+    assert "memory" not in early
+    known = dataclasses.replace(made_up.plan(), memory="at most 1.0 of 7.9 GiB: it")
+    assert "memory at most 1.0 of 7.9 GiB: it" in " ".join(
+        shown(plan_view(known)).split()
+    )
     uniform = shown(plan_view(made_up.plan(task_choice="uniform")))
     assert "go by validation" not in " ".join(uniform.split())
 

@@ -38,6 +38,8 @@ def _read_roles(value: Any) -> Any:
     return tuple(dict.fromkeys(found))
 
 
+Precision = Literal["auto", "bf16", "float32"]
+"""Of weights that are not trained."""
 Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
 
 
@@ -118,6 +120,13 @@ class TrainingConfig(Settings, BaseSettings):
         max_tokens: Most tokens of one response.
         lora_rank: 0 trains all weights; None: 0 for nano, 16 for other models. An
             adapter that the model's folder holds keeps its own.
+        precision: Of ``local`` and ``vllm``: what weights below an adapter are kept in;
+            ``auto`` is bfloat16 on a GPU that computes with it. Weights that are
+            trained are float32.
+        gradient_checkpointing: Of ``local`` and ``vllm``: whether updates compute each
+            layer twice and keep less of it; None does so above 100M parameters.
+        max_episode_tokens: Model calls that end beyond so many tokens of their episode
+            are not trained.
         eval_every: Updates between validation evaluations.
         eval_tasks: Validation tasks.
         test_tasks: Held-out tasks of the before/after table.
@@ -177,6 +186,9 @@ class TrainingConfig(Settings, BaseSettings):
     eval_temperature: float = Field(default=0.5, ge=0)
     max_tokens: int = Field(default=160, gt=0, le=_MOST)
     lora_rank: int | None = Field(default=None, ge=0, le=_MANY)
+    precision: Precision = "auto"
+    gradient_checkpointing: bool | None = None
+    max_episode_tokens: int = Field(default=8192, gt=0, le=_MOST)
     eval_every: int = Field(default=5, gt=0, le=_MOST)
     eval_tasks: int = Field(default=96, gt=0, le=_MANY)
     test_tasks: int = Field(default=96, gt=0, le=_MANY)

@@ -26,6 +26,7 @@ class Bucket:
 
 TRAINED = Bucket("trained")
 NO_VARIANCE = "no reward variance in its group"
+TOO_LONG = "beyond max_episode_tokens"
 NOT_FINITE = "the update was not finite and was refused"
 
 

@@ -186,7 +186,7 @@ def _signal(run: Evidence) -> Iterator[Finding]:
             f"most often: {reason} ({count:,}).",
             "A call is masked when its spans cannot be found in its token ids or its "
             "component is not trained: see define_trainable_components() and the "
-            "model's chat template.",
+            "model's chat template; or when it ends beyond max_episode_tokens.",
         )
 
 

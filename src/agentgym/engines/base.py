@@ -201,10 +201,14 @@ class Engine(ABC):
 
 
 class EngineSummary(NamedTuple):
-    """The policy and the device in words, e.g. ``nano (1.1M parameters)``, ``CPU``."""
+    """The policy and the device in words, e.g. ``nano (1.1M parameters)``, ``CPU``.
+
+    ``memory`` is what training takes of the device's; empty if that is not known.
+    """
 
     model: str
     device: str
+    memory: str = ""
 
 
 class EngineFactory(ABC):

@@ -1,9 +1,19 @@
 """Where an engine's model runs, told by a look at /dev, without torch."""
 
 import os
+import re
+import subprocess
+from contextlib import suppress
 from pathlib import Path
+from shutil import which
 
 from agentgym.errors import GPUNotAvailableError, UnsupportedError
+
+_MEMORY = Path("/proc/meminfo")
+_CONTAINER = Path("/sys/fs/cgroup")
+_DRIVER_S = 20
+_BFLOAT16 = 8.0
+"""The compute capability from which on GPUs have it."""
 
 
 def check_device(gpu: str, *, deterministic: bool = False) -> str:
@@ -35,9 +45,57 @@ def check_device(gpu: str, *, deterministic: bool = False) -> str:
     return "cpu"
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def free_ram() -> int | None:
+    """Return the bytes that this machine or container has left; None if unknown."""
+    found = []
+    with suppress(OSError, ValueError):
+        found.append(1024 * _number(_MEMORY, "MemAvailable: *"))
+    with suppress(OSError, ValueError):  # of a container without a limit it is "max"
+        most = _number(_CONTAINER / "memory.max", "")
+        used = _number(_CONTAINER / "memory.current", "")
+        cached = _number(_CONTAINER / "memory.stat", "inactive_file ")
+        found.append(most - used + cached)
+    return min(found, default=None)
+
+
+def _number(path: Path, label: str) -> int:
+    found = re.search(rf"^{label}(\d+)", path.read_text(), re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{path} has no {label!r}")
+    return int(found[1])
+
+
+def free_gpu() -> tuple[int | None, bool]:
+    """Return the free bytes of the first GPU (None: unknown), and if it has bf16."""
+    if (tool := which("nvidia-smi")) is None:
+        return None, False
+    query = [
+        tool,
+        "--query-gpu=memory.free,compute_cap",
+        "--format=csv,noheader,nounits",
+    ]
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
+    with suppress(OSError, ValueError, IndexError, subprocess.SubprocessError):
+        told = subprocess.run(
+            [*query, f"--id={first}"] if first else query,
+            capture_output=True,
+            text=True,
+            timeout=_DRIVER_S,
+            check=True,
+        )
+        free, capability = told.stdout.splitlines()[0].split(",")
+        return int(free) * 2**20, float(capability) >= _BFLOAT16
+    return None, False
+
+
 def describe_device(device: str) -> str:
     """Return a device in words, e.g. ``CPU (4 cores)``."""
     if device == "cuda":
         return "one local GPU"
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     return f"CPU ({cores} core{'s' if cores > 1 else ''})"

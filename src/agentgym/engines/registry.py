@@ -26,6 +26,8 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
     "engine_server": ("verl",),
     "verl": ("verl",),
     "vllm": ("vllm",),
+    "precision": ("local", "vllm"),
+    "gradient_checkpointing": ("local", "vllm"),
 }
 """Settings that only some of our own engines read."""
 

@@ -25,6 +25,7 @@ class Plan:
         validations: Most measurements in between, of ``eval_tasks`` rollouts each.
         resumed_step: The step continued from, None for a new run.
         agent: What is known of the user's own agent, None if there is none.
+        memory: What training takes of the device's, in words; empty if not known.
     """
 
     config: TrainingConfig
@@ -38,6 +39,7 @@ class Plan:
     validations: int
     resumed_step: int | None = None
     agent: AgentReport | None = None
+    memory: str = ""
 
 
 @dataclass(frozen=True)

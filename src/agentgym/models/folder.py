@@ -3,6 +3,7 @@
 import json
 import math
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from agentgym.models.nano import nano_path
 
 NANO = "nano"
 ADAPTER_FILE = "adapter_config.json"
+CONFIG_FILE = "config.json"
 DEFAULT_RANK = 16
 _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json"
 
@@ -61,6 +63,55 @@ def held_rank(folder: Path) -> int:
         raise ModelError(
             f"The adapter settings {path} cannot be read as LoRA's: {error!r}."
         ) from None
+
+
+def base_folder(source: str, *, fetch: bool = False) -> Path | None:
+    """Return a folder with the ``config.json`` of a model, or of an adapter's base.
+
+    Args:
+        source: As :func:`model_source` returns it.
+        fetch: Whether to download it for an id; else only what is there is taken.
+
+    Returns:
+        None if it is not there: whatever loads the model then says why.
+    """
+    adapter = Path(source) / ADAPTER_FILE
+    if adapter.is_file():
+        base = read_json(adapter).get("base_model_name_or_path")
+        if not isinstance(base, str):
+            return None
+        source = model_source(base)
+    if Path(source).is_dir():
+        return Path(source) if (Path(source) / CONFIG_FILE).is_file() else None
+    try:
+        import httpx
+        from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    except ImportError:
+        return None
+    with suppress(OSError, ValueError, httpx.HTTPError):
+        if fetch:
+            return Path(hf_hub_download(source, CONFIG_FILE)).parent
+        if isinstance(found := try_to_load_from_cache(source, CONFIG_FILE), str):
+            return Path(found).parent
+    return None
+
+
+def count_parameters(folder: Path) -> int:
+    """Return the parameters of a model, by its weights or their index; 0 if unknown.
+
+    Raises:
+        ModelError: The weights are damaged.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return sum(map(_parameters, files))
+    told = read_json(index)
+    shards = set(told.get("weight_map", {}).values())
+    if shards and shards <= {file.name for file in files}:
+        return sum(_parameters(folder / shard) for shard in shards)
+    found = told.get("metadata", {}).get("total_parameters", 0)
+    return int(found) if isinstance(found, int | float) else 0
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from agentgym.core.ledger import (
     NO_COMPARISON,
     NO_VARIANCE,
     ROLE_NOT_TRAINED,
+    TOO_LONG,
     TRAINED,
     Bucket,
 )
@@ -66,6 +67,7 @@ class BatchBuilder:
         stop_ids: Tokens that end a response.
         failure_cost: What each failed tool call takes off its model call's advantage.
         train_roles: Who of a team is trained; None: all.
+        longest: Most tokens of prompt and response of a trained call; None: any.
     """
 
     algorithm: Algorithm
@@ -74,6 +76,7 @@ class BatchBuilder:
     stop_ids: frozenset[int]
     failure_cost: float
     train_roles: Collection[str] | None = None
+    longest: int | None = None
 
     def build(
         self, groups: Sequence[Sequence[Trajectory]], broadcast: Broadcast
@@ -164,6 +167,8 @@ class BatchBuilder:
         """Return which response tokens are trained, or the bucket of a call without."""
         if not call.prompt_ids or not call.response_ids:
             return Bucket("masked", "no token ids were recorded")
+        if self.longest and len(call.prompt_ids + call.response_ids) > self.longest:
+            return Bucket("masked", TOO_LONG)
         if len(call.logprobs) != len(call.response_ids) or not all(
             map(math.isfinite, call.logprobs)
         ):

@@ -262,6 +262,7 @@ class TrainingLoop:
             self._engine.stop_ids,
             config.failure_cost,
             config.train_roles,
+            config.max_episode_tokens,
         )
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():

@@ -55,7 +55,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         raise ScenarioError(f"{scenario.name} cannot be trained on: {'; '.join(wrong)}")
     Versions(scenario.name)  # which its agent will be saved under
     require_tracker(config.tracker)
-    model, device = check_engine(config)
+    summary = check_engine(config)
     per_step = config.group_size * config.tasks_per_step
     if config.episodes < config.group_size:
         raise UsageError(
@@ -74,8 +74,9 @@ def make_plan(config: TrainingConfig) -> Plan:
         config=config,
         run=config.output
         / (config.name or f"{config.scenario_name}-{config.framework}-…"),
-        model=model,
-        device=device,
+        model=summary.model,
+        device=summary.device,
+        memory=summary.memory,
         sandbox=sandbox,
         workers=worker_count(config),
         steps=steps,

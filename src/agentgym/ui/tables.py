@@ -41,6 +41,7 @@ def plan_view(plan: Plan) -> RenderableType:
     workers += f"flight each; sandbox: {plan.sandbox}"
     facts = grid(
         ("policy", f"{plan.model} on {plan.device}"),
+        *([("memory", plan.memory)] if plan.memory else []),
         ("agent", f"{config.agent or config.scenario_name} ({config.framework})"),
         ("budget", budget),
         ("rollouts", workers),

@@ -126,7 +126,7 @@ def test_the_context_is_what_memory_can_hold(
     model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "_LEAST_TOKENS", 64)
-    monkeypatch.setattr(loading, "_CACHE_BYTES", 100 * 256)
+    monkeypatch.setattr(loading, "CACHE_BYTES", 100 * 256)
     policy = LocalPolicy.load(model_folder, gpu="none")
     request = ChatRequest(messages=[{"role": "user", "content": "d " * 200}])
     with pytest.raises(ContextLengthError, match="holds 100,"):
@@ -137,6 +137,6 @@ def test_the_context_is_what_memory_can_hold(
 def test_a_model_that_leaves_no_memory_for_a_response_is_refused(
     model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "_CACHE_BYTES", 100 * 256)
+    monkeypatch.setattr(loading, "CACHE_BYTES", 100 * 256)
     with pytest.raises(ModelError, match="hold only 100 tokens"):
         load_model(str(model_folder), device="cpu", rank=0, seed=0)

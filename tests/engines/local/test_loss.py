@@ -118,3 +118,35 @@ def test_a_long_group_becomes_several_trees(loaded: LoadedModel) -> None:
 
     assert len(forest.trees) > 1
     assert sum(len(tree.targets) for tree in forest.trees) == 6
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+@pytest.mark.parametrize("floats", [2**26, 300 * 7])
+def test_layers_and_logits_computed_twice_give_the_same_gradients(
+    model_folder: Path, rank: int, floats: int
+) -> None:
+    found: list[dict[str, torch.Tensor]] = []
+    sums = []
+    for recompute in (False, True):
+        loaded = load_model(
+            str(model_folder), device="cpu", rank=rank, seed=0, recompute=recompute
+        )
+        for _, parameter in loaded.trained_parameters():
+            if rank:
+                torch.manual_seed(parameter.numel())
+                torch.nn.init.normal_(parameter, std=0.1)
+        loss = PolicyLoss(loaded, CLIP, ENTROPY, TEMPERATURE)
+        if recompute:
+            loss.predicted_floats = floats
+        (forest,) = plant(sequences(loaded), 1536)
+        sums.append(loss.backward(forest, 100))
+        named = loaded.trained_parameters()
+        found.append({n: p.grad for n, p in named if p.grad is not None})
+        assert len(found[-1]) == len(named)
+        assert len(loaded.recomputed) == (2 if recompute else 0)
+        assert not any("forward" in vars(layer) for layer in loaded.recomputed)
+
+    assert sums[0] == pytest.approx(sums[1], rel=1e-5)
+    scale = max(float(g.abs().max()) for g in found[0].values())
+    for name, gradient in found[0].items():
+        assert float((gradient - found[1][name]).abs().max()) < 1e-6 * max(1, scale)

@@ -54,7 +54,7 @@ def test_the_check_loads_neither_torch_nor_transformers() -> None:
 
 
 def test_policy_and_device_are_described(model_folder: Path) -> None:
-    model, device = LocalEngines().check(config(model=str(model_folder)))
+    model, device, _ = LocalEngines().check(config(model=str(model_folder)))
 
     assert model.startswith(str(model_folder))
     assert "k parameters, LoRA rank 16)" in model
@@ -71,7 +71,7 @@ def test_an_adapter_is_trained_with_its_own_rank(
     model = str(tmp_path)
 
     for rank in (None, 4, 0):  # 0 is how a trained agent is measured
-        described, _ = LocalEngines().check(config(model=model, lora_rank=rank))
+        described = LocalEngines().check(config(model=model, lora_rank=rank)).model
         assert described == f"{model} (LoRA rank 4)"
     for refuse in (LocalEngines().check, LocalEngines().create):
         with pytest.raises(UnsupportedError, match="lora_rank = 64 .* of rank 4,"):

@@ -73,6 +73,53 @@ def _attend(
     return layout.attend(layer, query, key, value, scale), None
 
 
+class Kept(Layout):
+    """One sequence, each token of which attends to those before it and itself.
+
+    Attributes:
+        pairs: Its keys and values by layer, (1, key heads, tokens, head_dim), as the
+            first pass left them: a backward pass may compute a layer once more.
+    """
+
+    def __init__(self) -> None:
+        self.pairs: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
+    ) -> Tensor:
+        """Keep keys and values, and attend causally."""
+        self.pairs.setdefault(layer, (key, value))
+        return functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            is_causal=True,
+            scale=scale,
+            enable_gqa=query.shape[1] != key.shape[1],
+        ).transpose(1, 2)
+
+
+def attend_masked(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float
+) -> Tensor:
+    """Attend with grouped keys and an additive mask; returns what queries are shaped.
+
+    On a GPU no kernel takes both but the plain one, which holds all scores at once.
+    """
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1 and query.device.type == "cuda":
+        key = key.repeat_interleave(groups, 1)
+        value = value.repeat_interleave(groups, 1)
+    return functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=mask,
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+
+
 @dataclass(frozen=True)
 class PackedRows(Layout):
     """New tokens of some rows of a batch, row after row.
@@ -118,14 +165,8 @@ class PackedRows(Layout):
         if time <= _FEW:
             attended = _few(spread * scale, keys, values, self.mask, self.shared_prefix)
         else:
-            attended = functional.scaled_dot_product_attention(
-                spread,
-                keys,
-                values,
-                attn_mask=self.mask,
-                scale=scale,
-                enable_gqa=query.shape[1] != keys.shape[1],
-            ).transpose(1, 2)
+            attended = attend_masked(spread, keys, values, self.mask, scale)
+            attended = attended.transpose(1, 2)
         return attended[self.rows, self.places]
 
     def ending(self, at: Tensor) -> "PackedRows":

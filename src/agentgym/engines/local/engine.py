@@ -28,9 +28,15 @@ class LocalEngine(Engine):
         """Load the model and start to answer requests; see :class:`EngineFactory`."""
         device = check_device(config.gpu, deterministic=config.deterministic)
         rank = new_rank(config.model, config.lora_rank)
-        return cls(
-            config, load_model(config.model, device=device, rank=rank, seed=config.seed)
+        loaded = load_model(
+            config.model,
+            device=device,
+            rank=rank,
+            seed=config.seed,
+            precision=config.precision,
+            recompute=config.gradient_checkpointing,
         )
+        return cls(config, loaded)
 
     @property
     def policy(self) -> LocalPolicy:

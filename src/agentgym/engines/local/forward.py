@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from itertools import chain, pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from agentgym.engines.adapter import Merged
 from agentgym.engines.local.attention import PackedRows
 from agentgym.engines.local.kv_cache import BatchCache
 from agentgym.engines.local.llama import fuse
@@ -41,7 +43,12 @@ class BatchForward:
         self.cache = BatchCache(
             loaded.cache_shape, rows, loaded.context, loaded.device, loaded.cache_tokens
         )
-        self._fused = fuse(loaded)
+        self._merged: Merged | None = None
+        self._sampled = loaded
+        if loaded.adapter is not None and loaded.merges:
+            self._merged = Merged(loaded.model)
+            self._sampled = replace(loaded, model=self._merged.model, adapter=None)
+        self._fused = fuse(self._sampled)
         self._workers = 1 if fixed or self._fused is None else loaded.threads[0]
         self._pool = ThreadPoolExecutor(
             max(1, self._workers - 1), "agentgym-forward", torch.set_num_threads, (1,)
@@ -49,6 +56,8 @@ class BatchForward:
 
     def refresh(self) -> None:
         """Take over the model's weights, which have changed."""
+        if self._merged is not None:
+            self._merged.refresh()
         if self._fused is not None:
             self._fused.refresh()
 
@@ -122,7 +131,7 @@ class BatchForward:
         last = ends - 1 if only_last else None
         if self._fused is not None:
             return self._fused.logits(work, last)
-        return self.loaded.logits(work.ids, work.positions, work, last)
+        return self._sampled.logits(work.ids, work.positions, work, last)
 
     def _mask(self, start: Tensor, lengths: Tensor) -> Tensor:
         """Return which columns each new token sees, (rows, 1, time, width)."""

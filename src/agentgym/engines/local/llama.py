@@ -112,6 +112,7 @@ def fuse(loaded: LoadedModel) -> FusedLlama | None:
         and config.rope_parameters["rope_type"] == "default"
         and all(type(m) is nn.Linear and m.bias is None for m in linears)
         and loaded.adapter is None
+        and model.dtype == torch.float32
     )
     return FusedLlama(model, loaded.context) if plain else None
 

@@ -1,9 +1,11 @@
 """Loads a policy: weights, tokenizer and what the engine must know of both."""
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ import torch
 import transformers
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -20,20 +23,26 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.cache_utils import DynamicLayer
+from transformers.modeling_layers import GradientCheckpointingLayer
 
+from agentgym.core.config import Precision
+from agentgym.engines.adapter import adapt, merge, mergeable
 from agentgym.engines.local import attention
 from agentgym.engines.local.attention import Layout
 from agentgym.engines.local.kv_cache import CacheShape
 from agentgym.engines.local.prefix_tree import TreeLayout
 from agentgym.engines.local.rendering import check_template
+from agentgym.engines.memory import (
+    CACHE_BYTES,
+    RECOMPUTED_PARAMETERS,
+    SMALL_PARAMETERS,
+)
 from agentgym.errors import GPUNotAvailableError, ModelError
 from agentgym.models.folder import ADAPTER_FILE, model_source
 
 if TYPE_CHECKING:
     from peft import PeftModel
 
-_SMALL = 30_000_000
-_CACHE_BYTES = 4 * 2**30
 _LEAST_TOKENS = 512
 """With room for fewer, hardly a prompt fits."""
 _TREE_ERROR = 0.1
@@ -57,6 +66,9 @@ class LoadedModel:
         stop_ids: Tokens that end a response.
         cache_shape: Of its KV cache.
         cache_tokens: How many tokens of running responses its memory can hold.
+        merges: Whether it is sampled from with its adapter merged, in weights of
+            their own; on a GPU that may not hold them it is not.
+        recomputed: Layers whose activations are not kept for the backward pass.
     """
 
     name: str
@@ -69,11 +81,15 @@ class LoadedModel:
     stop_ids: frozenset[int]
     cache_shape: CacheShape
     cache_tokens: int
+    merges: bool = True
+    recomputed: tuple[nn.Module, ...] = ()
 
     @property
     def is_small(self) -> bool:
         """Whether its matrices are too small for kernels of several threads."""
-        return self.model.num_parameters() < _SMALL and self.device.type == "cpu"
+        return (
+            self.model.num_parameters() < SMALL_PARAMETERS and self.device.type == "cpu"
+        )
 
     @property
     def threads(self) -> tuple[int, int]:
@@ -96,18 +112,51 @@ class LoadedModel:
             layout: What each attends to.
             at: Indices of the tokens that count; None for all.
         """
-        states = _packed_states(self.model, ids, positions, layout)
+        states = self.states(ids, positions, layout)
+        return self.predict(states if at is None else states.index_select(0, at))
+
+    def predict(self, states: Tensor) -> Tensor:
+        """Return the logits of the last layer's output, (tokens, vocabulary)."""
         head = self.model.get_output_embeddings()
         assert head is not None
-        logits: Tensor = head(states if at is None else states.index_select(0, at))
+        logits: Tensor = head(states)
         return logits
+
+    def states(self, ids: Tensor, positions: Tensor, layout: Layout) -> Tensor:
+        """Return the last layer's output for packed tokens, (tokens, width)."""
+        return _packed_states(self.model, ids, positions, layout)
+
+    @contextmanager
+    def recomputing(self) -> Iterator[None]:
+        """Keep of a layer in ``recomputed`` its input alone; backward computes it anew.
+
+        Activation checkpointing (Chen et al. 2016, https://arxiv.org/abs/1604.06174):
+        a third more arithmetic, and the activations of one layer instead of all.
+        """
+        for layer in self.recomputed:
+            layer.forward = partial(
+                checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False
+            )
+        try:
+            yield
+        finally:
+            for layer in self.recomputed:
+                del layer.forward
 
     def trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Return the parameters that training changes, by name."""
         return [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
 
 
-def load_model(model: str, *, device: str, rank: int | None, seed: int) -> LoadedModel:
+def load_model(
+    model: str,
+    *,
+    device: str,
+    rank: int | None,
+    seed: int,
+    precision: Precision = "auto",
+    recompute: bool | None = None,
+) -> LoadedModel:
     """Load a policy by name, folder or Hugging Face id.
 
     Args:
@@ -116,6 +165,10 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
         rank: Of a new LoRA adapter to train; 0 trains all weights (or the adapter,
             if the folder holds one); None loads for inference alone.
         seed: Of the new adapter's first weights.
+        precision: Of weights below an adapter: ``bf16``, ``float32``, or ``auto``,
+            which is bfloat16 on a GPU that has it. All others are float32.
+        recompute: Whether layers are computed anew in the backward pass; None if the
+            model is large.
 
     Raises:
         ModelError: It cannot be loaded, cannot be trained to call tools, or leaves
@@ -130,19 +183,24 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
         )
     source = model_source(model)
     given = (Path(source) / ADAPTER_FILE).is_file()
-    half = device == "cuda" and (given or bool(rank))  # weights below an adapter
+    dtype = _dtype(precision, device) if given or rank else torch.float32
     with quiet():
-        tokenizer, causal = _read(model, source, given=given, half=half)
-    adapter = _adapt(causal, source if given else None, rank, seed)
+        tokenizer, causal = _read(model, source, given=given, dtype=dtype)
+    adapter = adapt(causal, source if given else None, rank, seed)
     if adapter is not None:
         causal = adapter.get_base_model()  # type: ignore[assignment]
     causal.to(device).eval()  # type: ignore[arg-type]
     if rank is None:
         causal.requires_grad_(False)
+        if adapter is not None:
+            merge(causal)
+            adapter = None
     check_template(model, tokenizer)
     _check_positions(model, causal)
     shape = _examine(model, causal)
-    held = _cache_tokens(model, causal, shape)
+    merged = 0 if adapter is None else _mergeable_bytes(causal)
+    merges = _free_bytes(causal) >= 2 * merged
+    held = _cache_tokens(model, causal, shape, merged if merges else 0)
     longest = int(causal.config.get_text_config().max_position_embeddings)
     return LoadedModel(
         name=model,
@@ -155,6 +213,8 @@ def load_model(model: str, *, device: str, rank: int | None, seed: int) -> Loade
         stop_ids=_stop_ids(model, causal, tokenizer),
         cache_shape=shape,
         cache_tokens=held,
+        merges=merges,
+        recomputed=_recomputed(model, causal, recompute) if rank is not None else (),
     )
 
 
@@ -180,7 +240,7 @@ def _packed_states(
 
 
 def _read(
-    model: str, source: str, *, given: bool, half: bool
+    model: str, source: str, *, given: bool, dtype: torch.dtype
 ) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     """Read tokenizer and base weights, those below an adapter if one is given."""
     try:
@@ -189,9 +249,7 @@ def _read(
             settings = json.loads((Path(source) / ADAPTER_FILE).read_text())
             source = model_source(str(settings["base_model_name_or_path"]))
         causal = AutoModelForCausalLM.from_pretrained(
-            source,
-            dtype=torch.bfloat16 if half else torch.float32,
-            attn_implementation="sdpa",
+            source, dtype=dtype, attn_implementation="sdpa"
         )
         causal.set_attn_implementation(attention.register())
     except (OSError, ValueError, KeyError, SafetensorError) as error:
@@ -203,36 +261,56 @@ def _read(
     return tokenizer, causal
 
 
-def _adapt(
-    causal: PreTrainedModel, source: str | None, rank: int | None, seed: int
-) -> "PeftModel | None":
-    """Inject the adapter of ``source``, or a new one of ``rank``, or none."""
-    if source is None and not rank:
-        return None
-    from peft import LoraConfig, PeftModel, get_peft_model  # takes seconds
-
-    if source is not None:
-        return PeftModel.from_pretrained(causal, source, is_trainable=rank is not None)
-    assert rank is not None
-    config = LoraConfig(
-        r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        adapted = get_peft_model(causal, config)
-    assert isinstance(adapted, PeftModel)
-    return adapted
+def _dtype(precision: Precision, device: str) -> torch.dtype:
+    """Return that of weights below an adapter, which itself is in float32."""
+    if precision == "auto":
+        supported = device == "cuda" and torch.cuda.is_bf16_supported(
+            including_emulation=False
+        )
+        return torch.bfloat16 if supported else torch.float32
+    return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
-def _cache_tokens(model: str, causal: PreTrainedModel, shape: CacheShape) -> int:
+def _recomputed(
+    model: str, causal: PreTrainedModel, wanted: bool | None
+) -> tuple[nn.Module, ...]:
+    if wanted is None:
+        wanted = causal.num_parameters() > RECOMPUTED_PARAMETERS
+    if not wanted:
+        return ()
+    found = [m for m in causal.modules() if isinstance(m, GradientCheckpointingLayer)]
+    if not found:
+        raise ModelError(
+            f"The layers of {model!r} cannot be computed anew in the backward pass. "
+            "Set gradient_checkpointing to false."
+        )
+    return tuple(found)
+
+
+def _mergeable_bytes(causal: PreTrainedModel) -> int:
+    weights = [m.get_base_layer().weight for m in mergeable(causal).values()]
+    return sum(weight.nbytes for weight in weights)
+
+
+def _free_bytes(causal: PreTrainedModel) -> int:
+    """Return what a GPU has left; a CPU's memory is looked at before loading."""
+    if causal.device.type != "cuda":
+        return sys.maxsize
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info(causal.device)[0]
+
+
+def _cache_tokens(
+    model: str, causal: PreTrainedModel, shape: CacheShape, merged: int
+) -> int:
     """Return how many tokens' keys and values the running responses may take.
 
-    On a GPU a quarter of what is free beside the weights: training needs the most.
+    On a GPU a quarter of what is free beside the weights, ``merged`` bytes of which are
+    yet to come: training needs the most.
     """
-    budget = _CACHE_BYTES
+    budget = CACHE_BYTES
     if causal.device.type == "cuda":
-        torch.cuda.empty_cache()
-        budget = torch.cuda.mem_get_info(causal.device)[0] // 4
+        budget = (_free_bytes(causal) - merged) // 4
     size = 2 * shape.layers * shape.heads * shape.head_dim * shape.dtype.itemsize
     tokens = budget // size
     if tokens < _LEAST_TOKENS:

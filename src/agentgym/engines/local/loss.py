@@ -16,13 +16,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from torch.utils.checkpoint import checkpoint
 
+from agentgym.engines.local.attention import Kept
 from agentgym.engines.local.loading import LoadedModel
 from agentgym.engines.local.prefix_tree import Forest, PrefixTree, TreeLayout
-
-_CHUNK_TOKENS = 1024
-_VOCABULARY_FLOATS = 2**27
+from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
 
 
 class LossSums(NamedTuple):
@@ -48,6 +47,7 @@ class PolicyLoss:
     Attributes:
         chunk_tokens: Most tokens of a micro-batch, but for a tree that has more.
         tree_nodes: Most nodes of a tree: larger ones share more, and take more memory.
+        predicted_floats: Most logits at once.
     """
 
     def __init__(
@@ -61,9 +61,8 @@ class PolicyLoss:
         self._clip = clip
         self._entropy_coefficient = entropy_coefficient
         self._temperature = temperature
-        most = _VOCABULARY_FLOATS // loaded.vocabulary
-        self.chunk_tokens = max(512, min(_CHUNK_TOKENS, most))
-        self.tree_nodes = max(_CHUNK_TOKENS, min(3 * _CHUNK_TOKENS // 2, most))
+        self.predicted_floats = PREDICTED_FLOATS
+        self.chunk_tokens, self.tree_nodes = micro_batch(loaded.vocabulary)
 
     def backward(self, forest: Forest, total: int) -> LossSums:
         """Add the gradients of a forest's share of the loss, a mean over ``total``.
@@ -71,6 +70,10 @@ class PolicyLoss:
         The head is computed once; each micro-batch leaves its gradients at the
         head's keys and values, and they go back through it once at the end.
         """
+        with self._loaded.recomputing():
+            return self._backward(forest, total)
+
+    def _backward(self, forest: Forest, total: int) -> LossSums:
         computed = self._head(forest.head)
         leaves = [tensor.detach().requires_grad_() for tensor in computed]
         wanted = [*(p for _, p in self._loaded.trained_parameters()), *leaves]
@@ -115,12 +118,13 @@ class PolicyLoss:
         """Return a head's keys and values, layer after layer, with their graph."""
         if not ids:
             return []
-        cache = DynamicCache()
-        tokens = torch.tensor([ids], device=self._loaded.device)
-        self._loaded.model.get_decoder()(
-            input_ids=tokens, past_key_values=cache, use_cache=True
+        kept, device = Kept(), self._loaded.device
+        self._loaded.states(
+            torch.tensor(ids, device=device),
+            torch.arange(len(ids), device=device),
+            kept,
         )
-        return [tensor for keys, values, *_ in cache for tensor in (keys, values)]
+        return [tensor for _, pair in sorted(kept.pairs.items()) for tensor in pair]
 
     def _objective(
         self, trees: Sequence[PrefixTree], head: Sequence[Tensor]
@@ -133,14 +137,11 @@ class PolicyLoss:
             for start, tree in zip(starts, trees, strict=False)
             for target in tree.targets.values()
         ]
-        logits = self._loaded.logits(
+        states = self._loaded.states(
             torch.tensor([token for tree in trees for token in tree.tokens]).to(device),
             torch.tensor([depth for tree in trees for depth in tree.depths]).to(device),
             TreeLayout.of(trees, head),
-            torch.tensor(places, device=device),
-        )
-        logprobs = torch.log_softmax(logits.float() / self._temperature, dim=-1)
-
+        ).index_select(0, torch.tensor(places, device=device))
         targets = [target for tree in trees for target in tree.targets.values()]
         tokens = torch.tensor([t.token for t in targets], device=device)
         counts, sampled, gain, loss = torch.tensor(
@@ -150,7 +151,7 @@ class PolicyLoss:
             ],
             device=device,
         ).unbind(1)
-        now = logprobs.gather(-1, tokens[:, None])[:, 0]
+        now, entropy = self._predict(states, tokens)
         if self._clip is None:
             policy = -now * (gain + loss)
             return policy.sum(), LossSums(loss=float(policy.sum().detach()))
@@ -161,7 +162,7 @@ class PolicyLoss:
             torch.minimum(ratio * gain, clipped * gain)
             + torch.minimum(ratio * loss, clipped * loss)
         )
-        entropy = -(logprobs.exp() * logprobs).sum(-1) * counts
+        entropy = entropy * counts
         objective = policy.sum() - self._entropy_coefficient * entropy.sum()
         with torch.no_grad():
             is_clipped = (ratio - 1).abs() > self._clip
@@ -173,3 +174,26 @@ class PolicyLoss:
                 gap=float((log_ratio.abs() * counts).sum()),
                 tokens=int(counts.sum()),
             )
+
+    def _predict(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log-probability of each token, and the entropy there.
+
+        Logits of a large vocabulary are made block by block, and anew in the backward
+        pass: those of a long sequence would take more memory than the model.
+        """
+
+        def block(states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+            logits = self._loaded.predict(states)
+            logprobs = torch.log_softmax(logits.float() / self._temperature, dim=-1)
+            entropy = -(logprobs.exp() * logprobs).sum(-1)
+            return logprobs.gather(-1, tokens[:, None])[:, 0], entropy
+
+        most = max(1, self.predicted_floats // self._loaded.vocabulary)
+        if len(tokens) <= most:
+            return block(states, tokens)
+        made = [
+            checkpoint(block, *part, use_reentrant=False, preserve_rng_state=False)
+            for part in zip(states.split(most), tokens.split(most), strict=True)
+        ]
+        now, entropy = zip(*made, strict=True)
+        return torch.cat(now), torch.cat(entropy)

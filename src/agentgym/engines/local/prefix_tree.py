@@ -16,10 +16,9 @@ from itertools import groupby, pairwise
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from agentgym.engines.base import TrainedToken, TrainingSequence
-from agentgym.engines.local.attention import Layout
+from agentgym.engines.local.attention import Layout, attend_masked
 from agentgym.engines.local.kv_cache import common_prefix
 
 _SHORTEST_HEAD = 16
@@ -116,12 +115,14 @@ class TreeLayout(Layout):
         seen: Of each branch, the pieces that it attends to, counted from 1; its own
             come last. 0 is the head.
         head: The head's keys and values, layer after layer; empty for no head.
+        masks: Those made so far, by their shape: all layers have the same.
     """
 
     pieces: list[int]
     queries: list[int]
     seen: list[list[int]]
     head: Sequence[Tensor] = ()
+    masks: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, trees: Sequence[PrefixTree], head: Sequence[Tensor]) -> "TreeLayout":
@@ -148,18 +149,18 @@ class TreeLayout(Layout):
         found = []
         for branch, seen in zip(query.split(self.queries, 2), self.seen, strict=True):
             before = torch.cat([keys[piece] for piece in seen], 2)
-            new, total = branch.shape[2], before.shape[2]
-            hidden = branch.new_full((new, total), -torch.inf).triu_(total - new + 1)
-            attended = functional.scaled_dot_product_attention(
-                branch,
-                before,
-                torch.cat([values[piece] for piece in seen], 2),
-                attn_mask=hidden,
-                scale=scale,
-                enable_gqa=query.shape[1] != key.shape[1],
-            )
-            found.append(attended)
+            hidden = self._mask(branch, before.shape[2])
+            after = torch.cat([values[piece] for piece in seen], 2)
+            found.append(attend_masked(branch, before, after, hidden, scale))
         return torch.cat(found, 2).transpose(1, 2)
+
+    def _mask(self, branch: Tensor, total: int) -> Tensor:
+        """Return what hides from a branch the later of its own tokens."""
+        new = branch.shape[2]
+        if (new, total) not in self.masks:
+            hidden = branch.new_full((new, total), -torch.inf)
+            self.masks[new, total] = hidden.triu_(total - new + 1)
+        return self.masks[new, total]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import Policy
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import check_device, describe_device
+from agentgym.engines.memory import check_memory
 from agentgym.errors import MissingExtraError, UnsupportedError
 from agentgym.models.folder import (
     NANO,
@@ -42,8 +43,16 @@ class LocalEngines(EngineFactory):
                 "Leave lora_rank unset, or give the adapter's base model."
             )
         rank = held or new_rank(config.model, config.lora_rank)
+        if config.precision == "bf16" and not rank:
+            raise UnsupportedError(
+                f"precision = 'bf16' with all weights of {config.model!r} trained: an "
+                "update's steps would be lost in its rounding. Leave precision out, or "
+                "train an adapter: lora_rank = 16."
+            )
         return EngineSummary(
-            describe_model(config.model, rank), describe_device(device)
+            describe_model(config.model, rank),
+            describe_device(device),
+            check_memory(config, device),
         )
 
     def create(self, config: TrainingConfig) -> Engine:
@@ -51,6 +60,8 @@ class LocalEngines(EngineFactory):
         from agentgym.engines.local.engine import LocalEngine
 
         self.check(config)
+        device = check_device(config.gpu, deterministic=config.deterministic)
+        check_memory(config, device, fetch=True)
         return LocalEngine.create(config)
 
 

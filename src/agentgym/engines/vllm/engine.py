@@ -73,6 +73,8 @@ class VllmEngine(Engine):
                 device=check_device(config.gpu),
                 rank=trained_rank(config),
                 seed=config.seed,
+                precision=config.precision,
+                recompute=config.gradient_checkpointing,
             )
             engine = cls(config, server, loaded, adapters)
             engine._stack = stack.pop_all()

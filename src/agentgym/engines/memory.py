@@ -1,0 +1,367 @@
+"""How much memory a model takes, told from its ``config.json`` before it is loaded.
+
+Sizes are those of the engine in this process: the weights that learn, with an adapter
+one more copy of the linear layers to sample from (:mod:`agentgym.engines.adapter`),
+AdamW's two moments, what a backward pass keeps, and the KV cache. Importing this
+imports no torch.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines.device import free_gpu, free_ram, usable_cores
+from agentgym.errors import NotEnoughMemoryError
+from agentgym.models.folder import (
+    base_folder,
+    count_parameters,
+    held_rank,
+    model_source,
+    new_rank,
+    read_json,
+)
+
+GIB = 2**30
+CACHE_BYTES = 4 * GIB
+"""Of the KV cache of running responses on a CPU, at most."""
+RECOMPUTED_PARAMETERS = 100_000_000
+"""Of larger models an update computes each layer twice, and keeps less of it."""
+SMALL_PARAMETERS = 30_000_000
+_CHUNK_TOKENS = 1024
+_VOCABULARY_FLOATS = 2**27
+PREDICTED_FLOATS = 2**26
+"""Logits that an update has at once; more are computed in blocks, and twice."""
+_CUDA_BYTES = 3 * GIB // 4
+_FLOAT = 4
+_SEEN = 8
+"""Branches of a tree that attend to as much as the longest episode holds."""
+_LOGITS = 5
+"""Copies in float32: themselves, log-probabilities, entropy's two, a gradient."""
+
+
+def micro_batch(vocabulary: int) -> tuple[int, int]:
+    """Return the most tokens of a micro-batch, and of a tree that shares prefixes.
+
+    A single longer sequence is a micro-batch of its own.
+    """
+    most = _VOCABULARY_FLOATS // vocabulary
+    chunk = max(512, min(_CHUNK_TOKENS, most))
+    return chunk, max(_CHUNK_TOKENS, min(3 * _CHUNK_TOKENS // 2, most))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a decoder is made of.
+
+    Attributes:
+        inner: Width of the multilayer perceptron.
+        biases: Of one layer's linear layers, in numbers.
+        norms: Weights of one layer's norms.
+        is_tied: Whether the last layer is the embedding.
+    """
+
+    kind: str
+    layers: int
+    hidden: int
+    inner: int
+    heads: int
+    key_heads: int
+    head_dim: int
+    vocabulary: int
+    context: int
+    biases: int
+    norms: int
+    is_tied: bool
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self | None:
+        """Return the shape that a ``config.json`` tells; None if it is of another kind.
+
+        Llama, Mistral, Qwen2 (Qwen2.5 too) and Qwen3 are known.
+        """
+        kind = config.get("model_type")
+        try:
+            hidden, heads = int(config["hidden_size"]), config["num_attention_heads"]
+            inner = int(config["intermediate_size"])
+            keys = int(config.get("num_key_value_heads") or heads)
+            usual = 128 if kind == "qwen3" else hidden // heads
+            head = int(config.get("head_dim") or usual)
+            layers, vocabulary = config["num_hidden_layers"], config["vocab_size"]
+            context = int(config.get("max_position_embeddings", 2048))
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            return None
+        attended = (heads + 2 * keys) * head
+        biased = attended + hidden if config.get("attention_bias") else 0
+        biases = {
+            "llama": biased + (2 * inner + hidden if config.get("mlp_bias") else 0),
+            "mistral": 0,
+            "qwen2": attended,
+            "qwen3": biased,
+        }.get(str(kind))
+        if biases is None:
+            return None
+        return cls(
+            kind=str(kind),
+            layers=int(layers),
+            hidden=hidden,
+            inner=inner,
+            heads=int(heads),
+            key_heads=keys,
+            head_dim=head,
+            vocabulary=int(vocabulary),
+            context=context,
+            biases=biases,
+            norms=2 * hidden + (2 * head if kind == "qwen3" else 0),
+            is_tied=bool(config.get("tie_word_embeddings", False)),
+        )
+
+    @property
+    def linears(self) -> list[tuple[int, int]]:
+        """Inputs and outputs of one layer's linear layers."""
+        query, key = self.heads * self.head_dim, self.key_heads * self.head_dim
+        attention = [(self.hidden, query), (self.hidden, key), (self.hidden, key)]
+        mlp = [(self.hidden, self.inner)] * 2 + [(self.inner, self.hidden)]
+        return [*attention, (query, self.hidden), *mlp]
+
+    @property
+    def linear_parameters(self) -> int:
+        """Weights of all layers' linear layers."""
+        return self.layers * sum(given * made for given, made in self.linears)
+
+    @property
+    def parameters(self) -> int:
+        """All of them."""
+        embeddings = self.vocabulary * self.hidden * (1 if self.is_tied else 2)
+        rest = self.layers * (self.biases + self.norms) + self.hidden
+        return embeddings + self.linear_parameters + rest
+
+    def adapter_parameters(self, rank: int) -> int:
+        """Return the parameters of an adapter of all linear layers but the last."""
+        return self.layers * rank * sum(map(sum, self.linears))
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a model is trained.
+
+    Attributes:
+        rank: Of its adapter; 0 trains all weights.
+        is_half: Whether weights below an adapter are bfloat16.
+        recomputes: Whether backward computes layers anew; None if the model is large.
+        longest: Most tokens of a trained sequence.
+        on_gpu: Whether it is on a GPU.
+        cores: Of the CPU.
+    """
+
+    rank: int
+    is_half: bool = False
+    recomputes: bool | None = None
+    longest: int = 8192
+    on_gpu: bool = False
+    cores: int = 1
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes that a model takes while it is trained.
+
+    Attributes:
+        weights: As they are loaded.
+        copies: Of weights, to sample from. On a GPU they are left out if need be.
+        adapter: Its weights; 0 without.
+        gradients: Of what is trained.
+        optimizer: AdamW's moments.
+        activations: Most that an update keeps and computes with at once.
+        cache_token: Keys and values of one token.
+        least_cache: Keys and values of one episode.
+        overhead: CUDA's own.
+    """
+
+    weights: int
+    copies: int
+    adapter: int
+    gradients: int
+    optimizer: int
+    activations: int
+    cache_token: int
+    least_cache: int
+    overhead: int
+
+    @classmethod
+    def of(cls, shape: Shape, use: Use, parameters: int | None = None) -> Self:
+        """Return what a model takes.
+
+        Args:
+            shape: Of the model.
+            use: How it is trained.
+            parameters: As its files have them; None counts those of the shape.
+        """
+        held = parameters or shape.parameters
+        size = 2 if use.rank and use.is_half else _FLOAT
+        is_small = held < SMALL_PARAMETERS and not use.on_gpu
+        added = shape.adapter_parameters(use.rank)
+        trained = _FLOAT * (added or held)
+        copied = shape.linear_parameters if use.rank else 0
+        if is_small and shape.kind == "llama":  # fused, with the last layer
+            copied += shape.linear_parameters + shape.vocabulary * shape.hidden
+        longest = min(use.longest, shape.context)
+        token = 2 * shape.layers * shape.key_heads * shape.head_dim * size
+        large = use.recomputes is None and held > RECOMPUTED_PARAMETERS
+        activations = _activations(
+            shape,
+            use,
+            size=size,
+            parts=use.cores if is_small else 1,
+            recomputes=bool(use.recomputes) or large,
+        )
+        return cls(
+            weights=size * held,
+            copies=size * copied,
+            adapter=_FLOAT * added,
+            gradients=trained,
+            optimizer=2 * trained,
+            activations=activations,
+            cache_token=token,
+            least_cache=longest * token,
+            overhead=_CUDA_BYTES if use.on_gpu else 0,
+        )
+
+    @property
+    def fixed(self) -> int:
+        """All but the KV cache, and on a GPU but the copies."""
+        learning = self.adapter + self.gradients + self.optimizer + self.activations
+        copies = 0 if self.overhead else self.copies
+        return self.weights + learning + copies + self.overhead
+
+    @property
+    def need(self) -> int:
+        """The least that training works with."""
+        return self.fixed + self.least_cache
+
+    def words(self) -> str:
+        """Return the parts in GiB, e.g. ``weights 2.9, adapter 0.1, …``."""
+        copies = "a merged copy to sample from"
+        parts = {
+            "weights": self.weights,
+            copies: 0 if self.overhead else self.copies,
+            "adapter, gradients and optimizer": (
+                self.adapter + self.gradients + self.optimizer
+            ),
+            "activations": self.activations,
+            "KV cache of one episode": self.least_cache,
+            "CUDA": self.overhead,
+        }
+        if not self.adapter:
+            parts["gradients and optimizer"] = parts.pop(
+                "adapter, gradients and optimizer"
+            )
+            parts["a copy to sample from"] = parts.pop(copies)
+        return ", ".join(f"{name} {gib(size)}" for name, size in parts.items() if size)
+
+
+def _activations(
+    shape: Shape, use: Use, *, size: int, parts: int, recomputes: bool
+) -> int:
+    """Return the most bytes that backward needs at once.
+
+    That is one sequence as long as may be, or a tree of shared prefixes above a head
+    that is nearly as long; a small model has such parts side by side on a CPU.
+    """
+    longest = min(use.longest, shape.context)
+    nodes = max(micro_batch(shape.vocabulary))
+    query, key = shape.heads * shape.head_dim, shape.key_heads * shape.head_dim
+    hidden, inner = shape.hidden, shape.inner
+    # Two norms (in float32, before and after the weight), rotation and attention with
+    # their copies, the perceptron, and the sums after each half.
+    each = 2 * (_FLOAT + 2 * size) * hidden + 6 * size * query + 4 * size * inner
+    each += 2 * size * hidden + 4 * size * key + _FLOAT * shape.heads
+    if use.rank:
+        each += len(shape.linears) * _FLOAT * use.rank
+        if size != _FLOAT:  # each adapter takes its input in float32
+            each += _FLOAT * (5 * hidden + query + inner)
+    spread = shape.heads // shape.key_heads if use.on_gpu else 1
+    seen = _SEEN * longest * 2 * key * size * spread
+    head = 2 * longest * 2 * key * size  # keys, values and their gradients
+    found = []
+    for below, above in ((0, longest), (longest, nodes)):
+        tokens = below + parts * above
+        layer = tokens * each + parts * seen
+        inputs = shape.layers * (tokens * hidden * size + head)
+        layers = inputs + 2 * layer if recomputes else (shape.layers + 1) * layer
+        predicted = min(above, max(1, PREDICTED_FLOATS // shape.vocabulary))
+        logits = predicted * shape.vocabulary * (_LOGITS * _FLOAT + size)
+        masks = above * longest * size
+        found.append(layers + parts * (logits + masks) + tokens * hidden * _FLOAT)
+    return max(found)
+
+
+def cheaper(
+    shape: Shape, use: Use, parameters: int | None = None
+) -> Iterator[tuple[str, int]]:
+    """Yield settings that take less, each on top of those before; and bytes then."""
+    changes: list[tuple[str, bool, Any]] = [
+        ("lora_rank = 16", not use.rank, {"rank": 16}),
+        ("gradient_checkpointing = true", True, {"recomputes": True}),
+        ("precision = 'bf16'", not use.is_half, {"is_half": True}),
+        ("max_episode_tokens = 2048", use.longest > 2048, {"longest": 2048}),
+    ]
+    before = Estimate.of(shape, use, parameters).need
+    for words, applies, change in changes:
+        changed = replace(use, **change)
+        need = Estimate.of(shape, changed, parameters).need
+        if applies and need < before:
+            yield words, need
+            use, before = changed, need
+
+
+def gib(size: int) -> str:
+    """Return bytes in GiB with one decimal, and two below 1."""
+    return f"{size / GIB:.2f}" if size < GIB else f"{size / GIB:.1f}"
+
+
+def check_memory(config: TrainingConfig, device: str, *, fetch: bool = False) -> str:
+    """Check that a model fits, and return what it takes in words; empty if unknown.
+
+    Unknown is a model whose ``config.json`` is not here yet, or whose kind is not, and
+    a GPU whose driver tells nothing.
+
+    Args:
+        config: Its ``model`` and how that is trained.
+        device: ``cpu`` or ``cuda``.
+        fetch: Whether to download the ``config.json`` of an id.
+
+    Raises:
+        NotEnoughMemoryError: It does not fit; says what takes how much, and what to
+            lower.
+    """
+    folder = base_folder(model_source(config.model), fetch=fetch)
+    shape = Shape.of(read_json(folder / "config.json")) if folder else None
+    if folder is None or shape is None:
+        return ""
+    on_gpu = device == "cuda"
+    free, has_half = free_gpu() if on_gpu else (free_ram(), False)
+    use = Use(
+        rank=held_rank(Path(model_source(config.model)))
+        or new_rank(config.model, config.lora_rank),
+        is_half=config.precision == "bf16" or (config.precision == "auto" and has_half),
+        recomputes=config.gradient_checkpointing,
+        longest=config.max_episode_tokens,
+        on_gpu=on_gpu,
+        cores=usable_cores(),
+    )
+    held = count_parameters(folder)
+    estimate = Estimate.of(shape, use, held)
+    if free is None:
+        return f"at most {gib(estimate.need)} GiB: {estimate.words()}"
+    if estimate.need <= free:
+        return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
+    told = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
+    lower = f"Less takes, one with the other: {', '.join(told)}. " if told else ""
+    where = "the GPU" if on_gpu else "this machine"
+    raise NotEnoughMemoryError(
+        f"Training {config.model!r} takes up to {gib(estimate.need)} GiB, and {where} "
+        f"has {gib(free)} GiB free: {estimate.words()}. {lower}Or take a smaller "
+        "model, or several GPUs with --engine verl."
+    )

@@ -1,0 +1,226 @@
+"""Sampling goes through merged weights, learning through the adapter; both agree."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.engines.adapter import Merged
+from agentgym.engines.base import MOST_GAP, TrainedToken, TrainingBatch
+from agentgym.engines.base import TrainingSequence as Sequence
+from agentgym.engines.local.engine import LocalEngine
+from agentgym.engines.local.forward import BatchForward
+from agentgym.engines.local.loading import load_model
+from agentgym.engines.local.policy import LocalPolicy
+from agentgym.engines.local.support import LocalEngines
+from agentgym.errors import UnsupportedError
+from tests.engines.local.rollouts import TOOLS
+
+Make = Callable[..., LocalEngine]
+
+
+@pytest.fixture
+def make(model_folder: Path) -> Iterator[Make]:
+    made: list[LocalEngine] = []
+
+    def make_engine(**settings: Any) -> LocalEngine:
+        given = {"model": str(model_folder), "gpu": "none", "lora_rank": 4}
+        config = TrainingConfig.create(**{**given, "learning_rate": 2e-2, **settings})
+        made.append(LocalEngine.create(config))
+        return made[-1]
+
+    yield make_engine
+    for engine in made:
+        engine.close()
+
+
+def answers(engine: LocalEngine, count: int = 12) -> list[ChatResult]:
+    async def ask() -> list[ChatResult]:
+        requests = [
+            ChatRequest(
+                messages=[{"role": "user", "content": f"look up {i}"}],
+                tools=TOOLS,
+                seed=i + 100 * engine.step,
+                max_tokens=16,
+            )
+            for i in range(count)
+        ]
+        return await asyncio.gather(*map(engine.policy.chat, requests))
+
+    return asyncio.run(ask())
+
+
+def batch(results: list[ChatResult]) -> TrainingBatch:
+    """Make tokens of odd ids likelier, the others less so."""
+    made = []
+    for number, result in enumerate(results):
+        start = len(result.prompt_ids)
+        trained = [
+            TrainedToken(start + at, logprob, 1.0 if token % 2 else -1.0)
+            for at, (token, logprob) in enumerate(
+                zip(result.response_ids, result.logprobs, strict=True)
+            )
+        ]
+        ids = [*result.prompt_ids, *result.response_ids]
+        made.append(Sequence("agent", number, ids, trained))
+    return TrainingBatch(made)
+
+
+@pytest.mark.parametrize(("precision", "most"), [("float32", 1e-5), ("bf16", 0.03)])
+def test_sampled_log_probabilities_are_the_learners_after_every_update(
+    make: Make, precision: str, most: float
+) -> None:
+    engine = make(precision=precision)
+    gaps, far = [], 0.0
+    for _ in range(6):
+        found = batch(answers(engine))
+        gaps.append(engine.update(found).gap)
+        adapter = engine._loaded.adapter
+        assert adapter is not None
+        with adapter.disable_adapter():  # what a sampler without it would give
+            far = engine.update(found).gap
+
+    assert max(gaps) < most < MOST_GAP
+    assert far > 10 * most, "the adapter makes no difference"
+
+
+def test_what_is_merged_leaves_the_weights_below_as_they_were(make: Make) -> None:
+    engine = make()
+    loaded = engine._loaded
+    frozen = {
+        name: p.clone()
+        for name, p in loaded.model.named_parameters()
+        if not p.requires_grad
+    }
+    for _ in range(3):
+        engine.update(batch(answers(engine)))
+
+    for name, parameter in loaded.model.named_parameters():
+        if name in frozen:
+            assert torch.equal(parameter, frozen[name]), name
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_merged_weights_are_added_up_in_float32(
+    model_folder: Path, precision: Any
+) -> None:
+    loaded = load_model(
+        str(model_folder), device="cpu", rank=4, seed=0, precision=precision
+    )
+    for _, parameter in loaded.trained_parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    merged = Merged(loaded.model)
+    plain = dict(merged.model.named_modules())
+    found = 0
+    for name, layer in loaded.model.named_modules():
+        if not hasattr(layer, "lora_A") or not name.endswith("_proj"):
+            continue
+        down, up = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+        assert down.dtype == torch.float32
+        expected = layer.base_layer.weight.double() + 2 * (up.double() @ down.double())
+        weight = plain[name].weight
+        assert weight.dtype == layer.base_layer.weight.dtype
+        assert torch.allclose(weight.double(), expected, rtol=2**-8, atol=1e-6)
+        found += 1
+    assert found == 14
+    shared = plain["model.embed_tokens"].weight
+    assert shared is loaded.model.get_input_embeddings().weight  # type: ignore[union-attr]
+
+
+class _Operations(TorchDispatchMode):
+    """Counts operations that are kernels, or would be."""
+
+    views = (
+        "view",
+        "t.",
+        "transpose",
+        "slice",
+        "select",
+        "unsqueeze",
+        "split",
+        "alias",
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.count += not any(view in str(func) for view in self.views)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_merged_adapter_costs_a_decoding_step_no_operation(
+    model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentgym.engines.local.forward.fuse", lambda _: None)
+    counts, logits = [], []
+    for merges in (False, True):
+        loaded = load_model(str(model_folder), device="cpu", rank=4, seed=0)
+        for _, parameter in loaded.trained_parameters():
+            torch.manual_seed(parameter.numel())
+            torch.nn.init.normal_(parameter, std=0.1)
+        object.__setattr__(loaded, "merges", merges)
+        forward = BatchForward(loaded, 4)
+        forward.predict([[5, 6, 7], [8, 9]], [0, 0])
+        with _Operations() as operations:
+            logits.append(forward.predict([[10], [11]], [3, 2]))
+        counts.append(operations.count)
+
+    torch.testing.assert_close(*logits, atol=1e-4, rtol=0)
+    assert counts[0] - counts[1] == 5 * 14, "of each linear layer"
+
+
+def test_a_policy_that_only_answers_has_its_adapter_merged_for_good(
+    make: Make, tmp_path: Path
+) -> None:
+    engine = make()
+    engine.update(batch(answers(engine)))
+    engine.export(tmp_path / "adapter")
+    expected = answers(engine)
+    policy = LocalPolicy.load(tmp_path / "adapter", gpu="none")
+    names = [name for name, _ in policy._loaded.model.named_modules()]
+    ids = expected[0].prompt_ids + expected[0].response_ids
+    states = policy._loaded.model(torch.tensor([ids])).logits[0].log_softmax(-1)
+    policy.close()
+
+    assert not [name for name in names if "lora" in name]
+    start = len(expected[0].prompt_ids)
+    for at, logprob in enumerate(expected[0].logprobs, start):
+        assert float(states[at - 1, ids[at]]) == pytest.approx(logprob, abs=1e-4)
+
+
+def test_trained_weights_are_never_bfloat16(make: Make) -> None:
+    with pytest.raises(UnsupportedError, match="precision = 'bf16' with all weights"):
+        LocalEngines().check(make()._config.replaced(precision="bf16", lora_rank=0))
+    engine = make(precision="bf16")
+    dtypes = {p.requires_grad: p.dtype for p in engine._loaded.model.parameters()}
+    assert dtypes == {True: torch.float32, False: torch.bfloat16}
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_weights_below_an_adapter_are_bfloat16_and_merged(
+    model_folder: Path,
+) -> None:
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        pytest.skip("this GPU has no bfloat16")
+    config = TrainingConfig.create(
+        model=str(model_folder), gpu="local", lora_rank=4, gradient_checkpointing=True
+    )
+    engine = LocalEngine.create(config)
+    try:
+        found = [engine.update(batch(answers(engine))) for _ in range(3)]
+    finally:
+        engine.close()
+    assert engine._loaded.merges
+    assert engine._loaded.cache_shape.dtype == torch.bfloat16
+    assert max(metrics.gap for metrics in found) < MOST_GAP
+    assert all(metrics.grad_norm > 0 for metrics in found)

@@ -1,0 +1,419 @@
+"""What a model takes is told before it is loaded, and is what torch then takes."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines import device, memory
+from agentgym.engines.adapter import Merged
+from agentgym.engines.base import TrainedToken, TrainingSequence
+from agentgym.engines.local import loss as loss_module
+from agentgym.engines.local.kv_cache import BatchCache
+from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.loss import PolicyLoss
+from agentgym.engines.local.prefix_tree import plant
+from agentgym.engines.local.support import LocalEngines
+from agentgym.engines.memory import Estimate, Shape, Use, cheaper
+from agentgym.errors import ModelError, NotEnoughMemoryError
+from agentgym.models.folder import count_parameters
+from tests.engines.conftest import make_tokenizer
+
+QWEN = {
+    "model_type": "qwen2",
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+    "tie_word_embeddings": True,
+    "max_position_embeddings": 32768,
+}
+SEVEN = {
+    **QWEN,
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 152064,
+    "tie_word_embeddings": False,
+}
+TINY = {
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": True,
+    "bos_token_id": None,
+    "eos_token_id": 1,
+    "pad_token_id": 0,
+}
+
+
+def shape_of(config: dict[str, Any]) -> Shape:
+    shape = Shape.of(config)
+    assert shape is not None
+    return shape
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Path]:
+    """Return what writes a tiny random model into a folder."""
+
+    def making(kind: str = "qwen2", **changes: Any) -> Path:
+        tokenizer = make_tokenizer()
+        tokenizer.model_max_length = 8192
+        tokenizer.save_pretrained(tmp_path)
+        given = {"vocab_size": len(tokenizer), **TINY, **changes}
+        torch.manual_seed(0)
+        config = AutoConfig.for_model(kind, **given)
+        AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+        return tmp_path
+
+    return making
+
+
+def told(folder: Path) -> Shape:
+    return shape_of(json.loads((folder / "config.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("qwen2", {}),
+        ("qwen2", {"tie_word_embeddings": False}),
+        ("qwen3", {"head_dim": 32}),
+        ("qwen3", {"head_dim": 16, "attention_bias": True}),
+        ("llama", {}),
+        ("llama", {"attention_bias": True, "mlp_bias": True, "head_dim": 24}),
+        ("mistral", {"num_key_value_heads": 4, "sliding_window": None}),
+    ],
+)
+def test_parameters_are_counted_as_torch_has_them(
+    make: Callable[..., Path], kind: str, changes: dict[str, Any]
+) -> None:
+    folder = make(kind, **changes)
+    loaded = load_model(str(folder), device="cpu", rank=3, seed=0)
+    sizes = {n: p.numel() for n, p in loaded.model.named_parameters()}
+    added = sum(size for name, size in sizes.items() if "lora_" in name)
+
+    assert told(folder).parameters == sum(sizes.values()) - added
+    assert told(folder).adapter_parameters(3) == added > 0
+    assert count_parameters(folder) == told(folder).parameters
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameters"),
+    [
+        ({}, 494_032_768),
+        (
+            {
+                "hidden_size": 1536,
+                "intermediate_size": 8960,
+                "num_hidden_layers": 28,
+                "num_attention_heads": 12,
+            },
+            1_543_714_304,
+        ),
+        (SEVEN, 7_615_616_512),
+    ],
+)
+def test_qwens_have_the_parameters_that_their_cards_name(
+    changes: dict[str, Any], parameters: int
+) -> None:
+    assert shape_of({**QWEN, **changes}).parameters == parameters
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_weights_adapter_optimizer_and_cache_are_what_torch_allocates(
+    make: Callable[..., Path], precision: Any
+) -> None:
+    folder = make()
+    loaded = load_model(str(folder), device="cpu", rank=4, seed=0, precision=precision)
+    use = Use(4, is_half=precision == "bf16", longest=256)
+    estimate = Estimate.of(told(folder), use)
+    trained = [p for _, p in loaded.trained_parameters()]
+    frozen = [p for p in loaded.model.parameters() if not p.requires_grad]
+    optimizer = torch.optim.AdamW(trained)
+    for parameter in trained:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    moments = [
+        optimizer.state[p][k] for p in trained for k in ("exp_avg", "exp_avg_sq")
+    ]
+
+    def size(tensors: Iterable[torch.Tensor]) -> int:
+        return sum(tensor.nbytes for tensor in tensors)
+
+    assert {p.dtype for p in trained} == {torch.float32}
+    assert estimate.weights == size(frozen)
+    assert estimate.adapter == size(trained)
+    assert estimate.gradients == size(p.grad for p in trained if p.grad is not None)
+    assert estimate.optimizer == size(moments)
+    copied = {id(p): p for p in Merged(loaded.model).model.parameters()}
+    for parameter in loaded.model.parameters():
+        copied.pop(id(parameter), None)
+    assert estimate.copies == size(copied.values())
+    cache = BatchCache(loaded.cache_shape, 1, 256, loaded.device, 256)
+    assert estimate.least_cache == cache._memory.nbytes
+    assert estimate.least_cache == 256 * estimate.cache_token
+
+
+def test_all_weights_are_trained_with_their_gradients_and_moments(
+    make: Callable[..., Path],
+) -> None:
+    folder = make("llama")
+    loaded = load_model(str(folder), device="cpu", rank=0, seed=0)
+    size = sum(p.nbytes for _, p in loaded.trained_parameters())
+    estimate = Estimate.of(told(folder), Use(0, is_half=True))
+
+    assert (estimate.weights, estimate.adapter) == (size, 0)
+    assert (estimate.gradients, estimate.optimizer) == (size, 2 * size)
+
+
+class _Here:
+    """Stands for a pool of threads: the profiler sees the calling one alone."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def __enter__(self) -> "_Here":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def map(self, work: Any, items: Iterable[Any]) -> Iterator[Any]:
+        return map(work, items)
+
+
+def peak(work: Callable[[], object]) -> int:
+    """Return the most bytes that were allocated at once while ``work`` ran."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        work()
+    events: Any = recorded.profiler.kineto_results.events()  # type: ignore[union-attr]
+    changes = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
+    held = most = 0
+    for _, change in sorted(changes, key=lambda found: found[0]):
+        held += change
+        most = max(most, held)
+    return most
+
+
+def branching(longest: int) -> list[TrainingSequence]:
+    """Return a group whose sequences share nearly all there may be."""
+    made, head = [], longest - 240
+    for number in range(8):
+        ids = [5] * head + [(7 + number * n) % 250 for n in range(240)]
+        trained = [TrainedToken(p, -5.0, 1.0) for p in range(head + 1, longest)]
+        made.append(TrainingSequence("agent", 0, ids, trained))
+    return made
+
+
+@pytest.mark.parametrize("vocabulary", [400, 8_000])
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize(("rank", "precision"), [(0, "auto"), (4, "auto"), (4, "bf16")])
+def test_an_update_stays_within_the_estimate_and_not_far_below(
+    make: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    rank: int,
+    precision: Any,
+    recompute: bool,
+    vocabulary: int,
+) -> None:
+    longest = 1024
+    monkeypatch.setattr(loss_module, "ThreadPoolExecutor", _Here)
+    folder = make(vocab_size=vocabulary, max_position_embeddings=longest)
+    loaded = load_model(
+        str(folder),
+        device="cpu",
+        rank=rank,
+        seed=0,
+        precision=precision,
+        recompute=recompute,
+    )
+    use = Use(rank, precision == "bf16", recompute, longest)
+    estimate = Estimate.of(told(folder), use)
+    loss = PolicyLoss(replace(loaded, cores=1), 0.2, 0.0, 1.0)
+    (forest,) = plant(branching(longest), loss.tree_nodes)
+
+    taken = peak(lambda: loss.backward(forest, 1000))
+    learned = [p.grad for _, p in loaded.trained_parameters() if p.grad is not None]
+    taken -= sum(gradient.nbytes for gradient in learned)
+
+    assert taken <= estimate.activations <= 4 * taken
+
+
+def test_large_models_are_recomputed_unless_told_otherwise() -> None:
+    shape = shape_of(QWEN)
+
+    def activations(recomputes: bool | None) -> int:
+        return Estimate.of(shape, Use(16, recomputes=recomputes)).activations
+
+    assert activations(None) == activations(True) < activations(False) / 4
+
+
+@pytest.fixture
+def huge(model_folder: Path, tmp_path: Path) -> Path:
+    """Return a folder of a model that fits no machine: its shape, no weights."""
+    folder = tmp_path / "huge"
+    shutil.copytree(model_folder, folder)
+    (folder / "model.safetensors").unlink()
+    config = {**SEVEN, "hidden_size": 28672, "num_hidden_layers": 200}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(
+    huge: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_model(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", no_model)
+    config = TrainingConfig.create(model=str(huge), gpu="none", lora_rank=0)
+    for refuse in (LocalEngines().check, LocalEngines().create):
+        with pytest.raises(NotEnoughMemoryError) as caught:
+            refuse(config)
+        text = str(caught.value)
+        assert f"Training {str(huge)!r} takes up to " in text
+        assert "this machine has " in text
+        for part in ("weights", "activations", "KV cache of one episode", "optimizer"):
+            assert f"{part} " in text
+        for setting in ("lora_rank = 16 (", "max_episode_tokens = 2048 ("):
+            assert setting in text
+        assert "gradient_checkpointing" not in text, "a large model has it already"
+        assert text.endswith("or several GPUs with --engine verl.")
+
+
+def test_what_to_lower_says_what_is_then_taken() -> None:
+    shape = shape_of(SEVEN)
+    use = Use(0, recomputes=False, on_gpu=True)
+    found = list(cheaper(shape, use))
+
+    assert [words for words, _ in found] == [
+        "lora_rank = 16",
+        "gradient_checkpointing = true",
+        "precision = 'bf16'",
+        "max_episode_tokens = 2048",
+    ]
+    needs = [Estimate.of(shape, use).need, *(need for _, need in found)]
+    assert needs == sorted(needs, reverse=True)
+    least = Use(16, is_half=True, recomputes=True, longest=2048, on_gpu=True)
+    assert needs[-1] == Estimate.of(shape, least).need
+    assert list(cheaper(shape, least)) == []
+
+
+def test_a_gpu_is_asked_through_its_driver(
+    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    driver = tools / "nvidia-smi"
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    folder = make()
+    config = TrainingConfig.create(model=str(folder), lora_rank=4)
+
+    driver.write_text("#!/bin/sh\necho '1000, 8.9'\necho '5, 7.0'\n")
+    driver.chmod(0o755)
+    assert device.free_gpu() == (1000 * 2**20, True)
+    fits = memory.check_memory(config, "cuda")
+    assert " of 0.98 GiB: weights 0.00, " in fits
+    assert "CUDA 0.75" in fits
+    assert "merged" not in fits, "it is left out if need be"
+
+    driver.write_text("#!/bin/sh\necho '100, 7.5'\n")
+    assert device.free_gpu() == (100 * 2**20, False)
+    with pytest.raises(NotEnoughMemoryError, match="and the GPU has 0.10 GiB free"):
+        memory.check_memory(config, "cuda")
+
+    for broken in ("echo no devices were found", "exit 9", "echo"):
+        driver.write_text(f"#!/bin/sh\n{broken}\n")
+        assert device.free_gpu() == (None, False)
+    assert memory.check_memory(config, "cuda").startswith("at most 0.")
+
+
+def test_a_containers_limit_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = device.free_ram()
+    assert plain is not None
+    assert plain > 0
+    monkeypatch.setattr(device, "_CONTAINER", tmp_path)
+    (tmp_path / "memory.max").write_text("max\n")
+    unlimited = device.free_ram()
+    assert unlimited is not None
+    assert unlimited > 10_000
+    (tmp_path / "memory.max").write_text("9000\n")
+    (tmp_path / "memory.current").write_text("5000\n")
+    (tmp_path / "memory.stat").write_text("anon 10\ninactive_file 700\n")
+    assert device.free_ram() == 4700
+
+
+def test_of_a_model_that_is_not_here_nothing_is_said(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    config = TrainingConfig.create(model="someone/some-model", gpu="none")
+    assert memory.check_memory(config, "cpu") == ""
+
+    cached = tmp_path / "models--someone--some-model"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("abc")
+    (cached / "snapshots" / "abc").mkdir(parents=True)
+    (cached / "snapshots" / "abc" / "config.json").write_text(json.dumps(QWEN))
+    assert "weights 1.8, a merged copy to sample from 1.3" in memory.check_memory(
+        config, "cpu"
+    )
+    assert Shape.of({"model_type": "mamba"}) is None
+    assert Shape.of({**QWEN, "model_type": "qwen2_moe"}) is None
+    assert Shape.of({**QWEN, "num_attention_heads": 0}) is None
+
+
+def test_an_adapters_base_is_what_is_loaded(
+    make: Callable[..., Path], tmp_path: Path
+) -> None:
+    base = make()
+    loaded: LoadedModel = load_model(str(base), device="cpu", rank=4, seed=0)
+    assert loaded.adapter is not None
+    adapter = tmp_path / "adapter"
+    loaded.adapter.save_pretrained(str(adapter))
+
+    def words(model: Path, rank: int) -> str:
+        config = TrainingConfig.create(model=str(model), gpu="none", lora_rank=rank)
+        return memory.check_memory(config, "cpu").partition(": ")[2]
+
+    assert words(adapter, 0) == words(base, 4) != words(base, 0)
+
+
+def test_an_index_says_what_its_shards_will_hold(
+    make: Callable[..., Path],
+) -> None:
+    folder = make()
+    count = count_parameters(folder)
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    index = {
+        "metadata": {"total_parameters": 12345},
+        "weight_map": {"a": "model-00001-of-00002.safetensors"},
+    }
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert count_parameters(folder) == count
+    index["weight_map"]["b"] = "model-00002-of-00002.safetensors"
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert count_parameters(folder) == 12345
+
+    (folder / "model.safetensors.index.json").write_text("{")
+    with pytest.raises(ModelError, match="cannot be read"):
+        count_parameters(folder)
