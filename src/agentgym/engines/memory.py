@@ -209,13 +209,16 @@ class Estimate:
         longest = min(use.longest, shape.context)
         token = 2 * shape.layers * shape.key_heads * shape.head_dim * size
         large = use.recomputes is None and held > RECOMPUTED_PARAMETERS
+        parts = use.cores if is_small else 1
         activations = _activations(
             shape,
             use,
             size=size,
-            parts=use.cores if is_small else 1,
+            parts=parts,
             recomputes=bool(use.recomputes) or large,
         )
+        if parts > 1:  # each has gradients of its own
+            activations += parts * trained
         return cls(
             weights=size * held,
             copies=size * copied,

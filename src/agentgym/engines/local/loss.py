@@ -8,7 +8,7 @@ arXiv:2503.20783: a mean within sequences favours short ones when they succeed).
 Of examples to imitate it is ``-A log p``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from operator import add
@@ -77,27 +77,11 @@ class PolicyLoss:
         computed = self._head(forest.head)
         leaves = [tensor.detach().requires_grad_() for tensor in computed]
         wanted = [*(p for _, p in self._loaded.trained_parameters()), *leaves]
-
-        def gradients(
-            trees: Sequence[PrefixTree],
-        ) -> tuple[LossSums, Sequence[Tensor | None]]:
-            objective, part = self._objective(trees, leaves)
-            found = torch.autograd.grad(objective / total, wanted, allow_unused=True)
-            return part, found
-
+        alone = self._loaded.threads[0] == 1
+        each = self._one_by_one if alone else self._side_by_side
         sums = LossSums()
-        workers, kernels = self._loaded.threads
-        with ThreadPoolExecutor(
-            workers, "agentgym-loss", torch.set_num_threads, (kernels,)
-        ) as pool:
-            # Added up in the order of the chunks, whichever is done first.
-            for part, found in pool.map(gradients, forest.chunks(self.chunk_tokens)):
-                sums = LossSums(*map(add, sums, part))
-                for tensor, gradient in zip(wanted, found, strict=True):
-                    if tensor.grad is None:
-                        tensor.grad = gradient
-                    elif gradient is not None:
-                        tensor.grad.add_(gradient)
+        for part in each(forest, total, leaves, wanted):
+            sums = LossSums(*map(add, sums, part))
         pairs = [
             (tensor, leaf.grad)
             for tensor, leaf in zip(computed, leaves, strict=True)
@@ -106,6 +90,39 @@ class PolicyLoss:
         if pairs:
             torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
         return sums
+
+    def _one_by_one(
+        self, forest: Forest, total: int, head: list[Tensor], wanted: list[Tensor]
+    ) -> Iterator[LossSums]:
+        """Add the gradients of each micro-batch as they come: none is held twice."""
+        for trees in forest.chunks(self.chunk_tokens):
+            objective, part = self._objective(trees, head)
+            torch.autograd.backward(objective / total, inputs=wanted)
+            yield part
+
+    def _side_by_side(
+        self, forest: Forest, total: int, head: list[Tensor], wanted: list[Tensor]
+    ) -> Iterator[LossSums]:
+        """Compute micro-batches in threads, and add them up in their order."""
+
+        def gradients(
+            trees: Sequence[PrefixTree],
+        ) -> tuple[LossSums, Sequence[Tensor | None]]:
+            objective, part = self._objective(trees, head)
+            found = torch.autograd.grad(objective / total, wanted, allow_unused=True)
+            return part, found
+
+        workers, kernels = self._loaded.threads
+        with ThreadPoolExecutor(
+            workers, "agentgym-loss", torch.set_num_threads, (kernels,)
+        ) as pool:
+            for part, found in pool.map(gradients, forest.chunks(self.chunk_tokens)):
+                for tensor, gradient in zip(wanted, found, strict=True):
+                    if tensor.grad is None:
+                        tensor.grad = gradient
+                    elif gradient is not None:
+                        tensor.grad.add_(gradient)
+                yield part
 
     @torch.no_grad()
     def measure(self, forest: Forest) -> LossSums:
