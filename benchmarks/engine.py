@@ -222,11 +222,7 @@ def main() -> None:
     if options.architecture:
         from random_qwen import compare
 
-        compare(
-            options,
-            lambda engine: play(engine.policy, options.episodes, options.in_flight),
-            lambda engine, played: train(engine, to_groups(played)),
-        )
+        compare(options)
         return
 
     from agentgym.core.config import TrainingConfig

@@ -10,8 +10,8 @@ CPU-second, a GPU's per second.
 import json
 import resource
 import time
-from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -90,14 +90,10 @@ def count_operations(engine: Any, rows: int) -> int:
     return counter.count
 
 
-def measure(
-    config: Any,
-    merges: bool,
-    play: Callable[[Any], list[Any]],
-    train: Callable[[Any, list[Any]], object],
-) -> Measured:
-    """Load the model, play episodes, and learn from them once."""
+def measure(config: Any, merges: bool, episodes: int, in_flight: int) -> Measured:
+    """Load the model, play episodes, and learn from them once; in a fresh process."""
     import torch
+    from engine import play, to_groups, train
 
     from agentgym.engines.device import check_device
     from agentgym.engines.local.engine import LocalEngine
@@ -112,8 +108,7 @@ def measure(
         torch.cuda.synchronize()
         return time.perf_counter()
 
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     loaded = load_model(
         config.model,
         device=device,
@@ -125,28 +120,22 @@ def measure(
     engine = LocalEngine(config, replace(loaded, merges=merges and loaded.merges))
     try:
         operations = count_operations(engine, 4)
-        train(engine, play(engine)[:16])  # kernels are chosen, memory is taken
+        train(engine, to_groups(play(engine.policy, 8, 8)))  # memory is taken
         begun = now()
-        played = play(engine)
+        played = play(engine.policy, episodes, in_flight)
         sampled = now()
-        train(engine, played)
+        train(engine, to_groups(played))
         ended = now()
     finally:
         engine.close()
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    held = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     if on_gpu:
-        held = torch.cuda.max_memory_allocated()
-        del engine, loaded
-        torch.cuda.empty_cache()
+        held = torch.cuda.max_memory_reserved()
     tokens = sum(len(result.response_ids) for calls in played for _, result in calls)
     return Measured(operations, tokens, sampled - begun, ended - sampled, held)
 
 
-def compare(
-    options: Any,
-    play: Callable[[Any], list[Any]],
-    train: Callable[[Any, list[Any]], object],
-) -> None:
+def compare(options: Any) -> None:
     """Measure with the adapter merged and not, and print a table."""
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.device import check_device
@@ -159,9 +148,12 @@ def compare(
         )
         device = check_device(config.gpu)
         estimate = check_memory(config, device)
-        # The one with the larger memory last, whose peak is then told.
-        plain = measure(config, False, play, train)
-        merged = measure(config, True, play, train)
+        found = []
+        for merges in (False, True):
+            with get_context("spawn").Pool(1) as pool:
+                given = (config, merges, options.episodes, options.in_flight)
+                found.append(pool.apply(measure, given))
+        plain, merged = found
         parameters = json.loads((Path(name) / "config.json").read_text())["vocab_size"]
 
     unit = "s" if device == "cuda" else "CPU-s"
@@ -184,6 +176,11 @@ def compare(
         for found in (plain, merged)
     ]
     row(f"{EPISODES:,} episodes at this rate, hours ({unit})", *hours, ".2f")
-    row("memory at most, GiB", plain.held / 2**30, merged.held / 2**30, ".2f")
+    row(
+        "memory taken by the model and its training, GiB",
+        plain.held / 2**30,
+        merged.held / 2**30,
+        ".2f",
+    )
     print(f"\nMemory was estimated to be {estimate or 'unknown'}.")
     print("Tools and agents take their own time beside these.")
