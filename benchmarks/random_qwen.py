@@ -171,11 +171,12 @@ def compare(options: Any) -> None:
         merged.tokens / merged.sampling,
     )
     row(f"update, {unit}", plain.update, merged.update, ".2f")
-    hours = [
+    before, after = (
         EPISODES / options.episodes * (found.sampling + found.update) / 3600
         for found in (plain, merged)
-    ]
-    row(f"{EPISODES:,} episodes at this rate, hours ({unit})", *hours, ".2f")
+    )
+    label = f"{EPISODES:,} episodes at this rate, hours ({unit})"
+    row(label, before, after, ".2f")
     row(
         "memory taken by the model and its training, GiB",
         plain.held / 2**30,
