@@ -6,6 +6,7 @@ from typing import Any
 
 from crewai import Agent, Crew, Process, Task
 from crewai.project import CrewBase, agent, crew, task
+from crewai.state.checkpoint_config import CheckpointConfig
 from crewai.tools import BaseTool, tool
 from openai import OpenAI
 from pydantic import BaseModel
@@ -86,6 +87,12 @@ topical = Crew(agents=[scribe], tasks=[job("Write of {topic} for {reader}.", scr
 silent = Crew(agents=[scribe], tasks=[job("Do it.", scribe)])
 asking = Crew(
     agents=[scribe], tasks=[job("{task}", scribe, human_input=True)], planning=True
+)
+writing = Crew(
+    agents=[scribe],
+    tasks=[job("{task}", scribe, output_file="report.md")],
+    output_log_file="crew_log.txt",
+    checkpoint=CheckpointConfig(location="crew_checkpoints"),
 )
 quitting = person("Quitter", quit_all)
 counting = person("Counter", count)

@@ -10,6 +10,8 @@ from agentgym.core.task import Split
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import RolloutError
+from agentgym.integrations.crewai.adapter import CrewAIAdapter
+from agentgym.integrations.live import load_agent
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from tests.integrations.crewai.test_episodes import note_once, notes_of
@@ -131,6 +133,25 @@ def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
     [call] = found.model_calls
     assert call.messages[-1]["content"] == "Note {this}."
     assert call.content == "Fine."
+
+
+def test_files_of_a_crew_are_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = load_agent(f"{AUTHORED}:writing")
+    place = tmp_path / "place"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    found = run(tmp_path, "writing", note_once)
+    assert notes_of(found) == ["0 this"], found.reason
+    assert list(place.iterdir()) == []
+    [concern] = CrewAIAdapter().concerns(written)
+    assert concern == ("Not written in training: report.md, crew_log.txt, checkpoints.")
+    kept = CrewAIAdapter().with_model(written, CrewAIAdapter().stand_in())
+    for crew in (written, kept):
+        assert crew.tasks[0].output_file == "report.md"
+        assert crew.output_log_file == "crew_log.txt"
+        assert crew.checkpoint is not None
 
 
 @pytest.mark.parametrize(

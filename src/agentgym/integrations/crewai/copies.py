@@ -11,7 +11,12 @@ from agentgym.integrations.crewai.crews import members
 from agentgym.integrations.crewai.tools import LedTool
 
 _MODELS = ("manager_llm", "function_calling_llm", "planning_llm", "chat_llm")
-_OFF = {"memory": None, "knowledge": None, "knowledge_sources": None}
+_OFF = {
+    "memory": None,
+    "knowledge": None,
+    "knowledge_sources": None,
+    "checkpoint": None,
+}
 _KEPT = ("mcps", "apps")
 
 
@@ -39,7 +44,8 @@ def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
     """Return an agent or crew whose copies are trained.
 
     Its models are ``model``, its tools act on the current episode where it has them;
-    what would be shared by episodes, or asks people, is off.
+    what would be shared by episodes, writes files of the author's, or asks people, is
+    off.
     """
     changed = _Changed(model, _OFF, LedTool.of)
     if isinstance(found, Agent):
@@ -128,7 +134,7 @@ class _Changed:
         if isinstance(task.agent, Agent):
             changed["agent"] = self.agent(task.agent)
         if self._off:
-            changed["human_input"] = False
+            changed |= {"human_input": False, "output_file": None}
         return task.model_copy(update=changed)
 
     def crew(self, crew: Crew) -> Crew:

@@ -185,9 +185,17 @@ def concerns(found: Any) -> list[str]:
         told.append("Knowledge is off: no model is asked for embeddings.")
     if any(crew.planning for crew in crews):
         told.append("Planning is off: it wants a structured answer.")
+    written = [task.output_file for task in tasks_of(found) if task.output_file]
+    for crew in crews:
+        log = crew.output_log_file
+        written += ["logs.txt" if log is True else str(log)] if log else []
+    if any(held.checkpoint for held in holders):
+        written.append("checkpoints")
+    if written:
+        told.append(f"Not written in training: {', '.join(written)}.")
     if any(task.human_input for task in tasks_of(found)):
         told.append("Tasks that wait for a person's word go on without it.")
-    names = [agent.role for agent in agents if agent.mcps or agent.apps]
+    names = [agent.role.strip() for agent in agents if agent.mcps or agent.apps]
     if names:
         told.append(f"MCP servers and apps of {', '.join(names)} are really reached.")
     return told
