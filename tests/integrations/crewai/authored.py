@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crewai import Agent, Crew, Process, Task
+from crewai.agent.planning_config import PlanningConfig
 from crewai.project import CrewBase, agent, crew, task
 from crewai.state.checkpoint_config import CheckpointConfig
 from crewai.tools import BaseTool, tool
@@ -94,6 +95,7 @@ writing = Crew(
     output_log_file="crew_log.txt",
     checkpoint=CheckpointConfig(location="crew_checkpoints"),
 )
+planning = person("Planner", note, planning_config=PlanningConfig(llm=MODEL))
 quitting = person("Quitter", quit_all)
 counting = person("Counter", count)
 

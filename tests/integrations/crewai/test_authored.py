@@ -55,6 +55,13 @@ def delegate_or_note(request: ChatRequest) -> Reply:
     return Reply(calls=[("delegate_work_to_coworker", work)])
 
 
+def plan_and_note(request: ChatRequest) -> Reply:
+    if offered(request) == {"create_reasoning_plan"}:
+        plan = {"plan": "Note it.", "steps": [], "ready": True}
+        return Reply(calls=[("create_reasoning_plan", plan)])
+    return note_once(request)
+
+
 @pytest.mark.parametrize(
     ("agent", "respond", "who"),
     [
@@ -73,6 +80,7 @@ def delegate_or_note(request: ChatRequest) -> Reply:
             ["Crew Manager", "Scribe", "Scribe", "Crew Manager"],
         ),
         ("headed", delegate_or_note, ["Head", "Scribe", "Scribe", "Head"]),
+        ("planning", plan_and_note, ["Planner"] * 3),
     ],
 )
 def test_its_models_and_tools_are_led_to_training(
@@ -133,6 +141,14 @@ def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
     [call] = found.model_calls
     assert call.messages[-1]["content"] == "Note {this}."
     assert call.content == "Fine."
+
+
+def test_a_plan_is_an_answer_and_its_steps_are_not_observed() -> None:
+    planning = load_agent(f"{AUTHORED}:planning")
+    [role] = CrewAIAdapter().roles(planning)
+    assert role.answers == ("create_reasoning_plan",)
+    [concern] = CrewAIAdapter().concerns(planning)
+    assert "Steps of a plan are not observed" in concern
 
 
 def test_files_of_a_crew_are_not_written(

@@ -123,6 +123,11 @@ class _Changed:
             changed = {"llm": self._model, "tools": self._all(agent.tools)}
             if vars(agent).get("function_calling_llm") is not None:
                 changed["function_calling_llm"] = self._model
+            if agent.planning_config is not None:
+                told: dict[str, Any] = {"llm": None}  # the agent's own
+                told |= {"observe_steps": False} if self._off else {}
+                plans = agent.planning_config.model_copy(update=told)
+                changed["planning_config"] = plans
             if self._off:
                 changed["verbose"] = False
             made = agent.model_copy(update={**changed, **self._off})
