@@ -31,6 +31,7 @@ WORKS = {
         "a class marked with `@CrewBase`": "Office",
         "a hierarchical `Crew`, by `manager_llm`": "led",
         "a hierarchical `Crew`, by `manager_agent`": "headed",
+        "an agent that plans, `planning_config`": "planning",
         "a factory without parameters": "make_own",
         "a factory that takes the model": "make_on",
         "an asynchronous factory": "make_later",

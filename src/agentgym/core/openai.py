@@ -105,11 +105,7 @@ def chosen_tools(tools: list[dict[str, Any]], choice: Any) -> list[dict[str, Any
     Raises:
         ValueError: It means nothing, or a tool that is not offered.
     """
-    named = choice
-    if isinstance(choice, dict):
-        function = choice.get("function")
-        inner = function if isinstance(function, dict) else choice
-        named = inner.get("name") or choice.get("type")
+    named = _chosen(choice)
     if named == "none":
         return []
     if named in (None, True, "auto", "required", "any"):
@@ -122,6 +118,19 @@ def chosen_tools(tools: list[dict[str, Any]], choice: Any) -> list[dict[str, Any
             f"offered: {offered}."
         )
     return found
+
+
+def wants_call(choice: Any) -> bool:
+    """Say whether a request's ``tool_choice`` asks for a call of a tool."""
+    return _chosen(choice) not in (None, "auto", "none")
+
+
+def _chosen(choice: Any) -> Any:
+    if not isinstance(choice, dict):
+        return choice
+    function = choice.get("function")
+    inner = function if isinstance(function, dict) else choice
+    return inner.get("name") or choice.get("type")
 
 
 def _name_of(tool: dict[str, Any]) -> Any:

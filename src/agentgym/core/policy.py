@@ -21,6 +21,7 @@ class ChatRequest:
         seed: Of this request's own random stream.
         session: Requests of one rollout attempt (and agent) share it: the exact ids
             of earlier turns are reused where the rendered text continues them.
+        wants_call: Whether a call of one of the tools is asked for; none is forced.
     """
 
     messages: list[dict[str, Any]]
@@ -29,6 +30,7 @@ class ChatRequest:
     max_tokens: int = 256
     seed: int = 0
     session: str = ""
+    wants_call: bool = False
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ class ModelCall(_Record):
         tools: The request's tools as the framework sent them, OpenAI-shaped.
         content: The text of the response, None if it was only tool calls.
         tool_calls: The tool calls of the response.
+        wants_call: Whether the request asked for a call, which no policy is forced to.
         prompt_ids: Exact token ids the policy saw; empty if not recorded. Nothing
             is trained on a call without them.
         response_ids: Exact token ids the policy sampled, the end token included.
@@ -111,6 +112,7 @@ class ModelCall(_Record):
     tools: list[dict[str, Any]] = Field(default_factory=list)
     content: str | None = None
     tool_calls: list[RequestedCall] = Field(default_factory=list)
+    wants_call: bool = False
     prompt_ids: list[int] = Field(default_factory=list)
     response_ids: list[int] = Field(default_factory=list)
     logprobs: list[float] = Field(default_factory=list)

@@ -46,6 +46,10 @@ class Ending:
         """Return the episode's steps, in order."""
         return episode.steps
 
+    async def refused_form(self, episode: Episode) -> str:
+        """Say how the last answer was not the call that was asked for; else nothing."""
+        return ""
+
     async def score(
         self, episode: Episode, environment: Environment, trajectory: Trajectory
     ) -> Trajectory:
@@ -106,6 +110,8 @@ async def run_episode(
             except Exception as error:
                 if episode.overflowed:
                     episode.cut_short("context_overflow", str(error))
+                elif told := await ending.refused_form(episode):
+                    episode.cut_short("wrong form", told)
                 if episode.cut is None and episode.crash is None:
                     raise
             if episode.crash is not None:
@@ -157,9 +163,12 @@ def reason_of(error: Exception) -> Reason:
     for expected, kind in _KINDS:
         if isinstance(error, expected):
             return Reason(kind=kind, detail=str(error))
-    return Reason.of_error(
+    reason = Reason.of_error(
         error, "scenario" if isinstance(error, ScenarioError) else "crash"
     )
+    body = getattr(error, "body", None)  # of OpenAI's errors, whose text repeats it
+    told = body.get("message") if isinstance(body, dict) else None
+    return Reason(kind=reason.kind, detail=told) if isinstance(told, str) else reason
 
 
 class _CutOffError(RolloutError):

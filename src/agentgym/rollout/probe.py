@@ -27,8 +27,10 @@ from agentgym.scenarios.task_lists import make_tasks
 from agentgym.scenarios.tool_tasks.stubs import example
 
 _TRIAL_S = 20.0
+_MOST_TRIALS = 6
 _NOWHERE = "http://127.0.0.1:1"
 _PASSES_ON = "runs: it passes control on"
+_ANSWER = "is its answer"
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
     own = {
         name: _fate(name, config) if name in acting else _PASSES_ON for name in foreign
     }
-    own |= {name: "is its answer" for role in roles for name in role.answers}
+    own |= {name: _ANSWER for role in roles for name in role.answers}
     undecided = [name for name, fate in own.items() if not fate]
     return AgentReport(
         agent=config.agent,
@@ -218,19 +220,38 @@ def _differ(agents: ToolSpec, scenarios: ToolSpec) -> Iterable[str]:
 class _Caller:
     """Calls each tool that it is ever offered once, then answers.
 
-    One that hands work on is called once for each agent that its description names.
+    One that hands work on is called once for each agent that its description names. A
+    call that is asked for, of one tool alone that is not known, is an answer in a form,
+    and made each time, with other choices than before: it may say who goes on.
+
+    Attributes:
+        answers: Names of the tools of such calls.
     """
 
-    def __init__(self, most_turns: int, addressee: str, roles: list[str]) -> None:
+    def __init__(
+        self,
+        most_turns: int,
+        addressee: str,
+        roles: list[str],
+        known: set[str],
+        trial: int,
+    ) -> None:
         self._turns_left = most_turns - 1
         self._addressee = addressee
         self._roles = roles
+        self._known = known
+        self._answered = trial
         self._made: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
+        self.answers: set[str] = set()
 
     def __call__(self, request: ChatRequest) -> Reply:
         with self._lock:
             functions = [tool["function"] for tool in request.tools]
+            names = [function["name"] for function in functions]
+            if request.wants_call and len(names) == 1 and names[0] not in self._known:
+                self.answers.add(names[0])
+                return Reply(calls=[(names[0], self._in_a_form(functions[0]))])
             calls = {
                 (function["name"], to): function
                 for function in functions
@@ -246,6 +267,16 @@ class _Caller:
         return Reply(
             calls=[(call[0], self._arguments(calls[call], call[1])) for call in now]
         )
+
+    def _in_a_form(self, function: dict[str, Any]) -> dict[str, Any]:
+        properties = (function.get("parameters") or {}).get("properties", {})
+        chosen = {
+            name: choices[self._answered % len(choices)]
+            for name, schema in properties.items()
+            if isinstance(schema, dict) and (choices := schema.get("enum"))
+        }
+        self._answered += 1
+        return {**self._arguments(function, ""), **chosen}
 
     def _addressees(self, function: dict[str, Any]) -> list[str]:
         schema = function.get("parameters") or {}
@@ -281,14 +312,26 @@ def _try(
         hosts = folder / "hosts"
         addressee = FRAMEWORKS.get(config.framework).addressee
         names = [role.name for role in report.roles]
-        policy = ScriptedPolicy(_Caller(scenario.max_turns, addressee, names))
-        asked = RolloutRequest("trial", task, train=True, group="trial", step=0)
+        known = {name for name, fate in report.own.items() if fate != _ANSWER}
+        known |= {spec.name for spec in scenario.tools()}
+        callers: list[_Caller] = []
+        policy = ScriptedPolicy(lambda request: callers[-1](request))
+        made: list[Trajectory] = []
+        wanted = set(report.bound) or {spec.name for spec in scenario.tools()}
         with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:
-            try:
-                [made] = session.run([asked], lambda _: None)
-            except AgentGymError as error:
-                return replace(report, problems=[str(error)])
+            for n in range(_MOST_TRIALS):
+                most = scenario.max_turns
+                callers.append(_Caller(most, addressee, names, known, trial=n))
+                asked = RolloutRequest(f"trial-{n}", task, True, f"trial-{n}", step=0)
+                try:
+                    made += session.run([asked], lambda _: None)
+                except AgentGymError as error:
+                    return replace(report, problems=[str(error)])
+                if not callers[-1].answers or wanted <= _offered(made).keys():
+                    break
         tried = hosts.read_text().split() if hosts.is_file() else []
+    answers = sorted({name for caller in callers for name in caller.answers})
+    report = replace(report, own=report.own | dict.fromkeys(answers, _ANSWER))
     return _judged(report, made, scenario, list(dict.fromkeys(tried)))
 
 
@@ -301,20 +344,30 @@ def _rehearsed(reference: str) -> str:
     return str(source)
 
 
+def _offered(trials: list[Trajectory]) -> dict[str, dict[str, Any]]:
+    return {
+        str(tool["function"]["name"]): tool["function"]
+        for made in trials
+        for call in made.model_calls
+        for tool in call.tools
+        if isinstance(tool.get("function"), dict)
+    }
+
+
+def _is_lost(made: Trajectory) -> bool:
+    waits = made.reason is not None and made.reason.kind == "interrupt"
+    return waits or made.status is RolloutStatus.DROPPED
+
+
 def _judged(
     report: AgentReport,
-    made: Trajectory,
+    trials: list[Trajectory],
     scenario: Scenario,
     hosts: list[str],
 ) -> AgentReport:
     specs = {spec.name for spec in scenario.tools()}
-    calls = made.model_calls
-    offered = {
-        str(tool["function"]["name"]): tool["function"]
-        for call in calls
-        for tool in call.tools
-        if isinstance(tool.get("function"), dict)
-    }
+    made = next((each for each in trials if _is_lost(each)), trials[0])
+    offered = _offered(trials)
     addressee = FRAMEWORKS.get(report.framework).addressee
     own = report.own | {
         name: _PASSES_ON
@@ -323,7 +376,8 @@ def _judged(
     }
     past = [
         call.name
-        for call in made.get_tool_calls()
+        for trial in trials
+        for call in trial.get_tool_calls()
         if call.name in specs and call.result == f"Error: {NOT_RUN}"
     ]
     unknown = [n for n in offered if n not in specs and n not in own]
@@ -335,6 +389,8 @@ def _judged(
             "scenario's user answer (Environment.user_reply), or leave the question "
             "out in training."
         )
+    elif "response_format = " in str(made.reason):
+        problems.append(_in_a_form(report))
     elif made.status is RolloutStatus.DROPPED:
         problems.append(
             f"In a trial it came to no end: {made.reason}.{_hint(made)}{reached}"
@@ -375,7 +431,7 @@ def _judged(
         missing=sorted(specs - offered.keys()),
         concerns=concerns,
         problems=problems,
-        model_calls=len(calls),
+        model_calls=sum(len(each.model_calls) for each in trials),
     )
 
 
@@ -386,9 +442,17 @@ def _hint(made: Trajectory) -> str:
             " If a key of its state is missing, give it with --inputs module:function, "
             "a function of the task that returns a dict."
         )
-    if "response_format" in told:
-        return (
-            " Ask for a structured answer by a tool: "
-            "response_format=ToolStrategy(Schema)."
-        )
     return ""
+
+
+def _in_a_form(report: AgentReport) -> str:
+    by_a_tool = "Let the model call a tool with these arguments."
+    if report.framework == "langchain":
+        by_a_tool = (
+            "Ask for it by a tool: response_format=ToolStrategy(Schema), or "
+            'with_structured_output(Schema, method="function_calling").'
+        )
+    return (
+        "In a trial it asked its model for an answer in a form (response_format), "
+        f"which a policy cannot be held to. {by_a_tool}"
+    )

@@ -65,9 +65,11 @@ def _kind(schema: dict[str, Any]) -> str:
 def _verdict(report: AgentReport) -> RenderableType:
     if report.problems:
         return Group(*(Text(problem, "bold red") for problem in report.problems))
-    calls = report.model_calls
+    calls = "once" if report.model_calls == 1 else f"{report.model_calls} times"
+    its = {tool["function"]["name"] for role in report.roles for tool in role.tools}
+    left = ", ".join(name for name in report.missing if name in its)
+    reached = f"each of its tools was reached{f', but for {left}' if left else ''}"
     return Text(
-        f"It can be trained: in a trial it asked the model {calls} times, and each of "
-        "its tools was reached.",
+        f"It can be trained: in a trial it asked the model {calls}, and {reached}.",
         "green",
     )

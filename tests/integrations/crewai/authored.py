@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from crewai import Agent, Crew, Process, Task
+from crewai.agent.planning_config import PlanningConfig
 from crewai.project import CrewBase, agent, crew, task
+from crewai.state.checkpoint_config import CheckpointConfig
 from crewai.tools import BaseTool, tool
 from openai import OpenAI
 from pydantic import BaseModel
@@ -87,6 +89,13 @@ silent = Crew(agents=[scribe], tasks=[job("Do it.", scribe)])
 asking = Crew(
     agents=[scribe], tasks=[job("{task}", scribe, human_input=True)], planning=True
 )
+writing = Crew(
+    agents=[scribe],
+    tasks=[job("{task}", scribe, output_file="report.md")],
+    output_log_file="crew_log.txt",
+    checkpoint=CheckpointConfig(location="crew_checkpoints"),
+)
+planning = person("Planner", note, planning_config=PlanningConfig(llm=MODEL))
 quitting = person("Quitter", quit_all)
 counting = person("Counter", count)
 

@@ -10,6 +10,8 @@ from agentgym.core.task import Split
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import RolloutError
+from agentgym.integrations.crewai.adapter import CrewAIAdapter
+from agentgym.integrations.live import load_agent
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from tests.integrations.crewai.test_episodes import note_once, notes_of
@@ -53,6 +55,13 @@ def delegate_or_note(request: ChatRequest) -> Reply:
     return Reply(calls=[("delegate_work_to_coworker", work)])
 
 
+def plan_and_note(request: ChatRequest) -> Reply:
+    if offered(request) == {"create_reasoning_plan"}:
+        plan = {"plan": "Note it.", "steps": [], "ready": True}
+        return Reply(calls=[("create_reasoning_plan", plan)])
+    return note_once(request)
+
+
 @pytest.mark.parametrize(
     ("agent", "respond", "who"),
     [
@@ -71,6 +80,7 @@ def delegate_or_note(request: ChatRequest) -> Reply:
             ["Crew Manager", "Scribe", "Scribe", "Crew Manager"],
         ),
         ("headed", delegate_or_note, ["Head", "Scribe", "Scribe", "Head"]),
+        ("planning", plan_and_note, ["Planner"] * 3),
     ],
 )
 def test_its_models_and_tools_are_led_to_training(
@@ -131,6 +141,33 @@ def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
     [call] = found.model_calls
     assert call.messages[-1]["content"] == "Note {this}."
     assert call.content == "Fine."
+
+
+def test_a_plan_is_an_answer_and_its_steps_are_not_observed() -> None:
+    planning = load_agent(f"{AUTHORED}:planning")
+    [role] = CrewAIAdapter().roles(planning)
+    assert role.answers == ("create_reasoning_plan",)
+    [concern] = CrewAIAdapter().concerns(planning)
+    assert "Steps of a plan are not observed" in concern
+
+
+def test_files_of_a_crew_are_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = load_agent(f"{AUTHORED}:writing")
+    place = tmp_path / "place"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    found = run(tmp_path, "writing", note_once)
+    assert notes_of(found) == ["0 this"], found.reason
+    assert list(place.iterdir()) == []
+    [concern] = CrewAIAdapter().concerns(written)
+    assert concern == ("Not written in training: report.md, crew_log.txt, checkpoints.")
+    kept = CrewAIAdapter().with_model(written, CrewAIAdapter().stand_in())
+    for crew in (written, kept):
+        assert crew.tasks[0].output_file == "report.md"
+        assert crew.output_log_file == "crew_log.txt"
+        assert crew.checkpoint is not None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import asyncio
 import operator
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
@@ -182,6 +182,31 @@ class Report(BaseModel):
 
 by_tool = create_agent(model, TOOLS, response_format=ToolStrategy(Report))
 by_provider = create_agent(model, TOOLS, response_format=ProviderStrategy(Report))
+
+
+class Route(BaseModel):
+    """Who goes on."""
+
+    to: Literal["assistant", "nobody"]
+
+
+def _routed(method: Literal["function_calling", "json_schema"]) -> Any:
+    """Return a graph whose model first says, in a form, who goes on."""
+
+    def route(state: MessagesState) -> Command[Any]:
+        llm = model.with_structured_output(Route, method=method)
+        said: Any = llm.invoke(state["messages"])
+        return Command(goto=said.to if said.to == "assistant" else END)
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("route", route, destinations=("assistant", END))
+    builder.add_node("assistant", create_agent(model, TOOLS))
+    builder.add_edge(START, "route")
+    return builder.compile()
+
+
+routed = _routed("function_calling")
+routed_by_provider = _routed("json_schema")
 approving = create_agent(
     model,
     TOOLS,

@@ -16,6 +16,7 @@ from agentgym.integrations.live import agent_tools, load_agent
 from agentgym.rollout.located import located
 from agentgym.rollout.probe import AgentReport, probed
 from agentgym.scenarios.tool_tasks.starter import starter
+from tests.rollout.sessions import requests, session
 
 HERE = "tests.integrations.langchain.live_agents"
 load_agent(f"{HERE}:plain")  # it makes models, which want a key
@@ -51,6 +52,7 @@ WORKS = {
     "a checkpointer, a store": "remembering",
     "middleware": "limited",
     "response_format by a tool, tool_choice": "by_tool",
+    "with_structured_output by a tool": "routed",
     "human-in-the-loop approval": "approving",
     "a factory without parameters": "make_graph",
     "an asynchronous factory": "make_graph_async",
@@ -97,10 +99,38 @@ def test_agents_below_and_beside_are_reached(
     assert {"lender"} < {role.name for role in report.roles}
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (Reply("To the assistant."), "a call was asked for, and none was made"),
+        (Reply(calls=[("Route", {"to": "sea"})]), "Error: 'sea' is not one of"),
+    ],
+)
+def test_what_is_not_in_the_form_asked_for_is_the_policys_failure(
+    tmp_path: Path, said: Reply, told: str
+) -> None:
+    settings = {"scenario": "coding", "agent": f"{HERE}:routed"}
+    with session(tmp_path, ScriptedPolicy(lambda _: said), **settings) as opened:
+        [made] = opened.run(requests(1), lambda _: None)
+    assert made.reason is not None
+    assert made.reason.kind == "wrong form"
+    assert told in made.reason.detail
+    assert made.reward is not None
+    assert len(made.model_calls) == 1
+
+
+def test_an_answer_in_a_form_is_told(tried: Callable[..., AgentReport]) -> None:
+    assert tried("routed").own == {"Route": "is its answer"}
+
+
 REFUSED = {
     "response_format by the provider": (
         "by_provider",
-        r"response_format=ToolStrategy\(Schema\)",
+        r"an answer in a form .*response_format=ToolStrategy\(Schema\)",
+    ),
+    "with_structured_output by the provider": (
+        "routed_by_provider",
+        r"with_structured_output\(Schema, method=\"function_calling\"\)",
     ),
     "tools called as plain functions": ("past_training", r"own code, past training"),
     "an agent that never asks its model": ("silent", r"without calling the model"),

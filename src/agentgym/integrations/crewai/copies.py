@@ -11,7 +11,12 @@ from agentgym.integrations.crewai.crews import members
 from agentgym.integrations.crewai.tools import LedTool
 
 _MODELS = ("manager_llm", "function_calling_llm", "planning_llm", "chat_llm")
-_OFF = {"memory": None, "knowledge": None, "knowledge_sources": None}
+_OFF = {
+    "memory": None,
+    "knowledge": None,
+    "knowledge_sources": None,
+    "checkpoint": None,
+}
 _KEPT = ("mcps", "apps")
 
 
@@ -39,7 +44,8 @@ def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
     """Return an agent or crew whose copies are trained.
 
     Its models are ``model``, its tools act on the current episode where it has them;
-    what would be shared by episodes, or asks people, is off.
+    what would be shared by episodes, writes files of the author's, or asks people, is
+    off.
     """
     changed = _Changed(model, _OFF, LedTool.of)
     if isinstance(found, Agent):
@@ -117,6 +123,11 @@ class _Changed:
             changed = {"llm": self._model, "tools": self._all(agent.tools)}
             if vars(agent).get("function_calling_llm") is not None:
                 changed["function_calling_llm"] = self._model
+            if agent.planning_config is not None:
+                told: dict[str, Any] = {"llm": None}  # the agent's own
+                told |= {"observe_steps": False} if self._off else {}
+                plans = agent.planning_config.model_copy(update=told)
+                changed["planning_config"] = plans
             if self._off:
                 changed["verbose"] = False
             made = agent.model_copy(update={**changed, **self._off})
@@ -128,7 +139,7 @@ class _Changed:
         if isinstance(task.agent, Agent):
             changed["agent"] = self.agent(task.agent)
         if self._off:
-            changed["human_input"] = False
+            changed |= {"human_input": False, "output_file": None}
         return task.model_copy(update=changed)
 
     def crew(self, crew: Crew) -> Crew:

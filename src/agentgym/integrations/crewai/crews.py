@@ -6,6 +6,7 @@ from typing import Any
 from crewai import Agent, Crew, Task
 from crewai.tools import BaseTool
 from crewai.utilities.i18n import I18N_DEFAULT
+from crewai.utilities.reasoning_handler import FUNCTION_SCHEMA
 from crewai.utilities.string_utils import sanitize_tool_name
 
 from agentgym.core.openai import DEFAULT_AGENT
@@ -14,6 +15,7 @@ from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.crewai.tools import callable_tool, spec_of
 
+_PLAN: str = FUNCTION_SCHEMA["function"]["name"]
 PLACE = "task"
 """The input that says in a task's description what the user says."""
 
@@ -132,15 +134,23 @@ def roles(found: Any) -> list[AgentRole]:
     """Return the agents of an Agent, a Task or a Crew, with all that each may call."""
     return [
         AgentRole(
-            name=agent.role,
+            name=" ".join(agent.role.split()),
             system_prompt=I18N_DEFAULT.slice("role_playing").format(
                 role=agent.role, backstory=agent.backstory, goal=agent.goal
             ),
             tools=list(_tools(agent, tasks_of(found)).values()),
             model=agent.llm,
+            answers=(_PLAN,) if agent.planning_enabled else (),
         )
         for agent in members(found, repr(found))
     ]
+
+
+def _observes(agent: Agent) -> bool:
+    plans = agent.planning_config
+    if plans is None or plans.observe_steps is not None:
+        return plans is not None and bool(plans.observe_steps)
+    return plans.reasoning_effort != "low"
 
 
 def _tools(agent: Agent, tasks: list[Task]) -> dict[str, ToolSpec]:
@@ -185,9 +195,19 @@ def concerns(found: Any) -> list[str]:
         told.append("Knowledge is off: no model is asked for embeddings.")
     if any(crew.planning for crew in crews):
         told.append("Planning is off: it wants a structured answer.")
+    written = [task.output_file for task in tasks_of(found) if task.output_file]
+    for crew in crews:
+        log = crew.output_log_file
+        written += ["logs.txt" if log is True else str(log)] if log else []
+    if any(held.checkpoint for held in holders):
+        written.append("checkpoints")
+    if written:
+        told.append(f"Not written in training: {', '.join(written)}.")
+    if any(_observes(agent) for agent in agents):
+        told.append("Steps of a plan are not observed: it wants a structured answer.")
     if any(task.human_input for task in tasks_of(found)):
         told.append("Tasks that wait for a person's word go on without it.")
-    names = [agent.role for agent in agents if agent.mcps or agent.apps]
+    names = [agent.role.strip() for agent in agents if agent.mcps or agent.apps]
     if names:
         told.append(f"MCP servers and apps of {', '.join(names)} are really reached.")
     return told

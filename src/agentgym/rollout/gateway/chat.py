@@ -14,6 +14,7 @@ from agentgym.core.openai import (
     chosen_tools,
     joined_text,
     unsupported_option,
+    wants_call,
 )
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import ContextLengthError, EngineError, PromptError
@@ -138,7 +139,8 @@ def chat_request(
         offered = chosen_tools(tools, body.get("tool_choice"))
     except ValueError as error:
         raise _refused(str(error), "invalid_value") from error
-    return ChatRequest(messages, offered, **sampling)
+    wanted = wants_call(body.get("tool_choice"))
+    return ChatRequest(messages, offered, wants_call=wanted, **sampling)
 
 
 def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:

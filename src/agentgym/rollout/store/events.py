@@ -9,7 +9,7 @@ from typing import Any, Self
 import orjson
 from pydantic import ValidationError
 
-from agentgym.core.openai import DEFAULT_AGENT, Completion
+from agentgym.core.openai import DEFAULT_AGENT, Completion, wants_call
 from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.errors import RecordError, first_problem
 
@@ -94,6 +94,7 @@ class RecordedCall:
             tools=request.get("tools") or [],
             content=_text(message.get("content", choice.get("text"))),
             tool_calls=calls,
+            wants_call=wants_call(request.get("tool_choice")),
             prompt_ids=completion.prompt_ids,
             response_ids=completion.response_ids,
             logprobs=completion.logprobs or [],

@@ -15,19 +15,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
 from agentgym.core.openai import ApiError
 from agentgym.core.plugins import require_type
-from agentgym.core.tools import Tool, whole_text
+from agentgym.core.tools import Tool, ToolOutcome, whole_text
 from agentgym.core.trajectory import (
     NO_REASON,
     ModelCall,
     Reason,
     RolloutStatus,
     Step,
+    ToolCall,
     Trajectory,
 )
 from agentgym.errors import AgentGymError, RolloutError
@@ -51,6 +52,12 @@ EXIT_BLOCKED = 70
 
 _GIVEN_UP = (404, 409)
 """What the gateway answers about a rollout or an attempt that is over."""
+
+_WRONG = (
+    ToolOutcome.UNKNOWN_TOOL,
+    ToolOutcome.MALFORMED,
+    ToolOutcome.INVALID_ARGUMENTS,
+)
 
 _ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
 """The rollout that an asyncio task works for, also one that an agent started."""
@@ -206,16 +213,32 @@ class _GatewayEnding(ScenarioEnding):
         self._specs = {spec.name: spec for spec in specs}
         self._get = get
 
-    async def steps(self, episode: Episode) -> list[Step]:
+    async def refused_form(self, episode: Episode) -> str:
+        calls = await self._calls(episode)
+        if not calls or not calls[-1].wants_call:
+            return ""
+        if not calls[-1].tool_calls:
+            return "a call was asked for, and none was made"
+        made = assemble_steps(calls[-1:], [], self._specs)
+        return next((call.result for call in made if _is_wrong(call)), "")
+
+    async def _calls(self, episode: Episode) -> list[ModelCall]:
         path = _path(episode.rollout_id, episode.attempt)
         calls = await self._get(f"{path}/calls")
-        if not calls and episode.cut is None:
+        return [ModelCall.model_validate(call) for call in calls]
+
+    async def steps(self, episode: Episode) -> list[Step]:
+        made = await self._calls(episode)
+        if not made and episode.cut is None:
             raise RolloutError(
                 "the agent ended without calling the model through the gateway; "
                 "its model was not replaced"
             )
-        made = [ModelCall.model_validate(call) for call in calls]
         return assemble_steps(made, episode.tool_calls, self._specs)
+
+
+def _is_wrong(step: Step) -> TypeGuard[ToolCall]:
+    return isinstance(step, ToolCall) and step.outcome in _WRONG
 
 
 def _path(rollout_id: str, attempt: str) -> str:
