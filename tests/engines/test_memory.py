@@ -350,6 +350,7 @@ def test_of_a_model_that_is_not_here_nothing_is_said(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(memory, "free_ram", lambda: 64 * memory.GIB)
     config = TrainingConfig.create(model="someone/some-model", gpu="none")
     assert memory.check_memory(config, "cpu") == ""
 
