@@ -281,6 +281,18 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(
         assert text.endswith("or several GPUs with --engine verl.")
 
 
+def test_a_small_model_is_not_refused_for_the_machines_many_cores(
+    make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainingConfig.create(model=str(make("llama")), gpu="none", lora_rank=0)
+    monkeypatch.setattr(memory, "usable_cores", lambda: 256)
+    monkeypatch.setattr(memory, "free_ram", lambda: memory.GIB)
+    assert memory.check_memory(config, "cpu").startswith("at most ")
+    monkeypatch.setattr(memory, "free_ram", lambda: memory.GIB // 64)
+    with pytest.raises(NotEnoughMemoryError):
+        memory.check_memory(config, "cpu")
+
+
 def test_what_to_lower_says_what_is_then_taken() -> None:
     shape = shape_of(SEVEN)
     use = Use(0, recomputes=False, on_gpu=True)

@@ -358,7 +358,9 @@ def check_memory(config: TrainingConfig, device: str, *, fetch: bool = False) ->
     estimate = Estimate.of(shape, use, held)
     if free is None:
         return f"at most {gib(estimate.need)} GiB: {estimate.words()}"
-    if estimate.need <= free:
+    # A small model's most is many threads with an episode each: hardly ever so.
+    alone = Estimate.of(shape, replace(use, cores=1), held)
+    if alone.need <= free:
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
     told = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
     lower = f"Less takes, one with the other: {', '.join(told)}. " if told else ""
