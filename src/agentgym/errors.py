@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+_PYDANTICS = "https://errors.pydantic.dev/"
+
 
 def _nearest(value: str, known: Iterable[str]) -> str:
     """Return " Did you mean 'x'? Available: a, b." for an unknown ``value``."""
@@ -25,6 +27,12 @@ def _nearest(value: str, known: Iterable[str]) -> str:
 def resume_hint(run: str) -> str:
     """Say how the run in a folder goes on."""
     return f"Continue with: agentgym train --resume {shlex.quote(run)}"
+
+
+def told_by(error: BaseException) -> str:
+    """Return what an error says, without pydantic's line that names a page."""
+    lines = str(error).splitlines()
+    return "\n".join(line for line in lines if _PYDANTICS not in line).strip()
 
 
 def first_problem(error: "ValidationError") -> str:

@@ -39,6 +39,7 @@ WORKS = {
 }
 REFUSED = {
     "AutoGen": {
+        "`MagenticOneGroupChat`": "magentic",
         "`output_content_type`": "structured",
         "an agent that never asks its model": "deaf",
         "an agent that loops for ever": "looping",

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import ToolOutcome
+from agentgym.errors import told_by
 
 TRAJECTORY_VERSION = 5
 _FIRST = 3
@@ -41,7 +42,7 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
     @classmethod
     def of_error(cls, error: BaseException, kind: str = "crash") -> Self:
         """Return the reason that an error is."""
-        return cls(kind=f"{kind}: {type(error).__name__}", detail=str(error))
+        return cls(kind=f"{kind}: {type(error).__name__}", detail=told_by(error))
 
 
 GOAL_NOT_REACHED = Reason(kind="goal not reached")

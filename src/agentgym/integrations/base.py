@@ -139,6 +139,17 @@ class Adapter(ABC):
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
         """Return a trained agent as a native object of this framework."""
 
+    def require_agent(self, agent: Any, origin: str) -> None:
+        """Check that a live object is an agent of this framework.
+
+        Args:
+            agent: What ``origin`` is, or gave.
+            origin: What the user named.
+
+        Raises:
+            UnsupportedError: It is something else; says what.
+        """
+
     def roles(self, agent: Any) -> list[AgentRole]:
         """Return the agents of a live object: prompts, tools and models.
 

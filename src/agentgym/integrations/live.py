@@ -13,7 +13,7 @@ from agentgym.core.openai import NO_KEY
 from agentgym.core.plugins import load_object
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool
-from agentgym.errors import AgentGymError, UnsupportedError, UsageError
+from agentgym.errors import AgentGymError, UnsupportedError, UsageError, told_by
 from agentgym.integrations.base import Adapter
 from agentgym.integrations.registry import FRAMEWORKS
 
@@ -69,7 +69,8 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
         ) from None
     except Exception as error:
         raise UsageError(
-            f"Cannot import {option} {reference}: {type(error).__name__}: {error}."
+            f"Cannot import {option} {reference}: {type(error).__name__}: "
+            f"{told_by(error)}."
         ) from error
     finally:
         _IMPORTING.reset(token)
@@ -128,7 +129,10 @@ def takes_tools(found: Any) -> bool:
 def _takes(found: Any, what: str) -> bool:
     if not _is_factory(found):
         return False
-    named = _arguments(found, repr(found))
+    try:
+        named = _arguments(found, "")
+    except UsageError:  # whoever makes it says so
+        return False
     return named is None or what in named.values()
 
 
@@ -182,7 +186,8 @@ def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) 
         raise
     except Exception as error:
         raise UsageError(
-            f"{origin} failed to make the agent: {type(error).__name__}: {error}."
+            f"{origin} failed to make the agent: {type(error).__name__}: "
+            f"{told_by(error)}."
         ) from error
 
 
@@ -274,7 +279,14 @@ def agent_tools(reference: str, folder: str = "") -> list[Tool]:
     adapter = FRAMEWORKS.get(resolve_framework(reference, DEFAULT, folder))
     adapter.check()
     llm = adapter.stand_in() if takes_model(found) else None
-    return adapter.own_tools(make(found, reference, llm=llm, tools=[]))
+    made = make(found, reference, llm=llm, tools=[])
+    adapter.require_agent(made, reference)
+    return adapter.own_tools(made)
+
+
+def kind_of(value: Any) -> str:
+    """Return what an object is, for a sentence: None, or of which class."""
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _adapter_of(found: Any) -> Adapter | None:

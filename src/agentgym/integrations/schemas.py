@@ -7,7 +7,7 @@ from jsonschema.exceptions import best_match
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from agentgym.core.tools import ToolSpec
-from agentgym.errors import UnsupportedError
+from agentgym.errors import UnsupportedError, told_by
 
 
 def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
@@ -27,8 +27,8 @@ def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSp
         assert spec.parameters is not None
     except Exception as error:
         raise UnsupportedError(
-            f"The tool {name!r} cannot be told to a model: {error}. Give all of its "
-            "arguments types that JSON can hold."
+            f"The tool {name!r} cannot be told to a model: "
+            f"{told_by(error)}. Give all of its arguments types that JSON can hold."
         ) from error
     return spec
 

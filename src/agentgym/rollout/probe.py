@@ -20,6 +20,7 @@ from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.rollout.workers.assemble import NOT_RUN
+from agentgym.rollout.workers.offline import OUTSIDE
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import get_scenario
@@ -330,9 +331,11 @@ def _try(
                 if not callers[-1].answers or wanted <= _offered(made).keys():
                     break
         tried = hosts.read_text().split() if hosts.is_file() else []
+    is_outside = OUTSIDE in tried
+    tried = [name for name in dict.fromkeys(tried) if name != OUTSIDE]
     answers = sorted({name for caller in callers for name in caller.answers})
     report = replace(report, own=report.own | dict.fromkeys(answers, _ANSWER))
-    return _judged(report, made, scenario, list(dict.fromkeys(tried)))
+    return _judged(report, made, scenario, tried, is_outside=is_outside)
 
 
 def _rehearsed(reference: str) -> str:
@@ -364,6 +367,8 @@ def _judged(
     trials: list[Trajectory],
     scenario: Scenario,
     hosts: list[str],
+    *,
+    is_outside: bool,
 ) -> AgentReport:
     specs = {spec.name for spec in scenario.tools()}
     made = next((each for each in trials if _is_lost(each)), trials[0])
@@ -391,6 +396,8 @@ def _judged(
         )
     elif "response_format = " in str(made.reason):
         problems.append(_in_a_form(report))
+    elif is_outside and made.status is RolloutStatus.DROPPED:
+        problems.append(f"{_threads(report)}{reached}")
     elif made.status is RolloutStatus.DROPPED:
         problems.append(
             f"In a trial it came to no end: {made.reason}.{_hint(made)}{reached}"
@@ -415,9 +422,10 @@ def _judged(
     elif unknown:
         names = ", ".join(unknown)
         problems.append(
-            f"Its model is offered {names}, which neither {scenario.name} nor the "
-            "agent's own tools have. Give the tasks with --tasks, and the tools with "
-            f"--tools-from.{reached}"
+            f"Its model is offered {names}, which neither {scenario.name} nor what can "
+            "be seen of the agent has, so that what its calls do is not known. Where "
+            "that is an answer in a form, ask for it by tool_choice; else make it a "
+            f"tool of the agent, or one of your tasks, by --tools-from.{reached}"
         )
     concerns = [*report.concerns]
     if hosts and not problems:
@@ -443,6 +451,18 @@ def _hint(made: Trajectory) -> str:
             "a function of the task that returns a dict."
         )
     return ""
+
+
+def _threads(report: AgentReport) -> str:
+    pool = (
+        "langchain_core.runnables.config.ContextThreadPoolExecutor, or start them with "
+        if report.framework == "langchain"
+        else ""
+    )
+    return (
+        "In a trial its model was asked outside of the episode: threads that the agent "
+        f"starts itself do not carry it. Use {pool}contextvars.copy_context().run."
+    )
 
 
 def _in_a_form(report: AgentReport) -> str:

@@ -15,7 +15,12 @@ from autogen_agentchat.agents import (
 from autogen_agentchat.base import Response
 from autogen_agentchat.conditions import HandoffTermination, TextMentionTermination
 from autogen_agentchat.messages import BaseChatMessage, TextMessage
-from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat, Swarm
+from autogen_agentchat.teams import (
+    MagenticOneGroupChat,
+    RoundRobinGroupChat,
+    SelectorGroupChat,
+    Swarm,
+)
 from autogen_agentchat.tools import AgentTool
 from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
 from autogen_ext.models.openai import OpenAIChatCompletionClient
@@ -164,6 +169,8 @@ class Answer(BaseModel):
     text: str
 
 
+magentic = MagenticOneGroupChat([worker], client)
+magentic_within = RoundRobinGroupChat([planner, magentic], max_turns=2)
 structured = AssistantAgent("structured", client, output_content_type=Answer)
 nobody = RoundRobinGroupChat([UserProxyAgent("person")], max_turns=1)
 nothing = {"agent": clerk}

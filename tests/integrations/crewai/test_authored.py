@@ -9,9 +9,9 @@ from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
-from agentgym.errors import RolloutError
+from agentgym.errors import AgentGymError, RolloutError
 from agentgym.integrations.crewai.adapter import CrewAIAdapter
-from agentgym.integrations.live import load_agent
+from agentgym.integrations.live import agent_tools, load_agent
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from tests.integrations.crewai.test_episodes import note_once, notes_of
@@ -143,6 +143,13 @@ def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
     assert call.content == "Fine."
 
 
+def test_names_and_refusals_are_short() -> None:
+    [role] = CrewAIAdapter().roles(load_agent(f"{AUTHORED}:lined"))
+    assert role.name == "Liner"
+    with pytest.raises(AgentGymError, match=f"^{AUTHORED}:flow is a Flow, which is"):
+        agent_tools(f"{AUTHORED}:flow")
+
+
 def test_a_plan_is_an_answer_and_its_steps_are_not_observed() -> None:
     planning = load_agent(f"{AUTHORED}:planning")
     [role] = CrewAIAdapter().roles(planning)
@@ -202,6 +209,7 @@ def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
         ("structured", {}, r"wants a structured answer \(output_pydantic=Answer\)"),
         ("scribe", {"context": f"{AUTHORED}:topic"}, "no runtime context"),
         ("Burnt", {}, "Burnt failed to make the agent: ValidationError"),
+        ("flow", {}, f"{AUTHORED}:flow is a Flow, which is not trained: name a crew"),
         ("MODEL", {}, "gave a str, not an Agent, Task or Crew"),
     ],
 )

@@ -3,6 +3,8 @@
 import asyncio
 import operator
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -156,6 +158,23 @@ def run_functions(state: MessagesState) -> dict[str, Any]:
     return {"messages": made}
 
 
+def ask_in_thread(state: MessagesState) -> dict[str, Any]:
+    """Ask in a thread of one's own."""
+    said: list[Any] = []
+    asking = threading.Thread(target=lambda: said.append(bound.invoke("Hello")))
+    asking.start()
+    asking.join()
+    return {"messages": said}
+
+
+def ask_in_pool(state: MessagesState) -> dict[str, Any]:
+    """Ask in a pool of one's own."""
+    with ThreadPoolExecutor(1) as pool:
+        return {"messages": [pool.submit(bound.invoke, "Hello").result()]}
+
+
+threaded = build(ask_in_thread)
+pooled = build(ask_in_pool)
 sync_nodes = build(ask)
 loops_in_nodes = build(ask_in_a_loop_of_its_own)
 async_nodes = build(ask_async)
@@ -347,6 +366,10 @@ def make_of_nobody(database: str) -> Any:
 def make_nothing() -> Any:
     """Fail."""
     raise OSError("no database")
+
+
+def make_none() -> Any:
+    """Forget to return it."""
 
 
 builder = StateGraph(MessagesState)

@@ -149,6 +149,16 @@ def test_what_cannot_be_trained_is_named_in_a_trial(
         raise AssertionError(problem)
 
 
+@pytest.mark.parametrize("name", ["threaded", "pooled"])
+def test_threads_without_the_episode_are_named(
+    tried: Callable[..., AgentReport], name: str
+) -> None:
+    [problem] = tried(name).problems
+    assert "threads that the agent starts itself do not carry it" in problem
+    assert "ContextThreadPoolExecutor" in problem
+    assert "contextvars.copy_context().run" in problem
+
+
 def test_a_question_that_nobody_answers_ends_the_episode(
     tried: Callable[..., AgentReport],
 ) -> None:
@@ -165,6 +175,9 @@ def test_a_question_that_nobody_answers_ends_the_episode(
         ("make_nothing", "failed to make the agent: OSError: no database"),
         ("unspeakable", "'lend_to' cannot be told to a model"),
         ("nothing", "has no 'nothing'"),
+        ("make_none", f"^{HERE}:make_none gave None, not a compiled graph"),
+        ("bound", f"^{HERE}:bound gave a .*Binding, not a compiled graph"),
+        ("make_of_nobody", f"^{HERE}:make_of_nobody wants 'database'"),
     ],
 )
 def test_what_is_no_agent_is_refused(
@@ -233,3 +246,15 @@ def test_tools_memory_and_thread_of_a_graph_work_with_another_model() -> None:
     texts = [message.text for message in state["messages"]]
     assert texts == ["B1?", "", "shelf", "Here."]
     assert len(copy.get_state(config).values["messages"]) == 4
+
+
+@pytest.mark.parametrize("name", ["make_none", "bound", "make_of_nobody"])
+def test_no_tools_are_taken_from_what_is_no_agent(name: str) -> None:
+    with pytest.raises(AgentGymError, match=rf"^{HERE}:{name} (gave|wants)"):
+        agent_tools(f"{HERE}:{name}")
+
+
+def test_pydantics_pages_are_not_named() -> None:
+    with pytest.raises(AgentGymError) as refused:
+        agent_tools(f"{HERE}:unspeakable")
+    assert "errors.pydantic.dev" not in str(refused.value)

@@ -165,6 +165,13 @@ class AutoGenAdapter(Adapter):
         self.check()
         return AutoGenAgent(blueprint)
 
+    def require_agent(self, agent: Any, origin: str) -> None:
+        """Check that it is an agent or a team."""
+        self.check()
+        from agentgym.integrations.autogen.live import require_runner
+
+        require_runner(agent, origin)
+
     def roles(self, agent: Any) -> list[AgentRole]:
         """Return an agent, or the members of a team: those that ask a model."""
         self.check()

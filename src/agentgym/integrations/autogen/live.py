@@ -8,6 +8,7 @@ from typing import Any
 
 from autogen_agentchat.agents import AssistantAgent, CodeExecutorAgent, UserProxyAgent
 from autogen_agentchat.base import ChatAgent, Team
+from autogen_agentchat.teams import MagenticOneGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core import CancellationToken
 from autogen_core.memory import ListMemory
@@ -20,6 +21,7 @@ from agentgym.errors import ToolError, UnsupportedError
 from agentgym.integrations.autogen.led import LedWorkbench
 from agentgym.integrations.autogen.tools import SpecTool
 from agentgym.integrations.base import AgentRole
+from agentgym.integrations.live import kind_of
 from agentgym.integrations.schemas import model_of_schema, spec_of_model
 
 _MODEL_SLOTS = ("model_client", "_model_client")
@@ -52,17 +54,24 @@ def require_runner(agent: Any, origin: str) -> None:
     """
     if not isinstance(agent, ChatAgent | Team):
         raise UnsupportedError(
-            f"{origin} gave a {type(agent).__name__}, not an agent. Return an "
+            f"{origin} gave {kind_of(agent)}, not an agent. Return an "
             "AssistantAgent, or a team such as RoundRobinGroupChat."
         )
 
 
 def require_plain_answers(agent: Any) -> None:
-    """Check that no agent wants its answers in a form that a model is held to.
+    """Check that nobody wants a model's answers in a form that it is held to.
 
     Raises:
         UnsupportedError: One does: a policy writes what it likes.
     """
+    for part in parts(agent):
+        if isinstance(part, MagenticOneGroupChat):
+            raise UnsupportedError(
+                f"{type(part).__name__} is led by answers that are a ledger in JSON, "
+                "which a policy cannot be held to. Train one of its agents by itself, "
+                "or put them in a SelectorGroupChat or a Swarm."
+            )
     for member in members(agent):
         if (form := getattr(member, "_output_content_type", None)) is not None:
             raise UnsupportedError(

@@ -192,6 +192,13 @@ class CrewAIAdapter(Adapter):
         """Check that crewai is installed."""
         require(["crewai"], "crewai", "The CrewAI adapter")
 
+    def require_agent(self, agent: Any, origin: str) -> None:
+        """Check that it is an Agent, a Task or a Crew, with an agent."""
+        self.check()
+        from agentgym.integrations.crewai.crews import members
+
+        members(agent, origin)
+
     def roles(self, agent: Any) -> list[AgentRole]:
         """Return the agents of an Agent, a Task or a Crew."""
         self.check()

@@ -26,14 +26,14 @@ def with_model(found: Any, model: Any) -> Any:
     Raises:
         UnsupportedError: It is none of these, or ``model`` is none of CrewAI's.
     """
-    members(found, repr(found))
+    members(found, f"The {type(found).__name__}")
     if not isinstance(model, BaseLLM):
         raise UnsupportedError(f"A {type(model).__name__} is no LLM of CrewAI's.")
     changed = _Changed(model, {}, lambda tool: tool)
     if isinstance(found, Agent):
         return copied(changed.agent(found))
     if isinstance(found, Task):
-        agent = copied(changed.agent(members(found, repr(found))[0]))
+        agent = copied(changed.agent(members(found, f"The {type(found).__name__}")[0]))
         task = changed.task(found)
         task.context = None if isinstance(task.context, list) else task.context
         return task.copy([], {}).model_copy(update={"agent": agent})

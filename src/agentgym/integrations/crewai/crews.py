@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from crewai import Agent, Crew, Task
+from crewai import Agent, Crew, Flow, Task
 from crewai.tools import BaseTool
 from crewai.utilities.i18n import I18N_DEFAULT
 from crewai.utilities.reasoning_handler import FUNCTION_SCHEMA
@@ -14,6 +14,7 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.crewai.tools import callable_tool, spec_of
+from agentgym.integrations.live import kind_of
 
 _PLAN: str = FUNCTION_SCHEMA["function"]["name"]
 PLACE = "task"
@@ -107,10 +108,14 @@ def members(found: Any, origin: str) -> list[Agent]:
     """
     if isinstance(found, Agent):
         return [found]
+    if isinstance(found, Flow):
+        raise UnsupportedError(
+            f"{origin} is a Flow, which is not trained: name a crew, a task or an "
+            "agent in it, or a function that returns one."
+        )
     if not isinstance(found, Task | Crew):
         raise UnsupportedError(
-            f"{origin} gave a {type(found).__name__}, not an Agent, Task or Crew of "
-            "CrewAI."
+            f"{origin} gave {kind_of(found)}, not an Agent, Task or Crew of CrewAI."
         )
     workers = [task.agent for task in tasks_of(found)]
     named = (
@@ -142,7 +147,7 @@ def roles(found: Any) -> list[AgentRole]:
             model=agent.llm,
             answers=(_PLAN,) if agent.planning_enabled else (),
         )
-        for agent in members(found, repr(found))
+        for agent in members(found, f"The {type(found).__name__}")
     ]
 
 
@@ -177,7 +182,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def _given(found: Any) -> Iterator[BaseTool]:
-    for agent in members(found, repr(found)):
+    for agent in members(found, f"The {type(found).__name__}"):
         yield from agent.tools or ()
     for task in tasks_of(found):
         yield from task.tools or ()
@@ -186,7 +191,7 @@ def _given(found: Any) -> Iterator[BaseTool]:
 def concerns(found: Any) -> list[str]:
     """Return what is different for an agent or a crew in training, in sentences."""
     told = []
-    agents = members(found, repr(found))
+    agents = members(found, f"The {type(found).__name__}")
     crews = [found] if isinstance(found, Crew) else []
     holders: list[Agent | Crew] = [*agents, *crews]
     if any(held.memory for held in holders):

@@ -89,6 +89,10 @@ class LangChainAdapter(Adapter):
         modules = ["langchain", "langgraph", "langchain_openai"]
         require(modules, "langchain", "The LangChain adapter")
 
+    def require_agent(self, agent: Any, origin: str) -> None:
+        """Check that it is a compiled graph."""
+        graphs.require_graph(agent, origin)
+
     def roles(self, agent: Any) -> list[AgentRole]:
         """Return the agents of a graph: itself, and those in its nodes and tools."""
         return graphs.roles(agent)

@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import MissingExtraError, UnsupportedError
+from agentgym.errors import MissingExtraError, UnsupportedError, told_by
 from agentgym.integrations.base import AgentRole
+from agentgym.integrations.live import kind_of
 from agentgym.integrations.schemas import model_of_schema
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def require_graph(graph: Any, origin: str) -> None:
         )
     if not isinstance(graph, Pregel):
         raise UnsupportedError(
-            f"{origin} gave a {type(graph).__name__}, not a compiled graph. Return "
+            f"{origin} gave {kind_of(graph)}, not a compiled graph. Return "
             "what langchain.agents.create_agent or StateGraph.compile returns."
         )
 
@@ -156,8 +157,8 @@ def spec_of(tool: "BaseTool") -> ToolSpec:
         assert spec.parameters is not None
     except Exception as error:
         raise UnsupportedError(
-            f"The tool {tool.name!r} cannot be told to a model: {error}. Give all of "
-            "its arguments types that JSON can hold."
+            f"The tool {tool.name!r} cannot be told to a model: "
+            f"{told_by(error)}. Give all of its arguments types that JSON can hold."
         ) from error
     return spec
 

@@ -2,15 +2,22 @@
 
 import ipaddress
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
+
+from agentgym.integrations.episode import episode_or_none
+
+OUTSIDE = "outside"
+_CLIENTS = ("openai", "langchain_core")
 
 
 def keep_offline(hosts: Path) -> None:
     """Refuse connections of this process to other machines, for good.
 
     Args:
-        hosts: File that gets a line for each machine that was to be reached.
+        hosts: File that gets a line for each machine that was to be reached, with
+            ``OUTSIDE`` where a model's client did so in a thread without an episode.
     """
 
     def listen(event: str, values: tuple[Any, ...]) -> None:
@@ -22,13 +29,22 @@ def keep_offline(hosts: Path) -> None:
             return
         name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
         if not _is_here(name):
+            mark = f" {OUTSIDE}" if _is_outside() else ""
             with hosts.open("a", encoding="utf-8") as file:
-                file.write(f"{name}\n")
+                file.write(f"{name}{mark}\n")
             raise ConnectionRefusedError(
                 f"{name} may not be reached in a trial: nothing has started yet"
             )
 
     sys.addaudithook(listen)
+
+
+def _is_outside() -> bool:
+    if episode_or_none() is not None:
+        return False
+    stack = traceback.walk_stack(None)
+    names = (str(frame.f_globals.get("__name__")) for frame, _ in stack)
+    return any(name.partition(".")[0] in _CLIENTS for name in names)
 
 
 def _is_here(host: str) -> bool:
