@@ -283,7 +283,7 @@ class _Caller:
         schema = function.get("parameters") or {}
         if self._addressee not in schema.get("properties", {}):
             return [""]
-        told = function.get("description") or ""
+        told = " ".join((function.get("description") or "").split())
         return [role for role in self._roles if role in told] or [""]
 
     def _arguments(self, function: dict[str, Any], to: str) -> dict[str, Any]:

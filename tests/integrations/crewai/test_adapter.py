@@ -65,7 +65,7 @@ def test_role_prompt_tools_and_model_of_an_agent_are_found() -> None:
 def test_all_agents_of_a_crew_and_a_task_are_found() -> None:
     crew = make_crew(Says(model="old"), [])
     crew.tasks[1].tools = [look_up]
-    assert [role.name for role in ADAPTER.roles(crew)] == ["Head\nScribe\n", "Critiqué"]
+    assert [role.name for role in ADAPTER.roles(crew)] == ["Head Scribe", "Critiqué"]
     assert [spec.name for spec in ADAPTER.roles(crew)[1].tools] == ["look_up"]
     assert [spec.name for spec in ADAPTER.extract_tools(crew)] == ["look_up"]
     assert [role.name for role in ADAPTER.roles(make_task(Says(model="old"), []))] == [
