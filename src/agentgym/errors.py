@@ -211,6 +211,22 @@ class PromptError(EngineError):
     """The messages or tools are none that the model's chat template takes."""
 
 
+class ComputeError(AgentGymError):
+    """A machine elsewhere cannot be had, reached or used."""
+
+
+class NoCapacityError(ComputeError):
+    """A provider has no machine of this kind at the moment."""
+
+
+class UnclearLaunchError(ComputeError):
+    """A machine was asked for, and whether it was made is not known."""
+
+
+class UnreachableError(ComputeError):
+    """A machine does not answer, or the connection to it broke."""
+
+
 class CheckpointError(AgentGymError):
     """A checkpoint that is missing, cut short or corrupt."""
 

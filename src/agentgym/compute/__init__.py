@@ -1,0 +1,1 @@
+"""Machines to run on: this one, one over SSH, and rented ones."""

@@ -1,0 +1,167 @@
+"""The contract of those who have machines: offers, launch, look, terminate.
+
+A rented machine is a place where ``agentgym train`` runs, reached over SSH; no engine
+knows of it, and no provider knows what runs there.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+NAME_PREFIX = "agentgym-"
+"""What the name of every machine that AgentGym rents begins with; no other is ended."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A kind of machine that can be had.
+
+    Attributes:
+        provider: Whose.
+        kind: The provider's own name of it, ``NVIDIA RTX A5000`` or ``gpu_1x_a10``.
+        gpu: The GPU's name for people; empty for a machine without.
+        gpus: How many.
+        gpu_memory_gb: Of each, in GB as the provider counts.
+        memory_gb: Main memory, 0 if the provider does not tell.
+        hourly: Price in $ an hour for the whole machine; 0 for one's own.
+        region: Where, empty if the provider chooses.
+        is_available: Whether it could be had when it was asked for.
+    """
+
+    provider: str
+    kind: str
+    gpu: str
+    gpus: int
+    gpu_memory_gb: float
+    memory_gb: float = 0.0
+    hourly: float = 0.0
+    region: str = ""
+    is_available: bool = True
+
+
+class MachineState(StrEnum):
+    """What a machine is doing."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    GONE = "gone"
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a machine's SSH server listens.
+
+    Attributes:
+        host: Name or address.
+        port: Of its SSH server.
+        user: Who to log in as; empty for what SSH's own settings say.
+    """
+
+    host: str
+    port: int = 22
+    user: str = ""
+
+    def __str__(self) -> str:
+        """As people write it: ``user@host:port``."""
+        user = f"{self.user}@" if self.user else ""
+        return f"{user}{self.host}" + (f":{self.port}" if self.port != 22 else "")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine, as its provider last described it.
+
+    Attributes:
+        provider: Whose.
+        id: The provider's.
+        name: Begins with :data:`NAME_PREFIX` if it was rented.
+        state: What it is doing.
+        address: Of its SSH server, None as long as it has none.
+        hourly: What it really costs, in $ an hour.
+    """
+
+    provider: str
+    id: str
+    name: str
+    state: MachineState
+    address: Address | None = None
+    hourly: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A request over HTTP by which a machine can be ended, also by itself.
+
+    Attributes:
+        method: ``DELETE`` or ``POST``.
+        url: Whole.
+        key: Sent as a bearer; never written to a disk or shown.
+        body: JSON, empty for none.
+    """
+
+    method: str
+    url: str
+    key: str = field(repr=False)
+    body: str = ""
+
+
+class Provider(ABC):
+    """Somebody who has machines. Third parties: entry point ``agentgym.compute``.
+
+    Every method may wait for the network and raises :class:`ComputeError` in plain
+    words; none retries a launch whose outcome is unclear (the caller looks for the
+    machine by its name).
+
+    Attributes:
+        name: What users type after ``--gpu``.
+        key: Environment variable of its key; empty if it needs none.
+        is_rented: Whether its machines cost money as long as they are there.
+    """
+
+    name: ClassVar[str]
+    key: ClassVar[str] = ""
+    is_rented: ClassVar[bool] = True
+
+    @abstractmethod
+    def check(self) -> None:
+        """Check, without asking anybody, that what it needs is configured.
+
+        Raises:
+            ComputeError: Says what is missing and how to give it.
+        """
+
+    @abstractmethod
+    def offers(self) -> list[Offer]:
+        """Return what can be had now, with prices."""
+
+    @abstractmethod
+    def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
+        """Ask for a machine.
+
+        Args:
+            offer: One of :meth:`offers`.
+            name: Begins with :data:`NAME_PREFIX`; unique.
+            public_key: In OpenSSH's format, of who may log in.
+
+        Raises:
+            NoCapacityError: There is none of this kind at the moment.
+            UnclearLaunchError: The request was sent and its answer lost, so that a
+                machine of this name may be there or come.
+        """
+
+    @abstractmethod
+    def describe(self, machine: Machine) -> Machine:
+        """Return the machine as it is now; its state is ``GONE`` if it is not there."""
+
+    @abstractmethod
+    def terminate(self, machine: Machine) -> None:
+        """Ask that a machine is ended for good; one that is gone already is no error."""
+
+    @abstractmethod
+    def machines(self) -> list[Machine]:
+        """Return those that bear AgentGym's name and are not gone."""
+
+    def ending(self, machine: Machine) -> Ending | None:
+        """Return how the watchdog on a machine ends it; None where nothing is rented."""
+        return None
