@@ -156,12 +156,12 @@ class Provider(ABC):
 
     @abstractmethod
     def terminate(self, machine: Machine) -> None:
-        """Ask that a machine is ended for good; one that is gone already is no error."""
+        """Ask that a machine is ended for good; one that is gone is no error."""
 
     @abstractmethod
     def machines(self) -> list[Machine]:
         """Return those that bear AgentGym's name and are not gone."""
 
     def ending(self, machine: Machine) -> Ending | None:
-        """Return how the watchdog on a machine ends it; None where nothing is rented."""
+        """Return how a machine can end itself; None where nothing is rented."""
         return None
