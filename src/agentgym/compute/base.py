@@ -7,7 +7,9 @@ knows of it, and no provider knows what runs there.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
+
+from agentgym.core.machines import split_address
 
 NAME_PREFIX = "agentgym-"
 """What the name of every machine that AgentGym rents begins with; no other is ended."""
@@ -62,10 +64,21 @@ class Address:
     port: int = 22
     user: str = ""
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what ``str()`` wrote.
+
+        Raises:
+            ValueError: It is written otherwise.
+        """
+        user, host, port = split_address(text)
+        return cls(host, port, user)
+
     def __str__(self) -> str:
         """As people write it: ``user@host:port``."""
         user = f"{self.user}@" if self.user else ""
-        return f"{user}{self.host}" + (f":{self.port}" if self.port != 22 else "")
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{user}{host}" + (f":{self.port}" if self.port != 22 else "")
 
 
 @dataclass(frozen=True)

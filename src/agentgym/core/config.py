@@ -14,6 +14,7 @@ from pydantic_settings import (
 )
 
 from agentgym.core.files import check_name
+from agentgym.core.machines import check_gpu
 from agentgym.core.settings import (
     LONGEST_S,
     OTHER_VARIABLES,
@@ -96,7 +97,8 @@ class TrainingConfig(Settings, BaseSettings):
             None starts one here. Its key is in AGENTGYM_ENGINE_KEY.
         verl: Of ``verl``: any of its settings, ``{"actor_rollout_ref.…": value}``.
         vllm: Of ``vllm``: any flag of ``vllm serve``, ``{"max_num_seqs": 64}``.
-        gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU.
+        gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU;
+            ``ssh:user@host`` or ``ssh:user@host:port`` trains on that machine.
         episodes: Budget of training rollouts.
         seed: Of tasks, sampling and initialisation.
         deterministic: Same seed, same weights, bit for bit; slower.
@@ -169,7 +171,7 @@ class TrainingConfig(Settings, BaseSettings):
     engine_server: str | None = None
     verl: dict[str, Any] = Field(default_factory=dict)
     vllm: dict[str, Any] = Field(default_factory=dict)
-    gpu: Literal["auto", "local", "runpod", "lambda", "none"] = "auto"
+    gpu: Annotated[str, AfterValidator(check_gpu)] = "auto"
     episodes: int = Field(default=10_000, gt=0, le=_MOST)
     seed: int = Field(default=0, ge=0, lt=2**63)
     deterministic: bool = False

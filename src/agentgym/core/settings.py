@@ -10,7 +10,9 @@ from pydantic import BaseModel, ValidationError
 from agentgym.errors import ConfigError
 
 PREFIX = "AGENTGYM_"
-OTHER_VARIABLES = frozenset({"home", "api_key", "engine_key", "gateway_key"})
+OTHER_VARIABLES = frozenset(
+    {"home", "api_key", "elsewhere_python", "engine_key", "gateway_key"}
+)
 """``AGENTGYM_HOME`` and so on, which are no settings."""
 LONGEST_S = 7 * 86_400.0
 """Of every time limit: a week."""

@@ -23,6 +23,7 @@ from agentgym.errors import (
     RunFolderError,
     StoreError,
     TrainingInterrupted,
+    UnreachableError,
 )
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import StepReport
@@ -190,9 +191,13 @@ class RunFolder:
         step = int(found[-1].name.removeprefix("step-")) if found else None
         return TrainingInterrupted(str(self.path), step)
 
+    def can_go_on(self) -> bool:
+        """Say whether anything of it is finished, here or on another machine."""
+        return bool(self.checkpoints()) or "elsewhere" in self.record()
+
     def discard_unless_begun(self) -> None:
         """Remove the folder if no checkpoint was ever made in it."""
-        if not self.checkpoints():
+        if not self.can_go_on():
             shutil.rmtree(self.path, ignore_errors=True)
 
     def record(self) -> dict[str, Any]:
@@ -227,7 +232,7 @@ class RunFolder:
         except (TrainingInterrupted, KeyboardInterrupt, OutputClosed):
             self.write_record(status="interrupted")
             raise
-        except (StoreError, OSError) as error:
+        except (StoreError, UnreachableError, OSError) as error:
             with suppress(OSError):  # the disk may be full
                 self.write_record(status="interrupted", error=str(error))
             raise

@@ -1,10 +1,12 @@
 """Trainer: the three verbs that users call. The loop itself is in ``loop.py``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.machines import is_elsewhere
 from agentgym.core.task import Split
 from agentgym.errors import (
     TrainingFailedError,
@@ -19,6 +21,7 @@ from agentgym.integrations.live import reference_of
 from agentgym.rollout.located import located
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.train.loop import TrainingLoop
+from agentgym.train.places import Elsewhere, place_of
 from agentgym.train.plan import make_plan, require_sound, tried
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -65,6 +68,19 @@ class Trainer:
         RunFolder.check_new(config)
         return tried(plan, self._progress)
 
+    def plan_elsewhere(self) -> Elsewhere:
+        """Say what a run on another machine would send there; that is not asked.
+
+        Raises:
+            UsageError: A setting cannot work.
+            RunFolderError: The run folder is taken or cannot be written.
+        """
+        config = located(self.config)
+        plan = place_of(config.gpu).plan(config)
+        require_sound(config)
+        RunFolder.check_new(config)
+        return plan
+
     def train(
         self,
         scenario: str | ToolScenario | None = None,
@@ -95,9 +111,9 @@ class Trainer:
                 ``Scenario.from_tools``.
             framework: Whose agent is trained; that of ``agent``, if there is one.
             episodes: Budget of training rollouts.
-            gpu: ``auto``, ``local`` or ``none``.
+            gpu: ``auto``, ``local``, ``none``, or a machine: ``ssh:user@host``.
             resume: A run's name or folder to continue; its own settings hold, but
-                ``episodes`` may raise the budget.
+                ``episodes`` may raise the budget, and ``gpu`` may name another place.
             yes: Train even where the baseline says that it will hardly work.
             warm_start: Imitate known calls first; of a resumed run, if it has done no
                 step yet.
@@ -124,32 +140,52 @@ class Trainer:
             if agent is not None:
                 named["agent"] = reference_of(agent)
             config = self.config.replaced(**named, **settings)
+            if is_elsewhere(config.gpu):
+                return self._train_elsewhere(located(config))
             plan = make_plan(located(config))
             require_sound(plan.config)
             plan = tried(plan, self._progress)
             run = RunFolder.create(plan.config)
-        else:
-            run = RunFolder.open(resume, self.config.output)
-            given = {"episodes": episodes, "yes": yes, "warm_start": warm_start}
-            plan = make_plan(run.config().replaced(**given))
+            with run.lock():
+                return self._run(plan, run)
+        run = RunFolder.open(resume, self.config.output)
+        given = {"episodes": episodes, "yes": yes, "warm_start": warm_start}
+        before = run.config()
+        config = before.replaced(**given, gpu=gpu)
         with run.lock():
-            return self._run(plan, run, is_new=resume is None)
+            if is_elsewhere(before.gpu) and config.gpu != before.gpu:
+                self._bring_home(before, run)
+            if is_elsewhere(config.gpu):
+                return self._run_elsewhere(config, run)
+            return self._run(make_plan(config), run, is_new=False)
 
-    def _run(self, plan: Plan, run: RunFolder, *, is_new: bool) -> TrainingResult:
-        """Run to the end; whatever ends it before says how it goes on, if it can."""
-        try:
+    def _train_elsewhere(self, config: TrainingConfig) -> TrainingResult:
+        """Make the folder of a run that trains on another machine, and train it."""
+        place_of(config.gpu).plan(config)
+        require_sound(config)
+        run = RunFolder.create(config)
+        with run.lock():
+            return self._run_elsewhere(config, run, is_new=True)
+
+    def _bring_home(self, config: TrainingConfig, run: RunFolder) -> None:
+        """Fetch what the place that a run leaves still has of it."""
+        if why := place_of(config.gpu).bring_home(config, run):
+            told = f"{why} The run goes on from what is in {run.path}."
+            self._progress.warned([told])
+
+    def _run(
+        self, plan: Plan, run: RunFolder, *, is_new: bool = True
+    ) -> TrainingResult:
+        """Run to the end in this process."""
+        with _ended_helpfully(run, is_new=is_new):
             return TrainingLoop(plan, run, self._progress).run()
-        except (UsageError, TrainingInterrupted, KeyboardInterrupt) as error:
-            if is_new:
-                run.discard_unless_begun()
-            if isinstance(error, KeyboardInterrupt):
-                raise run.interrupted() from None
-            raise
-        except Exception as error:
-            is_vain = isinstance(error, TrainingFailedError) and not error.resumable
-            if run.checkpoints() and not is_vain:
-                error.add_note(resume_hint(str(run.path)))
-            raise
+
+    def _run_elsewhere(
+        self, config: TrainingConfig, run: RunFolder, *, is_new: bool = False
+    ) -> TrainingResult:
+        """Run to the end on another machine."""
+        with _ended_helpfully(run, is_new=is_new):
+            return place_of(config.gpu).train(config, run, self._progress)
 
     def evaluate(
         self,
@@ -260,6 +296,24 @@ class Trainer:
         return AgentServer.of(
             trained, trained.name, host=host, port=port, api_key=api_key
         )
+
+
+@contextmanager
+def _ended_helpfully(run: RunFolder, *, is_new: bool) -> Iterator[None]:
+    """Let whatever ends a run before its time say how it goes on, if it can."""
+    try:
+        yield
+    except (UsageError, TrainingInterrupted, KeyboardInterrupt) as error:
+        if is_new:
+            run.discard_unless_begun()
+        if isinstance(error, KeyboardInterrupt):
+            raise run.interrupted() from None
+        raise
+    except Exception as error:
+        is_vain = isinstance(error, TrainingFailedError) and not error.resumable
+        if run.can_go_on() and not is_vain:
+            error.add_note(resume_hint(str(run.path)))
+        raise
 
 
 def _surroundings(trained: TrainedAgent) -> dict[str, Any]:

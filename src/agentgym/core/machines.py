@@ -1,0 +1,57 @@
+"""What ``gpu`` may say: a GPU of this machine, or a machine to train on elsewhere."""
+
+import re
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+
+HERE = ("auto", "local", "none")
+SSH = "ssh"
+RENTED = ("runpod", "lambda")
+PROVIDERS_GROUP = "agentgym.compute"
+
+_USER, _PORT = r"(?:(?P<user>[A-Za-z_][\w.-]*)@)?", r"(?::(?P<port>[0-9]{1,5}))?"
+_ADDRESS = re.compile(
+    rf"{_USER}(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>\w[\w.-]*)){_PORT}"
+)
+_SAID = "a machine over SSH is written ssh:user@host or ssh:user@host:port"
+
+
+def check_gpu(value: str) -> str:
+    """Return ``value`` if it names a place to train in.
+
+    Raises:
+        ValueError: Says what may be named.
+    """
+    if value in HERE:
+        return value
+    name, colon, rest = value.partition(":")
+    if name == SSH:
+        split_address(rest)
+        return value
+    if name in RENTED and bool(colon) == bool(rest):
+        return value
+    others = {point.name for point in entry_points(group=PROVIDERS_GROUP)}
+    if name in others:
+        return value
+    known = [*HERE, "ssh:user@host", *RENTED, *sorted(others - set(RENTED))]
+    close = get_close_matches(value, known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise ValueError(f"{hint}known: {', '.join(known)}")
+
+
+def is_elsewhere(gpu: str) -> bool:
+    """Say whether a run trains on another machine than this one."""
+    return gpu not in HERE
+
+
+def split_address(text: str) -> tuple[str, str, int]:
+    """Return user (empty for none), host and port of ``user@host:port``.
+
+    Raises:
+        ValueError: It is written otherwise.
+    """
+    match = _ADDRESS.fullmatch(text)
+    port = int(match["port"] or 22) if match else 0
+    if match is None or not 0 < port < 2**16:
+        raise ValueError(_SAID)
+    return match["user"] or "", match["six"] or match["host"], port
