@@ -1,0 +1,153 @@
+"""What a run tells whoever watches it, as lines of JSON, and back again.
+
+A question to the user is a line too; its answer comes as a file.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from agentgym.core.ledger import Ledger
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.progress import Plan, Progress, StepReport
+
+_PLAN, _STEP = TypeAdapter(Plan), TypeAdapter(StepReport)
+_METRICS, _LEDGER = TypeAdapter(Metrics), TypeAdapter(Ledger)
+_KINDS: dict[str, dict[int, TypeAdapter[Any]]] = {
+    "planned": {0: _PLAN},
+    "baseline": {0: _METRICS},
+    "warmed": {1: _METRICS},
+    "stepped": {0: _STEP},
+    "validated": {1: _METRICS},
+    "ended": {1: _LEDGER},
+}
+"""Of which type an argument is, by method and place; the others are plain JSON."""
+QUESTIONS = ("wants_warm_start", "allows", "may_run")
+_LOOK_S = 0.1
+
+
+class Told(Progress):
+    """Writes what it is told into a file, a line at a time.
+
+    Args:
+        folder: Where ``progress.jsonl`` goes, and answers come from.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._asked = 0
+        self._file = (folder / "progress.jsonl").open("a", buffering=1)
+
+    def _tell(self, method: str, *args: Any, **more: Any) -> None:
+        kinds = _KINDS.get(method, {})
+        plain = [
+            kinds[place].dump_python(value, mode="json") if place in kinds else value
+            for place, value in enumerate(args)
+        ]
+        self._file.write(json.dumps({"method": method, "args": plain, **more}) + "\n")
+
+    def _ask(self, method: str, *args: Any) -> Any:
+        self._asked += 1
+        answer = self._folder / f"reply-{self._asked}.json"
+        self._tell(method, *args, number=self._asked)
+        while not answer.exists():
+            time.sleep(_LOOK_S)
+        value = json.loads(answer.read_text())
+        self._tell("answered", self._asked)
+        return value
+
+    def planned(self, plan: Plan) -> None:
+        """Tell it."""
+        self._tell("planned", plan)
+
+    def phase(self, name: str, total: int) -> None:
+        """Tell it."""
+        self._tell("phase", name, total)
+
+    def rollout_done(self) -> None:
+        """Tell it."""
+        self._tell("rollout_done")
+
+    def baseline(self, metrics: Metrics) -> None:
+        """Tell it."""
+        self._tell("baseline", metrics)
+
+    def forecast(self, least: float, most: float) -> None:
+        """Tell it."""
+        self._tell("forecast", least, most)
+
+    def wants_warm_start(self, offer: str) -> bool | None:
+        """Ask at home."""
+        answer: bool | None = self._ask("wants_warm_start", offer)
+        return answer
+
+    def warmed(self, words: str, metrics: Metrics) -> None:
+        """Tell it."""
+        self._tell("warmed", words, metrics)
+
+    def allows(self, doubts: Sequence[str]) -> bool:
+        """Ask at home."""
+        return bool(self._ask("allows", list(doubts)))
+
+    def may_run(self, tool: str) -> bool | None:
+        """Ask at home."""
+        answer: bool | None = self._ask("may_run", tool)
+        return answer
+
+    def stepped(self, report: StepReport) -> None:
+        """Tell it."""
+        self._tell("stepped", report)
+
+    def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
+        """Tell it."""
+        self._tell("validated", step, metrics, reached)
+
+    def warned(self, remarks: Sequence[str]) -> None:
+        """Tell it."""
+        self._tell("warned", list(remarks))
+
+    def stalled(self, reason: str | None) -> None:
+        """Tell it."""
+        self._tell("stalled", reason)
+
+    def ended(self, reason: str, ledger: Ledger) -> None:
+        """Tell it."""
+        self._tell("ended", reason, ledger)
+
+
+def retell(
+    lines: bytes,
+    progress: Progress,
+    adapted: Callable[[Plan], Plan],
+    reply: Callable[[int, Any], None],
+) -> bool:
+    """Tell an observer at home what the lines say.
+
+    Args:
+        lines: Whole ones.
+        progress: The observer.
+        adapted: Makes a plan one that holds at home.
+        reply: Sends the answer to a question.
+
+    Returns:
+        Whether something was made that is worth fetching.
+    """
+    events = [json.loads(line) for line in lines.splitlines()]
+    answered = {event["args"][0] for event in events if event["method"] == "answered"}
+    has_made = False
+    for event in events:
+        method, args = event["method"], event["args"]
+        for place, kind in _KINDS.get(method, {}).items():
+            args[place] = kind.validate_python(args[place])
+        if method == "planned":
+            args = [adapted(args[0])]
+        if method in QUESTIONS and event["number"] not in answered:
+            reply(event["number"], getattr(progress, method)(*args))
+        elif method not in (*QUESTIONS, "answered"):
+            getattr(progress, method)(*args)
+        has_made |= method in ("stepped", "baseline", "warmed", "ended")
+    return has_made

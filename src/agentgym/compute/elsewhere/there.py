@@ -1,0 +1,343 @@
+"""The machine's end of a connection: answers what home asks about one run.
+
+Started over SSH for as long as the connection lasts; standard library only, since it
+is there before anything else answers. A question is a line of JSON, with ``size`` bytes
+behind it; so is an answer. Folders below the run's::
+
+    inputs/                   the user's code, packs and files; where training runs
+    runs/NAME/                the run, as it would be at home
+    attempt-1/                one process of training: progress.jsonl, log, outcome.json
+    incoming/, outbox/        what is on its way
+    heartbeat, client.json    when home was last heard, and who that is
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+BLOCK = 1 << 18
+"""Bytes of a database that are compared and sent as one."""
+STALE_S = 45.0
+"""After which a client that says nothing is no client any more."""
+_WAIT_S = 1.0
+_LOOK_S = 0.1
+_MOST = 1 << 20
+_LEFT_OUT = ("checkpoints", "run.json", "report.md", "result.json", "agent")
+
+
+class There:
+    """One run's folder on this machine, and what can be asked of it.
+
+    Args:
+        folder: ``~/.agentgym/elsewhere/ID``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def answer(self, question: dict[str, Any], payload: bytes) -> tuple[Any, bytes]:
+        """Return the answer to one question, and bytes that belong to it."""
+        asked: dict[str, Callable[..., Any]] = {
+            "hello": self.hello,
+            "have": self.have,
+            "put": self.put,
+            "unpack": self.unpack,
+            "start": self.start,
+            "poll": self.poll,
+            "stop": self.stop,
+            "reply": self.reply,
+            "files": self.files,
+            "snapshot": self.snapshot,
+            "get": self.get,
+            "finish": self.finish,
+        }
+        named = {key: value for key, value in question.items() if key != "op"}
+        if question["op"] in ("put", "start"):
+            named["payload"] = payload
+        found = asked[question["op"]](**named)
+        return found if isinstance(found, tuple) else (found, b"")
+
+    def hello(self, client: str) -> dict[str, Any]:
+        """Take the run for a client; another one that is alive is not put out."""
+        path = self._folder / "client.json"
+        with suppress(OSError, ValueError):
+            other = json.loads(path.read_text())
+            heard = time.time() - (self._folder / "heartbeat").stat().st_mtime
+            if _is_serving(other["pid"], self._folder):
+                if other["client"] != client and heard < STALE_S:
+                    raise BusyError("another client follows this run at the moment")
+                os.kill(other["pid"], signal.SIGTERM)
+        _write(path, json.dumps({"client": client, "pid": os.getpid()}))
+        self.beat()
+        return {**self._state(), "folder": str(self._folder)}
+
+    def beat(self) -> None:
+        """Note that home was heard."""
+        with suppress(FileNotFoundError):  # the run is forgotten
+            (self._folder / "heartbeat").touch()
+
+    def have(self, name: str) -> int:
+        """Return how much of a file has come."""
+        path = self._inside("incoming", name)
+        return path.stat().st_size if path.exists() else 0
+
+    def put(self, name: str, offset: int, payload: bytes) -> int:
+        """Add to a file that comes in parts."""
+        path = self._inside("incoming", name)
+        path.parent.mkdir(exist_ok=True)
+        with path.open("r+b" if path.exists() else "wb") as file:
+            file.seek(offset)
+            file.write(payload)
+            file.truncate()
+        return offset + len(payload)
+
+    def unpack(self, name: str, to: str) -> None:
+        """Replace a folder by what is in an archive that has come."""
+        archive, target = self._inside("incoming", name), self._inside(to)
+        new = target.with_name(f".{target.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        with tarfile.open(archive) as tar:
+            tar.extractall(new, filter="data")
+        shutil.rmtree(target, ignore_errors=True)
+        new.rename(target)
+        archive.unlink()
+
+    def start(self, payload: bytes) -> dict[str, Any]:
+        """Start training, apart from this connection; the order goes over a pipe."""
+        if self._state()["state"] == "running":
+            raise BusyError("this run is training already")
+        number = self._last_attempt() + 1
+        attempt = self._folder / f"attempt-{number}"
+        attempt.mkdir()
+        with (attempt / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "agentgym.compute.watchdog", str(attempt)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                cwd=self._folder,
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(payload)
+        while process.poll() is None and not (attempt / "lock").exists():
+            time.sleep(_LOOK_S)
+        return self._state()
+
+    def poll(self, offset: int, log: int) -> tuple[dict[str, Any], bytes]:
+        """Return what the run has told since, after a moment if that is nothing."""
+        until = time.monotonic() + _WAIT_S
+        while True:
+            state = self._state()  # before what it told: nothing is missed at the end
+            told = _read(self._attempt() / "progress.jsonl", offset)
+            told = told[: told.rfind(b"\n") + 1]
+            said = _read(self._attempt() / "log", log)
+            if told or said or state["state"] != "running" or time.monotonic() > until:
+                return {**state, "told": len(told)}, told + said
+            time.sleep(_LOOK_S)
+
+    def stop(self) -> None:
+        """Let training end as Ctrl-C would."""
+        (self._attempt() / "stop").touch()
+
+    def reply(self, number: int, value: Any) -> None:
+        """Answer what the run has asked its user."""
+        _write(self._attempt() / f"reply-{number}.json", json.dumps(value))
+
+    def files(self, run: str, have: list[str]) -> dict[str, Any]:
+        """Return what the run has made; checkpoints that home lacks are kept for it."""
+        folder = self._inside("runs", run)
+        outbox = self._folder / "outbox"
+        staged: dict[str, dict[str, int]] = {}
+        there = sorted(path.name for path in folder.glob("checkpoints/step-*"))
+        wanted = [name for name in there if name not in have]
+        for old in outbox.glob("step-*"):
+            if old.name not in wanted:
+                shutil.rmtree(old)
+        for name in wanted:
+            if not (outbox / name).exists():
+                _link_tree(folder / "checkpoints" / name, outbox / name)
+            if (outbox / name).exists():
+                staged[name] = _sizes(outbox / name)
+        others = {
+            name: size
+            for name, size in _sizes(folder).items()
+            if name.partition("/")[0] not in _LEFT_OUT
+            and not name.startswith((".", "rollouts.db"))
+        }
+        ended = [name for name in ("result.json",) if (folder / name).exists()]
+        agent = _sizes(folder / "agent") if ended else {}
+        record = folder / "run.json"
+        return {
+            "checkpoints": staged,
+            "all": there,
+            "others": others,
+            "agent": agent,
+            "result": (folder / "result.json").read_text() if ended else None,
+            "record": json.loads(record.read_text()) if record.exists() else None,
+        }
+
+    def snapshot(self, run: str) -> dict[str, Any]:
+        """Copy the store as it is at one instant; return the digest of each block."""
+        source = self._inside("runs", run) / "rollouts.db"
+        if not source.exists():
+            return {"size": 0, "blocks": []}
+        target = self._folder / "outbox" / "rollouts.db"
+        target.parent.mkdir(exist_ok=True)
+        copy_database(source, target)
+        return {"size": target.stat().st_size, "blocks": digests(target)}
+
+    def get(self, path: str, offset: int, length: int) -> tuple[Any, bytes]:
+        """Return a part of a file."""
+        return None, _read(self._inside(path), offset, min(length, 8 * _MOST))
+
+    def finish(self) -> None:
+        """Forget the run: everything of it is at home."""
+        with suppress(OSError):
+            (self._attempt() / "fetched").touch()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _state(self) -> dict[str, Any]:
+        """Return whether there is training: none, running, ended or lost."""
+        attempt, outcome = self._attempt(), None
+        state = "none"
+        if attempt.name != "attempt-0":
+            is_alive = _is_locked(attempt / "lock")
+            with suppress(OSError, ValueError):
+                outcome = json.loads((attempt / "outcome.json").read_text())
+            state = "running" if is_alive else "lost"
+            state = state if outcome is None else "ended"
+        return {"state": state, "attempt": self._last_attempt(), "outcome": outcome}
+
+    def _last_attempt(self) -> int:
+        names = (path.name for path in self._folder.glob("attempt-*"))
+        return max((int(name.partition("-")[2]) for name in names), default=0)
+
+    def _attempt(self) -> Path:
+        return self._folder / f"attempt-{self._last_attempt()}"
+
+    def _inside(self, *parts: str) -> Path:
+        path = Path(os.path.normpath(self._folder.joinpath(*parts)))
+        if not path.is_relative_to(self._folder) or path == self._folder:
+            raise ValueError(f"{'/'.join(parts)!r} is outside of the run's folder")
+        return path
+
+
+class BusyError(Exception):
+    """What was asked cannot be while something else goes on."""
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy a SQLite file that others may write, as one file without a log beside it."""
+    target.unlink(missing_ok=True)
+    address = f"file:{source}?mode=ro"
+    with (
+        closing(sqlite3.connect(address, uri=True, timeout=30)) as old,
+        closing(sqlite3.connect(target)) as new,
+    ):
+        old.backup(new)
+        new.execute("PRAGMA journal_mode=DELETE")
+
+
+def digests(path: Path) -> list[str]:
+    """Return the digest of each block of a file."""
+    with path.open("rb") as file:
+        blocks = iter(lambda: file.read(BLOCK), b"")
+        return [hashlib.blake2b(block, digest_size=16).hexdigest() for block in blocks]
+
+
+def serve(there: There, questions: BinaryIO, answers: BinaryIO) -> None:
+    """Answer until home hangs up."""
+    while line := questions.readline():
+        question = json.loads(line)
+        payload = questions.read(question.pop("size", 0))
+        try:
+            found, body = there.answer(question, payload)
+            head = {"found": found, "size": len(body)}
+        except Exception as error:  # noqa: BLE001 - home tells it
+            kind = "busy" if isinstance(error, BusyError) else type(error).__name__
+            head, body = {"error": str(error), "kind": kind}, b""
+        else:
+            there.beat()
+        answers.write(json.dumps(head).encode() + b"\n" + body)
+        answers.flush()
+
+
+def _is_serving(pid: int, folder: Path) -> bool:
+    """Say whether a process is one like this, for the same run."""
+    if pid == os.getpid():
+        return False
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return str(folder).encode() in words
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
+    return False
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    """Keep a folder's files, whatever becomes of their names; nothing if it goes."""
+    new = target.with_name(f".{target.name}")
+    shutil.rmtree(new, ignore_errors=True)
+    target.parent.mkdir(exist_ok=True)
+    try:
+        shutil.copytree(source, new, copy_function=os.link)
+        new.rename(target)
+    except (OSError, shutil.Error):
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the size of each file below a folder, by its path in it."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        with suppress(OSError):
+            if path.is_file() and not path.is_symlink():
+                found[str(path.relative_to(folder))] = path.stat().st_size
+    return found
+
+
+def _read(path: Path, offset: int, most: int = _MOST) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(most)
+    except FileNotFoundError:
+        return b""
+
+
+def _write(path: Path, text: str) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    place = Path(sys.argv[1]).expanduser().absolute()
+    serve(There(place), sys.stdin.buffer, sys.stdout.buffer)

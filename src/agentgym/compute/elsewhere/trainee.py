@@ -1,0 +1,65 @@
+"""The process that trains on another machine: as at home, and it tells into a file.
+
+Its order comes over standard input: settings with this machine's paths, and the values
+of variables, which are put into no environment that other processes can read.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agentgym.compute.elsewhere.telling import Told
+from agentgym.core.config import TrainingConfig
+from agentgym.core.settings import PREFIX
+from agentgym.errors import AgentGymError, Interrupted
+from agentgym.train.trainer import Trainer
+
+_SET_DEATH_SIGNAL = 1
+
+
+def main(attempt: Path) -> None:
+    """Train, and write down how that ended."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with suppress(OSError, AttributeError):  # if the watchdog dies, this ends too
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGINT)
+    try:
+        order = json.loads(sys.stdin.buffer.read())
+        for name in [name for name in os.environ if name.startswith(PREFIX)]:
+            del os.environ[name]
+        os.environ["AGENTGYM_HOME"] = str(attempt.parent / "home")
+        os.environ.update(order["variables"])
+        sys.path.insert(0, os.getcwd())
+        _train(order, Told(attempt))
+        outcome: dict[str, Any] = {"kind": "done"}
+    except (KeyboardInterrupt, Interrupted):
+        outcome = {"kind": "interrupted"}
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is told at home
+        if not isinstance(error, AgentGymError):
+            traceback.print_exc()
+        outcome = {
+            "kind": "error",
+            "type": type(error).__name__,
+            "message": str(error),
+            "resumable": getattr(error, "resumable", True),
+        }
+    new = attempt / "outcome.new"
+    new.write_text(json.dumps(outcome))
+    new.replace(attempt / "outcome.json")
+
+
+def _train(order: dict[str, Any], told: Told) -> None:
+    config = TrainingConfig.restore(order["config"])
+    if order["resume"]:
+        Trainer(config, progress=told).train(resume=config.output / str(config.name))
+    else:
+        Trainer(config, progress=told).train()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

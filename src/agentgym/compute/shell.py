@@ -1,0 +1,162 @@
+"""Shell: commands on another machine, by the system's OpenSSH client."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from agentgym.compute.base import Address
+from agentgym.errors import ComputeError, UnreachableError
+
+_BROKEN = 255
+_OPTIONS = (
+    "BatchMode=yes",
+    "ConnectTimeout=15",
+    "ServerAliveInterval=10",
+    "ServerAliveCountMax=3",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "RequestTTY=no",
+    "LogLevel=ERROR",
+)
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A way to run commands on a machine; nothing is open between them.
+
+    ``~/.ssh/config``, the agent and jump hosts hold as they do for ``ssh``.
+
+    Attributes:
+        address: Of its SSH server.
+        key_file: Who logs in; None for what SSH's own settings say.
+        known_hosts: File of the keys of this one host, made at first use and fixed from
+            then on; None for the user's own, in which the host must be already.
+    """
+
+    address: Address
+    key_file: Path | None = None
+    known_hosts: Path | None = None
+
+    def run(self, command: str, *, data: bytes = b"", timeout_s: float = 60.0) -> str:
+        """Run a command of POSIX sh and return its output.
+
+        Args:
+            command: Is seen in the process lists of both machines: never a secret.
+            data: Its standard input.
+            timeout_s: The connection is given up after this.
+
+        Raises:
+            UnreachableError: There is no connection, or it broke.
+            ComputeError: The machine refuses, or the command failed.
+        """
+        process = self.start(command, errors=subprocess.PIPE)
+        try:
+            out, err = process.communicate(data, timeout_s)
+        except subprocess.TimeoutExpired:
+            raise UnreachableError(
+                f"{self.address} did not answer within {timeout_s:.0f} seconds."
+            ) from None
+        finally:
+            process.kill()
+            process.wait()
+        if process.returncode:
+            raise self.explained(process.returncode, err.decode(errors="replace"))
+        return out.decode(errors="replace")
+
+    def start(
+        self, command: str, errors: int | IO[bytes]
+    ) -> "subprocess.Popen[bytes]":
+        """Start a command, with pipes to it; Ctrl-C does not reach it.
+
+        Raises:
+            ComputeError: There is no ``ssh`` here.
+        """
+        if shutil.which("ssh") is None:
+            raise ComputeError(
+                "A machine over SSH needs the program ssh, which is not here. Install "
+                "OpenSSH's client (openssh-client)."
+            )
+        return subprocess.Popen(
+            [*self._words(), f"exec sh -c {shlex.quote(command)}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+
+    def _words(self) -> list[str]:
+        options = list(_OPTIONS)
+        if self.known_hosts is not None:
+            options += [
+                f"UserKnownHostsFile={shlex.quote(str(self.known_hosts))}",
+                f"GlobalKnownHostsFile={os.devnull}",
+                "StrictHostKeyChecking=accept-new",
+                "HashKnownHosts=no",
+                "CheckHostIP=no",
+            ]
+        if self.key_file is not None:
+            options.append("IdentitiesOnly=yes")
+        address = self.address
+        return [
+            "ssh",
+            *(word for option in options for word in ("-o", option)),
+            *(() if self.key_file is None else ("-i", str(self.key_file))),
+            *(("-p", str(address.port)) if address.port != 22 else ()),
+            *(("-l", address.user) if address.user else ()),
+            "--",
+            address.host,
+        ]
+
+    def explained(self, code: int, said: str) -> ComputeError:
+        """Return what it means that ssh, or a command, ended so."""
+        where, last = self.address, _last_line(said)
+        if code != _BROKEN:
+            return ComputeError(f"{where}: {last or f'exit code {code}'}")
+        if "IDENTIFICATION HAS CHANGED" in said or "has changed" in said:
+            return ComputeError(
+                f"The SSH server of {where} has another key than before, so it may be "
+                f"another machine: nothing was sent. If you know why, {self._forget()} "
+                "and try again."
+            )
+        if "Host key verification failed" in said or "host key is known" in said:
+            return ComputeError(
+                f"The key of {where} is not known here. Connect once by hand and "
+                f"compare it: {self._by_hand()}"
+            )
+        if "Permission denied" in said or "Too many authentication" in said:
+            return ComputeError(
+                f"{where} lets nobody in with the keys that ssh offers here ({last}). "
+                f"Make this work without a password first: {self._by_hand()}"
+            )
+        return UnreachableError(
+            f"{where} cannot be reached: {last or 'the connection broke'}. Try it by "
+            f"hand: {self._by_hand()}"
+        )
+
+    def _by_hand(self) -> str:
+        port = f" -p {self.address.port}" if self.address.port != 22 else ""
+        user = f"{self.address.user}@" if self.address.user else ""
+        return f"ssh{port} {user}{self.address.host}"
+
+    def _forget(self) -> str:
+        if self.known_hosts is not None:
+            return f"remove {self.known_hosts}"
+        host, port = self.address.host, self.address.port
+        name = host if port == 22 else shlex.quote(f"[{host}]:{port}")
+        return f"forget the old one (ssh-keygen -R {name})"
+
+
+def scratch_errors() -> IO[bytes]:
+    """Return a file for what a long command says, which goes with its last user."""
+    return tempfile.TemporaryFile()
+
+
+def _last_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1].rstrip(".") if lines else ""

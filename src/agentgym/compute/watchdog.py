@@ -1,0 +1,207 @@
+"""The watchdog: starts training on its machine, and ends it when it must end.
+
+It is the parent of the training process, in a session of its own, so that it survives
+the connection; standard library only. Its order comes over a pipe, and what is secret
+in it stays in memory.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym.version import __version__
+
+_LOOK_S = 0.1
+_RETRY_S = 10.0
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a machine ends what it does, though nobody says so; None: never.
+
+    Attributes:
+        longest_s: Seconds from the start of training.
+        silent_s: Seconds without a word from home.
+        idle_s: Seconds that a rented machine waits, once training has ended, for home
+            to fetch what is left.
+        grace_s: Seconds that training has to end by itself once it is told to.
+    """
+
+    longest_s: float | None = None
+    silent_s: float | None = None
+    idle_s: float | None = 900.0
+    grace_s: float = 60.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what :func:`main` reads."""
+        return asdict(self)
+
+
+class Watchdog:
+    """One process of training, its limits, and the end of its machine.
+
+    Args:
+        attempt: The folder of this process, in the run's.
+        order: ``train``, which the training process reads; ``limits``; ``ending``, a
+            request that ends the machine, or None.
+    """
+
+    def __init__(self, attempt: Path, order: dict[str, Any]) -> None:
+        self._attempt = attempt
+        self._limits = Limits(**order["limits"])
+        self._ending: dict[str, str] | None = order["ending"]
+        self._train = order["train"]
+        self._begun = self._heard = time.monotonic()
+        self._beat = self._last_beat()
+        self._why: str | None = None
+
+    def run(self) -> None:
+        """Train, write the outcome if the training could not, end the machine."""
+        child = self._start()
+        with suppress(Exception):  # the machine must end, whatever fails
+            self._watch(child)
+        _kill(child)
+        self._conclude(child.wait())
+        if self._ending is not None:
+            self._linger()
+            self._end_machine()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with (self._attempt / "log").open("ab") as log:
+            child = subprocess.Popen(
+                [
+                    sys.executable,
+                    *("-m", "agentgym.compute.elsewhere.trainee"),
+                    str(self._attempt),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self._train["folder"],
+                start_new_session=True,
+            )
+        assert child.stdin is not None
+        with suppress(BrokenPipeError), child.stdin as pipe:
+            pipe.write(json.dumps(self._train).encode())
+        return child
+
+    def _watch(self, child: subprocess.Popen[bytes]) -> None:
+        """Return once training has ended, by itself or because it must."""
+        told = False
+        until: float | None = None
+        while child.poll() is None:
+            time.sleep(_LOOK_S)
+            asked = (self._attempt / "stop").exists()
+            if self._why is None:
+                self._why = self._overdue()
+            if (asked or self._why) and not told:
+                told = True
+                child.send_signal(signal.SIGINT)
+            if self._why and until is None:
+                until = time.monotonic() + self._limits.grace_s
+            if until is not None and time.monotonic() > until:
+                return
+
+    def _overdue(self) -> str | None:
+        """Say which limit is reached, None if none is."""
+        now = time.monotonic()
+        if (beat := self._last_beat()) != self._beat:
+            self._beat, self._heard = beat, now
+        limits = self._limits
+        if limits.longest_s is not None and now - self._begun > limits.longest_s:
+            return f"the longest duration, {limits.longest_s:.0f} s, was reached"
+        if limits.silent_s is not None and now - self._heard > limits.silent_s:
+            return f"home was not heard for {limits.silent_s:.0f} s"
+        return None
+
+    def _last_beat(self) -> int:
+        with suppress(OSError):
+            return (self._attempt.parent / "heartbeat").stat().st_mtime_ns
+        return 0
+
+    def _conclude(self, code: int) -> None:
+        """Write how training ended, if it has not, or was ended by a limit."""
+        path = self._attempt / "outcome.json"
+        found: dict[str, Any] = {"kind": "killed", "code": code}
+        with suppress(OSError, ValueError):
+            found = json.loads(path.read_text())
+        if self._why is not None and found["kind"] != "done":
+            found = {"kind": "limit", "message": self._why}
+        new = path.with_suffix(".new")
+        with suppress(OSError):
+            new.write_text(json.dumps(found))
+            new.replace(path)
+
+    def _linger(self) -> None:
+        """Wait until home has fetched what is left, or will not come."""
+        idle = self._limits.idle_s
+        self._heard = time.monotonic()
+        while not (self._attempt / "fetched").exists() and self._attempt.exists():
+            time.sleep(_LOOK_S)
+            if (beat := self._last_beat()) != self._beat:
+                self._beat, self._heard = beat, time.monotonic()
+            if idle is not None and time.monotonic() - self._heard > idle:
+                return
+
+    def _end_machine(self) -> None:
+        """Ask the provider to end this machine, until it is ended."""
+        assert self._ending is not None
+        while True:
+            with suppress(Exception):  # nothing may end this before the machine does
+                send_ending(self._ending)
+            time.sleep(_RETRY_S)
+
+
+def send_ending(ending: dict[str, str]) -> None:
+    """Send the request that ends a machine.
+
+    Raises:
+        OSError: It did not come through.
+    """
+    request = urllib.request.Request(
+        ending["url"],
+        method=ending["method"],
+        data=ending["body"].encode() or None,
+        headers={
+            "Authorization": f"Bearer {ending['key']}",
+            "Content-Type": "application/json",
+            "User-Agent": f"agentgym/{__version__}",
+        },
+    )
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S):
+        pass
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """End what is left of training: its process, and those that it started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def main(attempt: Path) -> None:
+    """Read the order and hold the lock that says that this lives."""
+    order = json.loads(sys.stdin.buffer.read())
+    with (attempt / ".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (attempt / ".lock").rename(attempt / "lock")
+        watchdog = Watchdog(attempt, order)
+        del order
+        watchdog.run()
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    main(Path(sys.argv[1]))
