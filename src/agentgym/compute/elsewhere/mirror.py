@@ -1,0 +1,179 @@
+"""Mirror: brings a run home as it is made, and takes one there that began elsewhere.
+
+At home nothing is ever half there: checkpoints and the store appear by a rename, and
+parts that have come wait in ``.incoming`` for the rest.
+"""
+
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from agentgym.compute.elsewhere.channel import Channel
+from agentgym.compute.elsewhere.parcel import digest_of
+from agentgym.compute.elsewhere.there import BLOCK, copy_database, digests
+from agentgym.core.files import new_folder, sync_folder
+from agentgym.rollout.session import DATABASE_FILE
+from agentgym.train.run_folder import RunFolder
+
+PART = 4 << 20
+_INCOMING = ".incoming"
+_MOVED = ("checkpoints", "metrics.jsonl", "tensorboard", "wandb", "workers.log")
+
+
+class Mirror:
+    """One run here and there.
+
+    Args:
+        channel: To the machine.
+        run: The run's folder at home.
+        beat: Called between parts.
+    """
+
+    def __init__(
+        self, channel: Channel, run: RunFolder, beat: Callable[[], None]
+    ) -> None:
+        self._channel = channel
+        self._run = run
+        self._name = run.path.name
+        self._beat = beat
+        self._blocks: list[str] | None = None
+        self._seen: set[str] = set()
+
+    def pull(self) -> dict[str, Any]:
+        """Bring home what is new; return what the machine says of the run.
+
+        The store is brought before a checkpoint that counts what is in it.
+        """
+        home = {path.name for path in self._run.checkpoints()}
+        files, _ = self._channel.ask("files", run=self._name, have=sorted(home))
+        self._pull_store()
+        for name, size in files["others"].items():
+            self._pull_lines(name, size)
+        for name in sorted(files["checkpoints"], reverse=True):
+            self._pull_checkpoint(name, files["checkpoints"][name])
+        for name in home - set(files["all"]) if files["all"] else ():
+            shutil.rmtree(self._run.path / "checkpoints" / name, ignore_errors=True)
+        found: dict[str, Any] = files
+        return found
+
+    def pull_agent(self, sizes: dict[str, int]) -> None:
+        """Bring the trained agent home."""
+        with new_folder(self._run.path / "agent") as folder:
+            for name, size in sizes.items():
+                self._fetch(f"runs/{self._name}/agent/{name}", size, folder / name)
+
+    def push(self, config: dict[str, Any]) -> None:
+        """Take the run there, with these settings in its record."""
+        path = self._run.path
+        with tempfile.TemporaryFile() as file, tempfile.TemporaryDirectory() as scratch:
+            record = Path(scratch) / "run.json"
+            record.write_text(json.dumps({**self._run.record(), "config": config}))
+            with tarfile.open(fileobj=file, mode="w") as tar:
+                tar.add(record, "run.json")
+                for name in _MOVED:
+                    if (path / name).exists():
+                        tar.add(path / name, name)
+                if (path / DATABASE_FILE).exists():
+                    copy = Path(scratch) / DATABASE_FILE
+                    copy_database(path / DATABASE_FILE, copy)
+                    tar.add(copy, DATABASE_FILE)
+            self.send(file, f"runs/{self._name}")
+
+    def send(self, file: IO[bytes], to: str) -> None:
+        """Send an archive, from where a broken connection left it, and unpack it."""
+        name = f"{digest_of(file)}.tar"
+        offset, _ = self._channel.ask("have", name=name)
+        file.seek(offset)
+        while part := file.read(PART):
+            offset, _ = self._channel.ask("put", part, name=name, offset=offset)
+            self._beat()
+        self._channel.ask("unpack", name=name, to=to, patience_s=600.0)
+
+    def _pull_store(self) -> None:
+        """Bring home the blocks of the store that are others than here."""
+        asked = {"run": self._name, "patience_s": 600.0}
+        found, _ = self._channel.ask("snapshot", **asked)
+        if not found["size"]:
+            return
+        path = self._run.path / DATABASE_FILE
+        if self._blocks is None:
+            self._blocks = digests(path) if path.exists() else []
+        old = self._blocks
+        new = self._incoming(DATABASE_FILE)
+        if path.exists():
+            shutil.copyfile(path, new)
+        with new.open("r+b" if new.exists() else "w+b") as file:
+            for index, digest in enumerate(found["blocks"]):
+                if index >= len(old) or old[index] != digest:
+                    file.seek(index * BLOCK)
+                    file.write(self._part("outbox/rollouts.db", index * BLOCK, BLOCK))
+            file.truncate(found["size"])
+            file.flush()
+            os.fsync(file.fileno())
+        for log in ("-wal", "-shm"):  # of a process that trained here before
+            path.with_name(f"{DATABASE_FILE}{log}").unlink(missing_ok=True)
+        new.replace(path)
+        self._blocks = found["blocks"]
+
+    def _pull_lines(self, name: str, size: int) -> None:
+        """Bring home what was added to a file; all of it the first time."""
+        path = self._run.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_known = name in self._seen and path.exists()
+        offset = path.stat().st_size if is_known else 0
+        if offset > size:
+            offset = 0
+        if offset == size and is_known:
+            return
+        if offset:
+            target, mode = path, "ab"
+        else:
+            target, mode = self._incoming(name.replace("/", "_")), "wb"
+        with target.open(mode) as file:
+            while offset < size:
+                part = self._part(f"runs/{self._name}/{name}", offset, size - offset)
+                file.write(part)
+                offset += len(part)
+        if target != path:
+            target.replace(path)
+        self._seen.add(name)
+
+    def _pull_checkpoint(self, name: str, sizes: dict[str, int]) -> None:
+        incoming = self._incoming(name)
+        for file, size in sizes.items():
+            self._fetch(f"outbox/{name}/{file}", size, incoming / file)
+        folder = self._run.path / "checkpoints"
+        incoming.rename(folder / name)
+        sync_folder(folder)
+
+    def _fetch(self, source: str, size: int, target: Path) -> None:
+        """Bring a file home, from where a broken connection left it."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("ab") as file:
+            while (offset := file.tell()) < size:
+                file.write(self._part(source, offset, size - offset))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _part(self, path: str, offset: int, length: int) -> bytes:
+        _, part = self._channel.ask(
+            "get", path=path, offset=offset, length=min(length, PART)
+        )
+        self._beat()
+        if not part:
+            raise FileNotFoundError(f"{path} has become shorter on the machine")
+        return part
+
+    def _incoming(self, name: str) -> Path:
+        folder = self._run.path / _INCOMING
+        folder.mkdir(exist_ok=True)
+        return folder / name
+
+    def forget_parts(self) -> None:
+        """Remove what has come in part; for when what follows is of another machine."""
+        shutil.rmtree(self._run.path / _INCOMING, ignore_errors=True)

@@ -1,0 +1,45 @@
+"""This package as a wheel, made of the files that run here: no build tool is needed."""
+
+import base64
+import hashlib
+import io
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+import agentgym
+from agentgym.version import __version__
+
+_WHEEL = "Wheel-Version: 1.0\nGenerator: agentgym\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_STAMP = (2020, 1, 1, 0, 0, 0)
+WHEEL_NAME = f"agentgym-{__version__}-py3-none-any.whl"
+
+
+def wheel() -> bytes:
+    """Return the wheel; the same files make the same bytes."""
+    root = Path(agentgym.__file__).parent
+    about = f"agentgym-{__version__}.dist-info"
+    installed = distribution("agentgym")
+    files = {
+        f"agentgym/{path.relative_to(root).as_posix()}": path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    for name in ("METADATA", "entry_points.txt"):
+        files[f"{about}/{name}"] = (installed.read_text(name) or "").encode()
+    files[f"{about}/WHEEL"] = _WHEEL.encode()
+    record = "".join(f"{name},{_digest(data)}\n" for name, data in files.items())
+    files[f"{about}/RECORD"] = f"{record}{about}/RECORD,,\n".encode()
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name, _STAMP)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, data)
+    return made.getvalue()
+
+
+def _digest(data: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
+    return f"sha256={digest.decode()},{len(data)}"

@@ -1,0 +1,183 @@
+"""What a run needs on another machine: its files, packages, variables and settings."""
+
+import hashlib
+import os
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO
+
+from agentgym.compute.elsewhere.sources import Sources
+from agentgym.core.config import TrainingConfig
+from agentgym.core.task import TaskSource
+from agentgym.errors import UsageError
+from agentgym.scenarios.packs import is_path, is_tasks_file
+from agentgym.scenarios.tool_tasks.task_file import answers_path
+
+Named = Callable[[str], str]
+MOST_BYTES = 200 * 2**20
+"""Of what is sent, without a model's folder."""
+_FRAMEWORKS = ("langchain", "autogen", "crewai")
+_HERE_ONLY = ("gpu", "output", "name", "scenario", "model")
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """All of it.
+
+    Attributes:
+        config: With paths of this machine.
+        files: By path below ``inputs/`` there.
+        extras: Of this package.
+        packages: To install, as pip names them.
+        variables: By name, with their values.
+        scenario: What the scenario is called there, by where ``inputs/`` is.
+        model: Likewise.
+    """
+
+    config: TrainingConfig
+    files: dict[str, Path]
+    extras: list[str]
+    packages: list[str]
+    variables: dict[str, str] = field(repr=False)
+    scenario: Named
+    model: Named
+
+    def config_there(self, folder: str, name: str) -> TrainingConfig:
+        """Return the settings with paths of the other machine, below ``folder``."""
+        inputs = f"{folder}/inputs"
+        return self.config.replaced(
+            gpu="auto",
+            output=Path(folder) / "runs",
+            name=name,
+            scenario=self.scenario(inputs),
+            model=self.model(inputs),
+        )
+
+    def changed_there(
+        self, sent: TrainingConfig, found: TrainingConfig
+    ) -> TrainingConfig:
+        """Return the settings with what was decided there, such as a warm start."""
+        old, new = sent.model_dump(), found.model_dump()
+        changes = {
+            key: value
+            for key, value in new.items()
+            if value != old[key] and key not in _HERE_ONLY
+        }
+        return self.config.replaced(**changes)
+
+    def at_home(self, text: str, folder: str) -> str:
+        """Return a text from there with paths of this machine."""
+        for name, path in self.files.items():
+            text = text.replace(f"{folder}/inputs/{name}", str(path))
+        text = text.replace(f"{folder}/inputs", os.getcwd())
+        return text.replace(f"{folder}/runs", str(self.config.output))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(path.stat().st_size for path in self.files.values())
+
+    def write(self, file: IO[bytes]) -> None:
+        """Write the files as an archive."""
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            for name, path in sorted(self.files.items()):
+                tar.add(path, name, recursive=False)
+
+
+def digest_of(file: IO[bytes]) -> str:
+    """Return a name for what is in a file, and go back to its beginning."""
+    file.seek(0)
+    found = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    file.seek(0)
+    return found
+
+
+def make_parcel(config: TrainingConfig) -> Parcel:
+    """Find what a run needs; nothing is imported.
+
+    Raises:
+        UsageError: It is too much, or a setting cannot work on another machine.
+    """
+    if config.engine != "local":
+        raise UsageError(
+            f"engine = {config.engine!r} with gpu = {config.gpu!r}: on another machine "
+            "only the engine local trains. Log in there and run the same command with "
+            "--gpu auto."
+        )
+    sources, here = Sources(), Path.cwd()
+    for reference in (config.agent, config.context, config.inputs):
+        if reference is not None:
+            sources.add_module(reference.partition(":")[0], here)
+    scenario = _add_scenario(config.scenario, sources)
+    size = sum(path.stat().st_size for path in sources.files.values())
+    if size > MOST_BYTES:
+        most = max(sources.files.values(), key=lambda path: path.stat().st_size)
+        raise UsageError(
+            f"What the run needs takes {size / 2**20:,.0f} MB, and "
+            f"{MOST_BYTES / 2**20:.0f} MB are the most that is sent; the largest file "
+            f"is {most}. Move it out of the folder of the agent or the pack."
+        )
+    model = _as_it_is(config.model)
+    if (folder := Path(config.model)).is_dir():
+        model = _below(f"model/{folder.name}")
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                inside = path.relative_to(folder).as_posix()
+                sources.files[f"model/{folder.name}/{inside}"] = path
+    if config.tracker == "wandb" and os.environ.get("WANDB_API_KEY"):
+        sources.variables.add("WANDB_API_KEY")
+    extras = ["local"]
+    extras += [config.framework] * (config.framework in _FRAMEWORKS)
+    extras += ["wandb"] * (config.tracker == "wandb")
+    return Parcel(
+        config=config,
+        files=sources.files,
+        extras=extras,
+        packages=sorted(sources.packages),
+        variables={name: os.environ[name] for name in sorted(sources.variables)},
+        scenario=scenario,
+        model=model,
+    )
+
+
+def _as_it_is(name: str) -> Named:
+    return lambda inputs: name
+
+
+def _below(path: str) -> Named:
+    return lambda inputs: f"{inputs}/{path}"
+
+
+def _add_scenario(reference: str, sources: Sources) -> Named:
+    """Add what a scenario needs, and return what it is called there."""
+    if is_tasks_file(reference):
+        source = TaskSource.parse(reference)
+        folder, path = Path(source.folder or os.getcwd()), Path(source.path)
+        for each in (*source.tools, *([source.check] if source.check else [])):
+            module = each.removeprefix("@").partition(":")[0]
+            sources.add_module(module, folder)
+        for file in (path, answers_path(path)):
+            if file.is_file():
+                sources.files[f"tasks/{file.name}"] = file
+        return lambda inputs: str(
+            replace(source, path=f"{inputs}/tasks/{path.name}", folder=inputs)
+        )
+    if not is_path(reference):
+        return _as_it_is(reference)
+    path = Path(reference)
+    folder = path if path.is_dir() else path.parent
+    sources.add_tree(folder, f"packs/{folder.name}")
+    try:
+        lines = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    sources.packages |= {line for each in lines if (line := _requirement(each))}
+    return _below(f"packs/{folder.name}{'' if path.is_dir() else f'/{path.name}'}")
+
+
+def _requirement(line: str) -> str:
+    """Return what a line of a requirements file asks for; empty for anything else."""
+    found = line.partition(" #")[0].strip()
+    return "" if found.startswith(("#", "-")) else found

@@ -1,0 +1,202 @@
+"""Makes another machine ready: an environment with this package and what a run needs."""
+
+import hashlib
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agentgym.compute.elsewhere.package import WHEEL_NAME, wheel
+from agentgym.compute.elsewhere.parcel import Parcel
+from agentgym.compute.shell import Shell
+from agentgym.errors import ComputeError, UnreachableError
+from agentgym.version import __version__
+
+FOLDER = ".agentgym/elsewhere"
+"""Of all runs and environments, below the home there."""
+PYTHON_VARIABLE = "AGENTGYM_ELSEWHERE_PYTHON"
+"""Set on the other machine: an interpreter that has this package; installs nothing."""
+_FREE_TO_INSTALL_MB = 8_000
+_FREE_TO_RUN_MB = 500
+_INSTALL_S = 3_600.0
+_TRIES = 3
+
+_LOOK = """
+say() { printf '%s=%s\\n' "$1" "$2"; }
+dir="$HOME/FOLDER"
+mkdir -p "$dir" 2>/dev/null && [ -w "$dir" ] && say writable yes
+say home "$HOME"
+say system "$(uname -s)"
+say free_mb "$(df -Pk "$HOME" | awk 'NR == 2 { print int($4 / 1024) }')"
+say python "${VARIABLE:-}"
+for each in "$(command -v uv)" "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" \\
+    "$HOME/.agentgym/bin/uv"; do
+    if [ -x "$each" ]; then say uv "$each"; break; fi
+done
+[ -e "$dir/envs/KEY/ready" ] && say ready yes
+say gpus "$(nvidia-smi -L 2>/dev/null | wc -l)"
+say about "$(uname -sm), $(getconf _NPROCESSORS_ONLN 2>/dev/null) cores"
+"""
+_GET_UV = """
+url=https://astral.sh/uv/install.sh
+export UV_INSTALL_DIR="$HOME/.agentgym/bin" UV_NO_MODIFY_PATH=1
+script="$HOME/FOLDER/uv.sh"
+if command -v curl >/dev/null; then curl -LsSf "$url" -o "$script"
+elif command -v wget >/dev/null; then wget -qO "$script" "$url"
+else echo 'neither curl nor wget is there' >&2; exit 1; fi && sh "$script" && rm "$script"
+"""
+_INSTALL = """
+set -e
+dir="$HOME/FOLDER/envs/KEY"
+auto=
+if [ GPUS != 0 ] && UV pip install --help | grep -q torch-backend; then
+    auto='--torch-backend auto'
+fi
+UV venv -q --clear --python 3.12 "$dir"
+UV pip install -q $auto --python "$dir/bin/python" PACKAGES
+touch "$dir/ready"
+"""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A machine on which training can start.
+
+    Attributes:
+        python: Interpreter with this package.
+        home: The user's folder there.
+    """
+
+    python: str
+    home: str
+
+
+def prepare(shell: Shell, parcel: Parcel, tell: Callable[[str], None]) -> Ready:
+    """Install what a run needs, unless an earlier run has.
+
+    Args:
+        shell: The way to the machine.
+        parcel: What the run needs.
+        tell: Told what is being done.
+
+    Raises:
+        UnreachableError: There is no connection.
+        ComputeError: Something is missing there; says what and what to do.
+    """
+    built = wheel()
+    words = (*parcel.extras, *parcel.packages)
+    key = hashlib.sha256(built + "\0".join(words).encode()).hexdigest()[:16]
+    found = _look(shell, key)
+    where, home = shell.address, found["home"]
+    if found["system"] != "Linux":
+        raise ComputeError(f"{where} runs {found['system']}; training needs Linux.")
+    if "writable" not in found:
+        raise ComputeError(f"{home}/{FOLDER} on {where} cannot be written.")
+    has_python, is_ready = bool(found["python"]), "ready" in found
+    _require_space(shell, found, is_made=has_python or is_ready)
+    if has_python:
+        return Ready(_checked(shell, found["python"]), home)
+    if not is_ready:
+        if "uv" not in found:
+            tell(f"installing uv on {where}")
+            _get_uv(shell)
+            found = _look(shell, key)
+        tell(f"installing agentgym[{','.join(parcel.extras)}] on {where}")
+        _install(shell, parcel, key, built, found)
+    return Ready(f"{home}/{FOLDER}/envs/{key}/bin/python", home)
+
+
+def _look(shell: Shell, key: str) -> dict[str, str]:
+    script = _filled(_LOOK, KEY=key).replace("VARIABLE", PYTHON_VARIABLE)
+    lines = shell.run(script).splitlines()
+    found = dict(line.split("=", 1) for line in lines if "=" in line)
+    if not {"home", "system", "free_mb", "python"} <= found.keys():
+        raise ComputeError(
+            f"{shell.address} did not say what it is: {' '.join(lines)[:200]!r}."
+        )
+    return found
+
+
+def _filled(script: str, **values: str) -> str:
+    for name, value in {"FOLDER": FOLDER, **values}.items():
+        script = script.replace(name, value)
+    return script
+
+
+def _require_space(shell: Shell, found: dict[str, str], *, is_made: bool) -> None:
+    needed = _FREE_TO_RUN_MB if is_made else _FREE_TO_INSTALL_MB
+    free = int(found["free_mb"] or 0)
+    if free < needed:
+        what = "a run" if is_made else "what training needs"
+        raise ComputeError(
+            f"Only {free:,} MB are free in {found['home']} on {shell.address}; {what} "
+            f"takes {needed:,} MB. Free some space there."
+        )
+
+
+def _checked(shell: Shell, python: str) -> str:
+    """Check that an interpreter has this version of the package.
+
+    Raises:
+        ComputeError: It has another one, or none.
+    """
+    code = "import agentgym.version as v; print(v.__version__)"
+    try:
+        version = shell.run(f"{shlex.quote(python)} -c {shlex.quote(code)}").strip()
+    except UnreachableError:
+        raise
+    except ComputeError as error:
+        raise ComputeError(
+            f"{PYTHON_VARIABLE} is {python} on {shell.address}, which does not have "
+            f"agentgym ({error})."
+        ) from None
+    if version != __version__:
+        raise ComputeError(
+            f"{PYTHON_VARIABLE} is {python} on {shell.address}, which has agentgym "
+            f"{version}, and here is {__version__}: install the same version there."
+        )
+    return python
+
+
+def _get_uv(shell: Shell) -> None:
+    try:
+        shell.run(_filled(_GET_UV), timeout_s=300.0)
+    except UnreachableError:
+        raise
+    except ComputeError as error:
+        raise ComputeError(
+            f"uv, which installs what training needs, is not on {shell.address} and "
+            f"could not be fetched there ({error}). Install it "
+            "(https://docs.astral.sh/uv), or give the machine access to the internet."
+        ) from None
+
+
+def _install(
+    shell: Shell, parcel: Parcel, key: str, built: bytes, found: dict[str, str]
+) -> None:
+    """Make the environment; tried again where the connection broke."""
+    folder = f"{found['home']}/{FOLDER}/wheels/{key}"
+    quoted = shlex.quote(folder)
+    send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"
+    own = f"{folder}/{WHEEL_NAME}[{','.join(parcel.extras)}]"
+    install = _filled(
+        _INSTALL,
+        KEY=key,
+        UV=shlex.quote(found["uv"]),
+        GPUS=found.get("gpus", "0").strip(),
+        PACKAGES=shlex.join([own, *parcel.packages]),
+    )
+    for left in reversed(range(_TRIES)):
+        try:
+            shell.run(send, data=built, timeout_s=600.0)
+            shell.run(install, timeout_s=_INSTALL_S)
+            return
+        except UnreachableError:
+            if not left:
+                raise
+        except ComputeError as error:
+            raise ComputeError(
+                f"What training needs could not be installed. {error}. The machine "
+                f"needs pypi.org and {_FREE_TO_INSTALL_MB:,} MB of disk; or set "
+                f"{PYTHON_VARIABLE} there to an interpreter that has agentgym "
+                f"{__version__}."
+            ) from None
