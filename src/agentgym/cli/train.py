@@ -67,7 +67,9 @@ def train(
         int | None, opt("Of --engine vllm and verl: GPUs on each machine.")
     ] = None,
     nodes: Annotated[int | None, opt("Of --engine verl: machines.")] = None,
-    gpu: Annotated[str | None, opt("auto, local, runpod, lambda or none.")] = None,
+    gpu: Annotated[
+        str | None, opt("auto, local, none, or a machine: ssh:user@host[:port].")
+    ] = None,
     episodes: Annotated[int | None, opt("Most training rollouts.")] = None,
     algorithm: Annotated[str | None, opt("rloo or grpo.")] = None,
     train_roles: Annotated[
@@ -129,7 +131,7 @@ def train(
     if dry_run:
         _show_plan(settings, as_json)
     else:
-        may_change = {"episodes": episodes, "yes": yes or None}
+        may_change = {"episodes": episodes, "yes": yes or None, "gpu": gpu}
         may_change["warm_start"] = warm_start or None
         _train(settings, resume, may_change, as_json)
 
@@ -217,16 +219,17 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
     from agentgym.core.config import TrainingConfig
     from agentgym.errors import UsageError
 
-    allowed = ("output", "episodes", "yes", "warm_start")
+    allowed = ("output", "episodes", "gpu", "yes", "warm_start")
     own = "--resume continues a run with its own settings; leave"
     if not clean:
         raise UsageError(f"{own} --config and --dry-run out.")
     refused = ", ".join(key for key in given if key not in allowed)
     if refused:
         raise UsageError(
-            f"{own} out: {refused}. Only --episodes, --warm-start and --yes may change."
+            f"{own} out: {refused}. Only --episodes, --gpu, --warm-start and --yes may "
+            "change."
         )
-    return TrainingConfig.create(output=given.get("output"))
+    return TrainingConfig.create(output=given.get("output"), gpu=given.get("gpu"))
 
 
 def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
@@ -251,11 +254,20 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
 
 
 def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
+    from agentgym.core.machines import is_elsewhere
     from agentgym.engines.registry import composed_settings
     from agentgym.train.trainer import Trainer
-    from agentgym.ui.tables import plan_view
+    from agentgym.ui.tables import elsewhere_view, plan_view
 
     console = progress_console(as_json)
+    if is_elsewhere(settings.gpu):
+        found = Trainer(settings).plan_elsewhere()
+        if as_json:
+            print_json(found)
+        else:
+            console.print(elsewhere_view(found))
+            console.print("Nothing was sent: this was a dry run.", style="dim")
+        return
     if not as_json and (composed := composed_settings(settings)):
         console.print(composed, soft_wrap=True)  # also where it could not run
     plan = Trainer(settings).plan()

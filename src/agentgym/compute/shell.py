@@ -69,9 +69,7 @@ class Shell:
             raise self.explained(process.returncode, err.decode(errors="replace"))
         return out.decode(errors="replace")
 
-    def start(
-        self, command: str, errors: int | IO[bytes]
-    ) -> "subprocess.Popen[bytes]":
+    def start(self, command: str, errors: int | IO[bytes]) -> "subprocess.Popen[bytes]":
         """Start a command, with pipes to it; Ctrl-C does not reach it.
 
         Raises:

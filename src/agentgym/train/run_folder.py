@@ -193,7 +193,7 @@ class RunFolder:
 
     def can_go_on(self) -> bool:
         """Say whether anything of it is finished, here or on another machine."""
-        return bool(self.checkpoints()) or "elsewhere" in self.record()
+        return bool(self.checkpoints() or self.record().get("elsewhere"))
 
     def discard_unless_begun(self) -> None:
         """Remove the folder if no checkpoint was ever made in it."""

@@ -9,6 +9,7 @@ from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.evaluate.progress import Plan
 from agentgym.train.export import Saved
+from agentgym.train.places import Elsewhere
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, USUAL, Row, family_rows, rows, values
 from agentgym.ui.layout import ByWidth, grid, headed, indent
@@ -22,6 +23,7 @@ _NARROW = 72
 _TIGHT = 92
 _REASONS = 6
 _FAMILIES = 8
+_UPLOADS = 12
 _LABELS = len("tool reliability")
 _SPANS = len("0.04 [-0.01, 0.09]")
 
@@ -76,6 +78,28 @@ def plan_view(plan: Plan) -> RenderableType:
     if plan.resumed_step is not None:
         verb = f"Continuing after step {plan.resumed_step}:"
     title = Text.assemble((f"{verb} ", "bold"), (config.scenario_name, "bold cyan"))
+    return Group(title, indent(facts))
+
+
+def elsewhere_view(plan: Elsewhere) -> RenderableType:
+    """Show what a run on another machine would send there."""
+    size = sum(plan.uploads.values())
+    sent = f"{plural(len(plan.uploads), 'file')}, {size / 2**20:,.1f} MB"
+    facts = grid(
+        ("machine", plan.machine),
+        ("folder", f"{plan.folder} there"),
+        ("sends", sent if plan.uploads else "settings alone"),
+        *(("", name) for name in list(plan.uploads)[:_UPLOADS]),
+    )
+    if (more := len(plan.uploads) - _UPLOADS) > 0:
+        facts.add_row("", f"and {plural(more, 'more file')}")
+    facts.add_row("installs", "\n".join(plan.installs))
+    if plan.variables:
+        facts.add_row("hands over", f"the values of {', '.join(plan.variables)}")
+    facts.add_row("budget", plural(plan.config.episodes, "episode"))
+    title = Text.assemble(
+        ("Training elsewhere: ", "bold"), (plan.config.scenario_name, "bold cyan")
+    )
     return Group(title, indent(facts))
 
 

@@ -72,7 +72,12 @@ class Channel:
             self._process = None
 
     def ask(
-        self, op: str, payload: bytes = b"", *, patience_s: float = _ANSWER_S, **more: Any
+        self,
+        op: str,
+        payload: bytes = b"",
+        *,
+        patience_s: float = _ANSWER_S,
+        **more: Any,
     ) -> tuple[Any, bytes]:
         """Return the answer, and the bytes that come with it.
 
@@ -156,4 +161,3 @@ class Channel:
         if code is None or code < 0:
             return UnreachableError(f"{where} does not answer any more.")
         return self.shell.explained(code or 255, said)
-

@@ -17,6 +17,7 @@ from agentgym.compute.elsewhere.channel import Channel
 from agentgym.compute.elsewhere.parcel import digest_of
 from agentgym.compute.elsewhere.there import BLOCK, copy_database, digests
 from agentgym.core.files import new_folder, sync_folder
+from agentgym.errors import ComputeError
 from agentgym.rollout.session import DATABASE_FILE
 from agentgym.train.run_folder import RunFolder
 
@@ -137,6 +138,9 @@ class Mirror:
         with target.open(mode) as file:
             while offset < size:
                 part = self._part(f"runs/{self._name}/{name}", offset, size - offset)
+                if not part:  # written anew meanwhile: all of it the next time
+                    self._seen.discard(name)
+                    return
                 file.write(part)
                 offset += len(part)
         if target != path:
@@ -156,7 +160,9 @@ class Mirror:
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("ab") as file:
             while (offset := file.tell()) < size:
-                file.write(self._part(source, offset, size - offset))
+                if not (part := self._part(source, offset, size - offset)):
+                    raise ComputeError(f"{source} of the run became shorter there.")
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
 
@@ -165,8 +171,6 @@ class Mirror:
             "get", path=path, offset=offset, length=min(length, PART)
         )
         self._beat()
-        if not part:
-            raise FileNotFoundError(f"{path} has become shorter on the machine")
         return part
 
     def _incoming(self, name: str) -> Path:

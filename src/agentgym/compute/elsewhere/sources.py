@@ -11,8 +11,25 @@ from pathlib import Path
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 _OWN_VARIABLES = frozenset(
-    "HOME HOSTNAME LANG LOGNAME OLDPWD PATH PWD SHELL SHLVL TERM TMPDIR USER "
-    "CUDA_VISIBLE_DEVICES LD_LIBRARY_PATH PYTHONPATH SSH_AUTH_SOCK VIRTUAL_ENV".split()
+    [
+        "HOME",
+        "HOSTNAME",
+        "LANG",
+        "LOGNAME",
+        "OLDPWD",
+        "PATH",
+        "PWD",
+        "SHELL",
+        "SHLVL",
+        "TERM",
+        "TMPDIR",
+        "USER",
+        "CUDA_VISIBLE_DEVICES",
+        "LD_LIBRARY_PATH",
+        "PYTHONPATH",
+        "SSH_AUTH_SOCK",
+        "VIRTUAL_ENV",
+    ]
 )
 """What a machine has of its own."""
 _SECRET = (".env", ".key", ".pem", ".p12", ".pfx")

@@ -7,6 +7,7 @@ of variables, which are put into no environment that other processes can read.
 import ctypes
 import json
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -21,6 +22,7 @@ from agentgym.errors import AgentGymError, Interrupted
 from agentgym.train.trainer import Trainer
 
 _SET_DEATH_SIGNAL = 1
+_MAY_CHANGE = ("episodes", "yes", "warm_start")
 
 
 def main(attempt: Path) -> None:
@@ -55,10 +57,14 @@ def main(attempt: Path) -> None:
 
 def _train(order: dict[str, Any], told: Told) -> None:
     config = TrainingConfig.restore(order["config"])
+    trainer = Trainer(config, progress=told)
+    run = config.output / str(config.name)
     if order["resume"]:
-        Trainer(config, progress=told).train(resume=config.output / str(config.name))
+        may_change = {name: getattr(config, name) for name in _MAY_CHANGE}
+        trainer.train(resume=run, **may_change)
     else:
-        Trainer(config, progress=told).train()
+        shutil.rmtree(run, ignore_errors=True)  # of an attempt that came to nothing
+        trainer.train()
 
 
 if __name__ == "__main__":

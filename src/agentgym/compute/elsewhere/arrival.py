@@ -1,0 +1,74 @@
+"""What is made at home of what a run elsewhere left: its result, its agent, its error."""
+
+import json
+from typing import Any
+
+from agentgym import errors
+from agentgym.compute.elsewhere.parcel import Parcel
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import AgentGymError, ComputeError, TrainingHalted
+from agentgym.train.export import keep
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.trained_agent import TrainedAgent
+
+_OUT_OF_MEMORY = -9
+
+
+def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult:
+    """Save the agent as a run here does, and write the result with paths of home.
+
+    Args:
+        text: The result as it was written there.
+        run: Its folder here, with the agent.
+        config: The run's, with paths of home.
+    """
+    settings = config.model_dump(mode="json")
+    agent = TrainedAgent.load((run.path / "agent").resolve())
+    where = {"base_model": config.model, "config": settings}
+    agent.provenance = agent.provenance.model_copy(
+        update={**where, "run": str(run.path.resolve())}
+    )
+    agent.write_card()
+    found = json.loads(text)
+    found["config"] = settings
+    found["artifacts"] = {"run": str(run.path), "agent": str(run.path / "agent")}
+    found["saved"] = keep(agent, found["scenario"]).model_dump(mode="json")
+    result = TrainingResult.model_validate(found)
+    result.write()
+    return result
+
+
+def ended_with(
+    outcome: dict[str, Any], run: RunFolder, where: str, parcel: Parcel, folder: str
+) -> AgentGymError:
+    """Return what a run raises here that ended there in this way."""
+    log = f"Its log is in {run.path / 'elsewhere.log'}."
+    match outcome["kind"]:
+        case "interrupted":
+            return run.interrupted()
+        case "limit":
+            return TrainingHalted(str(run.path), f"on {where}, {outcome['message']}")
+        case "lost":
+            return ComputeError(
+                f"The training on {where} is gone without a word: the machine was "
+                f"restarted, or somebody killed it. {log}"
+            )
+        case "killed":
+            memory = ", as it is when memory runs out"
+            why = memory if outcome["code"] == _OUT_OF_MEMORY else ""
+            return ComputeError(
+                f"The training on {where} was killed (exit code {outcome['code']}"
+                f"{why}). {log}"
+            )
+    told = parcel.at_home(outcome["message"], folder)
+    kind = getattr(errors, outcome["type"], None)
+    if not (isinstance(kind, type) and issubclass(kind, AgentGymError)):
+        return ComputeError(
+            f"The training on {where} failed: {outcome['type']}: {told}. {log}"
+        )
+    error = kind.__new__(kind)
+    error.args = (told,)
+    if isinstance(error, errors.TrainingFailedError):
+        error.resumable = outcome["resumable"]
+    return error

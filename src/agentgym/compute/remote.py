@@ -1,0 +1,311 @@
+"""A run on another machine, from home: prepared, started, followed, brought home."""
+
+import json
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from agentgym.compute.base import Address, Ending
+from agentgym.compute.elsewhere.arrival import arrived, ended_with
+from agentgym.compute.elsewhere.channel import Channel
+from agentgym.compute.elsewhere.mirror import Mirror
+from agentgym.compute.elsewhere.parcel import Parcel, make_parcel
+from agentgym.compute.elsewhere.prepare import FOLDER, Ready, prepare
+from agentgym.compute.elsewhere.telling import retell
+from agentgym.compute.shell import Shell
+from agentgym.compute.watchdog import Limits
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import UnreachableError
+from agentgym.evaluate.progress import Plan, Progress
+from agentgym.train.process import InterruptFlag
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+
+LOG = "elsewhere.log"
+"""What the training process wrote to its standard output and error, at home."""
+KNOWN_HOSTS = "known_hosts"
+_WAITS_S = (1.0, 2.0, 4.0, 8.0, *(15.0,) * 40)
+"""Between attempts to connect again: ten minutes."""
+_REST = 4.0
+"""Bringing things home takes at most a fifth of the time."""
+_ENDING_S = 300.0
+_LOOK_S = 0.5
+
+
+def train_elsewhere(
+    config: TrainingConfig,
+    address: Address,
+    key_file: Path | None,
+    run: RunFolder,
+    progress: Progress,
+    *,
+    ending: Ending | None = None,
+    limits: Limits | None = None,
+) -> TrainingResult:
+    """Train a run on another machine, as if it were here.
+
+    A run that trains there already is followed; one that has ended there is fetched;
+    else it starts, from the newest checkpoint at home or there.
+
+    Args:
+        config: Of the run, with paths of this machine.
+        address: Of the machine's SSH server.
+        key_file: Who logs in; None for what ``ssh`` does by itself. With one, the
+            machine's key is kept in the run's folder and trusted at first use.
+        run: Its folder, locked by the caller.
+        progress: Told what happens there.
+        ending: How a rented machine ends itself once nobody comes any more.
+        limits: When training ends though nobody says so.
+
+    Raises:
+        UnreachableError: The connection could not be made, or broke for ten minutes;
+            training goes on there, and resuming the run follows it.
+        ComputeError: The machine lacks something, or the training was killed.
+        AgentGymError: What a run raises here.
+    """
+    shell = _shell(address, key_file, run)
+    with run.recorded(config):
+        parcel = make_parcel(config)
+        ready = prepare(shell, parcel, progress.preparing)
+        order = {
+            "limits": (limits or Limits()).as_json(),
+            "ending": None if ending is None else asdict(ending),
+        }
+        with _Followed(shell, ready, parcel, run, progress) as followed:
+            return followed.run(order)
+
+
+def bring_home(
+    address: Address, key_file: Path | None, run: RunFolder, progress: Progress
+) -> None:
+    """End what still trains of a run on a machine that it leaves, and fetch the rest.
+
+    Raises:
+        ComputeError: It cannot be reached, or refuses.
+    """
+    known = run.record().get("elsewhere")
+    if not known or known["address"] != str(address):
+        return
+    shell = _shell(address, key_file, run)
+    ready = Ready(known["python"], known["home"])
+    with _Followed(shell, ready, make_parcel(run.config()), run, progress) as followed:
+        followed.leave()
+
+
+def _shell(address: Address, key_file: Path | None, run: RunFolder) -> Shell:
+    own = None if key_file is None else run.path.absolute() / KNOWN_HOSTS
+    return Shell(address, key_file, own)
+
+
+class _Followed:
+    """One run on one machine; survives its connections."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        ready: Ready,
+        parcel: Parcel,
+        run: RunFolder,
+        progress: Progress,
+    ) -> None:
+        known = run.record().get("elsewhere") or {}
+        is_known = known.get("address") == str(shell.address)
+        name = f"{run.path.name}-{uuid.uuid4().hex[:8]}"
+        self._id = known["id"] if is_known else name
+        self._folder = f"{ready.home}/{FOLDER}/runs/{self._id}"
+        self._where = shell.address
+        self._ready, self._parcel = ready, parcel
+        self._run, self._progress = run, progress
+        self._sent = parcel.config_there(self._folder, run.path.name)
+        self._channel = Channel(shell, ready.python, self._folder)
+        self._mirror = Mirror(self._channel, run, self._heed)
+        self._flag = InterruptFlag()
+        self._stopped = False
+        self._replies: dict[int, Any] = {}
+        self._told = self._said = 0
+        if not is_known:
+            self._mirror.forget_parts()
+
+    def __enter__(self) -> "_Followed":
+        self._flag.__enter__()
+        # It is heeded: whoever waits for the machine looks at the flag.
+        threading.Thread(target=self._flag.wait, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._flag.__exit__(*error)
+        self._channel.close()
+
+    def run(self, order: dict[str, Any]) -> TrainingResult:
+        """Start it unless it trains already, follow it to its end, fetch what is left."""
+        state = self._persist(self._channel.open)
+        has_run = state["state"] != "none"
+        there = self._persist(self._mirror.pull)["all"] if has_run else []
+        if not self._is_worth_following(state):
+            self._persist(lambda: self._start(order, there))
+        outcome = self._follow()
+        files = self._persist(self._mirror.pull)
+        if outcome["kind"] != "done":
+            error = ended_with(
+                outcome, self._run, str(self._where), self._parcel, self._folder
+            )
+            if not self._run.checkpoints():
+                self._forget()
+            raise error
+        self._persist(lambda: self._mirror.pull_agent(files["agent"]))
+        config = self._merged(files["record"])
+        result = arrived(files["result"], self._run, config)
+        self._forget()
+        return result
+
+    def leave(self) -> None:
+        """Stop what trains, fetch what is finished, and forget the run there."""
+        state = self._channel.open()
+        if state["state"] == "running":
+            self._channel.ask("stop")
+            until = time.monotonic() + _ENDING_S
+            while state["state"] == "running" and time.monotonic() < until:
+                state, _ = self._channel.ask("poll", offset=1 << 60, log=1 << 60)
+        if state["state"] != "none":
+            self._mirror.pull()
+        self._forget()
+
+    def _is_worth_following(self, state: dict[str, Any]) -> bool:
+        """Say whether it trains there, or is done with just these settings."""
+        if state["state"] == "running":
+            return True
+        is_done = state["state"] == "ended" and state["outcome"]["kind"] == "done"
+        return is_done and self._run.record()["config"]["episodes"] == (
+            (self._run.record().get("elsewhere") or {}).get("episodes")
+        )
+
+    def _start(self, order: dict[str, Any], there: list[str]) -> None:
+        """Send what is needed and start; done again where the connection broke.
+
+        Args:
+            order: Limits and ending.
+            there: The checkpoints that the machine has.
+        """
+        self._progress.preparing(f"sending the run to {self._where}")
+        with tempfile.TemporaryFile() as file:
+            self._parcel.write(file)
+            self._mirror.send(file, "inputs")
+        here = [path.name for path in self._run.checkpoints()]
+        sent = self._sent.model_dump(mode="json")
+        if here and here[-1:] != there[-1:]:
+            self._mirror.push(sent)
+        elsewhere = {
+            "address": str(self._where),
+            "id": self._id,
+            "python": self._ready.python,
+            "home": self._ready.home,
+            "episodes": self._sent.episodes,
+        }
+        self._run.write_record(elsewhere=elsewhere)
+        train = {
+            "folder": f"{self._folder}/inputs",
+            "config": sent,
+            "resume": bool(here),
+            "variables": self._parcel.variables,
+        }
+        self._channel.ask("start", json.dumps({"train": train, **order}).encode())
+        (self._run.path / LOG).unlink(missing_ok=True)
+
+    def _follow(self) -> dict[str, Any]:
+        """Tell what it tells and bring home what it makes; return how it ended."""
+        is_due, rest_until = False, 0.0
+        while True:
+            state = self._persist(self._hear)
+            is_due |= state["has_made"]
+            self._persist(self._answer)
+            if state["state"] == "lost":
+                return {"kind": "lost"}
+            if state["state"] == "ended" and not state["has_more"]:
+                outcome: dict[str, Any] = state["outcome"]
+                return outcome
+            if is_due and time.monotonic() >= rest_until:
+                begun = time.monotonic()
+                self._persist(self._mirror.pull)
+                now = time.monotonic()
+                is_due, rest_until = False, now + _REST * (now - begun)
+
+    def _hear(self) -> dict[str, Any]:
+        """Ask what is new, and tell it here."""
+        self._heed()
+        state, data = self._channel.ask("poll", offset=self._told, log=self._said)
+        told, said = data[: state["told"]], data[state["told"] :]
+        self._told, self._said = self._told + len(told), self._said + len(said)
+        if said:
+            with (self._run.path / LOG).open("ab") as log:
+                log.write(said)
+        made = retell(told, self._progress, self._planned, self._replies.__setitem__)
+        return {**state, "has_made": made, "has_more": bool(data)}
+
+    def _answer(self) -> None:
+        """Send the answers to what the run has asked."""
+        for number, value in list(self._replies.items()):
+            self._channel.ask("reply", number=number, value=value)
+            del self._replies[number]
+
+    def _heed(self) -> None:
+        """Pass Ctrl-C on, once."""
+        if self._flag.requested and not self._stopped:
+            self._channel.ask("stop")
+            self._stopped = True
+
+    def _persist[T](self, act: Callable[[], T]) -> T:
+        """Do something, and again after each broken connection.
+
+        Raises:
+            UnreachableError: For too long there is no connection.
+        """
+        while True:
+            try:
+                return act()
+            except UnreachableError as error:
+                self._connect_again(error)
+
+    def _connect_again(self, broken: UnreachableError) -> None:
+        self._progress.warned([f"{broken} Trying again; what trains there goes on."])
+        error = broken
+        for wait_s in _WAITS_S:
+            until = time.monotonic() + wait_s
+            while time.monotonic() < until:
+                if self._flag.requested:
+                    ended = self._run.interrupted()
+                    ended.add_note(f"{self._where} was not told, and may train on.")
+                    raise ended
+                time.sleep(_LOOK_S)
+            try:
+                self._channel.open()
+            except UnreachableError as found:
+                error = found
+                continue
+            self._progress.warned([f"Connected to {self._where} again."])
+            return
+        raise error
+
+    def _planned(self, plan: Plan) -> Plan:
+        """Return the plan as it holds at home."""
+        config = self._parcel.changed_there(self._sent, plan.config)
+        self._run.write_record(config=config.model_dump(mode="json"))
+        device = f"{plan.device} of {self._where}"
+        return replace(plan, config=config, run=self._run.path, device=device)
+
+    def _merged(self, record: dict[str, Any]) -> TrainingConfig:
+        """Return the settings at home with what was decided there, and record them."""
+        found = TrainingConfig.restore(record["config"])
+        config = self._parcel.changed_there(self._sent, found)
+        self._run.write_record(config=config.model_dump(mode="json"))
+        return config
+
+    def _forget(self) -> None:
+        """Remove the run there: all of it is at home."""
+        self._persist(lambda: self._channel.ask("finish"))
+        self._mirror.forget_parts()
+        self._run.write_record(elsewhere=None)
