@@ -10,13 +10,9 @@ from pydantic import BaseModel, ValidationError
 from agentgym.errors import ConfigError
 
 PREFIX = "AGENTGYM_"
-<<<<<<< HEAD
 OTHER_VARIABLES = frozenset(
     {"home", "api_key", "elsewhere_python", "engine_key", "gateway_key"}
 )
-=======
-OTHER_VARIABLES = frozenset({"home", "api_key", "engine_key", "elsewhere_python"})
->>>>>>> 499bb0f (feat: train on a machine over SSH)
 """``AGENTGYM_HOME`` and so on, which are no settings."""
 LONGEST_S = 7 * 86_400.0
 """Of every time limit: a week."""

@@ -95,13 +95,10 @@ class Progress:
     def planned(self, plan: Plan) -> None:
         """The run is about to start."""
 
-<<<<<<< HEAD
     def starting(self, what: str) -> None:
         """Something that takes minutes to start is started; ``what`` is a sentence."""
-=======
     def preparing(self, what: str) -> None:
         """Something is done on another machine before the run starts there."""
->>>>>>> 499bb0f (feat: train on a machine over SSH)
 
     def phase(self, name: str, total: int) -> None:
         """A phase of ``total`` rollouts starts: e.g. ``validation``.

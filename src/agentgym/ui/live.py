@@ -77,15 +77,12 @@ class TerminalProgress(Progress):
         """Print the plan."""
         self._show(plan_view(plan), Text(""))
 
-<<<<<<< HEAD
     def starting(self, what: str) -> None:
         """Print what is waited for."""
         self._print(what)
-=======
     def preparing(self, what: str) -> None:
         """Print what is done."""
         self._print(Text(f"{what} ...", "dim"))
->>>>>>> 499bb0f (feat: train on a machine over SSH)
 
     def phase(self, name: str, total: int) -> None:
         """Start counting a phase's rollouts."""
