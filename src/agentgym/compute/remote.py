@@ -142,7 +142,7 @@ class _Followed:
         self._channel.close()
 
     def run(self, order: dict[str, Any]) -> TrainingResult:
-        """Start it unless it trains already, follow it to its end, fetch what is left."""
+        """Start it unless it trains already, follow it, and fetch what is left."""
         state = self._persist(self._channel.open)
         has_run = state["state"] != "none"
         there = self._persist(self._mirror.pull)["all"] if has_run else []
@@ -180,9 +180,9 @@ class _Followed:
         if state["state"] == "running":
             return True
         is_done = state["state"] == "ended" and state["outcome"]["kind"] == "done"
-        return is_done and self._run.record()["config"]["episodes"] == (
-            (self._run.record().get("elsewhere") or {}).get("episodes")
-        )
+        record = self._run.record()
+        known = record.get("elsewhere") or {}
+        return is_done and bool(known.get("episodes") == record["config"]["episodes"])
 
     def _start(self, order: dict[str, Any], there: list[str]) -> None:
         """Send what is needed and start; done again where the connection broke.

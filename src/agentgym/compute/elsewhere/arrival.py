@@ -1,4 +1,4 @@
-"""What is made at home of what a run elsewhere left: its result, its agent, its error."""
+"""What is made at home of what a run elsewhere left: result, agent, error."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Channel: questions to one run on another machine, over a connection that may break."""
+"""Channel: questions to one run on another machine; its connection may break."""
 
 import json
 import os
@@ -155,8 +155,8 @@ class Channel:
         self.close()
         if isinstance(error, json.JSONDecodeError):
             return ComputeError(
-                f"{where} says something before it answers; let its shell print nothing "
-                "where nobody reads it (~/.bashrc)."
+                f"{where} says something before it answers; let its shell print "
+                "nothing where nobody reads it (~/.bashrc)."
             )
         if code is None or code < 0:
             return UnreachableError(f"{where} does not answer any more.")

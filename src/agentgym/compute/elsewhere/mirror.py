@@ -4,6 +4,7 @@ At home nothing is ever half there: checkpoints and the store appear by a rename
 parts that have come wait in ``.incoming`` for the rest.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,10 +12,9 @@ import tarfile
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 from agentgym.compute.elsewhere.channel import Channel
-from agentgym.compute.elsewhere.parcel import digest_of
 from agentgym.compute.elsewhere.there import BLOCK, copy_database, digests
 from agentgym.core.files import new_folder, sync_folder
 from agentgym.errors import ComputeError
@@ -85,9 +85,10 @@ class Mirror:
                     tar.add(copy, DATABASE_FILE)
             self.send(file, f"runs/{self._name}")
 
-    def send(self, file: IO[bytes], to: str) -> None:
+    def send(self, file: BinaryIO, to: str) -> None:
         """Send an archive, from where a broken connection left it, and unpack it."""
-        name = f"{digest_of(file)}.tar"
+        file.seek(0)
+        name = f"{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}.tar"
         offset, _ = self._channel.ask("have", name=name)
         file.seek(offset)
         while part := file.read(PART):
@@ -97,8 +98,7 @@ class Mirror:
 
     def _pull_store(self) -> None:
         """Bring home the blocks of the store that are others than here."""
-        asked = {"run": self._name, "patience_s": 600.0}
-        found, _ = self._channel.ask("snapshot", **asked)
+        found, _ = self._channel.ask("snapshot", run=self._name, patience_s=600.0)
         if not found["size"]:
             return
         path = self._run.path / DATABASE_FILE

@@ -10,7 +10,11 @@ from pathlib import Path
 import agentgym
 from agentgym.version import __version__
 
-_WHEEL = "Wheel-Version: 1.0\nGenerator: agentgym\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_WHEEL = """Wheel-Version: 1.0
+Generator: agentgym
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
 _STAMP = (2020, 1, 1, 0, 0, 0)
 WHEEL_NAME = f"agentgym-{__version__}-py3-none-any.whl"
 

@@ -1,6 +1,5 @@
 """What a run needs on another machine: its files, packages, variables and settings."""
 
-import hashlib
 import os
 import tarfile
 from collections.abc import Callable
@@ -84,14 +83,6 @@ class Parcel:
         with tarfile.open(fileobj=file, mode="w") as tar:
             for name, path in sorted(self.files.items()):
                 tar.add(path, name, recursive=False)
-
-
-def digest_of(file: IO[bytes]) -> str:
-    """Return a name for what is in a file, and go back to its beginning."""
-    file.seek(0)
-    found = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    file.seek(0)
-    return found
 
 
 def make_parcel(config: TrainingConfig) -> Parcel:

@@ -1,4 +1,4 @@
-"""Makes another machine ready: an environment with this package and what a run needs."""
+"""Makes another machine ready: an environment with what a run needs."""
 
 import hashlib
 import shlex
@@ -37,12 +37,14 @@ say gpus "$(nvidia-smi -L 2>/dev/null | wc -l)"
 say about "$(uname -sm), $(getconf _NPROCESSORS_ONLN 2>/dev/null) cores"
 """
 _GET_UV = """
+set -e
 url=https://astral.sh/uv/install.sh
 export UV_INSTALL_DIR="$HOME/.agentgym/bin" UV_NO_MODIFY_PATH=1
 script="$HOME/FOLDER/uv.sh"
 if command -v curl >/dev/null; then curl -LsSf "$url" -o "$script"
 elif command -v wget >/dev/null; then wget -qO "$script" "$url"
-else echo 'neither curl nor wget is there' >&2; exit 1; fi && sh "$script" && rm "$script"
+else echo 'neither curl nor wget is there' >&2; exit 1; fi
+sh "$script" && rm "$script"
 """
 _INSTALL = """
 set -e

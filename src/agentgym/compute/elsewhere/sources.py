@@ -11,25 +11,11 @@ from pathlib import Path
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 _OWN_VARIABLES = frozenset(
-    [
-        "HOME",
-        "HOSTNAME",
-        "LANG",
-        "LOGNAME",
-        "OLDPWD",
-        "PATH",
-        "PWD",
-        "SHELL",
-        "SHLVL",
-        "TERM",
-        "TMPDIR",
-        "USER",
-        "CUDA_VISIBLE_DEVICES",
-        "LD_LIBRARY_PATH",
-        "PYTHONPATH",
-        "SSH_AUTH_SOCK",
-        "VIRTUAL_ENV",
-    ]
+    {
+        *("HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL"),
+        *("SHLVL", "TERM", "TMPDIR", "USER", "CUDA_VISIBLE_DEVICES", "VIRTUAL_ENV"),
+        *("LD_LIBRARY_PATH", "PYTHONPATH", "SSH_AUTH_SOCK"),
+    }
 )
 """What a machine has of its own."""
 _SECRET = (".env", ".key", ".pem", ".p12", ".pfx")
@@ -128,7 +114,7 @@ def _files_of(folder: Path, top: str) -> Iterator[Path]:
 
 
 def _tree(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, without caches, environments and what is hidden."""
+    """Yield the files below a folder, without caches, environments and hidden ones."""
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or path.name in _SKIPPED:
             continue
