@@ -9,7 +9,7 @@ import time
 from machine import machine
 
 from agentgym.evaluate.metrics import Metrics, TaskResult
-from agentgym.train.outlook import doubts
+from agentgym.evaluate.outlook import doubts
 from agentgym.train.watch import Watch
 
 

@@ -71,7 +71,7 @@ def train_elsewhere(
     shell = _shell(address, key_file, run)
     with run.recorded(config):
         parcel = make_parcel(config)
-        ready = prepare(shell, parcel, progress.preparing)
+        ready = prepare(shell, parcel, progress.starting)
         order = {
             "limits": (limits or Limits()).as_json(),
             "ending": None if ending is None else asdict(ending),
@@ -191,7 +191,7 @@ class _Followed:
             order: Limits and ending.
             there: The checkpoints that the machine has.
         """
-        self._progress.preparing(f"sending the run to {self._where}")
+        self._progress.starting(f"Sending the run to {self._where}.")
         with tempfile.TemporaryFile() as file:
             self._parcel.write(file)
             self._mirror.send(file, "inputs")

@@ -97,8 +97,6 @@ class Progress:
 
     def starting(self, what: str) -> None:
         """Something that takes minutes to start is started; ``what`` is a sentence."""
-    def preparing(self, what: str) -> None:
-        """Something is done on another machine before the run starts there."""
 
     def phase(self, name: str, total: int) -> None:
         """A phase of ``total`` rollouts starts: e.g. ``validation``.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from agentgym.core.components import is_trained, label_tokens
-from agentgym.core.credit import Algorithm, call_failures, group_advantages, normalise
 from agentgym.core.ledger import (
     NO_COMPARISON,
     NO_VARIANCE,
@@ -18,6 +17,12 @@ from agentgym.core.ledger import (
 )
 from agentgym.core.trajectory import NO_REASON, ModelCall, RolloutStatus, Trajectory
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.engines.credit import (
+    Algorithm,
+    call_failures,
+    group_advantages,
+    normalise,
+)
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.models.folder import model_source
 

@@ -21,6 +21,7 @@ from agentgym.errors import (
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.forecast import Forecast
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.outlook import doubts, warm_start_offer
 from agentgym.evaluate.progress import Plan, Progress, StepReport
 from agentgym.evaluate.roles import check_roles
 from agentgym.rollout.runner import RolloutRequest
@@ -29,7 +30,6 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.export import export_agent
 from agentgym.train.measuring import Measuring
-from agentgym.train.outlook import doubts, warm_start_offer
 from agentgym.train.process import InterruptFlag, ResourceUse
 from agentgym.train.result import Artifacts, TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line

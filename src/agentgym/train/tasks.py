@@ -12,9 +12,9 @@ from random import Random
 from pydantic import BaseModel, Field
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.credit import call_failures, deviation
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
+from agentgym.engines.credit import call_failures, deviation
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import make_tasks
 

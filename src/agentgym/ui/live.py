@@ -80,9 +80,6 @@ class TerminalProgress(Progress):
     def starting(self, what: str) -> None:
         """Print what is waited for."""
         self._print(what)
-    def preparing(self, what: str) -> None:
-        """Print what is done."""
-        self._print(Text(f"{what} ...", "dim"))
 
     def phase(self, name: str, total: int) -> None:
         """Start counting a phase's rollouts."""

@@ -3,9 +3,9 @@
 import random
 from collections.abc import Mapping, Sequence
 
-from agentgym.core.credit import Algorithm
 from agentgym.core.trajectory import ModelCall, Reason, RolloutStatus, Trajectory
 from agentgym.engines.base import Engine
+from agentgym.engines.credit import Algorithm
 from agentgym.train.batch import BatchBuilder, Credited
 
 TRAINABLE = {"tool_selection": True, "parameter_selection": True}

@@ -99,10 +99,10 @@ def prepare(shell: Shell, parcel: Parcel, tell: Callable[[str], None]) -> Ready:
         return Ready(_checked(shell, found["python"]), home)
     if not is_ready:
         if "uv" not in found:
-            tell(f"installing uv on {where}")
+            tell(f"Installing uv on {where}.")
             _get_uv(shell)
             found = _look(shell, key)
-        tell(f"installing agentgym[{','.join(parcel.extras)}] on {where}")
+        tell(f"Installing agentgym[{','.join(parcel.extras)}] on {where}.")
         _install(shell, parcel, key, built, found)
     return Ready(f"{home}/{FOLDER}/envs/{key}/bin/python", home)
 

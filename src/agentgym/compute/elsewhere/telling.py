@@ -64,6 +64,10 @@ class Told(Progress):
         """Tell it."""
         self._tell("planned", plan)
 
+    def starting(self, what: str) -> None:
+        """Tell it."""
+        self._tell("starting", what)
+
     def phase(self, name: str, total: int) -> None:
         """Tell it."""
         self._tell("phase", name, total)

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.core.credit import (
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
+from agentgym.engines.credit import (
     REPEATED,
     call_failures,
     group_advantages,
     normalise,
 )
-from agentgym.core.tools import ToolOutcome
-from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
 
 
 def test_rloo_subtracts_the_mean_of_the_others() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from agentgym.evaluate.metrics import Metrics, TaskResult
-from agentgym.train.outlook import doubts
+from agentgym.evaluate.outlook import doubts
 
 
 def baseline(*rewards: tuple[float, ...], solved: float = 1.0) -> Metrics:
