@@ -15,11 +15,12 @@ from pathlib import Path
 import psutil
 
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+SSH = shutil.which("ssh")
 MISSING = "needs OpenSSH's server and client (apt-get install openssh-server)"
 
 
 def is_missing() -> bool:
-    return SSHD is None or shutil.which("ssh") is None
+    return SSHD is None or SSH is None
 
 
 class Machine:
@@ -72,16 +73,14 @@ class Machine:
             f"IdentityFile {key}\nIdentitiesOnly yes\nIdentityAgent none\n"
             f"UserKnownHostsFile {self.known_hosts}\nGlobalKnownHostsFile /dev/null\n"
         )
-        self.shim("ssh", f'exec {shutil.which("ssh")} -F {config} "$@"\n')
+        self.shim("ssh", f'exec {SSH} -F {config} "$@"\n')
 
     def shim(self, name: str, script: str, *, there: bool = False) -> None:
         """Put a program before the real one, at home or there."""
         folder = self.folder / "bin-there" if there else self.bin
         folder.mkdir(exist_ok=True)
         path = folder / name
-        real = shutil.which("ssh")
-        text = script.replace(str(path), str(real))
-        path.write_text(f"#!/bin/sh\n{text}")
+        path.write_text(f"#!/bin/sh\n{script}")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         if there:
             self.environment["PATH"] = f"{folder}:/usr/bin:/bin"

@@ -20,7 +20,7 @@ from agentgym.compute.elsewhere.telling import retell
 from agentgym.compute.shell import Shell
 from agentgym.compute.watchdog import Limits
 from agentgym.core.config import TrainingConfig
-from agentgym.errors import UnreachableError
+from agentgym.errors import TrainingInterrupted, UnreachableError
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.train.process import InterruptFlag
 from agentgym.train.result import TrainingResult
@@ -71,13 +71,28 @@ def train_elsewhere(
     shell = _shell(address, key_file, run)
     with run.recorded(config):
         parcel = make_parcel(config)
-        ready = prepare(shell, parcel, progress.starting)
+        try:
+            ready = prepare(shell, parcel, progress.starting)
+        except KeyboardInterrupt:
+            if run.record().get("elsewhere"):
+                raise _not_told(run, address) from None
+            raise
         order = {
             "limits": (limits or Limits()).as_json(),
             "ending": None if ending is None else asdict(ending),
         }
         with _Followed(shell, ready, parcel, run, progress) as followed:
             return followed.run(order)
+
+
+def _not_told(run: RunFolder, address: Address) -> TrainingInterrupted:
+    """Return what is raised where Ctrl-C does not reach a run that trains."""
+    ended = run.interrupted()
+    ended.add_note(
+        f"What trains on {address} was not told and goes on; to follow it: "
+        f"agentgym train --resume {run.path}"
+    )
+    return ended
 
 
 def bring_home(
@@ -277,9 +292,7 @@ class _Followed:
             until = time.monotonic() + wait_s
             while time.monotonic() < until:
                 if self._flag.requested:
-                    ended = self._run.interrupted()
-                    ended.add_note(f"{self._where} was not told, and may train on.")
-                    raise ended
+                    raise _not_told(self._run, self._where)
                 time.sleep(_LOOK_S)
             try:
                 self._channel.open()

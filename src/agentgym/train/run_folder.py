@@ -193,6 +193,8 @@ class RunFolder:
 
     def can_go_on(self) -> bool:
         """Say whether anything of it is finished, here or on another machine."""
+        if not (self.path / "run.json").exists():
+            return False
         return bool(self.checkpoints() or self.record().get("elsewhere"))
 
     def discard_unless_begun(self) -> None:

@@ -19,6 +19,7 @@ from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.integrations.live import reference_of
 from agentgym.rollout.located import located
+from agentgym.rollout.session import DATABASE_FILE
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.train.loop import TrainingLoop
 from agentgym.train.places import Elsewhere, place_of
@@ -185,7 +186,12 @@ class Trainer:
     ) -> TrainingResult:
         """Run to the end on another machine."""
         with _ended_helpfully(run, is_new=is_new):
-            return place_of(config.gpu).train(config, run, self._progress)
+            try:
+                return place_of(config.gpu).train(config, run, self._progress)
+            except Exception:
+                if is_new and not (run.path / DATABASE_FILE).exists():
+                    run.discard_unless_begun()  # as where a run is refused here
+                raise
 
     def evaluate(
         self,

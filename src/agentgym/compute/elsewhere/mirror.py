@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from agentgym.compute.elsewhere.channel import Channel
 from agentgym.compute.elsewhere.there import BLOCK, copy_database, digests
@@ -85,10 +85,13 @@ class Mirror:
                     tar.add(copy, DATABASE_FILE)
             self.send(file, f"runs/{self._name}")
 
-    def send(self, file: BinaryIO, to: str) -> None:
+    def send(self, file: IO[bytes], to: str) -> None:
         """Send an archive, from where a broken connection left it, and unpack it."""
         file.seek(0)
-        name = f"{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}.tar"
+        digest = hashlib.sha256()
+        while part := file.read(PART):
+            digest.update(part)
+        name = f"{digest.hexdigest()[:16]}.tar"
         offset, _ = self._channel.ask("have", name=name)
         file.seek(offset)
         while part := file.read(PART):

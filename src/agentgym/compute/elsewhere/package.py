@@ -7,7 +7,6 @@ import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 
-import agentgym
 from agentgym.version import __version__
 
 _WHEEL = """Wheel-Version: 1.0
@@ -21,7 +20,7 @@ WHEEL_NAME = f"agentgym-{__version__}-py3-none-any.whl"
 
 def wheel() -> bytes:
     """Return the wheel; the same files make the same bytes."""
-    root = Path(agentgym.__file__).parent
+    root = Path(__file__).parents[2]
     about = f"agentgym-{__version__}.dist-info"
     installed = distribution("agentgym")
     files = {

@@ -1,0 +1,63 @@
+"""Home: commands in processes of their own, and a pack that trains for ever."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+SMALL = {
+    "TEST_TASKS": "4",
+    "EVAL_TASKS": "4",
+    "EVAL_SAMPLES": "1",
+    "EVAL_EVERY": "2",
+    "TASKS_PER_STEP": "2",
+}
+SLEEPY = """
+import hashlib, os, time
+from pathlib import Path
+from agentgym import Scenario
+from .words import WORDS
+
+key = os.environ.get("PLANTED_KEY", "")
+Path("awake").write_text(hashlib.sha256(key.encode()).hexdigest())
+time.sleep(1_000)
+"""
+
+
+def start(folder: Path, *words: str, **more: str) -> "subprocess.Popen[str]":
+    """Start one command in ``folder``, as a shell would."""
+    settings = {f"AGENTGYM_{key}": value for key, value in SMALL.items()}
+    return subprocess.Popen(
+        [sys.executable, "-m", "agentgym", *words],
+        cwd=folder,
+        env={**os.environ, **settings, **more},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def wait_for[T](found: Callable[[], T], process: "subprocess.Popen[str]") -> T:
+    """Return what is found at last, as long as a process lives."""
+    while not (value := found()):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    return value
+
+
+def make_sleepy(folder: Path) -> Path:
+    """Write a pack that says that it is imported, and then sleeps."""
+    pack = folder / "sleepy"
+    pack.mkdir()
+    (pack / "scenario.py").write_text(SLEEPY)
+    (pack / "words.py").write_text("WORDS = ['one']\n")
+    (pack / ".env").write_text("PLANTED_KEY=not-this-one\n")
+    return pack

@@ -1,0 +1,150 @@
+"""The watchdog, alone: it ends training and machines that nobody ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from agentgym.compute.watchdog import Limits
+from agentgym.core.config import TrainingConfig
+from agentgym.version import __version__
+from tests.compute.home import make_sleepy
+
+KEY = "planted-key-of-a-provider"
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Notes what it is asked; refuses the first request, as providers do."""
+
+    asked: list[tuple[str, str, str, str]]
+
+    def do_DELETE(self) -> None:
+        head = self.headers
+        agent, key = head["User-Agent"], head["Authorization"]
+        self.asked.append((self.command, self.path, key, agent))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *args: Any) -> None: ...
+
+
+@pytest.fixture
+def provider() -> Iterator[HTTPServer]:
+    Provider.asked = []
+    server = HTTPServer(("127.0.0.1", 0), Provider)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+class Guarded:
+    """A training that sleeps, with its watchdog."""
+
+    def __init__(self, folder: Path, ending: dict[str, str] | None, **limits: Any):
+        make_sleepy(folder)
+        self.attempt = folder / "run" / "attempt-1"
+        self.attempt.mkdir(parents=True)
+        self.heartbeat = folder / "run" / "heartbeat"
+        self.heartbeat.touch()
+        config = TrainingConfig(
+            scenario=str(folder / "sleepy"), output=folder / "run" / "runs", name="x"
+        )
+        train = {
+            "folder": str(folder),
+            "config": config.model_dump(mode="json"),
+            "resume": False,
+            "variables": {},
+        }
+        order = {"train": train, "ending": ending, "limits": Limits(**limits).as_json()}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "agentgym.compute.watchdog", str(self.attempt)],
+            stdin=subprocess.PIPE,
+        )
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(order).encode())
+        self.process.stdin.close()
+        self.awake = folder / "awake"
+
+    def wait_until_awake(self) -> psutil.Process:
+        while not self.awake.exists():
+            assert self.process.poll() is None
+            time.sleep(0.05)
+        [child] = psutil.Process(self.process.pid).children()
+        return child
+
+    def outcome(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.attempt / "outcome.json").read_text())
+        return found
+
+
+def test_silence_ends_training(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, None, silent_s=5.0)
+    child = guarded.wait_until_awake()
+    guarded.process.wait(60)
+    assert not child.is_running()
+    assert guarded.outcome() == {
+        "kind": "limit",
+        "message": "home was not heard for 5 s",
+    }
+
+
+def test_a_word_from_home_is_heard(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, None, silent_s=4.0, longest_s=9.0)
+    while guarded.process.poll() is None:
+        guarded.heartbeat.touch()
+        time.sleep(0.2)
+    assert guarded.outcome()["message"] == "the longest duration, 9 s, was reached"
+
+
+def test_training_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, None, longest_s=4.0, grace_s=0.5)
+    child = guarded.wait_until_awake()
+    child.suspend()  # it heeds no signal
+    guarded.process.wait(60)
+    assert not child.is_running()
+    assert guarded.outcome()["kind"] == "limit"
+
+
+def test_an_idle_machine_ends_itself(tmp_path: Path, provider: HTTPServer) -> None:
+    ending = {
+        "method": "DELETE",
+        "url": f"http://127.0.0.1:{provider.server_port}/v2/pods/abc",
+        "key": KEY,
+        "body": "",
+    }
+    guarded = Guarded(tmp_path, ending, idle_s=1.0)
+    child = guarded.wait_until_awake()
+    for process in (child, psutil.Process(guarded.process.pid)):
+        assert KEY not in " ".join(process.cmdline())
+        assert KEY not in str(process.environ())
+    os.kill(child.pid, signal.SIGKILL)
+    while not Provider.asked:
+        time.sleep(0.05)
+    guarded.process.kill()  # else it asks until the machine is gone
+    guarded.process.wait()
+    agent = f"agentgym/{__version__}"
+    assert Provider.asked == [("DELETE", "/v2/pods/abc", f"Bearer {KEY}", agent)]
+    assert guarded.outcome() == {"kind": "killed", "code": -signal.SIGKILL}
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert written
+    assert not any(KEY.encode() in data for data in written)
+
+
+def test_without_its_watchdog_training_ends(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, None)
+    child = guarded.wait_until_awake()
+    guarded.process.kill()
+    guarded.process.wait()
+    child.wait(60)
+    assert guarded.outcome() == {"kind": "interrupted"}
