@@ -13,6 +13,7 @@ SMALL = {
     "EVAL_SAMPLES": "1",
     "EVAL_EVERY": "2",
     "TASKS_PER_STEP": "2",
+    "EARLY_STOP": "false",
 }
 SLEEPY = """
 import hashlib, os, time

@@ -142,6 +142,7 @@ class Watchdog:
         with suppress(OSError):
             new.write_text(json.dumps(found))
             new.replace(path)
+            (self._attempt / "over").touch()
 
     def _linger(self) -> None:
         """Wait until home has fetched what is left, or will not come."""

@@ -220,8 +220,9 @@ class There:
             is_alive = _is_locked(attempt / "lock")
             with suppress(OSError, ValueError):
                 outcome = json.loads((attempt / "outcome.json").read_text())
+            is_over = not is_alive or (attempt / "over").exists()
             state = "running" if is_alive else "lost"
-            state = state if outcome is None else "ended"
+            state = "ended" if is_over and outcome is not None else state
         return {"state": state, "attempt": self._last_attempt(), "outcome": outcome}
 
     def _last_attempt(self) -> int:
