@@ -76,12 +76,17 @@ class Guarded:
         self.process.stdin.close()
         self.awake = folder / "awake"
 
+    def child(self) -> psutil.Process:
+        while not (found := psutil.Process(self.process.pid).children()):
+            assert self.process.poll() is None
+            time.sleep(0.05)
+        return found[0]
+
     def wait_until_awake(self) -> psutil.Process:
         while not self.awake.exists():
             assert self.process.poll() is None
             time.sleep(0.05)
-        [child] = psutil.Process(self.process.pid).children()
-        return child
+        return self.child()
 
     def outcome(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.attempt / "outcome.json").read_text())
@@ -89,27 +94,27 @@ class Guarded:
 
 
 def test_silence_ends_training(tmp_path: Path) -> None:
-    guarded = Guarded(tmp_path, None, silent_s=5.0)
-    child = guarded.wait_until_awake()
+    guarded = Guarded(tmp_path, None, silent_s=2.0)
+    child = guarded.child()
     guarded.process.wait(60)
     assert not child.is_running()
     assert guarded.outcome() == {
         "kind": "limit",
-        "message": "home was not heard for 5 s",
+        "message": "home was not heard for 2 s",
     }
 
 
 def test_a_word_from_home_is_heard(tmp_path: Path) -> None:
-    guarded = Guarded(tmp_path, None, silent_s=4.0, longest_s=9.0)
+    guarded = Guarded(tmp_path, None, silent_s=3.0, longest_s=5.0)
     while guarded.process.poll() is None:
         guarded.heartbeat.touch()
         time.sleep(0.2)
-    assert guarded.outcome()["message"] == "the longest duration, 9 s, was reached"
+    assert guarded.outcome()["message"] == "the longest duration, 5 s, was reached"
 
 
 def test_training_that_does_not_end_is_killed(tmp_path: Path) -> None:
-    guarded = Guarded(tmp_path, None, longest_s=4.0, grace_s=0.5)
-    child = guarded.wait_until_awake()
+    guarded = Guarded(tmp_path, None, longest_s=1.0, grace_s=0.5)
+    child = guarded.child()
     child.suspend()  # it heeds no signal
     guarded.process.wait(60)
     assert not child.is_running()
