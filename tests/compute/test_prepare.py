@@ -41,6 +41,7 @@ def test_no_uv_and_no_network(machine: Machine, agentgym: Command) -> None:  # n
     del machine.environment["AGENTGYM_ELSEWHERE_PYTHON"]
     fails = "echo 'curl: (6) Could not resolve host: astral.sh' >&2; exit 6\n"
     machine.shim("curl", fails, there=True)
+    machine.shim("python3", "echo 'no module named venv' >&2; exit 1\n", there=True)
     machine.shim("df", "echo; echo /dev/x 9 9 99000000 9% /\n", there=True)
     restart(machine)
     told = refused(agentgym, machine)

@@ -1,6 +1,7 @@
 """Trainings on a machine over SSH, from end to end, with what happens to them."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -155,6 +156,10 @@ def test_what_is_needed_is_installed(tmp_path: Path, machine: Machine) -> None:
     cache = subprocess.run(["uv", "cache", "dir"], capture_output=True, text=True)
     if cache.returncode == 0:  # what was downloaded already is not again
         machine.environment["UV_CACHE_DIR"] = cache.stdout.strip()
+    own = ("PATH", "SSL_CERT_FILE", "PIP_CERT", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
+    machine.environment |= {
+        name: os.environ[name] for name in own if name in os.environ
+    }
     machine.start()
     words = (*TRAIN, "--episodes", "32", "--name", "x", "--gpu", machine.gpu)
     code, out, err = ended(start(tmp_path, *words))

@@ -37,14 +37,22 @@ say gpus "$(nvidia-smi -L 2>/dev/null | wc -l)"
 say about "$(uname -sm), $(getconf _NPROCESSORS_ONLN 2>/dev/null) cores"
 """
 _GET_UV = """
-set -e
 url=https://astral.sh/uv/install.sh
 export UV_INSTALL_DIR="$HOME/.agentgym/bin" UV_NO_MODIFY_PATH=1
-script="$HOME/FOLDER/uv.sh"
-if command -v curl >/dev/null; then curl -LsSf "$url" -o "$script"
-elif command -v wget >/dev/null; then wget -qO "$script" "$url"
-else echo 'neither curl nor wget is there' >&2; exit 1; fi
-sh "$script" && rm "$script"
+script="$HOME/FOLDER/uv.sh" own="$HOME/.agentgym/uv"
+fetch() {
+    if command -v curl >/dev/null; then curl -LsSf "$url" -o "$script"
+    elif command -v wget >/dev/null; then wget -qO "$script" "$url"
+    else echo 'neither curl nor wget is there' >&2; return 1; fi
+}
+by_pip() {  # where pypi.org is all that can be reached
+    python3 -m venv "$own" && "$own/bin/pip" install -q uv &&
+        ln -sf "$own/bin/uv" "$UV_INSTALL_DIR/uv"
+}
+mkdir -p "$UV_INSTALL_DIR"
+said="$({ fetch && sh "$script"; } 2>&1)" || by_pip >/dev/null 2>&1 ||
+    { printf '%s\\n' "$said" | tail -n 1 >&2; exit 1; }
+rm -f "$script"
 """
 _INSTALL = """
 set -e
