@@ -1,0 +1,121 @@
+"""What is sent of a user's folder: what the code needs, and no more."""
+
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from agentgym.compute.elsewhere import parcel
+from agentgym.compute.elsewhere.package import wheel
+from agentgym.compute.elsewhere.parcel import make_parcel
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import UsageError
+from agentgym.version import __version__
+
+FILES = {
+    "app/__init__.py": "",
+    "app/agents.py": "import os, orjson, helpers\nX = os.environ['SHOP']",
+    "app/prompts/hello.txt": "hello",
+    "app/.env": "SHOP=secret",
+    "app/key.pem": "secret",
+    "app/__pycache__/agents.pyc": "cache",
+    "helpers.py": "import json\nFAQ = open('data/faq.json')\nENV = open('.env')",
+    "data/faq.json": "{}",
+    "data/customers.csv": "private",
+    ".env": "SHOP=secret",
+    "unrelated.py": "import torch",
+    "venv/pyvenv.cfg": "",
+    "tasks.jsonl": "{}",
+    "tasks.answers.jsonl": "{}",
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for name in ("HF_TOKEN", "HF_ENDPOINT", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_an_agent_goes_with_what_it_imports_and_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SHOP", "key-of-the-shop")
+    monkeypatch.setenv("OTHER", "not asked for")
+    found = make_parcel(TrainingConfig(agent="app.agents:graph"))
+    assert sorted(found.files) == [
+        "app/__init__.py",
+        "app/agents.py",
+        "app/prompts/hello.txt",
+        "data/faq.json",
+        "helpers.py",
+    ]
+    assert [each.partition("==")[0] for each in found.packages] == ["orjson"]
+    assert found.variables == {"SHOP": "key-of-the-shop"}
+    assert "key-of-the-shop" not in repr(found)
+    assert found.extras == ["local", "langchain"]
+
+
+def test_a_tasks_file_goes_with_its_answers_and_tools(folder: Path) -> None:
+    reference = f"{folder}/tasks.jsonl?tools=helpers%3ATOOLS&folder={folder}"
+    found = make_parcel(TrainingConfig(scenario=reference, framework="native"))
+    assert {"tasks/tasks.jsonl", "tasks/tasks.answers.jsonl", "helpers.py"} <= set(
+        found.files
+    )
+    there = found.config_there("/home/me/run", "x")
+    assert there.scenario.startswith("/home/me/run/inputs/tasks/tasks.jsonl?")
+    assert str(folder) not in there.model_dump_json()
+    assert (there.gpu, there.name) == ("auto", "x")
+    told = found.at_home("/home/me/run/inputs/tasks/tasks.jsonl is bad", "/home/me/run")
+    assert told == f"{folder}/tasks.jsonl is bad"
+
+
+def test_a_pack_goes_whole_with_its_requirements(folder: Path) -> None:
+    pack = folder / "mine"
+    pack.mkdir()
+    (pack / "scenario.py").write_text("from .words import W\n")
+    (pack / "words.py").write_text("W = 1\n")
+    (pack / "requirements.txt").write_text("# needed\nfaker>=30  # names\n-r x\n")
+    found = make_parcel(TrainingConfig(scenario=str(pack), framework="native"))
+    assert set(found.files) == {
+        "packs/mine/requirements.txt",
+        "packs/mine/scenario.py",
+        "packs/mine/words.py",
+    }
+    assert found.packages == ["faker>=30"]
+    assert found.config_there("/r", "x").scenario == "/r/inputs/packs/mine"
+
+
+def test_too_much_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parcel, "MOST_BYTES", 2**20)
+    large = folder / "app" / "video.bin"
+    large.write_bytes(bytes(2**21))
+    with pytest.raises(UsageError, match=r"takes 2 MB.*largest file is .*video\.bin"):
+        make_parcel(TrainingConfig(agent="app.agents:graph"))
+
+
+def test_a_models_folder_goes_too(folder: Path) -> None:
+    (folder / "weights").mkdir()
+    (folder / "weights" / "config.json").write_text("{}")
+    found = make_parcel(TrainingConfig(model=str(folder / "weights")))
+    assert list(found.files) == ["model/weights/config.json"]
+    assert found.config_there("/r", "x").model == "/r/inputs/model/weights"
+
+
+def test_the_package_goes_as_a_wheel() -> None:
+    made = wheel()
+    assert made == wheel()
+    with zipfile.ZipFile(BytesIO(made)) as archive:
+        names = set(archive.namelist())
+        about = f"agentgym-{__version__}.dist-info"
+        metadata = archive.read(f"{about}/METADATA").decode()
+    assert {"agentgym/compute/watchdog.py", f"{about}/RECORD"} <= names
+    assert any(name.endswith("model.safetensors") for name in names)
+    assert not any("__pycache__" in name for name in names)
+    assert "Provides-Extra: local" in metadata
