@@ -23,6 +23,7 @@ from tests.compute.sshd import Machine
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 TRAIN = ["train", "coding", "--framework", "native", "--yes", "--deterministic"]
+EXAMPLES = Path(__file__).parents[2] / "examples"
 WEIGHTS = "agent/model/model.safetensors"
 
 
@@ -147,6 +148,24 @@ def test_a_run_goes_from_place_to_place(tmp_path: Path, machine: Machine) -> Non
     assert [line["step"] for line in run.metrics()] == [
         *range(1, len(run.metrics()) + 1)
     ]
+
+
+def test_an_agent_as_it_is_with_its_tasks(tmp_path: Path, machine: Machine) -> None:
+    for name in ("clinic.py", "tasks.jsonl"):
+        shutil.copy(EXAMPLES / "bring_your_agent" / "langgraph" / name, tmp_path)
+    (tmp_path / "diary.txt").write_text("private")
+    words = ["train", "--agent", "clinic:graph", "--tasks", "tasks.jsonl", "--warm-start", "--yes"]
+    words += ["--episodes", "32", "--name", "x", "--gpu", machine.gpu]
+    process = start(tmp_path, *words)
+    inputs = wait_for(lambda: [*machine.home.rglob("inputs/clinic.py")], process)
+    sent = {path.name for path in inputs[0].parent.iterdir()}
+    assert {"clinic.py", "tasks"} <= sent <= {"clinic.py", "tasks", "__pycache__"}
+    code, _, err = ended(process)
+    assert (code, err) == (0, "")
+    agent = TrainedAgent.load("tasks")
+    assert agent.spec.agent == "clinic:graph"
+    assert agent.scenario.startswith(f"{tmp_path}/tasks.jsonl?")
+    assert agent.baseline.tasks == agent.metrics.tasks == 4
 
 
 @pytest.mark.network

@@ -125,3 +125,12 @@ def test_what_fails_is_an_answer(there: There) -> None:
     found = [json.loads(line) for line in answers.getvalue().splitlines()]
     assert found[0]["kind"] == "ValueError"
     assert [each["found"] for each in found[1:]] == [3, 3]
+
+
+def test_a_line_of_any_length_is_told(there: There, tmp_path: Path) -> None:
+    attempt = tmp_path / "run" / "attempt-1"
+    attempt.mkdir()
+    long = b"x" * 3_000_000
+    (attempt / "progress.jsonl").write_bytes(b"one\n" + long + b"\ncut off")
+    assert there.poll(4, 0)[1] == long + b"\n"
+    assert there.poll(4 + len(long) + 1, 0)[1] == b""

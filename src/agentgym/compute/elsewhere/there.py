@@ -144,8 +144,7 @@ class There:
         until = time.monotonic() + _WAIT_S
         while True:
             state = self._state()  # before what it told: nothing is missed at the end
-            told = _read(self._attempt() / "progress.jsonl", offset)
-            told = told[: told.rfind(b"\n") + 1]
+            told = _read_lines(self._attempt() / "progress.jsonl", offset)
             said = _read(self._attempt() / "log", log)
             if told or said or state["state"] != "running" or time.monotonic() > until:
                 return {**state, "told": len(told)}, told + said
@@ -330,6 +329,14 @@ def _read(path: Path, offset: int, most: int = _MOST) -> bytes:
             return file.read(most)
     except FileNotFoundError:
         return b""
+
+
+def _read_lines(path: Path, offset: int) -> bytes:
+    """Return whole lines from an offset on; at least one, if there is one."""
+    most = _MOST
+    while b"\n" not in (found := _read(path, offset, most)) and len(found) == most:
+        most *= 4
+    return found[: found.rfind(b"\n") + 1]
 
 
 def _write(path: Path, text: str) -> None:
