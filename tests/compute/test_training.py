@@ -154,8 +154,8 @@ def test_an_agent_as_it_is_with_its_tasks(tmp_path: Path, machine: Machine) -> N
     for name in ("clinic.py", "tasks.jsonl"):
         shutil.copy(EXAMPLES / "bring_your_agent" / "langgraph" / name, tmp_path)
     (tmp_path / "diary.txt").write_text("private")
-    words = ["train", "--agent", "clinic:graph", "--tasks", "tasks.jsonl", "--warm-start", "--yes"]
-    words += ["--episodes", "32", "--name", "x", "--gpu", machine.gpu]
+    words = ["train", "--agent", "clinic:graph", "--tasks", "tasks.jsonl", "--yes"]
+    words += ["--warm-start", "--episodes", "32", "--name", "x", "--gpu", machine.gpu]
     process = start(tmp_path, *words)
     inputs = wait_for(lambda: [*machine.home.rglob("inputs/clinic.py")], process)
     sent = {path.name for path in inputs[0].parent.iterdir()}

@@ -162,7 +162,7 @@ class _Followed:
         has_run = state["state"] != "none"
         there = self._persist(self._mirror.pull)["all"] if has_run else []
         if not self._is_worth_following(state):
-            self._persist(lambda: self._start(order, there))
+            self._start(order, there, state["attempt"] + 1)
         outcome = self._follow()
         files = self._persist(self._mirror.pull)
         if outcome["kind"] != "done":
@@ -199,21 +199,22 @@ class _Followed:
         known = record.get("elsewhere") or {}
         return is_done and bool(known.get("episodes") == record["config"]["episodes"])
 
-    def _start(self, order: dict[str, Any], there: list[str]) -> None:
-        """Send what is needed and start; done again where the connection broke.
+    def _start(self, order: dict[str, Any], there: list[str], number: int) -> None:
+        """Send what is needed and start.
 
         Args:
             order: Limits and ending.
             there: The checkpoints that the machine has.
+            number: Of this process of training, among those there.
         """
         self._progress.starting(f"Sending the run to {self._where}.")
         with tempfile.TemporaryFile() as file:
             self._parcel.write(file)
-            self._mirror.send(file, "inputs")
+            self._persist(lambda: self._mirror.send(file, "inputs"))
         here = [path.name for path in self._run.checkpoints()]
         sent = self._sent.model_dump(mode="json")
         if here and here[-1:] != there[-1:]:
-            self._mirror.push(sent)
+            self._persist(lambda: self._mirror.push(sent))
         elsewhere = {
             "address": str(self._where),
             "id": self._id,
@@ -228,7 +229,8 @@ class _Followed:
             "resume": bool(here),
             "variables": self._parcel.variables,
         }
-        self._channel.ask("start", json.dumps({"train": train, **order}).encode())
+        payload = json.dumps({"train": train, **order}).encode()
+        self._persist(lambda: self._channel.ask("start", payload, number=number))
         (self._run.path / LOG).unlink(missing_ok=True)
 
     def _follow(self) -> dict[str, Any]:

@@ -134,3 +134,9 @@ def test_a_line_of_any_length_is_told(there: There, tmp_path: Path) -> None:
     (attempt / "progress.jsonl").write_bytes(b"one\n" + long + b"\ncut off")
     assert there.poll(4, 0)[1] == long + b"\n"
     assert there.poll(4 + len(long) + 1, 0)[1] == b""
+
+
+def test_a_start_that_is_asked_for_twice_is_one(there: There, tmp_path: Path) -> None:
+    (tmp_path / "run" / "attempt-1").mkdir()
+    assert there.start(1, b"")["attempt"] == 1
+    assert not (tmp_path / "run" / "attempt-2").exists()
