@@ -215,6 +215,19 @@ class ComputeError(AgentGymError):
     """A machine elsewhere cannot be had, reached or used."""
 
 
+class ComputeRefusedError(ComputeError):
+    """A provider of machines refused a request.
+
+    Attributes:
+        status: Of HTTP; 200 where the answer was not what it must be.
+        code: The provider's own word for it; empty if it has none.
+    """
+
+    def __init__(self, message: str, status: int, code: str = "") -> None:
+        self.status, self.code = status, code
+        super().__init__(message)
+
+
 class NoCapacityError(ComputeError):
     """A provider has no machine of this kind at the moment."""
 
@@ -224,7 +237,15 @@ class UnclearLaunchError(ComputeError):
 
 
 class UnreachableError(ComputeError):
-    """A machine does not answer, or the connection to it broke."""
+    """A machine or its provider does not answer, or the connection to it broke.
+
+    Attributes:
+        wait_s: Seconds after which it asks to be tried again; None if it does not say.
+    """
+
+    def __init__(self, message: str, wait_s: float | None = None) -> None:
+        self.wait_s = wait_s
+        super().__init__(message)
 
 
 class CheckpointError(AgentGymError):

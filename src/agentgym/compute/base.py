@@ -43,10 +43,15 @@ class Offer:
 
 
 class MachineState(StrEnum):
-    """What a machine is doing."""
+    """What a machine is doing.
+
+    ``STOPPED`` is one that is of no more use and may cost money all the same; ``GONE``
+    one that its provider no longer has, or is about to end.
+    """
 
     STARTING = "starting"
     RUNNING = "running"
+    STOPPED = "stopped"
     GONE = "gone"
 
 

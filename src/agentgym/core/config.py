@@ -97,8 +97,12 @@ class TrainingConfig(Settings, BaseSettings):
             None starts one here. Its key is in AGENTGYM_ENGINE_KEY.
         verl: Of ``verl``: any of its settings, ``{"actor_rollout_ref.…": value}``.
         vllm: Of ``vllm``: any flag of ``vllm serve``, ``{"max_num_seqs": 64}``.
-        gpu: ``auto`` uses a local GPU if there is one; ``none`` forces the CPU;
-            ``ssh:user@host`` or ``ssh:user@host:port`` trains on that machine.
+        gpu: Where to train. ``auto`` takes a local GPU if there is one, ``local``
+            insists on it, ``none`` forces the CPU; ``ssh:user@host`` or
+            ``ssh:user@host:port`` trains on that machine; ``runpod``, ``lambda`` or
+            another provider's name rents one, ``runpod:A100`` one of that kind.
+        max_hourly: Of a rented machine: most $ an hour.
+        max_cost: Of a rented machine: most $ in all, after which the run ends.
         episodes: Budget of training rollouts.
         seed: Of tasks, sampling and initialisation.
         deterministic: Same seed, same weights, bit for bit; slower.
@@ -172,6 +176,8 @@ class TrainingConfig(Settings, BaseSettings):
     verl: dict[str, Any] = Field(default_factory=dict)
     vllm: dict[str, Any] = Field(default_factory=dict)
     gpu: Annotated[str, AfterValidator(check_gpu)] = "auto"
+    max_hourly: float | None = Field(default=None, gt=0, le=_MANY)
+    max_cost: float | None = Field(default=None, gt=0, le=_MANY)
     episodes: int = Field(default=10_000, gt=0, le=_MOST)
     seed: int = Field(default=0, ge=0, lt=2**63)
     deterministic: bool = False

@@ -25,8 +25,9 @@ def check_device(gpu: str, *, deterministic: bool = False) -> str:
     """
     if gpu not in ("auto", "local", "none"):
         raise UnsupportedError(
-            f"gpu = {gpu!r} needs a machine rented elsewhere; the local engine runs "
-            "where it is started. Use --gpu auto, local or none."
+            f"gpu = {gpu!r} would be a machine elsewhere, and here the engine runs "
+            "where it is started: use auto, local or none. `agentgym train --gpu NAME` "
+            "trains on a rented machine; `agentgym gpu list` has the names."
         )
     if deterministic and gpu == "local":
         raise UnsupportedError(

@@ -1,0 +1,1 @@
+"""Those who have machines, one a file; ``api.py`` is how the rented ones are asked."""

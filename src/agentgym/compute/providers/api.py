@@ -1,0 +1,233 @@
+"""Asking a provider's HTTP API: patience where it is safe, and no key in any word."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import httpx
+
+from agentgym.errors import (
+    ComputeError,
+    ComputeRefusedError,
+    UnclearLaunchError,
+    UnreachableError,
+)
+from agentgym.version import __version__
+
+_TRIES = 5
+_WAIT_CAP_S = 60.0
+_SHOWN = 300
+_LATER = frozenset({408, 425, 429, *range(500, 600)})
+"""Statuses of requests that may succeed later."""
+
+
+def key_from(variable: str, name: str, where: str) -> str:
+    """Return the key that an environment variable holds.
+
+    Args:
+        variable: Its name.
+        name: The provider's, as users type it.
+        where: The address at which keys are made.
+
+    Raises:
+        ComputeError: There is none, or it can be no key.
+    """
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ComputeError(
+            f"{name} needs a key: set the environment variable {variable}, or put it "
+            f"into the file .env. Keys are made at {where}."
+        )
+    if not all("!" <= letter <= "~" for letter in key):
+        raise ComputeError(
+            f"{variable} holds a space or another character that no key has. Copy it "
+            f"again from {where}."
+        )
+    return key
+
+
+@contextmanager
+def understood(name: str) -> Iterator[None]:
+    """Make a ComputeRefusedError of what an answer of another shape raises."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ComputeRefusedError(
+            f"{name}'s answer is not as it was known to be ({error!r}). A newer "
+            "AgentGym may know it.",
+            200,
+        ) from None
+
+
+@dataclass
+class Api:
+    """Requests to one provider, with its key as bearer.
+
+    Attributes:
+        name: The provider's, for messages.
+        url: What paths are appended to.
+        key: Never part of an error, a log line or a repr.
+        variable: Where the key comes from, for messages.
+        interval_s: Least seconds between two requests.
+    """
+
+    name: str
+    url: str
+    key: str = field(repr=False)
+    variable: str
+    interval_s: float = 0.0
+    backoff_s: ClassVar[float] = 1.0
+    timeout_s: ClassVar[float] = 60.0
+    _last: float = field(default=0.0, init=False, repr=False)
+
+    def ask(
+        self, method: str, path: str, body: Any = None, **params: str
+    ) -> dict[str, Any]:
+        """Return the answer to a request that may be repeated.
+
+        Broken connections, 429, 5xx and pages in the place of JSON are tried again
+        with growing waits; a server that asks for a wait is given it, up to a minute.
+
+        Raises:
+            ComputeRefusedError: The provider said no.
+            UnreachableError: No answer, however often it was asked.
+        """
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return self._answer(self._send(method, path, body, params))
+            except (httpx.HTTPError, UnreachableError) as error:
+                asked = None
+                if isinstance(error, UnreachableError):
+                    asked = error.wait_s
+                if attempt == _TRIES:
+                    raise UnreachableError(
+                        f"{self.name} gave no answer to {method} {path}, asked "
+                        f"{_TRIES} times: {self._clean(error)}."
+                    ) from None
+            time.sleep(min(_WAIT_CAP_S, asked or self.backoff_s * 2**attempt))
+        raise AssertionError("unreachable")
+
+    def ask_once(self, path: str, body: Any) -> dict[str, Any]:
+        """Return the answer to a POST that must not be repeated blindly.
+
+        Only a 429, which says that nothing was done, is tried again.
+
+        Raises:
+            ComputeRefusedError: The provider said no: nothing was done.
+            UnclearLaunchError: It was sent, and no answer says what became of it.
+            UnreachableError: It was never sent.
+        """
+        unclear = f"{self.name} was asked for a machine, and what became of it is not"
+        unclear += " known:"
+        for attempt in range(1, _TRIES + 1):
+            try:
+                response = self._send("POST", path, body, {})
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                raise UnreachableError(
+                    f"{self.name} cannot be reached: {self._clean(error)}."
+                ) from None
+            except httpx.HTTPError as error:
+                raise UnclearLaunchError(f"{unclear} {self._clean(error)}.") from None
+            try:
+                return self._answer(response)
+            except UnreachableError as error:
+                if response.status_code != 429:
+                    raise UnclearLaunchError(
+                        f"{unclear} {self._clean(error)}."
+                    ) from None
+                asked = error.wait_s
+            if attempt < _TRIES:
+                time.sleep(min(_WAIT_CAP_S, asked or self.backoff_s * 2**attempt))
+        raise ComputeRefusedError(
+            f"{self.name} takes no more requests at present (429, {_TRIES} times). "
+            "Try again in a few minutes.",
+            429,
+        )
+
+    def _send(
+        self, method: str, path: str, body: Any, params: dict[str, str]
+    ) -> httpx.Response:
+        wait = self._last + self.interval_s - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        self._last = time.monotonic()
+        headers = {
+            "Authorization": f"Bearer {self.key}",
+            "User-Agent": f"agentgym/{__version__}",
+        }
+        with httpx.Client(timeout=self.timeout_s, headers=headers) as client:
+            return client.request(
+                method, self.url + path, json=body, params=params or None
+            )
+
+    def _answer(self, response: httpx.Response) -> dict[str, Any]:
+        """Return what a response holds.
+
+        Raises:
+            UnreachableError: It may be another one later; ``wait_s`` if it says when.
+        """
+        status = response.status_code
+        try:
+            found = response.json() if response.content else {}
+        except ValueError:
+            found = None
+        if status in _LATER or (found is None and status < 400):
+            raise UnreachableError(
+                f"status {status}, {self._clean(self._said(found, response))!r}",
+                _seconds(response.headers.get("Retry-After")),
+            )
+        if status == 401:
+            raise ComputeRefusedError(
+                f"{self.name} refused the key in {self.variable} (status 401): "
+                f"{self._clean(self._said(found, response))!r}. Is it whole, and is it "
+                f"one of {self.name}'s?",
+                401,
+            )
+        if not 200 <= status < 300 or not isinstance(found, dict):
+            raise ComputeRefusedError(
+                f"{self.name} refused (status {status}): "
+                f"{self._clean(self._said(found, response))}",
+                status,
+                _code(found),
+            )
+        return found
+
+    @staticmethod
+    def _said(found: Any, response: httpx.Response) -> str:
+        """Return what an error's body says, of the usual shapes."""
+        if not isinstance(found, dict):
+            return response.text
+        error = found.get("error")
+        if isinstance(error, dict):
+            told = [error.get("message"), error.get("suggestion")]
+        else:
+            told = [found.get("title"), found.get("detail"), *_texts(found)]
+        return ": ".join(str(part) for part in told if part) or json.dumps(found)
+
+    def _clean(self, said: object) -> str:
+        """Return words without the key, on one line, and not too many."""
+        text = " ".join(str(said).split()).replace(self.key, "[key]")
+        text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        return text.rstrip(".") or type(said).__name__
+
+
+def _texts(found: dict[str, Any]) -> list[str]:
+    errors = found.get("errors")
+    return [str(each) for each in errors] if isinstance(errors, list) else []
+
+
+def _code(found: Any) -> str:
+    error = found.get("error") if isinstance(found, dict) else None
+    return str(error.get("code", "")) if isinstance(error, dict) else ""
+
+
+def _seconds(text: str | None) -> float | None:
+    """Return the seconds of a Retry-After; None if it gives none."""
+    try:
+        return max(0.0, float(text or ""))
+    except ValueError:
+        return None

@@ -1,0 +1,221 @@
+"""Lambda's public cloud, by its API v1: https://docs.lambda.ai/api/cloud."""
+
+import re
+import time
+from typing import Any, ClassVar
+
+from agentgym.compute.base import (
+    NAME_PREFIX,
+    Address,
+    Ending,
+    Machine,
+    MachineState,
+    Offer,
+    Provider,
+)
+from agentgym.compute.providers.api import Api, key_from, understood
+from agentgym.errors import (
+    ComputeError,
+    ComputeRefusedError,
+    NoCapacityError,
+    UnclearLaunchError,
+    UnreachableError,
+)
+
+_KEYS_AT = "https://cloud.lambda.ai/api-keys"
+_LAUNCH = "/instance-operations/launch"
+_TERMINATE = "/instance-operations/terminate"
+_NOT_FOUND = 404
+_USER = "ubuntu"
+_MEMORY = re.compile(r"\((\d+(?:\.\d+)?) ?GB")
+_STATES = {
+    "booting": MachineState.STARTING,
+    "active": MachineState.RUNNING,
+    "terminating": MachineState.GONE,
+    "terminated": MachineState.GONE,
+}
+
+
+class LambdaCloud(Provider):
+    """On-demand instances of Lambda's, of one GPU.
+
+    An SSH key must be known to Lambda before an instance may have it: one of the
+    instance's name is registered, and removed with it.
+
+    Attributes:
+        url: Of the API.
+        interval_s: Between requests, as Lambda wants it.
+        launch_interval_s: Between launches, likewise.
+    """
+
+    name = "lambda"
+    key = "LAMBDA_API_KEY"
+    url: ClassVar[str] = "https://cloud.lambda.ai/api/v1"
+    interval_s: ClassVar[float] = 1.0
+    launch_interval_s: ClassVar[float] = 10.0
+
+    def __init__(self) -> None:
+        self._asked: Api | None = None
+        self._launched: float | None = None
+
+    def check(self) -> None:
+        """Check that there is a key."""
+        key_from(self.key, self.name, _KEYS_AT)
+
+    def offers(self) -> list[Offer]:
+        """Return instances of one GPU: one offer a region, or one if there is none."""
+        types = _data(self._api().ask("GET", "/instance-types"), dict)
+        with understood(self.name):
+            return [
+                offer
+                for each in types.values()
+                if each["instance_type"]["specs"]["gpus"] == 1
+                for offer in self._offers(each)
+            ]
+
+    def _offers(self, each: dict[str, Any]) -> list[Offer]:
+        kind = each["instance_type"]
+        regions = [r["name"] for r in each["regions_with_capacity_available"]]
+        gpu = str(kind.get("gpu_description") or kind["description"])
+        memory = _MEMORY.search(gpu)
+        return [
+            Offer(
+                provider=self.name,
+                kind=str(kind["name"]),
+                gpu=gpu.partition(" (")[0],
+                gpus=1,
+                gpu_memory_gb=float(memory[1]) if memory else 0.0,
+                memory_gb=float(kind["specs"]["memory_gib"]),
+                hourly=kind["price_cents_per_hour"] / 100,
+                region=region,
+                is_available=bool(region),
+            )
+            for region in regions or [""]
+        ]
+
+    def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
+        """Launch an instance; see :meth:`Provider.launch`."""
+        self._register(name, public_key)
+        if self._launched is not None:
+            wait = self._launched + self.launch_interval_s - time.monotonic()
+            time.sleep(max(0.0, wait))
+        self._launched = time.monotonic()
+        body = {
+            "region_name": offer.region,
+            "instance_type_name": offer.kind,
+            "ssh_key_names": [name],
+            "name": name,
+        }
+        try:
+            ids = _data(self._api().ask_once(_LAUNCH, body), dict)["instance_ids"]
+            machine = Machine(self.name, str(ids[0]), name, MachineState.STARTING)
+        except ComputeRefusedError as error:
+            self._forget(name)
+            if error.code.endswith("insufficient-capacity"):
+                raise NoCapacityError(str(error)) from None
+            raise
+        except (LookupError, TypeError) as error:
+            raise UnclearLaunchError(
+                f"lambda's answer to a launch names no instance: {error!r}."
+            ) from None
+        return machine
+
+    def describe(self, machine: Machine) -> Machine:
+        """Return an instance as it is now."""
+        try:
+            found = self._api().ask("GET", f"/instances/{_id(machine)}")
+            return self._machine(_data(found, dict))
+        except ComputeRefusedError as error:
+            if error.status != _NOT_FOUND:
+                raise
+        return Machine(self.name, machine.id, machine.name, MachineState.GONE)
+
+    def terminate(self, machine: Machine) -> None:
+        """Terminate an instance and remove its key."""
+        try:
+            self._api().ask("POST", _TERMINATE, {"instance_ids": [_id(machine)]})
+        except ComputeRefusedError as error:
+            if error.status != _NOT_FOUND:
+                raise
+        self._forget(machine.name)
+
+    def machines(self) -> list[Machine]:
+        """Return the instances that bear AgentGym's name."""
+        found = map(self._machine, _data(self._api().ask("GET", "/instances"), list))
+        return [
+            machine
+            for machine in found
+            if machine.name.startswith(NAME_PREFIX)
+            and machine.state is not MachineState.GONE
+        ]
+
+    def ending(self, machine: Machine) -> Ending:
+        """Return the request that terminates an instance."""
+        body = f'{{"instance_ids": ["{_id(machine)}"]}}'
+        return Ending("POST", self.url + _TERMINATE, self._api().key, body)
+
+    def _register(self, name: str, public_key: str) -> None:
+        """Make a key known, once."""
+        if any(key["name"] == name for key in self._keys()):
+            return
+        try:
+            self._api().ask_once("/ssh-keys", {"name": name, "public_key": public_key})
+        except UnclearLaunchError as error:
+            if not any(key["name"] == name for key in self._keys()):
+                raise UnreachableError(
+                    f"lambda did not take an SSH key, so nothing was launched: {error}"
+                ) from None
+
+    def _keys(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = _data(self._api().ask("GET", "/ssh-keys"), list)
+        return found
+
+    def _forget(self, name: str) -> None:
+        """Remove the key of an instance, which only opens what is gone."""
+        try:
+            for key in self._keys():
+                if key["name"] == name and name.startswith(NAME_PREFIX):
+                    self._api().ask("DELETE", f"/ssh-keys/{key['id']}")
+        except ComputeError:
+            return
+
+    def _api(self) -> Api:
+        """Return the one that knows when it last asked."""
+        key = key_from(self.key, self.name, _KEYS_AT)
+        if self._asked is None or (self._asked.key, self._asked.url) != (key, self.url):
+            self._asked = Api(self.name, self.url, key, self.key, self.interval_s)
+        return self._asked
+
+    def _machine(self, found: dict[str, Any]) -> Machine:
+        """Return what an instance's description says, without its tokens."""
+        with understood(self.name):
+            host = found.get("ip")
+            return Machine(
+                provider=self.name,
+                id=str(found["id"]),
+                name=str(found.get("name") or ""),
+                state=_STATES.get(str(found["status"]), MachineState.STOPPED),
+                address=Address(str(host), 22, _USER) if host else None,
+                hourly=found["instance_type"]["price_cents_per_hour"] / 100,
+            )
+
+
+def _data(found: dict[str, Any], kind: type) -> Any:
+    """Return what an answer holds.
+
+    Raises:
+        ComputeRefusedError: Nothing of that kind: it may not be taken for empty.
+    """
+    data = found.get("data")
+    if not isinstance(data, kind):
+        raise ComputeRefusedError(
+            f"lambda's answer holds no {'list' if kind is list else 'object'}.", 200
+        )
+    return data
+
+
+def _id(machine: Machine) -> str:
+    """Return an instance's id, which goes into an address."""
+    if not re.fullmatch(r"[\w-]+", machine.id):
+        raise ComputeError(f"{machine.id!r} is no id of an instance.")
+    return machine.id

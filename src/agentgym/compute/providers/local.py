@@ -1,0 +1,65 @@
+"""This machine, seen as one that can be had: its GPUs, else its CPU."""
+
+import shutil
+import subprocess
+
+from agentgym.compute.base import Machine, MachineState, Offer, Provider
+
+_TIMEOUT_S = 10.0
+_MIB_A_GB = 1000**3 / 2**20
+
+
+class LocalMachine(Provider):
+    """The machine that this runs on."""
+
+    name = "local"
+    is_rented = False
+
+    def check(self) -> None:
+        """Do nothing: it is here."""
+
+    def offers(self) -> list[Offer]:
+        """Return each GPU that NVIDIA's driver knows; without one, the CPU."""
+        import psutil
+
+        memory = psutil.virtual_memory().total / 1000**3
+        found = [
+            Offer(self.name, f"GPU {index}", gpu, 1, mib / _MIB_A_GB, memory)
+            for index, (gpu, mib) in enumerate(_gpus())
+        ]
+        return found or [Offer(self.name, "CPU", "", 0, 0.0, memory)]
+
+    def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
+        """Return this machine, which runs already."""
+        return Machine(self.name, "this", name, MachineState.RUNNING)
+
+    def describe(self, machine: Machine) -> Machine:
+        """Return it as it is."""
+        return machine
+
+    def terminate(self, machine: Machine) -> None:
+        """Do nothing: it is the user's."""
+
+    def machines(self) -> list[Machine]:
+        """Return none: nothing was rented."""
+        return []
+
+
+def _gpus() -> list[tuple[str, float]]:
+    """Return names and MiB of memory that ``nvidia-smi`` tells; none without it."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    words = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        told = subprocess.run(
+            words, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = [line.rpartition(",") for line in told.splitlines()]
+    return [
+        (name.strip(), float(memory))
+        for name, _, memory in lines
+        if memory.strip().replace(".", "", 1).isdigit()
+    ]

@@ -1,0 +1,184 @@
+"""RunPod, by its REST API v2: https://docs.runpod.io/api-reference-v2/overview."""
+
+import re
+from typing import Any, ClassVar
+
+from agentgym.compute.base import (
+    NAME_PREFIX,
+    Address,
+    Ending,
+    Machine,
+    MachineState,
+    Offer,
+    Provider,
+)
+from agentgym.compute.providers.api import Api, key_from, understood
+from agentgym.errors import (
+    ComputeError,
+    ComputeRefusedError,
+    NoCapacityError,
+    UnclearLaunchError,
+)
+
+IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
+"""Ubuntu 24.04 with Python 3.12, CUDA 12.8 and an SSH server."""
+_CUDA = "12.8"
+_DISK_GB = 100
+_KEYS_AT = "https://console.runpod.io/user/settings"
+_ELSEWHERE = (400, 403)
+"""Refusals of one kind of GPU; capacity has no status or code of its own."""
+_IN_STOCK = ("LOW", "MEDIUM", "HIGH")
+_NO_MONEY = 402
+_NOT_FOUND = 404
+_STATES = {
+    "PROVISIONING": MachineState.STARTING,
+    "STARTING": MachineState.STARTING,
+    "RUNNING": MachineState.RUNNING,
+    "TERMINATED": MachineState.GONE,
+}
+
+
+class RunPod(Provider):
+    """Pods of RunPod's own data centres (its ``SECURE`` cloud), one GPU each.
+
+    Attributes:
+        url: Of the API.
+    """
+
+    name = "runpod"
+    key = "RUNPOD_API_KEY"
+    url: ClassVar[str] = "https://api.runpod.io/v2"
+
+    def check(self) -> None:
+        """Check that there is a key."""
+        self._api()
+
+    def offers(self) -> list[Offer]:
+        """Return NVIDIA's GPUs, with those that are out of stock."""
+        query = {"include": "AVAILABILITY", "product": "POD", "cloud": "SECURE"}
+        found = self._api().ask(
+            "GET", "/catalog/gpus", count="1", minCudaVersion=_CUDA, **query
+        )
+        with understood(self.name):
+            return [
+                Offer(
+                    provider=self.name,
+                    kind=str(gpu["id"]),
+                    gpu=str(gpu["name"]),
+                    gpus=1,
+                    gpu_memory_gb=float(gpu["memory"]),
+                    hourly=float(gpu["price"]["secure"]),
+                    is_available=gpu.get("availability") in _IN_STOCK,
+                )
+                for gpu in _listed(found, "gpus")
+                if gpu["manufacturer"] == "NVIDIA"
+                and gpu["secure"]
+                and gpu["price"]["secure"]
+            ]
+
+    def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
+        """Create a pod; see :meth:`Provider.launch`.
+
+        The pod's image lets in whoever the variable ``PUBLIC_KEY`` says.
+        """
+        body = {
+            "name": name,
+            "image": IMAGE,
+            "cloud": "SECURE",
+            "gpu": {"id": offer.kind, "count": 1, "minCudaVersion": _CUDA},
+            "disk": _DISK_GB,
+            "ports": ["22/tcp"],
+            "env": {"PUBLIC_KEY": public_key},
+            "startSsh": True,
+        }
+        try:
+            pod = self._api().ask_once("/pods", body)
+        except ComputeRefusedError as error:
+            if error.status in _ELSEWHERE:
+                raise NoCapacityError(str(error)) from None
+            if error.status == _NO_MONEY:
+                raise ComputeError(
+                    f"{error} Add credit at https://console.runpod.io/user/billing."
+                ) from None
+            raise
+        try:
+            return self._machine(pod)
+        except ComputeRefusedError as error:
+            raise UnclearLaunchError(str(error)) from None
+
+    def describe(self, machine: Machine) -> Machine:
+        """Return a pod as it is now."""
+        try:
+            return self._machine(self._api().ask("GET", f"/pods/{_id(machine)}"))
+        except ComputeRefusedError as error:
+            if error.status != _NOT_FOUND:
+                raise
+        return Machine(self.name, machine.id, machine.name, MachineState.GONE)
+
+    def terminate(self, machine: Machine) -> None:
+        """Delete a pod with its disk."""
+        try:
+            self._api().ask("DELETE", f"/pods/{_id(machine)}")
+        except ComputeRefusedError as error:
+            if error.status != _NOT_FOUND:
+                raise
+
+    def machines(self) -> list[Machine]:
+        """Return the pods that bear AgentGym's name."""
+        pods, query = [], dict[str, str]()
+        while True:
+            found = self._api().ask("GET", "/pods", **query)
+            pods += [
+                self._machine(pod)
+                for pod in _listed(found, "pods")
+                if str(pod.get("name")).startswith(NAME_PREFIX)
+            ]
+            cursor = (found.get("pagination") or {}).get("nextCursor")
+            if not cursor or cursor == query.get("cursor"):
+                break
+            query = {"cursor": str(cursor)}
+        return [pod for pod in pods if pod.state is not MachineState.GONE]
+
+    def ending(self, machine: Machine) -> Ending:
+        """Return the request that deletes a pod."""
+        return Ending("DELETE", f"{self.url}/pods/{_id(machine)}", self._api().key)
+
+    def _api(self) -> Api:
+        key = key_from(self.key, self.name, _KEYS_AT)
+        return Api(self.name, self.url, key, self.key)
+
+    def _machine(self, pod: dict[str, Any]) -> Machine:
+        """Return what a pod's description says, without its variables."""
+        with understood(self.name):
+            direct = (pod.get("ssh") or {}).get("direct")
+            address = None
+            if direct:
+                user = str(direct.get("username") or "root")
+                address = Address(str(direct["host"]), int(direct["port"]), user)
+            return Machine(
+                provider=self.name,
+                id=str(pod["id"]),
+                name=str(pod["name"]),
+                state=_STATES.get(str(pod["status"]), MachineState.STOPPED),
+                address=address,
+                hourly=float(pod.get("cost") or 0),
+            )
+
+
+def _listed(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the objects of a list.
+
+    Raises:
+        ComputeRefusedError: The answer has no such list: it may not be taken for empty.
+    """
+    items = found.get(name)
+    if not isinstance(items, list):
+        raise ComputeRefusedError(f"runpod's answer has no list of {name}.", 200)
+    return [item for item in items if isinstance(item, dict)]
+
+
+def _id(machine: Machine) -> str:
+    """Return a pod's id, which goes into an address."""
+    if not re.fullmatch(r"[\w-]+", machine.id):
+        raise ComputeError(f"{machine.id!r} is no id of a pod.")
+    return machine.id

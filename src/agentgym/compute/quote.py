@@ -1,0 +1,201 @@
+"""What a run would cost on a machine, with the reasoning, before anything is spent."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.compute.base import Offer
+from agentgym.compute.sizes import Need
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import ComputeError, NoCapacityError, UsageError
+from agentgym.evaluate.progress import Plan
+
+SETUP_MINUTES = 12.0
+"""Until training starts: the machine, its image, packages and the model."""
+CALLS = 5
+"""Model calls of an episode."""
+FILLED = 0.4
+"""Of ``max_tokens``, that a response takes on average."""
+LEARNING = 2.0
+"""Time of a training episode in that of sampling it: it is learned from, too."""
+MARGIN = 3.0
+"""How much more than the quote a run may cost where no ``max_cost`` is set."""
+SPEEDS = {
+    "B200": 12_000,
+    "H200": 9_000,
+    "GH200": 8_000,
+    "H100": 8_000,
+    "PRO 6000": 6_000,
+    "A100": 5_000,
+    "5090": 4_500,
+    "4090": 3_500,
+    "6000 Ada": 3_500,
+    "L40": 3_500,
+    "A6000": 2_200,
+    "A40": 2_000,
+    "3090": 1_800,
+    "A5000": 1_500,
+    "A10": 1_500,
+    "V100": 1_500,
+    "L4": 1_000,
+}
+"""Tokens a second that a model of a billion parameters samples, by part of the name.
+
+They are assumptions: none of them was measured. A model of four billion is taken to be
+four times as slow."""
+_SLOWEST = 800
+_LEAST_PARAMETERS = 2e8
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a run has to do at most.
+
+    Attributes:
+        episodes: To train on.
+        measured: Rollouts of measurements, before, between and after.
+        tokens: Sampled in one of either.
+    """
+
+    episodes: int
+    measured: int
+    tokens: float
+
+    @classmethod
+    def of(cls, plan: Plan) -> "Effort":
+        """Return that of a plan whose whole budget is spent."""
+        config = plan.config
+        measured = 2 * plan.held_out + plan.validations * config.eval_tasks
+        return cls(config.episodes, measured, CALLS * FILLED * config.max_tokens)
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A run on an offer: how long, and for how much.
+
+    Attributes:
+        offer: The machine.
+        need: Of its memory.
+        effort: What is to be done.
+        max_cost: $ at which the run is ended, if the user set any.
+    """
+
+    offer: Offer
+    need: Need
+    effort: Effort
+    max_cost: float | None = None
+
+    @property
+    def tokens_per_second(self) -> float:
+        """As assumed of this GPU and a model of this size."""
+        names = (name for name in SPEEDS if name in self.offer.gpu)
+        speed = SPEEDS.get(max(names, key=len, default=""), _SLOWEST)
+        return speed * 1e9 / max(self.need.parameters, _LEAST_PARAMETERS)
+
+    @property
+    def hours(self) -> float:
+        """Until it is done, if the whole budget is spent."""
+        episodes = LEARNING * self.effort.episodes + self.effort.measured
+        seconds = episodes * self.effort.tokens / self.tokens_per_second
+        return SETUP_MINUTES / 60 + seconds / 3600
+
+    @property
+    def total(self) -> float:
+        """Price in $."""
+        return self.hours * self.offer.hourly
+
+    @property
+    def limit(self) -> float:
+        """The $ at which the run is ended, whatever it has reached."""
+        return self.max_cost or MARGIN * self.total
+
+    @property
+    def reasoning(self) -> str:
+        """How the hours come about."""
+        effort = self.effort
+        return (
+            f"{SETUP_MINUTES:.0f} minutes of set-up, then {effort.episodes:,} training "
+            f"and {effort.measured:,} measured episodes of {effort.tokens:,.0f} sampled "
+            f"tokens, at {self.tokens_per_second:,.0f} tokens/s (assumed, not measured; "
+            f"training takes {LEARNING:.0f} times as long as sampling)"
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Return everything as JSON has it."""
+        return {
+            "provider": self.offer.provider,
+            "kind": self.offer.kind,
+            "gpu": self.offer.gpu,
+            "gpu_memory_gb": self.offer.gpu_memory_gb,
+            "region": self.offer.region,
+            "needed_gb": round(self.need.gb, 1),
+            "need": self.need.words,
+            "hourly": self.offer.hourly,
+            "hours": round(self.hours, 2),
+            "reasoning": self.reasoning,
+            "total": round(self.total, 2),
+            "limit": round(self.limit, 2),
+        }
+
+
+def fits(offer: Offer, need: Need) -> bool:
+    """Say whether a model can be trained on a machine's GPU."""
+    return offer.gpus > 0 and offer.gpu_memory_gb >= need.gb
+
+
+def choose(
+    offers: Sequence[Offer], need: Need, effort: Effort, config: TrainingConfig
+) -> list[Quote]:
+    """Return what can be rented for a run now, the cheapest run first.
+
+    Raises:
+        ComputeError: The model fits on no GPU that is offered.
+        NoCapacityError: Those that fit are all taken.
+        UsageError: They cost more than ``max_hourly`` or ``max_cost`` allow.
+    """
+    whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"
+    model = f"{config.model!r} needs {need.words}"
+    fitting = [offer for offer in offers if fits(offer, need)]
+    if not fitting:
+        largest = max((offer.gpu_memory_gb for offer in offers), default=0.0)
+        raise ComputeError(
+            f"{model}, and no single GPU of {whose} has that much (the largest "
+            f"{largest:.0f} GB). Take a smaller model"
+            + (", or an adapter: lora_rank = 16." if not need.rank else ".")
+        )
+    quotes = _cheapest_first(fitting, need, effort, config.max_cost)
+    there = [quote for quote in quotes if quote.offer.is_available]
+    if not there:
+        named = ", ".join(dict.fromkeys(offer.gpu for offer in fitting))
+        raise NoCapacityError(
+            f"{model}. All GPUs of {whose} that have it are taken at present: {named}. "
+            "Try again later, or another provider (`agentgym gpu list`)."
+        )
+    allowed = [quote for quote in there if _is_cheap(quote, config.max_hourly)]
+    if not allowed:
+        least = min(there, key=lambda quote: quote.offer.hourly)
+        raise UsageError(
+            f"{model}. The least that this costs now is ${least.offer.hourly:.2f} an "
+            f"hour ({least.offer.provider}, {least.offer.gpu}), and --max-hourly is "
+            f"${config.max_hourly:.2f}. Raise it, or take a smaller model."
+        )
+    affordable = [q for q in allowed if q.max_cost is None or q.total <= q.max_cost]
+    if not affordable:
+        best = allowed[0]
+        raise UsageError(
+            f"The run would cost about ${best.total:.2f} on {best.offer.provider}'s "
+            f"{best.offer.gpu}, more than --max-cost ${best.max_cost:.2f}: "
+            f"{best.reasoning}. Raise it, or lower --episodes."
+        )
+    return affordable
+
+
+def _cheapest_first(
+    offers: Iterable[Offer], need: Need, effort: Effort, max_cost: float | None
+) -> list[Quote]:
+    quotes = [Quote(offer, need, effort, max_cost) for offer in offers]
+    return sorted(quotes, key=lambda quote: (quote.total, quote.offer.hourly))
+
+
+def _is_cheap(quote: Quote, max_hourly: float | None) -> bool:
+    return max_hourly is None or quote.offer.hourly <= max_hourly

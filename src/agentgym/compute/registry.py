@@ -1,0 +1,31 @@
+"""Finds those who have machines by name, built in or of another package."""
+
+from agentgym.compute.base import Provider
+from agentgym.core.plugins import Plugins
+from agentgym.errors import ComputeError
+
+PROVIDERS = Plugins(
+    Provider,
+    "provider of GPUs",
+    {
+        "local": "agentgym.compute.providers.local:LocalMachine",
+        "runpod": "agentgym.compute.providers.runpod:RunPod",
+        "lambda": "agentgym.compute.providers.lambda_cloud:LambdaCloud",
+    },
+    group="agentgym.compute",
+)
+
+
+def rented() -> list[Provider]:
+    """Return all whose machines cost money, whether they are configured or not."""
+    every = [PROVIDERS.get(name) for name in PROVIDERS.names()]
+    return [provider for provider in every if provider.is_rented]
+
+
+def problem(provider: Provider) -> str:
+    """Return what is missing for a provider to be asked; empty if nothing is."""
+    try:
+        provider.check()
+    except ComputeError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,121 @@
+"""How much of a GPU's memory a model needs to be trained, told before it is there.
+
+A decoder's parameters decide: weights, what is learned of them, AdamW's two moments, what
+a backward pass keeps, and the keys and values of running episodes. These are estimates
+for choosing a GPU; the machine itself checks again before it loads anything.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import UsageError
+from agentgym.models.folder import (
+    ADAPTER_FILE,
+    held_rank,
+    model_source,
+    new_rank,
+    read_json,
+)
+
+_SIZE = re.compile(
+    r"(?<![A-Za-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)([BbMm])(?![A-Za-z0-9])"
+)
+_UNITS = {"b": 1e9, "m": 1e6}
+_GB = 1e9
+_HALF, _FULL = 2, 4
+_ADAPTER = 0.01
+"""Of the weights below it, at rank 16."""
+_LEARNED = 4 * _FULL
+"""Bytes of a learned parameter: itself, its gradient and two moments."""
+_KEPT_GB, _KEPT_EACH_B = 3.0, 0.6
+_CACHE_GB, _CACHE_EACH_B = 2.0, 0.4
+_CUDA_GB = 1.0
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a model takes of a GPU while it is trained.
+
+    Attributes:
+        parameters: Of the model.
+        source: Where that number is from, in words.
+        rank: Of the adapter that is trained; 0 trains all weights.
+        weights_gb: As they are held.
+        learning_gb: What is learned, its gradient and AdamW's moments.
+        activations_gb: What a backward pass keeps.
+        cache_gb: Keys and values of running episodes, and CUDA's own.
+    """
+
+    parameters: float
+    source: str
+    rank: int
+    weights_gb: float
+    learning_gb: float
+    activations_gb: float
+    cache_gb: float
+
+    @property
+    def gb(self) -> float:
+        """All of it."""
+        return self.weights_gb + self.learning_gb + self.activations_gb + self.cache_gb
+
+    @property
+    def words(self) -> str:
+        """The parts, with where they come from."""
+        learned = f"LoRA rank {self.rank}" if self.rank else "full weights"
+        return (
+            f"{self.gb:.0f} GB: weights {self.weights_gb:.1f}, {learned} with its "
+            f"optimizer {self.learning_gb:.1f}, activations {self.activations_gb:.1f}, "
+            f"KV cache and CUDA {self.cache_gb:.1f} ({self.source})"
+        )
+
+
+def need_of(config: TrainingConfig) -> Need:
+    """Return what the model of a run takes of a GPU.
+
+    Raises:
+        ModelError: It names a folder that is none.
+        UsageError: Nothing tells how large it is.
+    """
+    parameters, source = _parameters(config.model)
+    folder = Path(model_source(config.model))
+    rank = held_rank(folder) or new_rank(config.model, config.lora_rank)
+    billions = parameters / 1e9
+    each = parameters * _HALF if rank else 0.0
+    learned = parameters * (_ADAPTER * rank / 16 if rank else 1) * _LEARNED
+    return Need(
+        parameters=parameters,
+        source=source,
+        rank=rank,
+        weights_gb=each / _GB,
+        learning_gb=learned / _GB,
+        activations_gb=_KEPT_GB + _KEPT_EACH_B * billions,
+        cache_gb=_CACHE_GB + _CACHE_EACH_B * billions + _CUDA_GB,
+    )
+
+
+def _parameters(model: str) -> tuple[float, str]:
+    """Return how many parameters a model has, and how that is known."""
+    folder = Path(model_source(model))
+    if folder.is_dir():
+        if (folder / ADAPTER_FILE).is_file():
+            base = str(read_json(folder / ADAPTER_FILE)["base_model_name_or_path"])
+            return _parameters(base)
+        kind = read_json(folder / "config.json")
+        dtype = kind.get("dtype") or kind.get("torch_dtype")
+        size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+        if size:
+            each = _FULL if dtype in (None, "float32") else _HALF
+            return size / each, "counted in its folder"
+    found = _SIZE.search(folder.name)
+    if found is None:
+        raise UsageError(
+            f"How large is {model!r}? Its name does not say, as '4B' or '0.5B' would, "
+            "and it is not on this machine, so no GPU can be chosen for it. Download "
+            "it, and give --model its folder."
+        )
+    experts, number, unit = found.groups()
+    count = float(number) * int(experts or 1) * _UNITS[unit.lower()]
+    return count, f"{found[0]} parameters, by its name"
