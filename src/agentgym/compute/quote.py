@@ -1,5 +1,6 @@
 """What a run would cost on a machine, with the reasoning, before anything is spent."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,8 +89,9 @@ class Quote:
     @property
     def tokens_per_second(self) -> float:
         """As assumed of this GPU and a model of this size."""
-        names = (name for name in SPEEDS if name in self.offer.gpu)
-        speed = SPEEDS.get(max(names, key=len, default=""), _SLOWEST)
+        gpu = self.offer.gpu
+        named = (each for each in SPEEDS if re.search(rf"\b{each}(?!\d)", gpu))
+        speed = SPEEDS.get(next(named, ""), _SLOWEST)
         return speed * 1e9 / max(self.need.parameters, _LEAST_PARAMETERS)
 
     @property
@@ -114,10 +116,11 @@ class Quote:
         """How the hours come about."""
         effort = self.effort
         return (
-            f"{SETUP_MINUTES:.0f} minutes of set-up, then {effort.episodes:,} training "
-            f"and {effort.measured:,} measured episodes of {effort.tokens:,.0f} sampled "
-            f"tokens, at {self.tokens_per_second:,.0f} tokens/s (assumed, not measured; "
-            f"training takes {LEARNING:.0f} times as long as sampling)"
+            f"{SETUP_MINUTES:.0f} minutes of set-up, then {effort.episodes:,} "
+            f"training and {effort.measured:,} measured episodes of "
+            f"{effort.tokens:,.0f} sampled tokens, at {self.tokens_per_second:,.0f} "
+            "tokens/s (assumed, not measured; a training episode takes "
+            f"{LEARNING:.0f} times as long as a measured one)"
         )
 
     def record(self) -> dict[str, Any]:

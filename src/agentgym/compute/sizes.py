@@ -1,8 +1,8 @@
 """How much of a GPU's memory a model needs to be trained, told before it is there.
 
-A decoder's parameters decide: weights, what is learned of them, AdamW's two moments, what
-a backward pass keeps, and the keys and values of running episodes. These are estimates
-for choosing a GPU; the machine itself checks again before it loads anything.
+A decoder's parameters decide: weights, what is learned of them, AdamW's two moments,
+what a backward pass keeps, and the keys and values of running episodes. These are
+estimates for choosing a GPU.
 """
 
 import re

@@ -1,0 +1,88 @@
+"""Ends machines for good, and makes sure of it."""
+
+import time
+from dataclasses import dataclass
+
+from agentgym.compute.base import NAME_PREFIX, Machine, MachineState, Provider
+from agentgym.errors import ComputeError
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long to wait for what, in seconds.
+
+    Attributes:
+        look_s: Between two looks at a provider's list.
+        looks: For a machine of which it is not known whether it came to be: providers'
+            lists lag behind.
+        up_s: For a machine to run and have an address.
+        end_s: For a machine to be gone.
+    """
+
+    look_s: float = 5.0
+    looks: int = 12
+    up_s: float = 900.0
+    end_s: float = 300.0
+
+
+def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
+    """Look several times for a machine by its name; None if it never shows.
+
+    Raises:
+        ComputeError: The last look failed.
+    """
+    failed: ComputeError | None = None
+    for look in range(waits.looks):
+        if look:
+            time.sleep(waits.look_s)
+        try:
+            failed, listed = None, provider.machines()
+        except ComputeError as error:
+            failed = error
+            continue
+        for machine in listed:
+            if machine.name == name:
+                return machine
+    if failed is not None:
+        raise failed
+    return None
+
+
+def end(provider: Provider, machine: Machine, waits: Waits) -> None:
+    """End a machine, and others of its very name; return once none is there.
+
+    Raises:
+        ComputeError: It is still there after ``end_s``, or that cannot be told.
+    """
+    if not machine.name.startswith(NAME_PREFIX):
+        raise ComputeError(
+            f"{machine.name!r} does not begin with {NAME_PREFIX!r}: it is none of "
+            "AgentGym's machines, and is left alone."
+        )
+    until = time.monotonic() + waits.end_s
+    while True:
+        try:
+            problem = _end_once(provider, machine)
+        except ComputeError as error:
+            problem = str(error)
+        if not problem:
+            return
+        if time.monotonic() >= until:
+            raise ComputeError(problem)
+        time.sleep(waits.look_s)
+
+
+def _end_once(provider: Provider, machine: Machine) -> str:
+    """Ask that a machine is ended; return what says that it is there, or nothing."""
+    if machine.id:
+        provider.terminate(machine)
+    same = [each for each in provider.machines() if each.name == machine.name]
+    for other in same:
+        if other.id != machine.id:
+            provider.terminate(other)
+    if machine.id and not same:
+        state = provider.describe(machine).state
+        if state is MachineState.GONE:
+            return ""
+        return f"{provider.name} says that {machine.name} is {state.value}."
+    return f"{provider.name} still lists {machine.name}." if same else ""
