@@ -13,9 +13,9 @@ import typer
 
 from agentgym.cli import (
     doctor,
-    engine,
     evaluate,
     gateway,
+    gpu,
     inspect,
     rollout,
     saved,
@@ -50,7 +50,7 @@ def build() -> typer.Typer:
     app.command()(gateway.job)
     app.command()(saved.export)
     app.command()(doctor.doctor)
-    for group in (scenarios.app, saved.runs, saved.agents, engine.app):
+    for group in (scenarios.app, saved.runs, saved.agents, doctor.engines, gpu.app):
         app.add_typer(group)
     return app
 

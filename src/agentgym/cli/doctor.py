@@ -1,13 +1,25 @@
-"""``agentgym doctor``: what is wrong with this machine, or with a run."""
+"""``agentgym doctor`` and ``engine``: what a machine, an engine or a run lacks."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentgym.cli.listing import run_status
 from agentgym.cli.options import AsJson, Runs
 from agentgym.cli.output import print_json, progress_console
+
+if TYPE_CHECKING:
+    from agentgym.engines.base import EngineFactory
+    from agentgym.engines.environments import Environment
+
+engines = typer.Typer(
+    name="engine",
+    help="Environments of engines: install, check.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+Named = Annotated[str, typer.Argument(metavar="ENGINE", help="vllm or verl.")]
 
 
 def doctor(
@@ -46,3 +58,44 @@ def doctor(
         progress_console().print(view)
     if broken:
         raise typer.Exit(1)
+
+
+@engines.command()
+def install(engine: Named) -> None:
+    """Make an engine's environment with uv, with versions that work together."""
+    _, environment = _environment(engine)
+    console = progress_console()
+    for step in environment.install():
+        console.print(step, soft_wrap=True)
+
+
+@engines.command()
+def check(engine: Named, as_json: AsJson = False) -> None:
+    """Look at an engine's environment and the machine; exits with 1 if it will not run.
+
+    Where nothing is missing, a tiny model is started with it and asked once.
+    """
+    factory, _ = _environment(engine)
+    found, console = [], progress_console(as_json)
+    for finding in factory.examine():
+        found.append(finding)
+        if not as_json:
+            mark = "ok  " if finding.is_good else "MISS"
+            console.print(f"{mark}  {finding.name}: {finding.text}", soft_wrap=True)
+    if as_json:
+        print_json([finding._asdict() for finding in found])
+    if not all(finding.is_good for finding in found):
+        raise typer.Exit(1)
+
+
+def _environment(engine: str) -> "tuple[EngineFactory, Environment]":
+    from agentgym.engines.registry import ENGINES
+    from agentgym.errors import UsageError
+
+    factory = ENGINES.get(engine)
+    if factory.environment is None:
+        raise UsageError(
+            f"The engine {engine!r} needs no environment of its own: there is nothing "
+            "to install or check beside `agentgym doctor`."
+        )
+    return factory, factory.environment

@@ -68,7 +68,14 @@ def train(
     ] = None,
     nodes: Annotated[int | None, opt("Of --engine verl: machines.")] = None,
     gpu: Annotated[
-        str | None, opt("auto, local, none, or a machine: ssh:user@host[:port].")
+        str | None,
+        opt("auto, local, none, or a machine: runpod, lambda, ssh:user@host[:port]."),
+    ] = None,
+    max_hourly: Annotated[
+        float | None, opt("Of a rented machine: most $ an hour.")
+    ] = None,
+    max_cost: Annotated[
+        float | None, opt("Of a rented machine: most $ in all; then the run ends.")
     ] = None,
     episodes: Annotated[int | None, opt("Most training rollouts.")] = None,
     algorithm: Annotated[str | None, opt("rloo or grpo.")] = None,
@@ -94,7 +101,10 @@ def train(
         bool, opt("Imitate the calls that tasks need first.", "--warm-start")
     ] = False,
     yes: Annotated[
-        bool, opt("Train even where the baseline gives no hope.", "--yes")
+        bool,
+        opt(
+            "Rent without a question; train where the baseline gives no hope.", "--yes"
+        ),
     ] = False,
     dry_run: Annotated[
         bool, opt("Check everything, train nothing.", "--dry-run")
@@ -256,18 +266,15 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
 def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
     from agentgym.core.machines import is_elsewhere
     from agentgym.engines.registry import composed_settings
+    from agentgym.train.places import settled
     from agentgym.train.trainer import Trainer
-    from agentgym.ui.tables import elsewhere_view, plan_view
+    from agentgym.ui.tables import plan_view
 
-    console = progress_console(as_json)
+    settings = settled(settings)
     if is_elsewhere(settings.gpu):
-        found = Trainer(settings).plan_elsewhere()
-        if as_json:
-            print_json(found)
-        else:
-            console.print(elsewhere_view(found))
-            console.print("Nothing was sent: this was a dry run.", style="dim")
+        _show_elsewhere(settings, as_json)
         return
+    console = progress_console(as_json)
     if not as_json and (composed := composed_settings(settings)):
         console.print(composed, soft_wrap=True)  # also where it could not run
     plan = Trainer(settings).plan()
@@ -276,6 +283,25 @@ def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
     else:
         console.print(plan_view(plan))
         console.print("Nothing was started: this was a dry run.", style="dim")
+
+
+def _show_elsewhere(settings: "TrainingConfig", as_json: bool) -> None:
+    """Show what a run on another machine would do, and cost if that is rented."""
+    from agentgym.compute.rented import is_rented, quotes_for
+    from agentgym.train.trainer import Trainer
+    from agentgym.ui.machines import quote_view
+    from agentgym.ui.tables import elsewhere_view
+
+    console = progress_console(as_json)
+    found = Trainer(settings).plan_elsewhere()
+    quotes = quotes_for(found.config) if is_rented(settings.gpu) else []
+    if as_json:
+        print_json({"plan": found, "quotes": [quote.record() for quote in quotes]})
+        return
+    console.print(elsewhere_view(found))
+    if quotes:
+        console.print(quote_view(quotes))
+    console.print("Nothing was sent or rented: this was a dry run.", style="dim")
 
 
 def _train(

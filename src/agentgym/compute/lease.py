@@ -67,6 +67,7 @@ class Lease:
         limit: $ in all after which the block is interrupted; None: never.
         tell: Told in words what happens.
         waits: How long to wait for what.
+        held: The machine that the run has already, with its record; no other is rented.
 
     Attributes:
         address: Where the machine's SSH server listens.
@@ -89,6 +90,7 @@ class Lease:
         limit: float | None = None,
         tell: Callable[[str], None] = lambda words: None,
         waits: Waits | None = None,
+        held: tuple[Machine, MachineRecord] | None = None,
     ) -> None:
         self._provider = provider
         self._offers = offers[:TRIES]
@@ -98,14 +100,17 @@ class Lease:
         self._tell = tell
         self._waits = waits or Waits()
         self._signals = _Signals()
-        self._machine: Machine | None = None
+        self._machine = held[0] if held else None
         self._timer: threading.Timer | None = None
         self._is_over_limit = False
-        self._started = 0.0
         self.key_file = folder / KEY_FILE
         self.record = MachineRecord(
             name=machine_name(folder), provider=provider.name, limit=limit
         )
+        if held:
+            self.record = held[1].changed(
+                id=held[0].id, fate="rented", limit=limit, process=os.getpid()
+            )
 
     @property
     def address(self) -> Address:
@@ -124,9 +129,9 @@ class Lease:
         """Until the limit is reached, less a reserve; None without one."""
         if self._limit is None or not self.record.hourly:
             return None
-        whole = self._limit / self.record.hourly * 3600
-        left = whole - min(_RESERVE_S, _RESERVE * whole)
-        return max(0.0, left - (time.monotonic() - self._started))
+        reserve = min(_RESERVE_S * self.record.hourly / 3600, _RESERVE * self._limit)
+        left = self._limit - reserve - self.record.spent
+        return max(0.0, left / self.record.hourly * 3600)
 
     @property
     def ending(self) -> Ending | None:
@@ -137,8 +142,8 @@ class Lease:
     def __enter__(self) -> Self:
         self._signals.install()
         try:
-            public_key = _make_key(self.key_file)
-            self._launch(public_key)
+            if self._machine is None:
+                self._launch(_make_key(self.key_file))
             self._wait_until_up()
             self._watch_limit()
         except BaseException as error:
@@ -172,7 +177,6 @@ class Lease:
                 hourly=offer.hourly,
                 asked=now(),
             )
-            self._started = time.monotonic()
             where = f" in {offer.region}" if offer.region else ""
             self._tell(
                 f"Renting {offer.gpu}{where} of {offer.provider} for "

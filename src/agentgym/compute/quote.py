@@ -1,15 +1,17 @@
 """What a run would cost on a machine, with the reasoning, before anything is spent."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from agentgym.compute.base import Offer
 from agentgym.compute.sizes import Need
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
-from agentgym.evaluate.progress import Plan
+from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.task_lists import held_out_sets
 
 SETUP_MINUTES = 12.0
 """Until training starts: the machine, its image, packages and the model."""
@@ -63,10 +65,19 @@ class Effort:
     tokens: float
 
     @classmethod
-    def of(cls, plan: Plan) -> "Effort":
-        """Return that of a plan whose whole budget is spent."""
-        config = plan.config
-        measured = 2 * plan.held_out + plan.validations * config.eval_tasks
+    def of(cls, config: TrainingConfig) -> Self:
+        """Return that of a run whose whole budget is spent.
+
+        Raises:
+            UsageError: There is no such scenario.
+            ScenarioError: It has no tasks.
+        """
+        scenario = get_scenario(config.scenario)
+        sets = held_out_sets(scenario, config.seed, config.test_tasks).values()
+        times = 2 + config.warm_start  # before, after the warm start, after
+        measured = times * config.eval_samples * sum(map(len, sets))
+        steps = math.ceil(config.episodes / config.group_size / config.tasks_per_step)
+        measured += (steps // config.eval_every) * config.eval_tasks
         return cls(config.episodes, measured, CALLS * FILLED * config.max_tokens)
 
 
@@ -122,6 +133,24 @@ class Quote:
             "tokens/s (assumed, not measured; a training episode takes "
             f"{LEARNING:.0f} times as long as a measured one)"
         )
+
+    def words(self) -> list[str]:
+        """Return what is to be agreed on, in sentences."""
+        offer = self.offer
+        where = f" in {offer.region}" if offer.region else ""
+        ends = (
+            "unless --max-cost allows more" if self.max_cost is None else "--max-cost"
+        )
+        price = (
+            f"{offer.provider}'s {offer.gpu} ({offer.gpu_memory_gb:.0f} GB){where} "
+            f"costs ${offer.hourly:.2f} an hour. About {self.hours:.1f} hours, "
+            f"${self.total:.2f}, if the whole budget is spent: {self.reasoning}."
+        )
+        limit = (
+            f"The run is stopped at ${self.limit:.2f} ({ends}). The machine is ended "
+            "when the run ends, however it does."
+        )
+        return [price, f"The model needs {self.need.words}.", limit]
 
     def record(self) -> dict[str, Any]:
         """Return everything as JSON has it."""

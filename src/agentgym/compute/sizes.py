@@ -101,8 +101,8 @@ def _parameters(model: str) -> tuple[float, str]:
     folder = Path(model_source(model))
     if folder.is_dir():
         if (folder / ADAPTER_FILE).is_file():
-            base = str(read_json(folder / ADAPTER_FILE)["base_model_name_or_path"])
-            return _parameters(base)
+            base = read_json(folder / ADAPTER_FILE).get("base_model_name_or_path")
+            return _parameters(str(base))
         kind = read_json(folder / "config.json")
         dtype = kind.get("dtype") or kind.get("torch_dtype")
         size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))

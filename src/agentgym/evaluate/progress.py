@@ -138,6 +138,10 @@ class Progress:
         """
         return None
 
+    def may_rent(self, quote: Sequence[str]) -> bool | None:
+        """Say whether to rent a machine for that; None if there is nobody to ask."""
+        return None
+
     def stepped(self, report: StepReport) -> None:
         """A training step has ended and is on disk."""
 

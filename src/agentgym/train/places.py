@@ -1,13 +1,18 @@
 """Places: where a run trains if not in this process. They stand above, by name."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pkgutil import resolve_name
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.plugins import Plugins
 from agentgym.evaluate.progress import Progress
+from agentgym.models.folder import NANO
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
+
+_SETTLE = "agentgym.compute.auto:settle"
 
 
 @dataclass(frozen=True)
@@ -66,11 +71,34 @@ class Place(ABC):
         """
 
 
+_RENTED = "rented"
 PLACES = Plugins(
-    Place, "machine", {"ssh": "agentgym.compute.ssh:OverSSH"}, group="agentgym.places"
+    Place,
+    "machine",
+    {
+        "ssh": "agentgym.compute.ssh:OverSSH",
+        _RENTED: "agentgym.compute.rented:Rented",
+    },
+    group="agentgym.places",
 )
 
 
 def place_of(gpu: str) -> Place:
-    """Return the place that the setting ``gpu`` names."""
-    return PLACES.get(gpu.partition(":")[0])
+    """Return the place that the setting ``gpu`` names.
+
+    What is no place's name is that of a provider, whose machines are rented.
+    """
+    name = gpu.partition(":")[0]
+    return PLACES.get(name if name in PLACES.names() else _RENTED)
+
+
+def settled(config: TrainingConfig) -> TrainingConfig:
+    """Return settings that say where to train: ``auto`` may mean a rented machine.
+
+    Raises:
+        ComputeError: The model is too large for this machine, and none can be rented.
+    """
+    if config.gpu != "auto" or config.model == NANO or config.deterministic:
+        return config
+    settle: Callable[[TrainingConfig], str] = resolve_name(_SETTLE)
+    return config.replaced(gpu=settle(config))

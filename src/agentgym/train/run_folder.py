@@ -198,8 +198,11 @@ class RunFolder:
         return bool(self.checkpoints() or self.record().get("elsewhere"))
 
     def discard_unless_begun(self) -> None:
-        """Remove the folder if no checkpoint was ever made in it."""
-        if not self.can_go_on():
+        """Remove the folder if no checkpoint was ever made in it.
+
+        One that a machine was rented for stays: it says what became of that.
+        """
+        if not (self.can_go_on() or (self.path / "machine.json").exists()):
             shutil.rmtree(self.path, ignore_errors=True)
 
     def record(self) -> dict[str, Any]:

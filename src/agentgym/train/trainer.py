@@ -22,7 +22,7 @@ from agentgym.rollout.located import located
 from agentgym.rollout.session import DATABASE_FILE
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.train.loop import TrainingLoop
-from agentgym.train.places import Elsewhere, place_of
+from agentgym.train.places import Elsewhere, place_of, settled
 from agentgym.train.plan import make_plan, require_sound, tried
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -140,7 +140,7 @@ class Trainer:
             named |= {"episodes": episodes, "yes": yes, "warm_start": warm_start}
             if agent is not None:
                 named["agent"] = reference_of(agent)
-            config = self.config.replaced(**named, **settings)
+            config = settled(self.config.replaced(**named, **settings))
             if is_elsewhere(config.gpu):
                 return self._train_elsewhere(located(config))
             plan = make_plan(located(config))

@@ -163,6 +163,10 @@ class TerminalProgress(Progress):
         told = f"The scenario has no tool named {tool}, which the agent has."
         return self._asked([told], "May it really run? Else its answers are made up.")
 
+    def may_rent(self, quote: Sequence[str]) -> bool | None:
+        """Print the quote and ask, where somebody is there to answer."""
+        return self._asked(quote, "Rent it?")
+
     def _asked(self, told: Sequence[str], question: str) -> bool | None:
         """Print something and ask; None if nobody is there to answer."""
         self._phase = None

@@ -1,0 +1,193 @@
+"""``agentgym gpu``: who has machines, what they cost, and which are still rented."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentgym.cli.options import AsJson, Runs, opt
+from agentgym.cli.output import print_json, progress_console
+
+if TYPE_CHECKING:
+    from agentgym.compute.base import Offer, Provider
+    from agentgym.compute.reap import Found
+
+app = typer.Typer(
+    name="gpu",
+    help="GPUs here and of providers: list, prices, reap.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("list")
+def list_providers(as_json: AsJson = False) -> None:
+    """List who has machines, and what each still needs. Nobody is asked anything."""
+    from agentgym.compute.registry import PROVIDERS, problem
+    from agentgym.ui.machines import ProviderRow, providers_view
+
+    rows = [
+        ProviderRow(name, provider.key, problem(provider), provider.is_rented)
+        for name, provider in ((n, PROVIDERS.get(n)) for n in PROVIDERS.names())
+    ]
+    if as_json:
+        print_json([row._asdict() for row in rows])
+    else:
+        progress_console().print(providers_view(rows))
+
+
+@app.command()
+def prices(
+    provider: Annotated[
+        str | None, opt("Of this provider alone.", show_default="all with a key")
+    ] = None,
+    model: Annotated[str | None, opt("Only what this model can be trained on.")] = None,
+    lora_rank: Annotated[
+        int | None, opt("Of that model's adapter; 0 trains all weights.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what machines cost an hour now, the cheapest first. Nothing is rented."""
+    from agentgym.compute.quote import fits
+    from agentgym.compute.sizes import need_of
+    from agentgym.core.config import TrainingConfig
+    from agentgym.errors import ComputeError
+    from agentgym.ui.machines import offers_view
+
+    config = TrainingConfig.create(model=model, lora_rank=lora_rank)
+    need = None if model is None else need_of(config)
+    offers, problems = _offers(provider)
+    if need is not None:
+        offers = [offer for offer in offers if fits(offer, need)]
+    offers.sort(key=lambda offer: (offer.hourly, offer.gpu, offer.region))
+    if as_json:
+        print_json(offers)
+    else:
+        console = progress_console()
+        if need is not None:
+            console.print(f"{model} needs {need.words}.\n")
+        console.print(offers_view(offers))
+    if problems:
+        raise ComputeError(" ".join(problems))
+
+
+def _offers(named: str | None) -> "tuple[list[Offer], list[str]]":
+    """Return what providers offer, and what those said that could not be asked.
+
+    Raises:
+        ComputeError: No provider can be asked at all.
+    """
+    from agentgym.compute.registry import PROVIDERS
+    from agentgym.errors import ComputeError
+
+    if named is not None:
+        provider = PROVIDERS.get(named)
+        provider.check()
+        asked = [provider]
+    else:
+        asked = _configured()
+    offers, problems = [], []
+    for provider in asked:
+        try:
+            offers += provider.offers()
+        except ComputeError as error:
+            problems.append(str(error))
+    return offers, problems
+
+
+def _configured() -> "list[Provider]":
+    """Return those who rent machines out and have a key.
+
+    Raises:
+        ComputeError: None has; says how to give one.
+    """
+    from agentgym.compute.registry import problem, rented
+    from agentgym.errors import ComputeError
+
+    every = rented()
+    asked = [provider for provider in every if not problem(provider)]
+    if not asked:
+        keys = " or ".join(each.key for each in every if each.key)
+        raise ComputeError(
+            f"No provider has a key: set {keys}, or put it into the file .env. "
+            "`agentgym gpu list` says where keys are made."
+        )
+    return asked
+
+
+@app.command()
+def reap(
+    run: Annotated[str | None, opt("Only the machine of this run.")] = None,
+    output: Runs = Path("runs"),
+    yes: Annotated[bool, opt("End them without a question.", "--yes")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """End rented machines that no run uses any more.
+
+    Only machines whose name begins with "agentgym-" are shown and ended. Those of runs
+    that are going on in the folder of runs are left alone, unless --run names one.
+    Exits with 1 if one could not be ended.
+    """
+    from agentgym.compute.reap import find_machines
+    from agentgym.errors import ComputeError, UsageError
+    from agentgym.ui.machines import machines_view
+
+    name = None if run is None else _machine_of(run, output)
+    providers = {provider.name: provider for provider in _configured()}
+    found, problems = find_machines(providers.values(), output)
+    if name is not None:
+        found = [each for each in found if each.machine.name == name]
+    ended = [each for each in found if name is not None or not each.is_used]
+    console = progress_console(as_json)
+    if found:
+        console.print(machines_view(found))
+    else:
+        console.print(f"{', '.join(providers)}: nothing of AgentGym's is rented.")
+    if ended and not yes and not _agreed(len(ended)):
+        raise UsageError("Nothing was ended. With --yes there is no question.")
+    problems += [told for each in ended if (told := _end(each, providers))]
+    if as_json:
+        print_json([{**e.as_json(), "ended": e in ended} for e in found])
+    if problems:
+        raise ComputeError(" ".join(problems))
+    if ended:
+        console.print("Ended; their providers no longer list them.")
+
+
+def _machine_of(run: str, output: Path) -> str:
+    """Return the name of a run's machine.
+
+    Raises:
+        UsageError: No machine was ever rented for it.
+    """
+    from agentgym.compute.record import MachineRecord
+    from agentgym.errors import UsageError
+    from agentgym.train.run_folder import RunFolder
+
+    folder = RunFolder.open(run, output)
+    record = MachineRecord.read(folder.path)
+    if record is None:
+        raise UsageError(f"No machine was rented for the run in {folder.path}.")
+    return record.name
+
+
+def _agreed(count: int) -> bool:
+    """Ask whether to end so many machines; False if nobody is there to answer."""
+    import sys
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    return typer.confirm(f"End {count}?", err=True)
+
+
+def _end(found: "Found", providers: "dict[str, Provider]") -> str:
+    """End a machine; return what went wrong, or nothing."""
+    from agentgym.compute.ending import Waits
+    from agentgym.compute.reap import reap
+    from agentgym.errors import ComputeError
+
+    try:
+        reap(found, providers[found.machine.provider], Waits())
+    except ComputeError as error:
+        return f"{found.machine.name} could not be ended: {error}"
+    return ""

@@ -1,0 +1,107 @@
+"""What ``gpu = "auto"`` means for a model: this machine, or one to be rented.
+
+What will do here stays here: a local GPU with enough memory, or a CPU for a model so
+small that one trains it in hours.
+"""
+
+from pathlib import Path
+
+from agentgym.compute.base import Provider
+from agentgym.compute.providers.local import LocalMachine
+from agentgym.compute.quote import Effort, Quote, choose, fits
+from agentgym.compute.registry import problem, rented
+from agentgym.compute.sizes import Need, need_of
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import ComputeError, NoCapacityError, UsageError
+from agentgym.models.reference import is_remote
+
+CPU_PARAMETERS = 1e9
+"""Models that a CPU is left to train, if its memory will do."""
+_USUAL = (
+    ("an L4", 24, 0.45),
+    ("an L40S", 48, 0.90),
+    ("an A100", 80, 1.70),
+    ("an H200", 141, 4.00),
+)
+"""GPUs with GB and about what they cost an hour, where nobody can be asked."""
+
+
+def settle(config: TrainingConfig) -> str:
+    """Return where to train a model: ``auto``, or the provider to rent from.
+
+    Raises:
+        ComputeError: It does not fit here, and no machine can be rented; says what
+            would be, for about how much, and what is missing.
+    """
+    if is_remote(config.model) or config.engine != "local":
+        return config.gpu  # refused or settled by others
+    try:
+        need = need_of(config)
+    except UsageError:
+        return config.gpu
+    why = _why_not_here(need)
+    if not why:
+        return config.gpu
+    providers = [provider for provider in rented() if not problem(provider)]
+    if not providers:
+        raise ComputeError(
+            f"{config.model!r} needs {need.words}, and {why}. {_would_rent(need)} To "
+            f"do so, give a key: {_keys()}. To train here all the same: --gpu "
+            f"{'local' if _has_gpu() else 'none'}."
+        )
+    return _cheapest(providers, config, need).offer.provider
+
+
+def _why_not_here(need: Need) -> str:
+    """Return why a model is not trained on this machine; empty if it is."""
+    offers = LocalMachine().offers()
+    if any(offer.gpus for offer in offers):
+        if any(fits(offer, need) for offer in offers):
+            return ""
+        most = max(offer.gpu_memory_gb for offer in offers)
+        return f"the GPU of this machine has {most:.0f} GB"
+    if _has_gpu():  # its driver tells nothing
+        return ""
+    here = offers[0].memory_gb
+    if need.gb > here:
+        return f"this machine has no GPU, and {here:.0f} GB of memory"
+    if need.parameters > CPU_PARAMETERS:
+        return "this machine has no GPU: its CPU would take days"
+    return ""
+
+
+def _has_gpu() -> bool:
+    return any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def _would_rent(need: Need) -> str:
+    for gpu, memory, hourly in _USUAL:
+        if memory >= need.gb:
+            price = f"{gpu} for about ${hourly:.2f} an hour"
+            return f"It would be trained on a rented GPU, {price}."
+    return "No single GPU that can be rented is large enough."
+
+
+def _keys() -> str:
+    return " or ".join(
+        f"{provider.key} ({provider.name})" for provider in rented() if provider.key
+    )
+
+
+def _cheapest(providers: list[Provider], config: TrainingConfig, need: Need) -> Quote:
+    """Return the cheapest of all that can be had now.
+
+    One provider that fails does not hide another; if all do, the errors are told.
+    """
+    effort = Effort.of(config)
+    quotes, errors = [], list[ComputeError | UsageError]()
+    for provider in providers:
+        try:
+            quotes += choose(provider.offers(), need, effort, config)
+        except (ComputeError, UsageError) as error:
+            errors.append(error)
+    if not quotes:
+        if len(errors) == 1:
+            raise errors[0]
+        raise NoCapacityError(" ".join(str(error) for error in errors))
+    return min(quotes, key=lambda quote: quote.total)

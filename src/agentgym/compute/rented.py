@@ -1,0 +1,205 @@
+"""Training on a rented machine: quote, question, lease, and all of it given back."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from agentgym.compute.base import Machine, Provider
+from agentgym.compute.ending import Waits, end, find
+from agentgym.compute.lease import KEY_FILE, Lease
+from agentgym.compute.quote import Effort, Quote, choose
+from agentgym.compute.record import MachineRecord, now
+from agentgym.compute.registry import PROVIDERS
+from agentgym.compute.remote import KNOWN_HOSTS, train_elsewhere
+from agentgym.compute.sizes import need_of
+from agentgym.compute.ssh import plan_elsewhere
+from agentgym.compute.watchdog import Limits
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import ComputeError, UnsupportedError, UsageError
+from agentgym.evaluate.progress import Progress
+from agentgym.models.reference import is_remote
+from agentgym.train.places import Elsewhere, Place
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+
+SILENT_S = 1800.0
+"""Without a word from home, a rented machine ends itself."""
+_OPEN = ("asked", "unclear", "rented", "left")
+"""Fates of machines that may still be there."""
+
+
+def is_rented(gpu: str) -> bool:
+    """Say whether the setting ``gpu`` names a provider whose machines cost money."""
+    name = gpu.partition(":")[0]
+    return name in PROVIDERS.names() and PROVIDERS.get(name).is_rented
+
+
+def quotes_for(config: TrainingConfig) -> list[Quote]:
+    """Return what can be rented for a run, the cheapest first; its provider is asked.
+
+    Raises:
+        UsageError: A setting cannot work on a rented machine, or there is no such
+            provider.
+        ComputeError: The provider has none that will do, or does not answer.
+    """
+    provider = _provider(config)
+    need = need_of(config)
+    kind = config.gpu.partition(":")[2]
+    offers = provider.offers()
+    if kind:
+        named = [o for o in offers if kind.lower() in f"{o.kind} {o.gpu}".lower()]
+        if not named:
+            known = ", ".join(dict.fromkeys(offer.gpu for offer in offers))
+            raise UsageError(f"{provider.name} has no GPU {kind!r}. It has: {known}.")
+        offers = named
+    return choose(offers, need, Effort.of(config), config)
+
+
+class Rented(Place):
+    """Machines of providers; ``config.gpu`` is a provider's name."""
+
+    waits = Waits()
+
+    def plan(self, config: TrainingConfig) -> Elsewhere:
+        """Say what would be done, without asking the provider."""
+        provider = _provider(config)
+        need_of(config)
+        return plan_elsewhere(config, f"rented of {provider.name}")
+
+    def train(
+        self, config: TrainingConfig, run: RunFolder, progress: Progress
+    ) -> TrainingResult:
+        """Rent a machine, train there, end it.
+
+        A run whose machine is still there, because its client died, goes on on that.
+        """
+        provider = _provider(config)
+        held = self._held(provider, run, progress)
+        limit, offers = config.max_cost, []
+        if held is None:
+            quotes = quotes_for(config)
+            _require_consent(quotes[0], config, progress)
+            offers = [quote.offer for quote in quotes]
+            limit = quotes[0].limit
+            (run.path / KNOWN_HOSTS).unlink(missing_ok=True)  # of an earlier machine
+        elif limit is None:
+            limit = held[1].limit
+        with Lease(
+            provider,
+            offers,
+            run.path,
+            max_hourly=config.max_hourly,
+            limit=limit,
+            tell=progress.starting,
+            waits=self.waits,
+            held=held,
+        ) as lease:
+            return _train_elsewhere(config, run, progress, lease)
+
+    def bring_home(self, config: TrainingConfig, run: RunFolder) -> str | None:
+        """End the machine of a run that goes on in another place."""
+        record = MachineRecord.read(run.path)
+        if record is None or record.fate not in _OPEN:
+            return None
+        try:
+            end_recorded(PROVIDERS.get(record.provider), record, run, self.waits)
+        except ComputeError as error:
+            return str(error)
+        return None
+
+    def _held(
+        self, provider: Provider, run: RunFolder, progress: Progress
+    ) -> tuple[Machine, MachineRecord] | None:
+        """Return the machine that a run has already, if it can still be used."""
+        record = MachineRecord.read(run.path)
+        if record is None or record.fate not in _OPEN:
+            return None
+        if record.provider == provider.name and (run.path / KEY_FILE).is_file():
+            found = find(provider, record.name, replace(self.waits, looks=2))
+            if found is not None:
+                progress.starting(f"The run's machine is still there: {record.words()}")
+                return found, record
+        end_recorded(PROVIDERS.get(record.provider), record, run, self.waits)
+        return None
+
+
+def end_recorded(
+    provider: Provider, record: MachineRecord, run: RunFolder, waits: Waits
+) -> MachineRecord:
+    """End the machine that a record speaks of, and write down that it is gone.
+
+    Raises:
+        ComputeError: It could not be ended.
+    """
+    end(provider, record.machine, waits)
+    return record.changed(fate="ended", ended=now()).write(run.path)
+
+
+def _train_elsewhere(
+    config: TrainingConfig, run: RunFolder, progress: Progress, lease: Lease
+) -> TrainingResult:
+    """Train on a machine that is there, over SSH."""
+    limits = Limits(longest_s=lease.seconds_left, silent_s=SILENT_S)
+    return train_elsewhere(
+        config,
+        lease.address,
+        lease.key_file,
+        run,
+        progress,
+        ending=lease.ending,
+        limits=limits,
+    )
+
+
+def _provider(config: TrainingConfig) -> Provider:
+    """Return whose machine a run is to be trained on, if that can work.
+
+    Raises:
+        UsageError: It cannot.
+        ComputeError: The provider's key is missing.
+    """
+    name = config.gpu.partition(":")[0]
+    provider = PROVIDERS.get(name)
+    if not provider.is_rented:
+        raise UsageError(f"gpu = {config.gpu!r} is no machine that can be rented.")
+    if config.engine != "local":
+        raise UnsupportedError(
+            f"engine = {config.engine!r} with gpu = {config.gpu!r}: a rented machine "
+            "has one GPU, and trains with --engine local."
+        )
+    if config.deterministic:
+        raise UnsupportedError(
+            f"deterministic = true with gpu = {config.gpu!r}: bit-for-bit repetition "
+            "is supported on the CPU only. Use --gpu none, or leave deterministic out."
+        )
+    if is_remote(config.model):
+        raise UnsupportedError(
+            f"model = {config.model!r} answers behind a server: it can be measured, "
+            "with `agentgym eval`, not trained. Train a folder or a Hugging Face id."
+        )
+    provider.check()
+    return provider
+
+
+def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -> None:
+    """Ask before anything is spent.
+
+    Raises:
+        UsageError: The user does not want it, or nobody is there to be asked.
+    """
+    words = quote.words()
+    if config.yes:
+        for each in words:
+            progress.starting(each)
+        return
+    answer = progress.may_rent(words)
+    if answer is None:
+        raise UsageError(
+            f"{_paragraph(words)} Nobody is here to be asked, so nothing was rented: "
+            "give --yes to rent it."
+        )
+    if not answer:
+        raise UsageError("Nothing was rented, and nothing trained.")
+
+
+def _paragraph(words: Iterable[str]) -> str:
+    return " ".join(words)

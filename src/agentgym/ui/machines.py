@@ -1,0 +1,104 @@
+"""What the terminal shows of providers, prices and rented machines."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from agentgym.compute.base import Offer
+from agentgym.compute.quote import Quote
+from agentgym.compute.reap import Found
+from agentgym.ui.layout import grid, headed, indent
+
+_NONE = Text("-", "dim")
+
+
+class ProviderRow(NamedTuple):
+    """Somebody who has machines.
+
+    Attributes:
+        name: What ``--gpu`` takes.
+        key: Environment variable of its key, empty if it needs none.
+        problem: What is missing, in words; empty if nothing is.
+        costs: Whether its machines cost money.
+    """
+
+    name: str
+    key: str
+    problem: str
+    costs: bool
+
+
+def providers_view(rows: Sequence[ProviderRow]) -> RenderableType:
+    """Show who has machines and what they need."""
+    table = grid()
+    table.add_column(style="dim", overflow="fold")
+    for row in rows:
+        state = Text("no key", "yellow") if row.problem else Text("ready", "green")
+        needs = "this machine; costs nothing"
+        if row.costs:
+            needs = row.problem or f"{row.key} is set"
+        table.add_row(row.name, state, needs)
+    return table
+
+
+def offers_view(offers: Sequence[Offer]) -> RenderableType:
+    """Show what can be had, with prices."""
+    if not offers:
+        return Text("Nothing that fits is offered.")
+    table = headed(2)
+    table.add_column("$ an hour", justify="right", no_wrap=True)
+    table.add_column("GPU", overflow="fold")
+    table.add_column("memory", justify="right", no_wrap=True)
+    table.add_column("of", no_wrap=True)
+    table.add_column("where", overflow="fold")
+    for offer in offers:
+        style = "" if offer.is_available else "dim"
+        where = offer.region or "any" if offer.is_available else "taken"
+        table.add_row(
+            f"{offer.hourly:.2f}",
+            offer.gpu,
+            f"{offer.gpu_memory_gb:.0f} GB",
+            offer.provider,
+            where,
+            style=style,
+        )
+    return table
+
+
+def quote_view(quotes: Sequence[Quote]) -> RenderableType:
+    """Show what a run would cost on the cheapest machine, and what else there is."""
+    first, others = quotes[0], quotes[1:4]
+    parts: list[RenderableType] = [Text("What it would cost", "bold")]
+    parts += [indent(Text(words)) for words in first.words()]
+    if others:
+        lines = [(_named(quote.offer), _brief(quote)) for quote in others]
+        parts += [indent(Text("If that is taken:")), indent(indent(grid(*lines)))]
+    return Group(*parts)
+
+
+def _named(offer: Offer) -> str:
+    return f"{offer.gpu} in {offer.region}" if offer.region else offer.gpu
+
+
+def _brief(quote: Quote) -> str:
+    price = f"${quote.offer.hourly:.2f} an hour"
+    return f"{price}, about {quote.hours:.1f} hours, ${quote.total:.2f}"
+
+
+def machines_view(found: Sequence[Found]) -> RenderableType:
+    """Show rented machines, and whose they are."""
+    table = headed(2)
+    for name in ("machine", "of", "$ an hour", "so far", "run"):
+        table.add_column(name, overflow="fold")
+    for each in found:
+        run = "not of this folder" if each.run is None else each.run.path.name
+        table.add_row(
+            each.machine.name,
+            each.machine.provider,
+            f"{each.machine.hourly:.2f}" if each.machine.hourly else _NONE,
+            _NONE if each.record is None else f"${each.record.spent:.2f}",
+            f"{run} (going on)" if each.is_used else run,
+        )
+    return table
