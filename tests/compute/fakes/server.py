@@ -1,0 +1,117 @@
+"""Serves a fake provider on loopback, in a thread of the test's process."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from aiohttp import web
+
+PAGE = "<html><head><title>502 Bad Gateway</title></head><body>cloudflare</body></html>"
+"""What a proxy before a provider says when the provider does not."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a fake was asked."""
+
+    method: str
+    path: str
+    body: Any
+    headers: dict[str, str]
+
+
+class Fake:
+    """A provider with faults to be switched on; a subclass says what it answers.
+
+    Attributes:
+        key: The only one that it takes.
+        asked: All requests, in order.
+        busy: So many next requests are refused with 429.
+        broken: So many next requests are answered by a proxy's page.
+        retry_after: What a 429 asks for, in seconds.
+    """
+
+    key = "planted-key-4f9d2c"
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+        self.busy = self.broken = 0
+        self.retry_after = "0"
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._runner: web.AppRunner | None = None
+        self.url = ""
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return what is served."""
+        raise NotImplementedError
+
+    def unauthorized(self) -> web.Response:
+        """Return the answer to a wrong key."""
+        raise NotImplementedError
+
+    def limited(self) -> web.Response:
+        """Return the answer to too many requests."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._runner is not None
+        stopped = self._runner.cleanup()
+        asyncio.run_coroutine_threadsafe(stopped, self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    async def _start(self) -> None:
+        app = web.Application(middlewares=[self._guard])
+        app.add_routes(self.routes())
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        server = site._server
+        assert isinstance(server, asyncio.Server)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    @property
+    def _guard(self) -> Any:
+        @web.middleware
+        async def guard(
+            request: web.Request,
+            handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+        ) -> web.StreamResponse:
+            body = await request.json() if request.can_read_body else None
+            headers = dict(request.headers)
+            asked = Request(request.method, request.path, body, headers)
+            self.asked.append(asked)
+            if self.broken > 0:
+                self.broken -= 1
+                return web.Response(status=502, text=PAGE, content_type="text/html")
+            if self.busy > 0:
+                self.busy -= 1
+                answer = self.limited()
+                answer.headers["Retry-After"] = self.retry_after
+                return answer
+            if headers.get("Authorization") != f"Bearer {self.key}":
+                return self.unauthorized()
+            return await handler(request)
+
+        return guard
+
+    def count(self, method: str, path: str) -> int:
+        """Return how often that was asked."""
+        return sum((r.method, r.path) == (method, path) for r in self.asked)
+
+
+def lost(request: web.Request) -> web.Response:
+    """Break the connection in the place of an answer."""
+    assert request.transport is not None
+    request.transport.close()
+    return web.Response()
