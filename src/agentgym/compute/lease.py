@@ -103,6 +103,7 @@ class Lease:
         self._machine = held[0] if held else None
         self._timer: threading.Timer | None = None
         self._is_over_limit = False
+        self._may_be_there = held is not None
         self.key_file = folder / KEY_FILE
         self.record = MachineRecord(
             name=machine_name(folder), provider=provider.name, limit=limit
@@ -198,6 +199,7 @@ class Lease:
         )
 
     def _asked(self, offer: Offer, public_key: str) -> Machine:
+        self._may_be_there = True
         try:
             return self._provider.launch(offer, self.record.name, public_key)
         except UnclearLaunchError as error:
@@ -208,6 +210,9 @@ class Lease:
                 raise
             self._tell("It is there.")
             return found
+        except AgentGymError:
+            self._may_be_there = False
+            raise
 
     def _wait_until_up(self) -> None:
         assert self._machine is not None
@@ -298,10 +303,7 @@ class Lease:
 
     def _end(self, error: BaseException | None) -> None:
         why = self.record.why if error is None else f"{type(error).__name__}: {error}"
-        if self.record.fate == "asked" and isinstance(error, AgentGymError):
-            self._write(fate="never", why=why)  # each launch was refused
-            return
-        if self._machine is None and not self.record.asked:
+        if not self._may_be_there:  # never asked for, or refused
             self._write(fate="never", why=why)
             return
         with suppress(Exception):  # nobody may read it any more

@@ -1,7 +1,6 @@
 """Lambda's API v1, as its documentation and clients have it."""
 
 import itertools
-import time
 from typing import Any, Literal
 
 from aiohttp import web
@@ -36,8 +35,9 @@ class FakeLambda(Fake):
         keys: SSH keys, by id.
         on_launch: As of RunPod's fake, ``lost`` or ``page``.
         no_capacity: Regions that have none.
-        min_gap: Seconds that two launches must be apart, or the second is a 429.
         quota: Whether launches are refused because the account may have no more.
+        lose_key: Whether the connection breaks in the place of saying that a key is
+            known by now.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,8 @@ class FakeLambda(Fake):
         self.keys: dict[str, dict[str, str]] = {}
         self.on_launch: Literal["", "lost", "page"] = ""
         self.no_capacity: set[str] = set()
-        self.min_gap = 0.0
         self.quota = False
         self.lose_key = False
-        self._launched = 0.0
         self._numbers = itertools.count(1)
 
     def routes(self) -> list[web.RouteDef]:
@@ -101,10 +99,6 @@ class FakeLambda(Fake):
 
     async def _launch(self, request: web.Request) -> web.Response:
         body = await request.json()
-        now = time.monotonic()
-        if now - self._launched < self.min_gap:
-            return self.limited()
-        self._launched = now
         named = {key["name"] for key in self.keys.values()}
         if len(body["ssh_key_names"]) != 1 or body["ssh_key_names"][0] not in named:
             return error(400, "global/object-does-not-exist", "SSH key was not found")

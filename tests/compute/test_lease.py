@@ -1,0 +1,370 @@
+"""A lease: no machine is left, and the record says what became of each."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.compute.base import Machine, Offer
+from agentgym.compute.lease import KEY_FILE, Lease
+from agentgym.compute.providers.lambda_cloud import LambdaCloud
+from agentgym.compute.providers.runpod import RunPod
+from agentgym.compute.record import FILE, MachineRecord
+from agentgym.errors import (
+    ComputeError,
+    ComputeRefusedError,
+    NoCapacityError,
+    OutputClosed,
+    UnclearLaunchError,
+)
+from tests.compute.conftest import QUICK
+from tests.compute.fakes import client
+from tests.compute.fakes.lambda_cloud import FakeLambda
+from tests.compute.fakes.runpod import FakeRunPod
+
+
+def offers(*gpus: str) -> list[Offer]:
+    known = {each.gpu: each for each in RunPod().offers()}
+    return [known[gpu] for gpu in gpus or ("L4",)]
+
+
+def lease(folder: Path, *gpus: str, **more: Any) -> Lease:
+    return Lease(RunPod(), offers(*gpus), folder, waits=QUICK, **more)
+
+
+def record(folder: Path) -> MachineRecord:
+    found = MachineRecord.read(folder)
+    assert found is not None
+    return found
+
+
+def check_nothing_left(runpod: FakeRunPod, folder: Path) -> None:
+    assert runpod.pods == {}
+    assert not (folder / KEY_FILE).exists()
+    assert not (folder / f"{KEY_FILE}.pub").exists()
+
+
+def test_a_machine_for_the_time_of_a_block(runpod: FakeRunPod, tmp_path: Path) -> None:
+    told: list[str] = []
+    with lease(tmp_path, tell=told.append) as held:
+        assert str(held.address) == "root@127.0.0.1:34446"
+        assert stat.S_IMODE(held.key_file.stat().st_mode) == 0o600
+        [pod] = runpod.pods.values()
+        public = held.key_file.with_suffix(".pub").read_text().strip()
+        assert pod["env"]["PUBLIC_KEY"] == public
+        assert pod["name"] == held.record.name
+        inside = record(tmp_path)
+        assert (inside.fate, inside.id) == ("rented", pod["id"])
+        assert inside.hourly == 0.43
+        assert held.ending is not None
+        assert held.spent >= 0
+    check_nothing_left(runpod, tmp_path)
+    assert record(tmp_path).fate == "ended"
+    assert "is ended" in told[-1]
+    [name] = [r.body["name"] for r in runpod.asked if r.method == "POST"]
+    assert name.startswith(f"agentgym-{tmp_path.name.replace('_', '-')[:20].lower()}")
+
+
+def test_the_record_is_there_before_the_machine(
+    runpod: FakeRunPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[MachineRecord] = []
+
+    def launch(self: RunPod, offer: Offer, name: str, key: str) -> Machine:
+        seen.append(record(tmp_path))
+        raise ComputeRefusedError("no", 422)
+
+    monkeypatch.setattr(RunPod, "launch", launch)
+    with pytest.raises(ComputeRefusedError), lease(tmp_path):
+        pass
+    assert (seen[0].fate, seen[0].kind) == ("asked", "NVIDIA L4")
+    assert seen[0].name.startswith("agentgym-")
+    assert record(tmp_path).fate == "never"
+    assert record(tmp_path).spent == 0
+
+
+@pytest.mark.parametrize("how", ["lost", "page"])
+@pytest.mark.parametrize("lag", [0, 3])
+def test_a_pod_whose_launch_had_no_answer_is_found_by_its_name(
+    runpod: FakeRunPod, tmp_path: Path, how: str, lag: int
+) -> None:
+    chosen = offers()
+    runpod.on_create, runpod.lag = how, lag  # type: ignore[assignment]
+    with Lease(RunPod(), chosen, tmp_path, waits=QUICK) as held:
+        assert [pod["name"] for pod in runpod.pods.values()] == [held.record.name]
+    assert runpod.count("POST", "/pods") == 1
+    check_nothing_left(runpod, tmp_path)
+    assert record(tmp_path).fate == "ended"
+
+
+def test_a_pod_that_never_shows_is_not_taken_for_granted(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    chosen = offers()
+    runpod.on_create = "none"
+    with pytest.raises(UnclearLaunchError) as caught:
+        Lease(RunPod(), chosen, tmp_path, waits=QUICK).__enter__()
+    assert runpod.count("POST", "/pods") == 1
+    assert runpod.count("GET", "/pods") >= QUICK.looks
+    assert record(tmp_path).fate == "unclear"
+    assert "may or may not be there" in " ".join(caught.value.__notes__)
+
+
+def test_the_next_offer_is_asked_for(runpod: FakeRunPod, tmp_path: Path) -> None:
+    runpod.no_capacity = {"NVIDIA L4"}
+    with lease(tmp_path, "L4", "RTX 4090") as held:
+        assert held.record.gpu == "RTX 4090"
+        assert "no instances available" in held.record.tried[0]
+    check_nothing_left(runpod, tmp_path)
+
+
+def test_offers_run_out(runpod: FakeRunPod, tmp_path: Path) -> None:
+    runpod.no_capacity = {gpu["id"] for gpu in runpod.gpus}
+    every = ("RTX A4000", "L4", "RTX 4090", "A100 PCIe", "H100 SXM")
+    with (
+        pytest.raises(NoCapacityError, match="None of 4 offers"),
+        lease(tmp_path, *every),
+    ):
+        pass
+    assert runpod.count("POST", "/pods") == 4  # a few, not all there are
+    check_nothing_left(runpod, tmp_path)
+    assert record(tmp_path).fate == "never"
+
+
+@pytest.mark.parametrize("more", [{}, {"max_hourly": 0.45}], ids=str)
+def test_a_price_that_is_higher_after_the_launch_ends_it(
+    runpod: FakeRunPod, tmp_path: Path, more: dict[str, float]
+) -> None:
+    runpod.real_price = 0.55
+    cap = r"--max-hourly is \$0.45" if more else r"\$0.43 was agreed on"
+    with pytest.raises(ComputeError, match=rf"\$0.55 an hour, and {cap}") as caught:
+        lease(tmp_path, **more).__enter__()
+    check_nothing_left(runpod, tmp_path)
+    assert "is ended" in " ".join(caught.value.__notes__)
+    assert (record(tmp_path).fate, record(tmp_path).hourly) == ("ended", 0.55)
+
+
+def test_a_price_within_the_cap_is_paid(runpod: FakeRunPod, tmp_path: Path) -> None:
+    runpod.real_price = 0.55
+    with lease(tmp_path, max_hourly=0.60) as held:
+        assert held.record.hourly == 0.55
+    check_nothing_left(runpod, tmp_path)
+
+
+def test_a_machine_that_never_gets_an_address_is_ended(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    runpod.has_address = False
+    waits = client.Waits(look_s=0.02, looks=2, up_s=0.2, end_s=5)
+    with pytest.raises(ComputeError, match="no address after"):
+        Lease(RunPod(), offers(), tmp_path, waits=waits).__enter__()
+    check_nothing_left(runpod, tmp_path)
+    assert record(tmp_path).fate == "ended"
+
+
+@pytest.mark.parametrize("status", ["ERROR", "EXITED"])
+def test_a_machine_that_breaks_before_it_runs_is_ended(
+    runpod: FakeRunPod, tmp_path: Path, status: str
+) -> None:
+    runpod.status = status
+    with pytest.raises(ComputeError, match="stopped before it could be used"):
+        lease(tmp_path).__enter__()
+    check_nothing_left(runpod, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error", [ComputeError("x"), RuntimeError("x"), OutputClosed()]
+)
+def test_an_error_ends_the_machine_and_goes_on(
+    runpod: FakeRunPod, tmp_path: Path, error: Exception
+) -> None:
+    with pytest.raises(type(error)) as caught, lease(tmp_path):
+        raise error
+    assert caught.value is error
+    check_nothing_left(runpod, tmp_path)
+    assert type(error).__name__ in record(tmp_path).why
+
+
+def test_output_that_nobody_reads_ends_the_machine(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    def tell(words: str) -> None:
+        if runpod.pods:
+            raise OutputClosed
+
+    with lease(tmp_path, tell=tell):
+        pass
+    check_nothing_left(runpod, tmp_path)
+
+
+@pytest.mark.parametrize("fault", ["busy", "broken", "undying", "lag"])
+def test_an_end_that_fails_is_tried_again(
+    runpod: FakeRunPod, tmp_path: Path, fault: str
+) -> None:
+    with lease(tmp_path):
+        setattr(runpod, fault, 3 if fault == "lag" else 12)
+    check_nothing_left(runpod, tmp_path)
+    assert record(tmp_path).fate == "ended"
+
+
+def test_a_machine_that_cannot_be_ended_is_said_aloud(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    waits = client.Waits(look_s=0.02, looks=2, up_s=5, end_s=0.1)
+    with (
+        pytest.raises(ComputeError, match="COULD NOT BE ENDED.*gpu reap"),
+        Lease(RunPod(), offers(), tmp_path, waits=waits),
+    ):
+        runpod.undying = 10**6
+    assert record(tmp_path).fate == "left"
+    with pytest.raises(RuntimeError), Lease(RunPod(), offers(), tmp_path, waits=waits):
+        raise RuntimeError("its own")
+
+
+def test_others_of_the_same_name_go_too(runpod: FakeRunPod, tmp_path: Path) -> None:
+    with lease(tmp_path) as held:
+        runpod.make(held.record.name)  # a launch that came through twice
+        other = runpod.make("agentgym-other-run")
+        theirs = runpod.make("production")
+    assert set(runpod.pods) == {other["id"], theirs["id"]}
+
+
+def test_a_limit_interrupts_the_block(runpod: FakeRunPod, tmp_path: Path) -> None:
+    reached = pytest.raises(ComputeError, match=r"limit of \$0.00 is reached")
+    with reached, lease(tmp_path, limit=0.0001) as held:
+        assert held.seconds_left is not None
+        threading.Event().wait(60)
+    check_nothing_left(runpod, tmp_path)
+    assert record(tmp_path).limit == 0.0001
+
+
+def test_time_left_is_what_the_limit_pays_for(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    with lease(tmp_path, limit=0.43) as held:
+        assert held.seconds_left == pytest.approx(3600 - 120, abs=60)
+    with lease(tmp_path) as held:
+        assert held.seconds_left is None
+
+
+def test_a_machine_that_is_there_already_is_taken_over(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    first = lease(tmp_path)
+    first.__enter__()
+    first._signals.restore()
+    before = record(tmp_path)
+    again = lease(tmp_path, held=(RunPod().machines()[0], before))
+    with again as held:
+        assert held.record.name == before.name
+        assert held.record.asked == before.asked  # the cost goes on from there
+        assert held.key_file.exists()
+    assert runpod.count("POST", "/pods") == 1
+    check_nothing_left(runpod, tmp_path)
+
+
+def test_no_secret_is_written_down(
+    runpod: FakeRunPod, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+    with lease(tmp_path, tell=told.append) as held:
+        private = held.key_file.read_text()
+        texts = [(tmp_path / FILE).read_text(), repr(held), repr(held.record), *told]
+        texts += [json.dumps(request.body) for request in runpod.asked]
+        words = Path(f"/proc/{os.getpid()}/cmdline").read_text()
+        texts += [words, str(held.ending), *capfd.readouterr()]
+    body = private.splitlines()[1]
+    assert not [text for text in texts if runpod.key in text or body in text]
+
+
+def test_lambda_is_rented_alike(lambda_cloud: FakeLambda, tmp_path: Path) -> None:
+    provider = LambdaCloud()
+    chosen = [each for each in provider.offers() if each.is_available]
+    lambda_cloud.no_capacity = {"us-west-1"}
+    with Lease(provider, chosen, tmp_path, waits=QUICK) as held:
+        assert str(held.address) == "ubuntu@127.0.0.1"
+        assert held.record.region == "us-east-1"
+    assert lambda_cloud.instances == {}
+    assert lambda_cloud.keys == {}
+
+
+CLIENT = "tests.compute.fakes.client"
+Started = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def started(runpod: FakeRunPod, tmp_path: Path) -> Iterator[Started]:
+    """Return a function that starts a client and waits for a line of its output."""
+    children: list[subprocess.Popen[str]] = []
+
+    def start(until: str) -> "subprocess.Popen[str]":
+        child = subprocess.Popen(
+            [sys.executable, "-m", CLIENT, runpod.url, "lease", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        children.append(child)
+        assert child.stdout is not None
+        for line in child.stdout:
+            if until in line:
+                return child
+        raise AssertionError(child.communicate()[1])
+
+    yield start
+    for child in children:
+        with suppress(ProcessLookupError):
+            child.kill()
+        child.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("until", ["Renting", "up at"])
+def test_a_signal_ends_the_machine(
+    runpod: FakeRunPod,
+    tmp_path: Path,
+    started: Started,
+    number: signal.Signals,
+    until: str,
+) -> None:
+    child = started(until)
+    child.send_signal(number)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode != 0
+    assert "KeyboardInterrupt" in err
+    check_nothing_left(runpod, tmp_path)
+    assert record(tmp_path).fate in ("ended", "never")
+
+
+def test_impatience_does_not_leave_a_machine(
+    runpod: FakeRunPod, tmp_path: Path, started: Started
+) -> None:
+    child = started("up at")
+    runpod.undying = 40
+    child.send_signal(signal.SIGINT)
+    assert child.stdout is not None
+    assert "Ending" in child.stdout.readline()
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert "being ended first" in err
+    check_nothing_left(runpod, tmp_path)
+
+
+def test_a_kill_leaves_a_record_by_which_the_machine_is_found(
+    runpod: FakeRunPod, tmp_path: Path, started: Started
+) -> None:
+    child = started("up at")
+    child.kill()
+    child.communicate()
+    [pod] = runpod.pods.values()
+    left = record(tmp_path)
+    assert (left.fate, left.name, left.id) == ("rented", pod["name"], pod["id"])
