@@ -238,13 +238,16 @@ def test_others_of_the_same_name_go_too(runpod: FakeRunPod, tmp_path: Path) -> N
     assert set(runpod.pods) == {other["id"], theirs["id"]}
 
 
-def test_a_limit_interrupts_the_block(runpod: FakeRunPod, tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [1e-9, 3e-4])
+def test_a_limit_interrupts_the_block(
+    runpod: FakeRunPod, tmp_path: Path, limit: float
+) -> None:
     reached = pytest.raises(ComputeError, match=r"limit of \$0.00 is reached")
-    with reached, lease(tmp_path, limit=0.0001) as held:
+    with reached, lease(tmp_path, limit=limit) as held:
         assert held.seconds_left is not None
         threading.Event().wait(60)
     check_nothing_left(runpod, tmp_path)
-    assert record(tmp_path).limit == 0.0001
+    assert record(tmp_path).limit == limit
 
 
 def test_time_left_is_what_the_limit_pays_for(

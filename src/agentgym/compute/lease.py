@@ -149,6 +149,7 @@ class Lease:
             self._watch_limit()
         except BaseException as error:
             self._leave(error)
+            self._raise_over_limit()
             raise
         return self
 
@@ -159,7 +160,11 @@ class Lease:
         trace: TracebackType | None,
     ) -> None:
         self._leave(error)
-        if self._is_over_limit and error is not None:
+        if error is not None:
+            self._raise_over_limit()
+
+    def _raise_over_limit(self) -> None:
+        if self._is_over_limit:
             raise ComputeError(
                 f"The limit of ${self._limit:.2f} is reached: the run was stopped and "
                 f"the machine ended. {self.record.words()} What was finished is in "
@@ -273,11 +278,15 @@ class Lease:
         Raises:
             ComputeError: It could not be ended, and there is no other error.
         """
-        if self._timer is not None:
-            self._timer.cancel()
+        is_ended = False
         try:
-            with self._signals.deferred(patience=_PATIENCE):
-                self._end(error)
+            while not is_ended:
+                with suppress(KeyboardInterrupt):  # of a moment before they wait
+                    if self._timer is not None:
+                        self._timer.cancel()
+                    with self._signals.deferred(patience=_PATIENCE):
+                        self._end(error)
+                        is_ended = True
         finally:
             self._signals.restore()
             with suppress(OSError):
