@@ -24,7 +24,7 @@ TRAINED = {
     "deterministic",
     "tracker",
 }
-TRAINED |= {"name", "output"}
+TRAINED |= {"name", "output", "max_hourly", "max_cost"}
 YOURS = {"yes", "warm_start", "train_roles", "context", "inputs"}
 ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeout_s"}
 

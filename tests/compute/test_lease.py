@@ -26,8 +26,8 @@ from agentgym.errors import (
     OutputClosed,
     UnclearLaunchError,
 )
-from tests.compute.conftest import QUICK
 from tests.compute.fakes import client
+from tests.compute.fakes.fixtures import QUICK
 from tests.compute.fakes.lambda_cloud import FakeLambda
 from tests.compute.fakes.runpod import FakeRunPod
 

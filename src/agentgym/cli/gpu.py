@@ -182,12 +182,12 @@ def _agreed(count: int) -> bool:
 
 def _end(found: "Found", providers: "dict[str, Provider]") -> str:
     """End a machine; return what went wrong, or nothing."""
-    from agentgym.compute.ending import Waits
     from agentgym.compute.reap import reap
+    from agentgym.compute.rented import Rented
     from agentgym.errors import ComputeError
 
     try:
-        reap(found, providers[found.machine.provider], Waits())
+        reap(found, providers[found.machine.provider], Rented.waits)
     except ComputeError as error:
         return f"{found.machine.name} could not be ended: {error}"
     return ""

@@ -1,6 +1,7 @@
 """RunPod's REST API v2, as its OpenAPI description and examples have it."""
 
 import itertools
+from pathlib import Path
 from typing import Any, Literal
 
 from aiohttp import web
@@ -51,6 +52,8 @@ class FakeRunPod(Fake):
         undying: So many requests to end a pod are answered, and nothing is done.
         status: Of every pod, if it is none of the usual.
         no_money: Whether creations are refused for want of credit.
+        ssh: The port of the pods' SSH server, and ``authorized`` the file that says
+            whom it lets in; None for pods without one.
     """
 
     def __init__(self) -> None:
@@ -67,6 +70,8 @@ class FakeRunPod(Fake):
         self.undying = 0
         self.status = ""
         self.no_money = False
+        self.ssh = 34446
+        self.authorized: Path | None = None
         self._numbers = itertools.count(1)
         self._seen: dict[str, int] = {}
         self._listed: dict[tuple[str, bool], int] = {}
@@ -145,6 +150,8 @@ class FakeRunPod(Fake):
             self.on_create = ""
             return web.Response(status=502, text=PAGE, content_type="text/html")
         pod = self.make(body["name"], body["gpu"]["id"], env=body["env"])
+        if self.authorized is not None:
+            self.authorized.write_text(body["env"]["PUBLIC_KEY"] + "\n")
         if self.on_create:
             how, self.on_create = self.on_create, ""
             if how == "lost":
@@ -171,8 +178,8 @@ class FakeRunPod(Fake):
         if seen >= self.steps:
             pod["status"] = self.status or "RUNNING"
             if self.has_address and not self.status:
-                direct = {"host": "127.0.0.1", "port": 34446, "username": "root"}
-                direct["command"] = "ssh root@127.0.0.1 -p 34446"
+                direct = {"host": "127.0.0.1", "port": self.ssh, "username": "root"}
+                direct["command"] = f"ssh root@127.0.0.1 -p {self.ssh}"
                 pod["ssh"] = {"proxy": None, "direct": direct}
         return web.json_response(pod)
 

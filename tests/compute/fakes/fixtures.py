@@ -1,0 +1,46 @@
+"""Fixtures of providers: fakes in the place of the real ones, which no test reaches."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from agentgym.compute.ending import Waits
+from agentgym.compute.providers.api import Api
+from agentgym.compute.providers.lambda_cloud import LambdaCloud
+from agentgym.compute.providers.runpod import RunPod
+from agentgym.compute.rented import Rented
+from tests.compute.fakes.lambda_cloud import FakeLambda
+from tests.compute.fakes.runpod import FakeRunPod
+
+QUICK = Waits(look_s=0.02, looks=8, up_s=5.0, end_s=5.0)
+
+
+@pytest.fixture(autouse=True)
+def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing reach a real provider, and nobody wait."""
+    for variable in ("RUNPOD_API_KEY", "LAMBDA_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    for kind in (RunPod, LambdaCloud):
+        monkeypatch.setattr(kind, "url", "http://127.0.0.1:9")
+    for name in ("interval_s", "launch_interval_s"):
+        monkeypatch.setattr(LambdaCloud, name, 0.0)
+    monkeypatch.setattr(Api, "backoff_s", 0.005)
+    monkeypatch.setattr(Rented, "waits", QUICK)
+
+
+@pytest.fixture
+def runpod(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRunPod]:
+    """Serve RunPod's API, with a key for it in the environment."""
+    with FakeRunPod() as fake:
+        monkeypatch.setattr(RunPod, "url", fake.url)
+        monkeypatch.setenv("RUNPOD_API_KEY", fake.key)
+        yield fake
+
+
+@pytest.fixture
+def lambda_cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLambda]:
+    """Serve Lambda's API, with a key for it in the environment."""
+    with FakeLambda() as fake:
+        monkeypatch.setattr(LambdaCloud, "url", fake.url)
+        monkeypatch.setenv("LAMBDA_API_KEY", fake.key)
+        yield fake

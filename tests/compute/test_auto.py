@@ -1,0 +1,91 @@
+"""What ``gpu = "auto"`` makes of a model and a machine."""
+
+import pytest
+
+from agentgym.compute import auto
+from agentgym.compute.base import Offer
+from agentgym.compute.providers.local import LocalMachine
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import ComputeError, NoCapacityError, UsageError
+from agentgym.train.places import settled
+from tests.compute.fakes.lambda_cloud import FakeLambda
+from tests.compute.fakes.runpod import FakeRunPod
+
+CPU = Offer("local", "CPU", "", 0, 0.0, 32.0)
+BIG = "Qwen/Qwen3-4B"
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this machine have a CPU and 32 GB alone."""
+    monkeypatch.setattr(LocalMachine, "offers", lambda _: [CPU])
+    monkeypatch.setattr(auto, "_has_gpu", lambda: False)
+
+
+def gpu(model: str = BIG, **settings: object) -> str:
+    return settled(TrainingConfig.create(model=model, **settings)).gpu
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": "nano"},
+        {"model": "Qwen/Qwen2.5-0.5B-Instruct"},
+        {"model": "no/size"},
+        {"deterministic": True},
+        {"gpu": "none"},
+        {"engine": "verl"},
+    ],
+    ids=str,
+)
+def test_what_trains_here_today_still_does(settings: dict[str, object]) -> None:
+    assert gpu(**{"model": BIG, **settings}) == settings.get("gpu", "auto")  # type: ignore[arg-type]
+
+
+def test_a_gpu_that_is_large_enough_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = Offer("local", "GPU 0", "L4", 1, 24.0, 32.0)
+    monkeypatch.setattr(LocalMachine, "offers", lambda _: [large])
+    assert gpu() == "auto"
+    with pytest.raises(ComputeError, match="the GPU of this machine has 24 GB"):
+        gpu("Qwen/Qwen3-14B")
+
+
+def test_a_gpu_whose_driver_tells_nothing_is_trusted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(auto, "_has_gpu", lambda: True)
+    assert gpu() == "auto"
+
+
+def test_without_a_key_it_says_what_it_would_rent_and_for_how_much() -> None:
+    with pytest.raises(ComputeError) as caught:
+        gpu()
+    for words in ("19 GB", "no GPU", "an L4 for about $0.45 an hour", "--gpu none"):
+        assert words in str(caught.value)
+    assert "RUNPOD_API_KEY (runpod) or LAMBDA_API_KEY (lambda)" in str(caught.value)
+    with pytest.raises(ComputeError, match="No single GPU"):
+        gpu("Qwen/Qwen3-235B-A22B")
+
+
+def test_the_cheapest_of_all_providers_is_chosen(
+    runpod: FakeRunPod, lambda_cloud: FakeLambda
+) -> None:
+    assert gpu() == "runpod"
+    runpod.gpus = [each for each in runpod.gpus if each["memory"] > 24]
+    assert gpu("Qwen/Qwen3-14B") in ("runpod", "lambda")
+    assert not [asked for asked in runpod.asked if asked.method == "POST"]
+
+
+def test_a_provider_that_fails_does_not_hide_another(
+    runpod: FakeRunPod, lambda_cloud: FakeLambda
+) -> None:
+    runpod.broken = 10**6
+    assert gpu() == "lambda"
+    lambda_cloud.broken = 10**6
+    with pytest.raises(NoCapacityError, match=r"runpod gave no answer.*lambda gave no"):
+        gpu()
+
+
+def test_caps_hold(runpod: FakeRunPod) -> None:
+    with pytest.raises(UsageError, match="--max-hourly"):
+        gpu(max_hourly=0.1)

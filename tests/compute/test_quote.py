@@ -1,0 +1,112 @@
+"""What a run is said to cost, and which offers are for it."""
+
+import pytest
+
+from agentgym.compute.base import Offer
+from agentgym.compute.quote import Effort, Quote, choose, fits
+from agentgym.compute.sizes import need_of
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import ComputeError, NoCapacityError, UsageError
+
+SMALL, L4 = ("RTX A4000", 16, 0.25), ("L4", 24, 0.43)
+RTX, A100 = ("RTX 4090", 24, 0.69), ("A100 PCIe", 80, 1.64)
+MODEL = "Qwen/Qwen3-4B"
+
+
+def offers(*kinds: tuple[str, int, float], **more: bool) -> list[Offer]:
+    return [
+        Offer("runpod", f"NVIDIA {gpu}", gpu, 1, memory, hourly=hourly, **more)
+        for gpu, memory, hourly in kinds
+    ]
+
+
+def chosen(found: list[Offer], model: str = MODEL, **settings: object) -> list[Quote]:
+    config = TrainingConfig.create(model=model, **settings)
+    return choose(found, need_of(config), Effort(10_000, 3_000, 300.0), config)
+
+
+def test_what_fits_comes_cheapest_run_first() -> None:
+    quotes = chosen(offers(SMALL, L4, RTX, A100))
+    assert {quote.offer.gpu for quote in quotes} == {"L4", "RTX 4090", "A100 PCIe"}
+    totals = [quote.total for quote in quotes]
+    assert totals == sorted(totals)
+
+
+def test_total_is_hours_by_price_and_hours_are_explained() -> None:
+    [quote] = chosen(offers(L4))
+    assert quote.tokens_per_second == 250  # 1,000 at a billion parameters
+    assert quote.hours == pytest.approx(0.2 + 23_000 * 300 / 250 / 3600)
+    assert quote.total == pytest.approx(quote.hours * 0.43)
+    assert quote.limit == pytest.approx(3 * quote.total)
+    for words in ("10,000 training", "3,000 measured", "250 tokens/s (assumed, not"):
+        assert words in quote.reasoning
+    assert chosen(offers(L4), max_cost=9.0)[0].limit == 9.0
+
+
+@pytest.mark.parametrize(
+    ("gpu", "speed"),
+    [
+        ("A100 PCIe", 5000),
+        ("A10", 1500),
+        ("A40", 2000),
+        ("RTX A4000", 800),
+        ("L40S", 3500),
+        ("L4", 1000),
+        ("GH200", 8000),
+        ("H200 SXM", 9000),
+        ("Something New", 800),
+    ],
+)
+def test_speeds_go_by_the_whole_name(gpu: str, speed: float) -> None:
+    [quote] = chosen(offers((gpu, 80, 1.0)), "some/model-1B")
+    assert quote.tokens_per_second == speed
+
+
+def test_a_model_that_fits_nowhere() -> None:
+    with pytest.raises(
+        ComputeError, match=r"no single GPU of runpod.*\(the largest 80"
+    ):
+        chosen(offers(L4, A100), "Qwen/Qwen3-235B-A22B")
+    with pytest.raises(ComputeError, match="lora_rank = 16"):
+        chosen(offers(L4), "Qwen/Qwen3-14B", lora_rank=0)
+    assert not fits(
+        Offer("local", "CPU", "", 0, 0.0, 999.0), need_of(config_of("nano"))
+    )
+
+
+def config_of(model: str) -> TrainingConfig:
+    return TrainingConfig.create(model=model)
+
+
+def test_what_is_taken_is_not_offered() -> None:
+    with pytest.raises(NoCapacityError, match="taken at present: L4, RTX 4090"):
+        chosen(offers(L4, RTX, is_available=False))
+    [quote] = chosen([*offers(L4, is_available=False), *offers(RTX)])
+    assert quote.offer.gpu == "RTX 4090"
+
+
+def test_caps() -> None:
+    assert {q.offer.gpu for q in chosen(offers(L4, RTX), max_hourly=0.5)} == {"L4"}
+    with pytest.raises(UsageError, match=r"\$0.43 an hour.*--max-hourly is \$0.30"):
+        chosen(offers(L4, RTX), max_hourly=0.30)
+    with pytest.raises(UsageError, match=r"more than --max-cost \$0.50.*tokens/s"):
+        chosen(offers(L4, RTX), max_cost=0.50)
+
+
+def test_effort_counts_all_measurements() -> None:
+    config = TrainingConfig.create(
+        scenario="coding", episodes=640, test_tasks=10, eval_samples=2, eval_tasks=7
+    )
+    effort = Effort.of(config)
+    assert effort.episodes == 640
+    sets = (effort.measured - 2 * 7) / (2 * 2)  # ten steps: two validations
+    assert sets == int(sets) >= 10
+    assert Effort.of(config.replaced(warm_start=True)).measured > effort.measured
+
+
+def test_words_tell_price_total_and_limit() -> None:
+    [quote] = chosen(offers(L4))
+    told = " ".join(quote.words())
+    for words in ("$0.43 an hour", f"${quote.total:.2f}", f"${quote.limit:.2f}", "GB"):
+        assert words in told
+    assert quote.record()["total"] == round(quote.total, 2)

@@ -1,0 +1,264 @@
+"""A run on a rented machine: asked, rented, trained on, given back."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.compute import rented
+from agentgym.compute.base import Address
+from agentgym.compute.lease import KEY_FILE
+from agentgym.compute.record import MachineRecord, now
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import (
+    ComputeError,
+    NotFoundError,
+    UnreachableError,
+    UnsupportedError,
+    UsageError,
+)
+from agentgym.evaluate.progress import Progress
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.trainer import Trainer
+from tests.compute.fakes.runpod import FakeRunPod
+from tests.compute.home import SMALL, ended
+from tests.compute.sshd import Machine
+from tests.ui import made_up
+
+BIG = "Qwen/Qwen3-4B"
+CLIENT = "tests.compute.fakes.client"
+
+
+class Asked(Progress):
+    """Answers as it is told, and remembers what it was asked and told."""
+
+    def __init__(self, answer: bool | None) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+        self.told: list[str] = []
+
+    def may_rent(self, quote: Sequence[str]) -> bool | None:
+        self.asked += quote
+        return self.answer
+
+    def starting(self, what: str) -> None:
+        self.told.append(what)
+
+
+class There:
+    """Stands where training on the machine is, which it does not do."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.error: BaseException | None = None
+
+    def __call__(
+        self,
+        config: TrainingConfig,
+        address: Address,
+        key_file: Path,
+        run: RunFolder,
+        progress: Progress,
+        **more: Any,
+    ) -> TrainingResult:
+        found = {"address": address, "key": key_file.read_text(), "run": run, **more}
+        self.calls.append(found)
+        if self.error is not None:
+            raise self.error
+        return made_up.result(run.path)
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> There:
+    monkeypatch.chdir(tmp_path)
+    made = There()
+    monkeypatch.setattr(rented, "train_elsewhere", made)
+    return made
+
+
+def train(progress: Progress | None = None, **settings: object) -> TrainingResult:
+    given = {"model": BIG, "gpu": "runpod", "framework": "native", "name": "r"}
+    config = TrainingConfig.create(scenario="coding", **{**given, **settings})
+    return Trainer(config, progress=progress).train()
+
+
+def record() -> MachineRecord:
+    found = MachineRecord.read(Path("runs/r"))
+    assert found is not None
+    return found
+
+
+def test_a_run_is_rented_for_once_somebody_agrees(
+    runpod: FakeRunPod, there: There
+) -> None:
+    progress = Asked(True)
+    train(progress)
+    [call] = there.calls
+    assert str(call["address"]) == "root@127.0.0.1:34446"
+    assert "PRIVATE KEY" in call["key"]
+    assert call["ending"].method == "DELETE"
+    assert call["limits"].longest_s > 600
+    assert call["limits"].silent_s > 0
+    assert "costs $0.43 an hour" in progress.asked[0]
+    assert "tokens/s (assumed" in progress.asked[0]
+    assert any("is ended. It cost about $0.0" in told for told in progress.told)
+    assert (runpod.pods, record().fate) == ({}, "ended")
+    assert record().name.startswith("agentgym-r-")
+    assert not (Path("runs/r") / KEY_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(None, "Nobody is here.*--yes"), (False, "Nothing was rented")],
+)
+def test_nothing_is_rented_that_nobody_agreed_to(
+    runpod: FakeRunPod, there: There, answer: bool | None, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        train(Asked(answer))
+    assert not [asked for asked in runpod.asked if asked.method == "POST"]
+    assert not Path("runs/r").exists()
+
+
+def test_yes_is_an_agreement(runpod: FakeRunPod, there: There) -> None:
+    progress = Asked(None)
+    train(progress, yes=True)
+    assert (len(there.calls), progress.asked) == (1, [])
+    assert "costs $0.43 an hour" in progress.told[0]  # the quote is told all the same
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"gpu": "runpod:B300"}, UsageError, "has no GPU 'B300'. It has: RTX A4000"),
+        ({"max_hourly": 0.2}, UsageError, r"--max-hourly is \$0.20"),
+        ({"max_cost": 0.01}, UsageError, r"more than --max-cost \$0.01"),
+        ({"model": "Qwen/Qwen3-235B"}, ComputeError, "no single GPU of runpod"),
+        ({"engine": "verl"}, UnsupportedError, "engine = 'verl'"),
+        ({"deterministic": True}, UnsupportedError, "deterministic = true"),
+        ({"model": "openai:gpt-5"}, UnsupportedError, "answers behind a server"),
+        ({"scenario": "codng"}, NotFoundError, "coding"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused_before_anything_is_spent(
+    runpod: FakeRunPod,
+    there: There,
+    settings: dict[str, object],
+    error: type[Exception],
+    words: str,
+) -> None:
+    with pytest.raises(error, match=words):
+        train(Asked(True), **settings)
+    assert not [asked for asked in runpod.asked if asked.method == "POST"]
+
+
+def test_a_kind_of_gpu_can_be_named(runpod: FakeRunPod, there: There) -> None:
+    train(yes=True, gpu="runpod:a100")
+    assert record().gpu == "A100 PCIe"
+
+
+def test_a_wrong_key(runpod: FakeRunPod, there: There, monkeypatch: Any) -> None:
+    monkeypatch.setenv("RUNPOD_API_KEY", "wrong")
+    with pytest.raises(ComputeError, match="refused the key in RUNPOD_API_KEY"):
+        train(yes=True)
+
+
+@pytest.mark.parametrize("error", [UnreachableError("gone"), KeyboardInterrupt()])
+def test_a_run_that_breaks_keeps_its_folder_and_no_machine(
+    runpod: FakeRunPod, there: There, error: BaseException
+) -> None:
+    there.error = error
+    with pytest.raises(BaseException) as caught:
+        train(yes=True)
+    assert runpod.pods == {}
+    assert record().fate == "ended"
+    assert Path("runs/r/run.json").exists()
+    assert "runs/r" in str(caught.value) + " ".join(
+        getattr(caught.value, "__notes__", [])
+    )
+
+
+def _killed(run: Path, runpod: FakeRunPod, *, key: bool) -> MachineRecord:
+    """Leave a run as a kill of its client does, with its machine."""
+    config = TrainingConfig.create(
+        scenario="coding", model=BIG, gpu="runpod", framework="native", name="r"
+    )
+    RunFolder.create(config)
+    if key:
+        (run / KEY_FILE).write_text("PRIVATE KEY")
+    pod = runpod.make("agentgym-r-0011", status="RUNNING")
+    made = MachineRecord(
+        "agentgym-r-0011",
+        "runpod",
+        "rented",
+        gpu="L4",
+        id=pod["id"],
+        quoted=0.43,
+        hourly=0.43,
+        limit=5.0,
+        asked=now(),
+    )
+    return made.write(run)
+
+
+@pytest.mark.parametrize("key", [True, False])
+def test_a_run_whose_client_was_killed(
+    runpod: FakeRunPod, there: There, key: bool
+) -> None:
+    before = _killed(Path("runs/r"), runpod, key=key)
+    trainer = Trainer(TrainingConfig.create())
+    trainer.train(resume="r", yes=True)
+    launches = runpod.count("POST", "/pods")
+    assert launches == (0 if key else 1)  # without its key nobody can log in
+    assert len(there.calls) == 1
+    assert (runpod.pods, record().fate) == ({}, "ended")
+    assert (record().name == before.name) == key
+
+
+def test_a_run_that_goes_on_elsewhere_gives_its_machine_back(
+    runpod: FakeRunPod, there: There, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _killed(Path("runs/r"), runpod, key=True)
+    found = rented.Rented().bring_home(
+        RunFolder(Path("runs/r")).config(), RunFolder(Path("runs/r"))
+    )
+    assert (found, runpod.pods, record().fate) == (None, {}, "ended")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_from_the_key_to_the_agent(
+    runpod: FakeRunPod, machine: Machine, tmp_path: Path
+) -> None:
+    """A real training, on a real SSH server that only lets in the run's own key."""
+    runpod.ssh = machine.port
+    runpod.authorized = machine.folder / "authorized"
+    settings = {f"AGENTGYM_{key}": value for key, value in SMALL.items()}
+    words = ["train", "coding", "--framework", "native", "--episodes", "32", "--name"]
+    words += ["r", "--gpu", "runpod", "--yes", "--max-cost", "5"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", CLIENT, runpod.url, "agentgym", *words],
+        cwd=tmp_path,
+        env={**os.environ, **settings, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    code, out, err = ended(process)
+    assert code == 0, err
+    assert "Before and after" in out
+    found = json.loads((tmp_path / "runs/r/machine.json").read_text())
+    assert (found["fate"], runpod.pods) == ("ended", {})
+    assert (tmp_path / "runs/r/agent").is_dir()
+    assert not (tmp_path / "runs/r" / KEY_FILE).exists()
+    assert machine.trainees() == []
+    for path in (tmp_path / "runs").rglob("*"):
+        if path.is_file() and path.suffix in ("", ".json", ".jsonl", ".log", ".md"):
+            assert runpod.key not in path.read_text(errors="replace")
