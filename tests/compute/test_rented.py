@@ -17,7 +17,9 @@ from agentgym.compute.record import MachineRecord, now
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import (
     ComputeError,
+    NoCapacityError,
     NotFoundError,
+    TrainingInterrupted,
     UnreachableError,
     UnsupportedError,
     UsageError,
@@ -84,7 +86,7 @@ def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> There:
 
 def train(progress: Progress | None = None, **settings: object) -> TrainingResult:
     given = {"model": BIG, "gpu": "runpod", "framework": "native", "name": "r"}
-    config = TrainingConfig.create(scenario="coding", **{**given, **settings})
+    config = TrainingConfig.create(**{"scenario": "coding", **given, **settings})
     return Trainer(config, progress=progress).train()
 
 
@@ -105,7 +107,7 @@ def test_a_run_is_rented_for_once_somebody_agrees(
     assert call["ending"].method == "DELETE"
     assert call["limits"].longest_s > 600
     assert call["limits"].silent_s > 0
-    assert "costs $0.43 an hour" in progress.asked[0]
+    assert "costs $0.69 an hour" in progress.asked[0]
     assert "tokens/s (assumed" in progress.asked[0]
     assert any("is ended. It cost about $0.0" in told for told in progress.told)
     assert (runpod.pods, record().fate) == ({}, "ended")
@@ -130,7 +132,7 @@ def test_yes_is_an_agreement(runpod: FakeRunPod, there: There) -> None:
     progress = Asked(None)
     train(progress, yes=True)
     assert (len(there.calls), progress.asked) == (1, [])
-    assert "costs $0.43 an hour" in progress.told[0]  # the quote is told all the same
+    assert "costs $0.69 an hour" in progress.told[0]  # the quote is told all the same
 
 
 @pytest.mark.parametrize(
@@ -170,19 +172,34 @@ def test_a_wrong_key(runpod: FakeRunPod, there: There, monkeypatch: Any) -> None
         train(yes=True)
 
 
-@pytest.mark.parametrize("error", [UnreachableError("gone"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (UnreachableError("gone"), UnreachableError),
+        (KeyboardInterrupt(), TrainingInterrupted),
+    ],
+)
 def test_a_run_that_breaks_keeps_its_folder_and_no_machine(
-    runpod: FakeRunPod, there: There, error: BaseException
+    runpod: FakeRunPod, there: There, error: BaseException, raised: type[Exception]
 ) -> None:
     there.error = error
-    with pytest.raises(BaseException) as caught:
-        train(yes=True)
+    progress = Asked(True)
+    with pytest.raises(raised) as caught:
+        train(progress)
     assert runpod.pods == {}
     assert record().fate == "ended"
-    assert Path("runs/r/run.json").exists()
-    assert "runs/r" in str(caught.value) + " ".join(
-        getattr(caught.value, "__notes__", [])
-    )
+    assert RunFolder(Path("runs/r")).record()["status"] == "interrupted"
+    told = [*progress.told, *getattr(caught.value, "__notes__", [])]
+    assert any("is ended. It cost about $0.0" in each for each in told)
+
+
+def test_a_machine_that_was_never_there_leaves_no_run(
+    runpod: FakeRunPod, there: There
+) -> None:
+    runpod.no_capacity = {gpu["id"] for gpu in runpod.gpus}
+    with pytest.raises(NoCapacityError, match="None of 3 offers"):
+        train(yes=True)
+    assert not Path("runs/r").exists()
 
 
 def _killed(run: Path, runpod: FakeRunPod, *, key: bool) -> MachineRecord:

@@ -128,7 +128,7 @@ class MachineRecord:
 
 def now() -> str:
     """Return the time as records have it."""
-    return _now().isoformat(timespec="seconds")
+    return _now().isoformat(timespec="milliseconds")
 
 
 def _now() -> datetime:

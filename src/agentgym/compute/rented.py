@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agentgym.compute.base import Machine, Provider
+from agentgym.compute.base import Address, Machine, Provider
 from agentgym.compute.ending import Waits, end, find
 from agentgym.compute.lease import KEY_FILE, Lease
 from agentgym.compute.quote import Effort, Quote, choose
+from agentgym.compute.record import FILE as MACHINE_FILE
 from agentgym.compute.record import MachineRecord, now
 from agentgym.compute.registry import PROVIDERS
-from agentgym.compute.remote import KNOWN_HOSTS, train_elsewhere
+from agentgym.compute.remote import KNOWN_HOSTS, bring_home, train_elsewhere
 from agentgym.compute.sizes import need_of
 from agentgym.compute.ssh import plan_elsewhere
 from agentgym.compute.watchdog import Limits
@@ -72,6 +73,19 @@ class Rented(Place):
 
         A run whose machine is still there, because its client died, goes on on that.
         """
+        try:
+            with run.recorded(config):
+                return self._train(config, run, progress)
+        except ComputeError:
+            record = MachineRecord.read(run.path)
+            if record is not None and record.fate == "never":
+                (run.path / MACHINE_FILE).unlink()
+            run.discard_unless_begun()  # there is nothing to tell
+            raise
+
+    def _train(
+        self, config: TrainingConfig, run: RunFolder, progress: Progress
+    ) -> TrainingResult:
         provider = _provider(config)
         held = self._held(provider, run, progress)
         limit, offers = config.max_cost, []
@@ -93,18 +107,32 @@ class Rented(Place):
             waits=self.waits,
             held=held,
         ) as lease:
-            return _train_elsewhere(config, run, progress, lease)
+            return train_elsewhere(
+                config,
+                lease.address,
+                lease.key_file,
+                run,
+                progress,
+                ending=lease.ending,
+                limits=Limits(longest_s=lease.seconds_left, silent_s=SILENT_S),
+            )
 
     def bring_home(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """End the machine of a run that goes on in another place."""
+        """Fetch what is finished on the machine of a run, and end that."""
         record = MachineRecord.read(run.path)
         if record is None or record.fate not in _OPEN:
             return None
+        problems, key = [], run.path / KEY_FILE
+        try:
+            if record.address and key.is_file():
+                bring_home(Address.parse(record.address), key, run, Progress())
+        except ComputeError as error:
+            problems.append(str(error))
         try:
             end_recorded(PROVIDERS.get(record.provider), record, run, self.waits)
         except ComputeError as error:
-            return str(error)
-        return None
+            problems.append(str(error))
+        return " ".join(problems) or None
 
     def _held(
         self, provider: Provider, run: RunFolder, progress: Progress
@@ -132,22 +160,6 @@ def end_recorded(
     """
     end(provider, record.machine, waits)
     return record.changed(fate="ended", ended=now()).write(run.path)
-
-
-def _train_elsewhere(
-    config: TrainingConfig, run: RunFolder, progress: Progress, lease: Lease
-) -> TrainingResult:
-    """Train on a machine that is there, over SSH."""
-    limits = Limits(longest_s=lease.seconds_left, silent_s=SILENT_S)
-    return train_elsewhere(
-        config,
-        lease.address,
-        lease.key_file,
-        run,
-        progress,
-        ending=lease.ending,
-        limits=limits,
-    )
 
 
 def _provider(config: TrainingConfig) -> Provider:

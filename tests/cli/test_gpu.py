@@ -1,0 +1,193 @@
+"""``agentgym gpu`` and ``train`` with a rented machine: what is shown and refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentgym.compute.record import MachineRecord
+from agentgym.core.config import TrainingConfig
+from agentgym.train.run_folder import RunFolder
+from tests.cli.conftest import Command
+from tests.compute.fakes.lambda_cloud import FakeLambda
+from tests.compute.fakes.runpod import FakeRunPod
+
+TRAIN = ["train", "coding", "--framework", "native", "--model", "Qwen/Qwen3-4B"]
+
+
+def test_list_needs_no_network(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNPOD_API_KEY", "planted-1234567")
+    ended = agentgym("gpu", "list")
+    assert ended.code == 0
+    lines = ended.out.splitlines()
+    assert lines[0].split()[:2] == ["local", "ready"]
+    assert "RUNPOD_API_KEY is set" in ended.out
+    assert "LAMBDA_API_KEY" in ended.out
+    rows = json.loads(agentgym("gpu", "list", "--json").out)
+    assert [(row["name"], bool(row["problem"])) for row in rows] == [
+        ("local", False),
+        ("runpod", False),
+        ("lambda", True),
+    ]
+    assert "planted" not in ended.out + ended.err + json.dumps(rows)
+
+
+def test_prices_come_cheapest_first(
+    agentgym: Command, runpod: FakeRunPod, lambda_cloud: FakeLambda
+) -> None:
+    out = agentgym("gpu", "prices").out
+    assert [line.split()[0] for line in out.splitlines()[1:5]] == [
+        "0.25",
+        "0.43",
+        "0.69",
+        "1.29",
+    ]
+    assert "taken" in out
+    fitting = agentgym("gpu", "prices", "--model", "Qwen/Qwen3-4B")
+    assert "needs 19 GB" in fitting.out
+    assert "RTX A4000" not in fitting.out
+    rows = json.loads(agentgym("gpu", "prices", "--provider", "lambda", "--json").out)
+    assert {row["provider"] for row in rows} == {"lambda"}
+
+
+def test_prices_without_a_key(agentgym: Command) -> None:
+    ended = agentgym("gpu", "prices")
+    assert ended.code == 1
+    assert "set RUNPOD_API_KEY or LAMBDA_API_KEY" in ended.err
+    assert agentgym("gpu", "prices", "--provider", "runpot").code == 2
+
+
+def test_prices_of_the_others_are_shown_where_one_fails(
+    agentgym: Command, runpod: FakeRunPod, lambda_cloud: FakeLambda
+) -> None:
+    runpod.broken = 10**6
+    ended = agentgym("gpu", "prices")
+    assert ended.code == 1
+    assert "A10" in ended.out
+    assert "runpod gave no answer" in ended.err
+
+
+def left(runpod: FakeRunPod, name: str, machine: str) -> RunFolder:
+    run = RunFolder.create(TrainingConfig.create(name=name))
+    pod = runpod.make(machine)
+    MachineRecord(machine, "runpod", "rented", id=pod["id"], hourly=0.43).write(
+        run.path
+    )
+    return run
+
+
+def fate(run: RunFolder) -> str:
+    found = MachineRecord.read(run.path)
+    assert found is not None
+    return found.fate
+
+
+def test_reap_asks_and_without_an_answer_ends_nothing(
+    agentgym: Command, runpod: FakeRunPod
+) -> None:
+    run = left(runpod, "a", "agentgym-a-1")
+    ended = agentgym("gpu", "reap")
+    assert ended.code == 2
+    assert "agentgym-a-1" in ended.out
+    assert "--yes" in ended.err
+    assert (len(runpod.pods), fate(run)) == (1, "rented")
+
+
+def test_reap_ends_what_is_its_own(agentgym: Command, runpod: FakeRunPod) -> None:
+    run = left(runpod, "a", "agentgym-a-1")
+    runpod.make("agentgym-unknown-2")
+    theirs = runpod.make("production")
+    ended = agentgym("gpu", "reap", "--yes")
+    assert (ended.code, ended.err) == (0, "")
+    assert "not of this folder" in ended.out
+    assert "production" not in ended.out
+    assert (set(runpod.pods), fate(run)) == ({theirs["id"]}, "ended")
+    assert "nothing of AgentGym's is rented" in agentgym("gpu", "reap").out
+
+
+def test_reap_leaves_runs_alone_that_go_on(
+    agentgym: Command, runpod: FakeRunPod
+) -> None:
+    run = left(runpod, "a", "agentgym-a-1")
+    other = left(runpod, "b", "agentgym-b-2")
+    with run.lock():
+        rows = json.loads(agentgym("gpu", "reap", "--yes", "--json").out)
+    assert {row["name"]: row["ended"] for row in rows} == {
+        "agentgym-a-1": False,
+        "agentgym-b-2": True,
+    }
+    assert (fate(run), fate(other)) == ("rented", "ended")
+
+
+def test_reap_of_one_run(agentgym: Command, runpod: FakeRunPod) -> None:
+    left(runpod, "a", "agentgym-a-1")
+    other = left(runpod, "b", "agentgym-b-2")
+    assert agentgym("gpu", "reap", "--run", "b", "--yes").code == 0
+    assert [pod["name"] for pod in runpod.pods.values()] == ["agentgym-a-1"]
+    assert fate(other) == "ended"
+    assert "No run is named 'c'" in agentgym("gpu", "reap", "--run", "c").err
+    RunFolder.create(TrainingConfig.create(name="d"))
+    assert "No machine was rented" in agentgym("gpu", "reap", "--run", "d").err
+
+
+def test_a_dry_run_shows_the_quote(agentgym: Command, runpod: FakeRunPod) -> None:
+    words = [*TRAIN, "--gpu", "runpod", "--dry-run"]
+    ended = agentgym(*words)
+    assert ended.code == 0
+    out = " ".join(ended.out.split())
+    for told in ("rented of runpod", "$0.69 an hour", "(assumed, not measured"):
+        assert told in out
+    assert "stopped at $" in out
+    assert "If that is taken: A100 PCIe $1.64 an hour" in out
+    found = json.loads(agentgym(*words, "--json").out)
+    assert found["quotes"][0]["gpu"] == "RTX 4090"
+    assert found["quotes"][0]["needed_gb"] < 24
+    assert not [asked for asked in runpod.asked if asked.method == "POST"]
+    assert not Path("runs").exists()
+
+
+def test_it_fits_a_narrow_terminal(
+    agentgym: Command, runpod: FakeRunPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    left(runpod, "a-name-that-is-long", "agentgym-a-name-that-is-long-0123")
+    for words in (
+        [*TRAIN, "--gpu", "runpod", "--dry-run"],
+        ["gpu", "list"],
+        ["gpu", "prices"],
+        ["gpu", "reap", "--yes"],
+    ):
+        assert max(len(line) for line in agentgym(*words).out.splitlines()) <= 80
+
+
+def test_without_a_terminal_nothing_is_rented(
+    agentgym: Command, runpod: FakeRunPod
+) -> None:
+    ended = agentgym(*TRAIN, "--gpu", "runpod")
+    assert ended.code == 2
+    assert "Nobody is here to be asked" in ended.err
+    assert "--yes" in ended.err
+    assert not [asked for asked in runpod.asked if asked.method == "POST"]
+    assert not Path("runs/r").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--gpu", "runpod", "--max-hourly", "0.1"], "--max-hourly is $0.10"),
+        (["--gpu", "runpod", "--max-cost", "0.1"], "more than --max-cost $0.10"),
+        (["--gpu", "runpod", "--max-cost", "-3"], "max_cost = -3"),
+        (["--gpu", "runpot"], "did you mean 'runpod'"),
+        (["--gpu", "runpod:"], "gpu = 'runpod:'"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_one_sentence(
+    agentgym: Command, runpod: FakeRunPod, words: list[str], told: str
+) -> None:
+    ended = agentgym(*TRAIN, *words, "--dry-run")
+    assert ended.code == 2
+    assert told in ended.err
+    assert "Traceback" not in ended.err
