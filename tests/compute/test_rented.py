@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,21 @@ def test_a_run_whose_client_was_killed(
     assert len(there.calls) == 1
     assert (runpod.pods, record().fate) == ({}, "ended")
     assert (record().name == before.name) == key
+
+
+def test_a_cap_is_for_all_machines_of_a_run(runpod: FakeRunPod, there: There) -> None:
+    run = Path("runs/r")
+    _killed(run, runpod, key=False).changed(hourly=3600.0, before=4.0).write(run)
+    time.sleep(1)  # a dollar a second
+    trainer = Trainer(TrainingConfig.create())
+    with pytest.raises(UsageError, match=r"has cost \$\d.*--max-cost is \$4.50"):
+        trainer.train(resume="r", yes=True, max_cost=4.5)
+    assert (runpod.pods, runpod.count("POST", "/pods")) == ({}, 0)
+    trainer.train(resume="r", yes=True, max_cost=1000)
+    limit = record().limit
+    assert limit is not None
+    assert record().before > 5
+    assert limit == pytest.approx(1000 - record().before)
 
 
 def test_a_run_that_goes_on_elsewhere_gives_its_machine_back(

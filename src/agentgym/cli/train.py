@@ -141,8 +141,9 @@ def train(
     if dry_run:
         _show_plan(settings, as_json)
     else:
-        may_change = {"episodes": episodes, "yes": yes or None, "gpu": gpu}
-        may_change["warm_start"] = warm_start or None
+        may_change: dict[str, Any] = {"episodes": episodes, "yes": yes or None}
+        may_change |= {"gpu": gpu, "warm_start": warm_start or None}
+        may_change |= {"max_hourly": max_hourly, "max_cost": max_cost}
         _train(settings, resume, may_change, as_json)
 
 
@@ -229,15 +230,16 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
     from agentgym.core.config import TrainingConfig
     from agentgym.errors import UsageError
 
-    allowed = ("output", "episodes", "gpu", "yes", "warm_start")
+    allowed = ["output", "episodes", "gpu", "yes", "warm_start"]
+    allowed += ["max_hourly", "max_cost"]
     own = "--resume continues a run with its own settings; leave"
     if not clean:
         raise UsageError(f"{own} --config and --dry-run out.")
     refused = ", ".join(key for key in given if key not in allowed)
     if refused:
         raise UsageError(
-            f"{own} out: {refused}. Only --episodes, --gpu, --warm-start and --yes may "
-            "change."
+            f"{own} out: {refused}. Only --episodes, --gpu, --max-hourly, --max-cost, "
+            "--warm-start and --yes may change."
         )
     return TrainingConfig.create(output=given.get("output"), gpu=given.get("gpu"))
 

@@ -64,7 +64,8 @@ class Lease:
             as the machine is there.
         max_hourly: Most $ an hour that the machine may really cost; None allows what
             was offered and a tenth more.
-        limit: $ in all after which the block is interrupted; None: never.
+        limit: $ for this machine after which the block is interrupted; None: never.
+        before: $ that earlier machines of the run cost, for its record.
         tell: Told in words what happens.
         waits: How long to wait for what.
         held: The machine that the run has already, with its record; no other is rented.
@@ -88,6 +89,7 @@ class Lease:
         *,
         max_hourly: float | None = None,
         limit: float | None = None,
+        before: float = 0.0,
         tell: Callable[[str], None] = lambda words: None,
         waits: Waits | None = None,
         held: tuple[Machine, MachineRecord] | None = None,
@@ -106,7 +108,10 @@ class Lease:
         self._may_be_there = held is not None
         self.key_file = folder / KEY_FILE
         self.record = MachineRecord(
-            name=machine_name(folder), provider=provider.name, limit=limit
+            name=machine_name(folder),
+            provider=provider.name,
+            limit=limit,
+            before=before,
         )
         if held:
             self.record = held[1].changed(

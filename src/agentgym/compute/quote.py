@@ -65,8 +65,12 @@ class Effort:
     tokens: float
 
     @classmethod
-    def of(cls, config: TrainingConfig) -> Self:
+    def of(cls, config: TrainingConfig, done: int = 0) -> Self:
         """Return that of a run whose whole budget is spent.
+
+        Args:
+            config: Of the run.
+            done: Episodes that it has trained on already.
 
         Raises:
             UsageError: There is no such scenario.
@@ -76,9 +80,10 @@ class Effort:
         sets = held_out_sets(scenario, config.seed, config.test_tasks).values()
         times = 2 + config.warm_start  # before, after the warm start, after
         measured = times * config.eval_samples * sum(map(len, sets))
-        steps = math.ceil(config.episodes / config.group_size / config.tasks_per_step)
+        left = max(0, config.episodes - done)
+        steps = math.ceil(left / config.group_size / config.tasks_per_step)
         measured += (steps // config.eval_every) * config.eval_tasks
-        return cls(config.episodes, measured, CALLS * FILLED * config.max_tokens)
+        return cls(left, measured, CALLS * FILLED * config.max_tokens)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ class MachineRecord:
         asked: When it was asked for.
         ended: When it was gone, empty before.
         why: Why it ended, or could not be had.
+        before: $ that earlier machines of this run cost.
         tried: Offers that could not be had, with the reasons.
         host: Of the client, with its ``process``.
     """
@@ -57,6 +58,7 @@ class MachineRecord:
     asked: str = ""
     ended: str = ""
     why: str = ""
+    before: float = 0.0
     tried: tuple[str, ...] = ()
     host: str = field(default_factory=socket.gethostname)
     process: int = field(default_factory=os.getpid)

@@ -34,8 +34,12 @@ def is_rented(gpu: str) -> bool:
     return name in PROVIDERS.names() and PROVIDERS.get(name).is_rented
 
 
-def quotes_for(config: TrainingConfig) -> list[Quote]:
+def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
     """Return what can be rented for a run, the cheapest first; its provider is asked.
+
+    Args:
+        config: Of the run.
+        done: Episodes that it has trained on already.
 
     Raises:
         UsageError: A setting cannot work on a rented machine, or there is no such
@@ -52,7 +56,7 @@ def quotes_for(config: TrainingConfig) -> list[Quote]:
             known = ", ".join(dict.fromkeys(offer.gpu for offer in offers))
             raise UsageError(f"{provider.name} has no GPU {kind!r}. It has: {known}.")
         offers = named
-    return choose(offers, need, Effort.of(config), config)
+    return choose(offers, need, Effort.of(config, done), config)
 
 
 class Rented(Place):
@@ -78,7 +82,7 @@ class Rented(Place):
                 return self._train(config, run, progress)
         except ComputeError:
             record = MachineRecord.read(run.path)
-            if record is not None and record.fate == "never":
+            if record is not None and record.fate == "never" and not record.before:
                 (run.path / MACHINE_FILE).unlink()
             run.discard_unless_begun()  # there is nothing to tell
             raise
@@ -88,21 +92,26 @@ class Rented(Place):
     ) -> TrainingResult:
         provider = _provider(config)
         held = self._held(provider, run, progress)
-        limit, offers = config.max_cost, []
         if held is None:
-            quotes = quotes_for(config)
+            before = _cost_so_far(run)
+            capped = _with_rest_of(config, before)
+            state = run.load_state()
+            quotes = quotes_for(capped, state[0].episodes if state else 0)
             _require_consent(quotes[0], config, progress)
             offers = [quote.offer for quote in quotes]
-            limit = quotes[0].limit
+            limit: float | None = quotes[0].limit
             (run.path / KNOWN_HOSTS).unlink(missing_ok=True)  # of an earlier machine
-        elif limit is None:
-            limit = held[1].limit
+        else:
+            offers, before = [], held[1].before
+            rest = _with_rest_of(config, before).max_cost
+            limit = rest or held[1].limit
         with Lease(
             provider,
             offers,
             run.path,
             max_hourly=config.max_hourly,
             limit=limit,
+            before=before,
             tell=progress.starting,
             waits=self.waits,
             held=held,
@@ -148,6 +157,28 @@ class Rented(Place):
                 return found, record
         end_recorded(PROVIDERS.get(record.provider), record, run, self.waits)
         return None
+
+
+def _cost_so_far(run: RunFolder) -> float:
+    """Return the $ that machines of a run have cost, all of which are gone."""
+    record = MachineRecord.read(run.path)
+    return 0.0 if record is None else record.before + record.spent
+
+
+def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
+    """Return settings whose ``max_cost`` is what is left of it.
+
+    Raises:
+        UsageError: Nothing is.
+    """
+    if config.max_cost is None:
+        return config
+    if spent >= config.max_cost:
+        raise UsageError(
+            f"The run has cost ${spent:.2f} already, and --max-cost is "
+            f"${config.max_cost:.2f}. Raise it to go on."
+        )
+    return config.replaced(max_cost=config.max_cost - spent)
 
 
 def end_recorded(

@@ -114,7 +114,8 @@ class Trainer:
             episodes: Budget of training rollouts.
             gpu: ``auto``, ``local``, ``none``, or a machine: ``ssh:user@host``.
             resume: A run's name or folder to continue; its own settings hold, but
-                ``episodes`` may raise the budget, and ``gpu`` may name another place.
+                ``episodes`` may raise the budget, ``gpu`` name another place, and
+                ``max_hourly`` and ``max_cost`` change.
             yes: Train even where the baseline says that it will hardly work.
             warm_start: Imitate known calls first; of a resumed run, if it has done no
                 step yet.
@@ -151,6 +152,7 @@ class Trainer:
                 return self._run(plan, run)
         run = RunFolder.open(resume, self.config.output)
         given = {"episodes": episodes, "yes": yes, "warm_start": warm_start}
+        given |= {cap: settings.get(cap) for cap in ("max_hourly", "max_cost")}
         before = run.config()
         config = before.replaced(**given, gpu=gpu)
         with run.lock():
