@@ -56,7 +56,7 @@ def check_nothing_left(runpod: FakeRunPod, folder: Path) -> None:
 def test_a_machine_for_the_time_of_a_block(runpod: FakeRunPod, tmp_path: Path) -> None:
     told: list[str] = []
     with lease(tmp_path, tell=told.append) as held:
-        assert str(held.address) == "root@127.0.0.1:34446"
+        assert str(held.address) == f"root@127.0.0.1:{runpod.ssh}"
         assert stat.S_IMODE(held.key_file.stat().st_mode) == 0o600
         [pod] = runpod.pods.values()
         public = held.key_file.with_suffix(".pub").read_text().strip()
@@ -169,6 +169,27 @@ def test_a_machine_that_never_gets_an_address_is_ended(
         Lease(RunPod(), offers(), tmp_path, waits=waits).__enter__()
     check_nothing_left(runpod, tmp_path)
     assert record(tmp_path).fate == "ended"
+
+
+def test_a_machine_whose_ssh_server_never_answers_is_ended(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    runpod.banner = b"HTTP/1.1 200 OK"
+    waits = client.Waits(look_s=0.02, looks=2, up_s=0.2, end_s=5)
+    with pytest.raises(ComputeError, match="no SSH server that answers at root@"):
+        Lease(RunPod(), offers(), tmp_path, waits=waits).__enter__()
+    check_nothing_left(runpod, tmp_path)
+
+
+def test_an_ssh_server_that_starts_late_is_waited_for(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    late, runpod.banner = runpod.banner, b""
+    timer = threading.Timer(0.5, setattr, (runpod, "banner", late))
+    timer.start()
+    with lease(tmp_path) as held:
+        assert held.address.port == runpod.ssh
+    timer.join()
 
 
 @pytest.mark.parametrize("status", ["ERROR", "EXITED"])
@@ -294,7 +315,7 @@ def test_lambda_is_rented_alike(lambda_cloud: FakeLambda, tmp_path: Path) -> Non
     chosen = [each for each in provider.offers() if each.is_available]
     lambda_cloud.no_capacity = {"us-west-1"}
     with Lease(provider, chosen, tmp_path, waits=QUICK) as held:
-        assert str(held.address) == "ubuntu@127.0.0.1"
+        assert str(held.address) == f"ubuntu@127.0.0.1:{lambda_cloud.ssh}"
         assert held.record.region == "us-east-1"
     assert lambda_cloud.instances == {}
     assert lambda_cloud.keys == {}

@@ -103,7 +103,7 @@ def test_a_run_is_rented_for_once_somebody_agrees(
     progress = Asked(True)
     train(progress)
     [call] = there.calls
-    assert str(call["address"]) == "root@127.0.0.1:34446"
+    assert str(call["address"]) == f"root@127.0.0.1:{runpod.ssh}"
     assert "PRIVATE KEY" in call["key"]
     assert call["ending"].method == "DELETE"
     assert call["limits"].longest_s > 600

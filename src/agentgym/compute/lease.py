@@ -4,6 +4,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -35,6 +36,7 @@ from agentgym.errors import (
 KEY_FILE = "machine_key"
 TRIES = 4
 """Offers that are asked for, one after the other, where there is no capacity."""
+_ANSWER_S = 5.0
 _SLACK = 1.1
 """How much more than agreed a machine may cost where no ``max_hourly`` is set."""
 _RESERVE_S, _RESERVE = 120.0, 0.05
@@ -240,13 +242,13 @@ class Lease:
                 raise ComputeError(
                     f"{machine.name} is {machine.state.value} before it could be used."
                 )
-            if machine.state is MachineState.RUNNING and machine.address is not None:
+            lacks = _lacks(machine)
+            if not lacks:
                 self._write(address=str(machine.address))
                 return
             if time.monotonic() >= until:
-                has = "no address" if machine.address is None else "not started"
                 raise ComputeError(
-                    f"{machine.name} has {has} after {self._waits.up_s / 60:.0f} "
+                    f"{machine.name} has {lacks} after {self._waits.up_s / 60:.0f} "
                     "minutes. Try again: another machine will be taken."
                 )
             time.sleep(self._waits.look_s)
@@ -335,6 +337,23 @@ class Lease:
 
     def _write(self, **changes: Any) -> None:
         self.record = self.record.changed(**changes).write(self._folder)
+
+
+def _lacks(machine: Machine) -> str:
+    """Return what a machine still lacks to be used; empty if nothing."""
+    if machine.state is not MachineState.RUNNING:
+        return "not started"
+    if machine.address is None:
+        return "no address"
+    where = (machine.address.host, machine.address.port)
+    try:
+        with socket.create_connection(where, timeout=_ANSWER_S) as connection:
+            connection.settimeout(_ANSWER_S)
+            if connection.recv(4) == b"SSH-":
+                return ""
+    except OSError:
+        pass
+    return f"no SSH server that answers at {machine.address}"
 
 
 def machine_name(folder: Path) -> str:

@@ -42,5 +42,6 @@ def lambda_cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLambda]:
     """Serve Lambda's API, with a key for it in the environment."""
     with FakeLambda() as fake:
         monkeypatch.setattr(LambdaCloud, "url", fake.url)
+        monkeypatch.setattr(LambdaCloud, "ssh_port", fake.ssh)
         monkeypatch.setenv("LAMBDA_API_KEY", fake.key)
         yield fake

@@ -52,8 +52,7 @@ class FakeRunPod(Fake):
         undying: So many requests to end a pod are answered, and nothing is done.
         status: Of every pod, if it is none of the usual.
         no_money: Whether creations are refused for want of credit.
-        ssh: The port of the pods' SSH server, and ``authorized`` the file that says
-            whom it lets in; None for pods without one.
+        authorized: A file that says whom the machines let in, if they let in anybody.
     """
 
     def __init__(self) -> None:
@@ -70,7 +69,6 @@ class FakeRunPod(Fake):
         self.undying = 0
         self.status = ""
         self.no_money = False
-        self.ssh = 34446
         self.authorized: Path | None = None
         self._numbers = itertools.count(1)
         self._seen: dict[str, int] = {}

@@ -31,6 +31,7 @@ class Fake:
         busy: So many next requests are refused with 429.
         broken: So many next requests are answered by a proxy's page.
         retry_after: What a 429 asks for, in seconds.
+        ssh: The port at which all its machines say ``banner``, and nothing else.
     """
 
     key = "planted-key-4f9d2c"
@@ -43,6 +44,8 @@ class Fake:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._runner: web.AppRunner | None = None
         self.url = ""
+        self.ssh = 0
+        self.banner = b"SSH-2.0-fake\r\n"
 
     def routes(self) -> list[web.RouteDef]:
         """Return what is served."""
@@ -79,6 +82,15 @@ class Fake:
         server = site._server
         assert isinstance(server, asyncio.Server)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        greeter = await asyncio.start_server(self._greet, "127.0.0.1", 0)
+        self.ssh = greeter.sockets[0].getsockname()[1]
+
+    async def _greet(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        writer.write(self.banner)
+        await writer.drain()
+        writer.close()
 
     @property
     def _guard(self) -> Any:

@@ -43,7 +43,7 @@ def test_an_instance_comes_up_and_goes_with_its_key(lambda_cloud: FakeLambda) ->
     assert provider.machines()[0].state is MachineState.STARTING
     machine = provider.describe(machine)
     assert machine.state is MachineState.RUNNING
-    assert machine.address == Address("127.0.0.1", 22, "ubuntu")
+    assert machine.address == Address("127.0.0.1", lambda_cloud.ssh, "ubuntu")
     assert machine.hourly == 1.29
     assert "jupyter" not in repr(machine)
     provider.terminate(machine)

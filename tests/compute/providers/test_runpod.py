@@ -43,7 +43,7 @@ def test_a_pod_comes_up_and_goes(runpod: FakeRunPod) -> None:
     provider.describe(machine)
     machine = provider.describe(machine)
     assert machine.state is MachineState.RUNNING
-    assert machine.address == Address("127.0.0.1", 34446, "root")
+    assert machine.address == Address("127.0.0.1", runpod.ssh, "root")
     assert provider.machines() == [machine]
     provider.terminate(machine)
     provider.terminate(machine)  # one that is gone is no error

@@ -46,6 +46,7 @@ class LambdaCloud(Provider):
         url: Of the API.
         interval_s: Between requests, as Lambda wants it.
         launch_interval_s: Between launches, likewise.
+        ssh_port: Where instances listen for SSH.
     """
 
     name = "lambda"
@@ -53,6 +54,7 @@ class LambdaCloud(Provider):
     url: ClassVar[str] = "https://cloud.lambda.ai/api/v1"
     interval_s: ClassVar[float] = 1.0
     launch_interval_s: ClassVar[float] = 10.0
+    ssh_port: ClassVar[int] = 22
 
     def __init__(self) -> None:
         self._asked: Api | None = None
@@ -195,7 +197,7 @@ class LambdaCloud(Provider):
                 id=str(found["id"]),
                 name=str(found.get("name") or ""),
                 state=_STATES.get(str(found["status"]), MachineState.STOPPED),
-                address=Address(str(host), 22, _USER) if host else None,
+                address=Address(str(host), self.ssh_port, _USER) if host else None,
                 hourly=found["instance_type"]["price_cents_per_hour"] / 100,
             )
 
