@@ -223,7 +223,7 @@ def test_interrupting_saves_and_says_how_to_resume(tmp_path: Path) -> None:
     "settings",
     [
         {"engine": "verl"},
-        {"gpu": "runpod"},
+        {"gpu": "runpod", "engine": "verl"},
         {"model": "nano", "lora_rank": 8, "deterministic": True, "gpu": "lambda"},
     ],
 )
