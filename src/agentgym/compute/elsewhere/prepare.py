@@ -45,7 +45,7 @@ fetch() {
     elif command -v wget >/dev/null; then wget -qO "$script" "$url"
     else echo 'neither curl nor wget is there' >&2; return 1; fi
 }
-by_pip() {  # where pypi.org is all that can be reached
+by_pip() {  # where a package index is all that can be reached
     python3 -m venv "$own" && "$own/bin/pip" install -q uv &&
         ln -sf "$own/bin/uv" "$UV_INSTALL_DIR/uv"
 }
@@ -206,7 +206,7 @@ def _install(
         except ComputeError as error:
             raise ComputeError(
                 f"What training needs could not be installed. {error}. The machine "
-                f"needs pypi.org and {_FREE_TO_INSTALL_MB:,} MB of disk; or set "
+                f"needs a package index and {_FREE_TO_INSTALL_MB:,} MB of disk; or set "
                 f"{PYTHON_VARIABLE} there to an interpreter that has agentgym "
                 f"{__version__}."
             ) from None
