@@ -46,6 +46,31 @@ def test_a_folder_is_counted(tmp_path: Path) -> None:
     assert 1e6 < need("nano").parameters < 2e7
 
 
+def test_a_model_whose_config_is_here_needs_what_its_engine_says(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "config.json").write_text(
+        json.dumps(
+            {
+                "model_type": "qwen2",
+                "hidden_size": 1536,
+                "intermediate_size": 8960,
+                "num_hidden_layers": 28,
+                "num_attention_heads": 12,
+                "num_key_value_heads": 2,
+                "vocab_size": 151936,
+                "tie_word_embeddings": True,
+            }
+        )
+    )
+    found = need(str(tmp_path), lora_rank=16)
+    assert found.parameters == 1_543_714_304
+    assert found.weights_gb == pytest.approx(2 * 1.543714304)
+    assert "by its config.json" in found.words
+    shorter = need(str(tmp_path), lora_rank=16, max_episode_tokens=1024)
+    assert shorter.activations_gb < found.activations_gb
+
+
 def test_a_folder_that_is_none_is_refused() -> None:
     with pytest.raises(ModelError, match="does not exist"):
         need("./no-4B-here")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
+from agentgym.engines.memory import Estimate, shape_of, told_use
 from agentgym.errors import UsageError
 from agentgym.models.folder import (
     ADAPTER_FILE,
@@ -75,13 +76,29 @@ class Need:
 def need_of(config: TrainingConfig) -> Need:
     """Return what the model of a run takes of a GPU.
 
+    Where its ``config.json`` is here, that is what the engine says which trains it.
+
     Raises:
         ModelError: It names a folder that is none.
         UsageError: Nothing tells how large it is.
     """
+    if (known := shape_of(config.model)) is not None:
+        shape, held = known
+        use = told_use(config, on_gpu=True, has_half=True)
+        found = Estimate.of(shape, use, held)
+        return Need(
+            parameters=held or shape.parameters,
+            source="by its config.json",
+            rank=use.rank,
+            weights_gb=found.weights / _GB,
+            learning_gb=(found.adapter + found.gradients + found.optimizer) / _GB,
+            activations_gb=found.activations / _GB,
+            cache_gb=(found.least_cache + found.overhead) / _GB,
+        )
     parameters, source = _parameters(config.model)
-    folder = Path(model_source(config.model))
-    rank = held_rank(folder) or new_rank(config.model, config.lora_rank)
+    rank = held_rank(Path(model_source(config.model))) or new_rank(
+        config.model, config.lora_rank
+    )
     billions = parameters / 1e9
     each = parameters * _HALF if rank else 0.0
     learned = parameters * (_ADAPTER * rank / 16 if rank else 1) * _LEARNED

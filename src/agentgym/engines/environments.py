@@ -2,8 +2,10 @@
 
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import disk_usage, which
 from typing import NamedTuple
@@ -28,12 +30,16 @@ class Environment:
 
     Attributes:
         engine: Whose it is, and the name of its main package.
+        called: That package, as its authors write it.
+        release: Of that package: the one whose interfaces are used.
         holds: What takes the room, in words.
         requirements: What resolves and runs together, as pip takes it.
         gigabytes: About what it takes on the disk.
     """
 
     engine: str
+    called: str
+    release: tuple[int, int]
     holds: str
     requirements: tuple[str, ...]
     gigabytes: int
@@ -52,6 +58,37 @@ class Environment:
     def advice(self) -> str:
         """What makes it."""
         return f"Make it with: agentgym engine install {self.engine}"
+
+    def interpreter(self) -> Path:
+        """Return the interpreter that has the main package: its own, or this one.
+
+        Raises:
+            UsageError: There is none, or the package is of another release.
+        """
+        python = self.python
+        if not python.exists():
+            if find_spec(self.engine) is None:
+                raise UsageError(
+                    f"engine = {self.engine!r} needs an environment with "
+                    f"{self.called}, and {self.folder} is none. {self.advice}"
+                )
+            python = Path(sys.executable)
+        version = installed_version(python, self.engine)
+        release = ".".join(map(str, self.release))
+        if version is None or version.split(".")[:2] != release.split("."):
+            raise UsageError(
+                f"{self.called} {version or 'of no known version'} is in "
+                f"{python.parent.parent}, and this works with {release}. {self.advice}"
+            )
+        return python
+
+    def packages(self, python: Path, *names: str) -> list[Finding]:
+        """Say which versions of packages an interpreter has."""
+        versions = {name: installed_version(python, name) for name in names}
+        return [
+            Finding(name, version is not None, version or f"missing. {self.advice}")
+            for name, version in versions.items()
+        ]
 
     def install(self) -> Iterator[str]:
         """Make the environment with uv, saying step by step what is done.

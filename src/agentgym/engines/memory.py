@@ -324,6 +324,42 @@ def gib(size: int) -> str:
     return f"{size / GIB:.2f}" if size < GIB else f"{size / GIB:.1f}"
 
 
+def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
+    """Return how a run trains its model.
+
+    Args:
+        config: Its settings.
+        on_gpu: Whether on a GPU.
+        has_half: Whether that computes in bfloat16.
+    """
+    return Use(
+        rank=held_rank(Path(model_source(config.model)))
+        or new_rank(config.model, config.lora_rank),
+        is_half=config.precision == "bf16" or (config.precision == "auto" and has_half),
+        recomputes=config.gradient_checkpointing,
+        longest=config.max_episode_tokens,
+        on_gpu=on_gpu,
+        cores=usable_cores(),
+    )
+
+
+def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | None:
+    """Return what a model is made of, and the parameters that its files have.
+
+    Args:
+        model: As ``config.model``.
+        fetch: Whether to download the ``config.json`` of an id.
+
+    Returns:
+        None if its ``config.json`` is not here, or it is of another kind.
+    """
+    folder = base_folder(model_source(model), fetch=fetch)
+    shape = Shape.of(read_json(folder / "config.json")) if folder else None
+    return (
+        None if folder is None or shape is None else (shape, count_parameters(folder))
+    )
+
+
 def check_memory(config: TrainingConfig, device: str, *, fetch: bool = False) -> str:
     """Check that a model fits, and return what it takes in words; empty if unknown.
 
@@ -339,22 +375,13 @@ def check_memory(config: TrainingConfig, device: str, *, fetch: bool = False) ->
         NotEnoughMemoryError: It does not fit; says what takes how much, and what to
             lower.
     """
-    folder = base_folder(model_source(config.model), fetch=fetch)
-    shape = Shape.of(read_json(folder / "config.json")) if folder else None
-    if folder is None or shape is None:
+    known = shape_of(config.model, fetch=fetch)
+    if known is None:
         return ""
+    shape, held = known
     on_gpu = device == "cuda"
     free, has_half = free_gpu() if on_gpu else (free_ram(), False)
-    use = Use(
-        rank=held_rank(Path(model_source(config.model)))
-        or new_rank(config.model, config.lora_rank),
-        is_half=config.precision == "bf16" or (config.precision == "auto" and has_half),
-        recomputes=config.gradient_checkpointing,
-        longest=config.max_episode_tokens,
-        on_gpu=on_gpu,
-        cores=usable_cores(),
-    )
-    held = count_parameters(folder)
+    use = told_use(config, on_gpu=on_gpu, has_half=has_half)
     estimate = Estimate.of(shape, use, held)
     if free is None:
         return f"at most {gib(estimate.need)} GiB: {estimate.words()}"

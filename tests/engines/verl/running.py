@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from agentgym.core.config import TrainingConfig
+from tests.processes import MARK, processes_of
 
-MARK = "VERL_TEST_MARK"
 ENVIRONMENT = "VERL_ENVIRONMENT"
 FLOATS = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
 ON_CPU: dict[str, Any] = {
@@ -85,25 +84,3 @@ def on_cpu(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield mark
     left = processes_of(mark)
     assert not left, left
-
-
-def processes_of(mark: str, patience_s: float = 60.0) -> list[str]:
-    """Return the processes with the mark that are still there after a while.
-
-    This one is not among them, nor what forks workers of rollouts and stays with it.
-    """
-    until = time.monotonic() + patience_s
-    while True:
-        found = []
-        for process in psutil.process_iter():
-            try:
-                marked = process.environ().get(MARK) == mark
-                words = " ".join(process.cmdline())
-                own = process.pid == os.getpid() or "rollout.workers" in words
-                if marked and not own:
-                    found.append(words[:200])
-            except psutil.Error:
-                continue
-        if not found or time.monotonic() > until:
-            return found
-        time.sleep(0.5)

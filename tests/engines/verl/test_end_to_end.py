@@ -18,7 +18,8 @@ from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.verl.engine import VerlEngine
 from agentgym.errors import EngineError
 from agentgym.models.nano import nano_path
-from tests.engines.verl.running import ON_CPU, config, on_cpu, processes_of
+from tests.engines.verl.running import ON_CPU, config, on_cpu
+from tests.processes import processes_of
 
 __all__ = ["on_cpu"]
 

@@ -13,7 +13,7 @@ import pytest
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.vllm import settings
 from agentgym.engines.vllm.engine import VllmEngine
-from tests.engines.vllm.marks import MARK, processes_of
+from tests.processes import MARK, processes_of
 
 ROOT = Path(__file__).parents[3]
 FAKE = Path(__file__).with_name("fake_vllm.py")

@@ -18,7 +18,7 @@ from agentgym.engines.base import TrainingBatch, UpdateMetrics
 from agentgym.engines.vllm.engine import VllmEngine
 from agentgym.errors import EngineError, ProviderError
 from tests.engines.vllm.conftest import ROOT, Played, config
-from tests.engines.vllm.marks import processes_of
+from tests.processes import processes_of
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -17,7 +17,7 @@ from agentgym.engines.vllm import server
 from agentgym.engines.vllm.engine import VllmEngine
 from agentgym.errors import CheckpointError, EngineError, UsageError
 from tests.engines.vllm.conftest import Played, config
-from tests.engines.vllm.marks import processes_of
+from tests.processes import processes_of
 
 type Engines = Callable[..., VllmEngine]
 

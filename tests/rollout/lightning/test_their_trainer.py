@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from agentgym.models.nano import nano_path
-from tests.engines.verl.running import MARK, processes_of
+from tests.processes import MARK, processes_of
 
 pytestmark = [pytest.mark.sweep, pytest.mark.timeout(900)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import gettempdir, mkdtemp
 
-from agentgym.engines.verl.environment import require_environment
+from agentgym.engines.verl.environment import ENVIRONMENT
 from agentgym.engines.verl.protocol import KEY_VARIABLE
 from agentgym.errors import EngineError
 
@@ -29,7 +29,7 @@ class LocalServer:
     """
 
     def __init__(self, log: Path) -> None:
-        python = require_environment()
+        python = ENVIRONMENT.interpreter()
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
         self.key = secrets.token_urlsafe(32)

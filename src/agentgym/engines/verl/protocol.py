@@ -37,8 +37,3 @@ def row_problem(row: Any) -> str:
     except (KeyError, TypeError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-def is_supported(version: str) -> bool:
-    """Say whether a version of verl is one that this was made for."""
-    return tuple(version.split(".")[:2]) == tuple(map(str, SUPPORTED))

@@ -14,7 +14,7 @@ from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Finding
 from agentgym.engines.settings import log_file
 from agentgym.engines.trial import NOT_TRIED, trial
-from agentgym.engines.verl.environment import ENVIRONMENT, check, require_environment
+from agentgym.engines.verl.environment import ENVIRONMENT, check
 from agentgym.engines.verl.protocol import KEY_VARIABLE
 from agentgym.engines.verl.settings import trained_rank, verl_settings
 from agentgym.errors import (
@@ -55,7 +55,7 @@ class VerlEngines(EngineFactory):
         if config.engine_server is not None:
             self._check_server(config.engine_server)
             return EngineSummary(summary, f"{where} at {config.engine_server}, verl")
-        require_environment()
+        ENVIRONMENT.interpreter()
         self._check_gpus(config)
         return EngineSummary(summary, f"{where}, verl")
 
@@ -97,7 +97,7 @@ class VerlEngines(EngineFactory):
         """Return verl's whole configuration, or without verl what is set over it."""
         settings = verl_settings(config)
         try:
-            python = require_environment()
+            python = ENVIRONMENT.interpreter()
         except UsageError:
             told = "# Over verl's defaults, which need its environment to be shown:\n"
             return told + yaml.safe_dump(settings, sort_keys=False)

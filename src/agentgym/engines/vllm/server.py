@@ -17,7 +17,7 @@ import httpx
 from agentgym.core.config import TrainingConfig
 from agentgym.engines import supervise
 from agentgym.engines.settings import log_file
-from agentgym.engines.vllm.environment import require_environment
+from agentgym.engines.vllm.environment import require_command
 from agentgym.engines.vllm.settings import (
     BASE,
     KEY_VARIABLE,
@@ -63,7 +63,7 @@ class VllmServer:
     """
 
     def __init__(self, config: TrainingConfig, port: int) -> None:
-        program = require_environment()
+        program = require_command()
         self.address = f"http://127.0.0.1:{port}"
         self.key = secrets.token_urlsafe(32)
         self.log = log_file(config)

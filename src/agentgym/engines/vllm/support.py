@@ -9,7 +9,7 @@ from agentgym.engines.local.support import require_libraries
 from agentgym.engines.settings import log_file
 from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.vllm import settings
-from agentgym.engines.vllm.environment import ENVIRONMENT, check, require_environment
+from agentgym.engines.vllm.environment import ENVIRONMENT, check, require_command
 from agentgym.engines.vllm.settings import shown, trained_rank, vllm_settings
 from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
 from agentgym.models.folder import describe_model
@@ -35,7 +35,7 @@ class VllmEngines(EngineFactory):
         vllm_settings(config)
         model = describe_model(config.model, trained_rank(config))
         require_libraries("Learning beside vLLM")
-        require_environment()
+        require_command()
         return EngineSummary(model, _place(config))
 
     def announced(self, config: TrainingConfig) -> str:
@@ -45,7 +45,7 @@ class VllmEngines(EngineFactory):
     def composed(self, config: TrainingConfig) -> str:
         """Return the command that starts vLLM."""
         try:
-            program = str(require_environment())
+            program = str(require_command())
         except UsageError:
             program = "vllm"
         return shown(config, program)

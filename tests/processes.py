@@ -5,10 +5,10 @@ import time
 
 import psutil
 
-MARK = "VLLM_TEST_MARK"
+MARK = "TEST_PROCESS_MARK"
 
 
-def processes_of(mark: str, patience_s: float = 30.0) -> list[str]:
+def processes_of(mark: str, patience_s: float = 60.0) -> list[str]:
     """Return the processes with the mark that are still there after a while.
 
     This one is not among them, nor what forks workers of rollouts and stays with it.
