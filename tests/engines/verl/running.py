@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
 from agentgym.core.config import TrainingConfig
 from tests.processes import MARK, processes_of
@@ -36,6 +37,16 @@ ON_CPU: dict[str, Any] = {
     "ray_kwargs": {"ray_init": {"num_gpus": 1, "num_cpus": 8}},
 }
 """Of verl's settings: what differs without a GPU and without vLLM."""
+
+
+ON_THE_CPU = {
+    "VERL_PLATFORM": "cpu",
+    "VERL_USE_EXTERNAL_MODULES": "cpu_backend",
+    "PYTHONPATH": str(Path(__file__).parent),
+    "OMP_NUM_THREADS": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""The environment of verl's processes without a GPU."""
 
 
 def config(output: Path, **settings: Any) -> TrainingConfig:
@@ -72,15 +83,15 @@ def on_cpu(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (own_home / "engines").mkdir()
     (own_home / "engines" / "verl").symlink_to(place)
     mark = f"{os.getpid()}-{time.time_ns()}"
-    for name, value in {
-        MARK: mark,
-        "VERL_PLATFORM": "cpu",
-        "VERL_USE_EXTERNAL_MODULES": "cpu_backend",
-        "PYTHONPATH": str(Path(__file__).parent),
-        "OMP_NUM_THREADS": "1",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    }.items():
+    for name, value in {MARK: mark, **ON_THE_CPU}.items():
         monkeypatch.setenv(name, value)
     yield mark
     left = processes_of(mark)
     assert not left, left
+
+
+def tensors(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*.safetensors")):
+        found |= load_file(path)
+    return found

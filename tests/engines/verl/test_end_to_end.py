@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from agentgym import Trainer
 from agentgym.engines.base import TrainingBatch, UpdateMetrics
@@ -18,7 +17,7 @@ from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.verl.engine import VerlEngine
 from agentgym.errors import EngineError
 from agentgym.models.nano import nano_path
-from tests.engines.verl.running import ON_CPU, config, on_cpu
+from tests.engines.verl.running import ON_CPU, config, on_cpu, tensors
 from tests.processes import processes_of
 
 __all__ = ["on_cpu"]
@@ -108,10 +107,3 @@ def test_verl_refuses_what_it_does_not_have_before_it_starts(
     wrong: dict[str, Any] = {**ON_CPU, "actor_rollout_ref.rollout.name": "hf_gpu"}
     with pytest.raises(EngineError, match="Rollout hf_gpu with mode async not found"):
         VerlEngine.create(config(tmp_path, verl=wrong))
-
-
-def tensors(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for path in sorted(folder.rglob("*.safetensors")):
-        found |= load_file(path)
-    return found

@@ -1,6 +1,5 @@
 """verl's actor, its inference servers and the way of the weights, on Ray."""
 
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -8,9 +7,7 @@ from typing import Any
 
 from agentgym.engines.verl.compose import compose
 from agentgym.engines.verl.protocol import Row
-from agentgym.engines.verl.rows import divisible, to_tensors
-
-_MEASURED_ROWS = 8
+from agentgym.engines.verl.updates import Updates
 
 
 class Cluster:
@@ -39,7 +36,6 @@ class Cluster:
         # Other nodes need nothing of this package.
         ray.cloudpickle.register_pickle_by_value(learner)
         nodes, each = config.trainer.nnodes, config.trainer.n_gpus_per_node
-        self._ranks = nodes * each
         role, name = "actor_rollout", "agentgym"
         pools = ResourcePoolManager({name: [each] * nodes}, {role: name})
         pools.create_resource_pool()
@@ -57,6 +53,7 @@ class Cluster:
         )
         self._workers = group.spawn(prefix_set={role})[role]
         self._workers.init_model()
+        self._updates = Updates(self._workers, config, nodes * each)
         self._servers = LLMServerManager.create(
             config=config, worker_group=self._workers, rollout_resource_pool=pool
         )
@@ -94,77 +91,10 @@ class Cluster:
         done: dict[str, float] = {}
         if rows:
             self._sync.sleep_replicas()
-            done = self._learn(rows, rate, temperature)
+            done = self._updates.learn(rows, rate, temperature)
             self._sync.update_weights(version)
         self.version = version
         return done
-
-    def _learn(
-        self, rows: Sequence[Row], rate: float, temperature: float
-    ) -> dict[str, float]:
-        from verl.utils import tensordict_utils
-
-        actor = self._config.actor_rollout_ref.actor
-        padded = divisible(rows, self._ranks)
-        data = self._batch(padded, temperature)
-        tensordict_utils.assign_non_tensor(
-            data,
-            calculate_entropy=True,
-            distillation_use_topk=False,
-            global_batch_size=len(padded),
-            mini_batch_size=len(padded),
-            epochs=1,
-            seed=0,
-            dataloader_kwargs={"shuffle": False},
-            compute_loss=True,
-        )
-        self._workers.set_rate(rate)
-        answer = self._workers.update_actor(data)
-        found = tensordict_utils.get(answer, "metrics")
-        flat = {key: _number(value) for key, value in found.items()}
-        return {
-            "loss": flat["actor/pg_loss"],
-            "grad_norm": flat["grad_norm"],
-            "entropy": flat["actor/entropy_loss"],
-            "clip_fraction": flat["clipped"],
-            "gap": flat["gap"],
-            "kl": self._moved(rows, temperature),
-            "rate": rate,
-            "clip": float(actor.clip_ratio),
-        }
-
-    def _batch(self, rows: Sequence[Row], temperature: float) -> Any:
-        """Return rows as verl's workers take them."""
-        from tensordict import TensorDict
-        from verl.utils import tensordict_utils
-        from verl.workers.utils.padding import left_right_2_no_padding
-
-        actor = self._config.actor_rollout_ref.actor
-        longest = max(len(row["ids"]) for row in rows)
-        data = left_right_2_no_padding(TensorDict(to_tensors(rows), len(rows)))
-        tensordict_utils.assign_non_tensor(
-            data,
-            temperature=temperature,
-            use_dynamic_bsz=True,
-            max_token_len_per_gpu=max(actor.ppo_max_token_len_per_gpu, longest),
-        )
-        return data
-
-    def _moved(self, rows: Sequence[Row], temperature: float) -> float:
-        """Return the mean k3 estimate of some tokens between sampling and now."""
-        from verl.utils import tensordict_utils
-        from verl.workers.utils.padding import no_padding_2_padding
-
-        some = divisible(rows[:_MEASURED_ROWS], self._ranks)
-        data = self._batch(some, temperature)
-        tensordict_utils.assign_non_tensor(
-            data, calculate_entropy=False, compute_loss=False
-        )
-        answer = self._workers.compute_log_prob(data)
-        now = no_padding_2_padding(answer["log_probs"], data)
-        covered = data["response_mask"].bool()
-        apart = (now.float() - data["old_log_probs"])[covered]
-        return float((apart.exp() - 1 - apart).mean())
 
     def save(self, folder: str) -> list[str]:
         """Write weights, optimizer and random state; return the files' names."""
@@ -214,10 +144,3 @@ def join(ray: Any, given: dict[str, Any]) -> None:
         sys.stderr.write(f"Ray did not start ({error}); trying once more\n")
         ray.shutdown()
         ray.init(**{**own, **given})
-
-
-def _number(value: Any) -> float:
-    """Return a metric that came for each mini-batch, of which there is one."""
-    while isinstance(value, list | tuple):
-        value = value[0] if value else math.nan
-    return float(value)

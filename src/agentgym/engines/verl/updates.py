@@ -1,0 +1,104 @@
+"""One update in verl's workers, and what is measured of it."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.engines.verl.protocol import Row
+from agentgym.engines.verl.rows import divisible, to_tensors
+
+_MEASURED_ROWS = 8
+
+
+class Updates:
+    """What learns from rows.
+
+    Args:
+        workers: A group of :class:`~agentgym.engines.verl.learner.Learner`, or one.
+        config: verl's, composed.
+        ranks: How many workers share a batch.
+    """
+
+    def __init__(self, workers: Any, config: Any, ranks: int) -> None:
+        self._workers, self._config, self._ranks = workers, config, ranks
+
+    def learn(
+        self, rows: Sequence[Row], rate: float, temperature: float
+    ) -> dict[str, float]:
+        """Take one step of the optimizer on ``rows``; return its measures.
+
+        Args:
+            rows: At least one; all of them are one mini-batch.
+            rate: The learning rate.
+            temperature: Of sampling.
+        """
+        from verl.utils import tensordict_utils
+
+        actor = self._config.actor_rollout_ref.actor
+        padded = divisible(rows, self._ranks)
+        data = self._batch(padded, temperature)
+        tensordict_utils.assign_non_tensor(
+            data,
+            calculate_entropy=True,
+            distillation_use_topk=False,
+            global_batch_size=len(padded),
+            mini_batch_size=len(padded),
+            epochs=1,
+            seed=0,
+            dataloader_kwargs={"shuffle": False},
+            compute_loss=True,
+        )
+        self._workers.set_rate(rate)
+        answer = self._workers.update_actor(data)
+        found = tensordict_utils.get(answer, "metrics")
+        flat = {key: _number(value) for key, value in found.items()}
+        return {
+            "loss": flat["actor/pg_loss"],
+            "grad_norm": flat["grad_norm"],
+            "entropy": flat["actor/entropy_loss"],
+            "clip_fraction": flat["clipped"],
+            "gap": flat["gap"],
+            "kl": self._moved(rows, temperature),
+            "rate": rate,
+            "clip": float(actor.clip_ratio),
+        }
+
+    def _batch(self, rows: Sequence[Row], temperature: float) -> Any:
+        """Return rows as verl's workers take them."""
+        from tensordict import TensorDict
+        from verl.utils import tensordict_utils
+        from verl.workers.utils.padding import left_right_2_no_padding
+
+        actor = self._config.actor_rollout_ref.actor
+        longest = max(len(row["ids"]) for row in rows)
+        data = left_right_2_no_padding(TensorDict(to_tensors(rows), len(rows)))
+        tensordict_utils.assign_non_tensor(
+            data,
+            temperature=temperature,
+            use_dynamic_bsz=True,
+            max_token_len_per_gpu=max(actor.ppo_max_token_len_per_gpu, longest),
+        )
+        return data
+
+    def _moved(self, rows: Sequence[Row], temperature: float) -> float:
+        """Return the mean k3 estimate of some tokens between sampling and now."""
+        from verl.utils import tensordict_utils
+        from verl.workers.utils.padding import no_padding_2_padding
+
+        some = divisible(rows[:_MEASURED_ROWS], self._ranks)
+        data = self._batch(some, temperature)
+        tensordict_utils.assign_non_tensor(
+            data, calculate_entropy=False, compute_loss=False
+        )
+        answer = self._workers.compute_log_prob(data)
+        now = no_padding_2_padding(answer["log_probs"], data)
+        covered = data["response_mask"].bool()
+        apart = (now.float() - data["old_log_probs"])[covered]
+        return float((apart.exp() - 1 - apart).mean())
+
+
+def _number(value: Any) -> float:
+    """Return a metric that came for each mini-batch, of which there is one."""
+    while isinstance(value, list | tuple):
+        value = value[0] if value else math.nan
+    return float(value)

@@ -1,0 +1,86 @@
+"""verl's own actor learns what the local engine learns from recorded rollouts.
+
+It needs verl, so a process of verl's interpreter, and rollouts of a real training.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+import agentgym
+from agentgym import Trainer
+from agentgym.engines.base import TrainingBatch, UpdateMetrics, scheduled_rate
+from agentgym.engines.local.engine import LocalEngine
+from agentgym.engines.verl.engine import row_of
+from agentgym.engines.verl.settings import learning_rate, verl_settings
+from agentgym.models.nano import nano_path
+from tests.engines.verl.running import ENVIRONMENT, ON_THE_CPU, config, tensors
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_two_updates_are_those_of_the_local_engine(
+    own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = os.environ.get(ENVIRONMENT)
+    if not place:
+        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
+    seen: list[tuple[TrainingBatch, UpdateMetrics]] = []
+    update = LocalEngine.update
+
+    def watched(self: LocalEngine, batch: TrainingBatch) -> UpdateMetrics:
+        done = update(self, batch)
+        seen.append((batch, done))
+        return done
+
+    monkeypatch.setattr(LocalEngine, "update", watched)
+    settings = config(tmp_path)
+    local = settings.replaced(engine="local", gpu="none", verl={})
+    trained = tensors(Trainer(local).train().artifacts.agent)
+    assert [done.step for _, done in seen] == [1, 2]
+
+    peak = learning_rate(settings)
+    asked = {
+        "settings": verl_settings(settings),
+        "batches": [
+            {
+                "rows": [row_of(sequence) for sequence in batch.sequences],
+                "rate": scheduled_rate(settings, peak, step),
+                "temperature": settings.temperature,
+            }
+            for step, (batch, _) in enumerate(seen)
+        ],
+    }
+    (tmp_path / "asked.json").write_text(json.dumps(asked))
+    places = [str(Path(agentgym.__file__).parents[1]), ON_THE_CPU["PYTHONPATH"]]
+    ran = subprocess.run(
+        [
+            str(Path(place, "bin", "python")),
+            str(Path(__file__).with_name("in_process.py")),
+            str(tmp_path / "asked.json"),
+            str(tmp_path / "verl"),
+        ],
+        env={**os.environ, **ON_THE_CPU, "PYTHONPATH": os.pathsep.join(places)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    for theirs, (_, ours) in zip(
+        json.loads((tmp_path / "verl" / "done.json").read_text()), seen, strict=True
+    ):
+        assert theirs["loss"] == pytest.approx(ours.loss, abs=1e-5)
+        assert theirs["grad_norm"] == pytest.approx(ours.grad_norm, rel=1e-4)
+        assert theirs["entropy"] == pytest.approx(ours.entropy, abs=1e-4)
+        assert theirs["clip_fraction"] == pytest.approx(ours.clip_fraction, abs=1e-5)
+        assert theirs["gap"] < 1e-4
+
+    moved, untrained = tensors(tmp_path / "verl"), tensors(nano_path())
+    assert moved.keys() == trained.keys() == untrained.keys()
+    for name, tensor in moved.items():
+        assert not torch.equal(tensor, untrained[name].float()), name
+        torch.testing.assert_close(tensor, trained[name].float(), atol=1e-6, rtol=0)
