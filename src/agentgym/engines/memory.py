@@ -153,6 +153,7 @@ class Use:
         longest: Most tokens of a trained sequence.
         on_gpu: Whether it is on a GPU.
         cores: Of the CPU.
+        samples: Whether it also answers; else it only learns.
     """
 
     rank: int
@@ -161,6 +162,7 @@ class Use:
     longest: int = 8192
     on_gpu: bool = False
     cores: int = 1
+    samples: bool = True
 
 
 @dataclass(frozen=True)
@@ -203,8 +205,10 @@ class Estimate:
         is_small = held < SMALL_PARAMETERS and not use.on_gpu
         added = shape.adapter_parameters(use.rank)
         trained = _FLOAT * (added or held)
-        copied = shape.linear_parameters if use.rank else 0
-        if is_small and shape.kind == "llama":  # fused, with the last layer
+        copied = shape.linear_parameters if use.rank and use.samples else 0
+        if (
+            use.samples and is_small and shape.kind == "llama"
+        ):  # fused, with the last layer
             copied += shape.linear_parameters + shape.vocabulary * shape.hidden
         longest = min(use.longest, shape.context)
         token = 2 * shape.layers * shape.key_heads * shape.head_dim * size
@@ -227,7 +231,7 @@ class Estimate:
             optimizer=2 * trained,
             activations=activations,
             cache_token=token,
-            least_cache=longest * token,
+            least_cache=longest * token if use.samples else 0,
             overhead=_CUDA_BYTES if use.on_gpu else 0,
         )
 
@@ -360,7 +364,13 @@ def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | N
     )
 
 
-def check_memory(config: TrainingConfig, device: str, *, fetch: bool = False) -> str:
+def check_memory(
+    config: TrainingConfig,
+    device: str,
+    *,
+    fetch: bool = False,
+    beside: float | None = None,
+) -> str:
     """Check that a model fits, and return what it takes in words; empty if unknown.
 
     Unknown is a model whose ``config.json`` is not here yet, or whose kind is not, and
@@ -370,6 +380,8 @@ def check_memory(config: TrainingConfig, device: str, *, fetch: bool = False) ->
         config: Its ``model`` and how that is trained.
         device: ``cpu`` or ``cuda``.
         fetch: Whether to download the ``config.json`` of an id.
+        beside: None if this process samples too. Else the share of the GPU's memory
+            that a server takes while the learner waits; 0 if it has GPUs of its own.
 
     Raises:
         NotEnoughMemoryError: It does not fit; says what takes how much, and what to
@@ -382,12 +394,14 @@ def check_memory(config: TrainingConfig, device: str, *, fetch: bool = False) ->
     on_gpu = device == "cuda"
     free, has_half = free_gpu() if on_gpu else (free_ram(), False)
     use = told_use(config, on_gpu=on_gpu, has_half=has_half)
+    use = replace(use, samples=beside is None)
     estimate = Estimate.of(shape, use, held)
     if free is None:
         return f"at most {gib(estimate.need)} GiB: {estimate.words()}"
     # A small model's most is many threads with an episode each: hardly ever so.
     alone = Estimate.of(shape, replace(use, cores=1), held)
     if alone.need <= free:
+        _check_beside(config, estimate, free, beside or 0.0)
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
     told = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
     lower = f"Less takes, one with the other: {', '.join(told)}. " if told else ""
@@ -396,4 +410,22 @@ def check_memory(config: TrainingConfig, device: str, *, fetch: bool = False) ->
         f"Training {config.model!r} takes up to {gib(estimate.need)} GiB, and {where} "
         f"has {gib(free)} GiB free: {estimate.words()}. {lower}Or take a smaller "
         "model, or several GPUs with --engine verl."
+    )
+
+
+def _check_beside(
+    config: TrainingConfig, estimate: Estimate, free: int, share: float
+) -> None:
+    """Check that what the learner keeps has room beside a server that is awake."""
+    kept = estimate.weights + estimate.adapter + estimate.optimizer + estimate.overhead
+    if kept <= (1 - share) * free:
+        return
+    raise NotEnoughMemoryError(
+        f"memory_share = {share} leaves {gib(int((1 - share) * free))} of the GPU's "
+        f"{gib(free)} GiB free, and the learner of {config.model!r} keeps {gib(kept)} "
+        f"GiB while vLLM samples: weights {gib(estimate.weights)}, adapter and "
+        f"optimizer {gib(estimate.adapter + estimate.optimizer)}, CUDA "
+        f"{gib(estimate.overhead)}. Set memory_share to "
+        f"{max(0.0, 1 - kept / free) // 0.01 / 100:g} or less, take a smaller model, "
+        "or give each a GPU: gpus_per_node = 2."
     )

@@ -30,6 +30,31 @@ def test_the_plan_says_who_is_on_which_gpu(played: Played) -> None:
     assert two.device == "2 GPUs, vLLM on all but the first"
 
 
+def test_what_the_learner_takes_has_room_beside_vllm(
+    played: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainingConfig.create(engine="vllm")
+    assert check_engine(config).memory.startswith("at most ")
+    driver = tmp_path / "bin" / "nvidia-smi"
+    driver.parent.mkdir(exist_ok=True)
+    driver.write_text("#!/bin/sh\necho '4000, 8.9'\n")
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", str(driver.parent), prepend=":")
+    told = check_engine(config).memory
+    assert " of 3.9 GiB: weights 0.00, adapter" in told
+    assert "sample from" not in told, "vLLM samples"
+    assert "KV cache" not in told
+    beside = refused(memory_share=0.9)
+    assert "memory_share = 0.9 leaves 0.39 of the GPU's 3.9 GiB free" in beside
+    assert "CUDA 0.75" in beside
+    least = float(beside.partition("Set memory_share to ")[2].partition(" ")[0])
+    assert check_engine(config.replaced(memory_share=least)).memory == told
+    alone = config.replaced(gpus_per_node=2, memory_share=0.9)
+    assert check_engine(alone).memory == told
+    driver.write_text("#!/bin/sh\necho '400, 8.9'\n")
+    assert "and the GPU has 0.39 GiB free" in refused()
+
+
 def test_without_an_environment_it_says_how_to_make_one() -> None:
     assert "agentgym engine install vllm" in refused()
 

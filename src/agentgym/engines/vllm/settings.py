@@ -62,6 +62,11 @@ def shares_gpu(config: TrainingConfig) -> bool:
     return config.gpus_per_node == 1
 
 
+def memory_share(config: TrainingConfig) -> float:
+    """Return the share of a GPU's memory that vLLM takes while it is awake."""
+    return config.memory_share or (_SHARED if shares_gpu(config) else _ALONE)
+
+
 def trained_rank(config: TrainingConfig) -> int:
     """Return the rank of the adapter that is trained."""
     held = held_rank(Path(model_source(config.model)))
@@ -81,14 +86,13 @@ def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
     _check_rank(config, rank)
     _check_gpus(config)
     shared = shares_gpu(config)
-    share = config.memory_share or (_SHARED if shared else _ALONE)
     return {
         "served_model_name": BASE,
         "host": "127.0.0.1",
         "dtype": "bfloat16",
         "max_model_len": context_length(config),
         "seed": config.seed % 2**31,
-        "gpu_memory_utilization": share,
+        "gpu_memory_utilization": memory_share(config),
         "tensor_parallel_size": config.tensor_parallel,
         "enable_sleep_mode": shared or None,
         "enable_lora": True,

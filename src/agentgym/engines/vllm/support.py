@@ -6,11 +6,18 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Finding
 from agentgym.engines.local.support import require_libraries
+from agentgym.engines.memory import check_memory
 from agentgym.engines.settings import log_file
 from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.vllm import settings
 from agentgym.engines.vllm.environment import ENVIRONMENT, check, require_command
-from agentgym.engines.vllm.settings import shown, trained_rank, vllm_settings
+from agentgym.engines.vllm.settings import (
+    memory_share,
+    shares_gpu,
+    shown,
+    trained_rank,
+    vllm_settings,
+)
 from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
 from agentgym.models.folder import describe_model
 
@@ -36,7 +43,8 @@ class VllmEngines(EngineFactory):
         model = describe_model(config.model, trained_rank(config))
         require_libraries("Learning beside vLLM")
         require_command()
-        return EngineSummary(model, _place(config))
+        place = _place(config)
+        return EngineSummary(model, place, _memory(config))
 
     def announced(self, config: TrainingConfig) -> str:
         """Say that vLLM starts."""
@@ -62,7 +70,15 @@ class VllmEngines(EngineFactory):
         from agentgym.engines.vllm.engine import VllmEngine
 
         self.check(config)
+        _memory(config, fetch=True)
         return VllmEngine.create(config)
+
+
+def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
+    """Return what the learner takes, beside vLLM or on a GPU of its own."""
+    beside = memory_share(config) if shares_gpu(config) else 0.0
+    trained = config.replaced(lora_rank=trained_rank(config))
+    return check_memory(trained, "cuda", fetch=fetch, beside=beside)
 
 
 def _place(config: TrainingConfig) -> str:
