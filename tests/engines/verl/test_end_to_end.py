@@ -18,7 +18,7 @@ from agentgym.engines.verl.engine import VerlEngine
 from agentgym.errors import EngineError
 from agentgym.models.nano import nano_path
 from tests.engines.verl.running import ON_CPU, config, on_cpu, tensors
-from tests.processes import processes_of
+from tests.processes import listening, processes_of
 
 __all__ = ["on_cpu"]
 
@@ -82,7 +82,9 @@ def test_two_steps_as_the_local_engine_does_them_and_a_resume(
     assert processes_of(on_cpu) == []
 
 
-def test_nothing_is_left_of_a_run_that_was_killed(on_cpu: str, tmp_path: Path) -> None:
+def test_ray_listens_on_loopback_and_nothing_is_left_of_a_run_that_was_killed(
+    on_cpu: str, tmp_path: Path
+) -> None:
     root = Path(__file__).parents[3]
     path = os.pathsep.join([str(root), os.environ["PYTHONPATH"]])
     process = subprocess.Popen(
@@ -95,6 +97,10 @@ def test_nothing_is_left_of_a_run_that_was_killed(on_cpu: str, tmp_path: Path) -
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         assert len(processes_of(on_cpu, patience_s=0)) > 4
+        addresses = listening(on_cpu)
+        assert len(addresses) > 4
+        open_to_all = [address for address in addresses if address != "127.0.0.1"]
+        assert len(open_to_all) == 1, "torch's store, which cannot be told otherwise"
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -69,6 +69,8 @@ class LocalServer:
             "RAY_USAGE_STATS_ENABLED": "0",
             # Under `uv run` Ray would pack this folder, with its own files in it.
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+            # Else Ray takes the machine's own address for loopback's, and all listen.
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1" if "RAY_ADDRESS" in given else "0",
             "RAY_enable_worker_prestart": "0",
             "RAY_prestart_worker_first_driver": "0",
             "TOKENIZERS_PARALLELISM": "false",
