@@ -14,8 +14,8 @@ from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.engines.adapter import Merged
 from agentgym.engines.base import MOST_GAP, TrainedToken, TrainingBatch
 from agentgym.engines.base import TrainingSequence as Sequence
+from agentgym.engines.local.decoding.forward import BatchForward
 from agentgym.engines.local.engine import LocalEngine
-from agentgym.engines.local.forward import BatchForward
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.local.support import LocalEngines
@@ -161,7 +161,7 @@ class _Operations(TorchDispatchMode):
 def test_a_merged_adapter_costs_a_decoding_step_no_operation(
     model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentgym.engines.local.forward.fuse", lambda _: None)
+    monkeypatch.setattr("agentgym.engines.local.decoding.forward.fuse", lambda _: None)
     counts, logits = [], []
     for merges in (False, True):
         loaded = load_model(str(model_folder), device="cpu", rank=4, seed=0)

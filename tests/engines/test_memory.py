@@ -17,7 +17,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines import device, memory
 from agentgym.engines.adapter import Merged
 from agentgym.engines.base import TrainedToken, TrainingSequence
-from agentgym.engines.local.kv_cache import BatchCache
+from agentgym.engines.local.decoding.kv_cache import BatchCache
 from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.prefix_tree import plant

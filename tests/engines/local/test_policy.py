@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from agentgym.core.policy import ChatRequest, ChatResult
-from agentgym.engines.local.decoder import Generation, Job
-from agentgym.engines.local.forward import BatchForward
+from agentgym.engines.local.decoding.decoder import Generation, Job
+from agentgym.engines.local.decoding.forward import BatchForward
 from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import ContextLengthError, EngineError

@@ -17,7 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from agentgym.engines.local.kv_cache import BatchCache
+from agentgym.engines.local.decoding.kv_cache import BatchCache
 
 _NAME = "agentgym_packed_sdpa"
 _FEW = 8

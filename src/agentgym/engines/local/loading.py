@@ -29,7 +29,7 @@ from agentgym.core.config import Precision
 from agentgym.engines.adapter import adapt, merge, mergeable
 from agentgym.engines.local import attention
 from agentgym.engines.local.attention import Layout
-from agentgym.engines.local.kv_cache import CacheShape
+from agentgym.engines.local.decoding.kv_cache import CacheShape
 from agentgym.engines.local.prefix_tree import TreeLayout
 from agentgym.engines.local.rendering import check_template
 from agentgym.engines.memory import (

@@ -11,8 +11,8 @@ from typing import Any, Self
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.device import check_device
-from agentgym.engines.local.decoder import Decoder, Generation, Job
-from agentgym.engines.local.forward import BatchForward, rows_are_independent
+from agentgym.engines.local.decoding.decoder import Decoder, Generation, Job
+from agentgym.engines.local.decoding.forward import BatchForward, rows_are_independent
 from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.rendering import Prompt, Renderer
 from agentgym.engines.local.responses import Detokenizer, GrowingContent, parse_response

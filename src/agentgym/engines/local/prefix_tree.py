@@ -19,7 +19,7 @@ from torch import Tensor
 
 from agentgym.engines.base import TrainedToken, TrainingSequence
 from agentgym.engines.local.attention import Layout, attend_masked
-from agentgym.engines.local.kv_cache import common_prefix
+from agentgym.engines.local.decoding.kv_cache import common_prefix
 
 _SHORTEST_HEAD = 16
 

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agentgym.engines.local import sampling
-from agentgym.engines.local.forward import BatchForward
-from agentgym.engines.local.kv_cache import SegmentStore
+from agentgym.engines.local.decoding import sampling
+from agentgym.engines.local.decoding.forward import BatchForward
+from agentgym.engines.local.decoding.kv_cache import SegmentStore
 from agentgym.errors import EngineError
 
 logger = logging.getLogger(__name__)

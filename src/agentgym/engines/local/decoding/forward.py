@@ -11,8 +11,9 @@ from torch import Tensor
 
 from agentgym.engines.adapter import Merged
 from agentgym.engines.local.attention import PackedRows
-from agentgym.engines.local.kv_cache import BatchCache
-from agentgym.engines.local.llama import fuse
+from agentgym.engines.local.decoding.graphs import GraphedSteps, StepShape
+from agentgym.engines.local.decoding.kv_cache import BatchCache
+from agentgym.engines.local.decoding.llama import fuse
 from agentgym.engines.local.loading import LoadedModel
 
 _WIDTH_STEP = 16
@@ -33,6 +34,7 @@ class BatchForward:
     Attributes:
         loaded: The model.
         cache: Of the rows.
+        graphs: Decoding steps that are recorded, on a GPU.
     """
 
     def __init__(self, loaded: LoadedModel, rows: int, *, fixed: bool = False) -> None:
@@ -53,6 +55,9 @@ class BatchForward:
         self._pool = ThreadPoolExecutor(
             max(1, self._workers - 1), "agentgym-forward", torch.set_num_threads, (1,)
         )
+        self.graphs: GraphedSteps | None = None
+        if loaded.device.type == "cuda" and not fixed:
+            self.graphs = GraphedSteps(self.step, loaded.device)
 
     def refresh(self) -> None:
         """Take over the model's weights, which have changed."""
@@ -60,6 +65,8 @@ class BatchForward:
             self._merged.refresh()
         if self._fused is not None:
             self._fused.refresh()
+            if self.graphs is not None:
+                self.graphs.forget()
 
     def predict(
         self,
@@ -86,6 +93,13 @@ class BatchForward:
         Returns:
             Logits, row after row, (new tokens, vocabulary), or (rows, vocabulary).
         """
+        if self.graphs is not None and not (first or only_last):
+            layout = self.cache.rows, self.cache.columns
+            found = self.graphs.predict(
+                ids, starts, shared=shared_prefix, layout=layout
+            )
+            if found is not None:
+                return found
 
         def run(part: slice) -> Tensor:
             begin = first + part.start
@@ -111,11 +125,15 @@ class BatchForward:
         shared_prefix: int,
     ) -> Tensor:
         device = self.loaded.device
-        lengths = torch.tensor(list(map(len, ids)), device=device)
+        counts = list(map(len, ids))
+        lengths = torch.tensor(counts, device=device)
         start = torch.tensor(starts, device=device)
         rows = torch.arange(len(ids), device=device).repeat_interleave(lengths)
         ends = lengths.cumsum(0)
         places = torch.arange(len(rows), device=device) - (ends - lengths)[rows]
+        reach = max(held + new for held, new in zip(starts, counts, strict=True))
+        steps = -(-reach // self._width_step)
+        width = min(self.cache.columns, steps * self._width_step)
         positions = start[rows] + places
         work = PackedRows(
             cache=self.cache,
@@ -125,23 +143,48 @@ class BatchForward:
             places=places,
             positions=positions,
             targets=self.cache.targets(first + rows, positions),
-            mask=self._mask(start, lengths),
+            mask=self._mask(start, max(counts), width),
             shared_prefix=shared_prefix,
         )
-        last = ends - 1 if only_last else None
+        return self._logits(work, ends - 1 if only_last else None)
+
+    def step(self, shape: StepShape, ids: Tensor, starts: Tensor) -> Tensor:
+        """Add equally many tokens, (rows, time), to the first rows, (rows,).
+
+        Nothing here waits for the device, or is another operation for other values.
+
+        Returns:
+            Logits of all tokens, row after row.
+        """
+        time = torch.arange(shape.time, device=ids.device)
+        every = torch.arange(shape.rows, device=ids.device)
+        rows = every[:, None].expand(-1, shape.time).flatten()
+        positions = (starts[:, None] + time).flatten()
+        work = PackedRows(
+            cache=self.cache,
+            first=0,
+            ids=ids.flatten(),
+            rows=rows,
+            places=time.repeat(shape.rows),
+            positions=positions,
+            targets=self.cache.targets(rows, positions),
+            mask=self._mask(starts, shape.time, shape.width),
+            shared_prefix=shape.shared,
+        )
+        return self._logits(work, None)
+
+    def _logits(self, work: PackedRows, last: Tensor | None) -> Tensor:
         if self._fused is not None:
             return self._fused.logits(work, last)
         return self._sampled.logits(work.ids, work.positions, work, last)
 
-    def _mask(self, start: Tensor, lengths: Tensor) -> Tensor:
+    def _mask(self, start: Tensor, time: int, width: int) -> Tensor:
         """Return which columns each new token sees, (rows, 1, time, width)."""
-        columns, device = self.cache.columns, start.device
-        time = torch.arange(int(lengths.max()), device=device)
-        steps = -(-int((start + lengths).max()) // self._width_step)
-        keys = torch.arange(min(columns, steps * self._width_step), device=device)
-        hidden = keys > (start[:, None] + time)[:, None, :, None]
+        new = torch.arange(time, device=start.device)
+        keys = torch.arange(width, device=start.device)
+        hidden = keys > (start[:, None] + new)[:, None, :, None]
         dtype = self.loaded.cache_shape.dtype
-        mask = torch.zeros(hidden.shape, dtype=dtype, device=device)
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=start.device)
         return mask.masked_fill_(hidden, -torch.inf)
 
 

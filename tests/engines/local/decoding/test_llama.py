@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentgym.engines.local import forward as forward_module
-from agentgym.engines.local.forward import BatchForward
+from agentgym.engines.local.decoding import forward as forward_module
+from agentgym.engines.local.decoding.forward import BatchForward
 from agentgym.engines.local.loading import LoadedModel, load_model
 
 

@@ -1,6 +1,6 @@
 """Drafts: what was said before, and what the prompt says."""
 
-from agentgym.engines.local.sampling import Drafter, runs_of
+from agentgym.engines.local.decoding.sampling import Drafter, runs_of
 
 PROMPT = list(range(100, 120))
 ANSWER = [1, 2, 3, 4, 5, 6, 7, 8, 9]

@@ -11,11 +11,15 @@ import pytest
 import torch
 
 from agentgym.core.policy import ChatRequest
-from agentgym.engines.local import forward as forward_module
 from agentgym.engines.local import loading
-from agentgym.engines.local.decoder import Decoder, Generation, Job
-from agentgym.engines.local.forward import BatchForward
-from agentgym.engines.local.kv_cache import BatchCache, CacheShape, SegmentStore
+from agentgym.engines.local.decoding import forward as forward_module
+from agentgym.engines.local.decoding.decoder import Decoder, Generation, Job
+from agentgym.engines.local.decoding.forward import BatchForward
+from agentgym.engines.local.decoding.kv_cache import (
+    BatchCache,
+    CacheShape,
+    SegmentStore,
+)
 from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import ContextLengthError, ModelError
