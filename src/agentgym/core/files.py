@@ -117,7 +117,7 @@ def scratch_folder(kind: str) -> Iterator[Path]:
 
 def _remove_if_left(folder: Path) -> None:
     """Remove a folder of ours that nobody holds."""
-    with suppress(OSError):
+    with suppress(OSError, RecursionError):
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             found = os.fstat(lock)

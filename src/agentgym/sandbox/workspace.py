@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from agentgym.errors import SandboxError, ToolError
@@ -10,6 +11,7 @@ from agentgym.sandbox.result import SandboxResult
 from agentgym.sandbox.sandbox import Sandbox
 
 _MAX_PATH = 200
+_MAX_PART = 255
 _MAX_FILES = 1_000
 
 
@@ -101,9 +103,12 @@ class Workspace:
             raise ToolError(f"there may be at most {_MAX_FILES} files.")
         self._check_length(name, text)
         try:
-            (name + text).encode()
+            longest = max(len(part) for part in name.encode().split(b"/"))
+            text.encode()
         except UnicodeEncodeError as error:
             raise ToolError(f"the text is no Unicode: {error.reason}.") from None
+        if longest > _MAX_PART:
+            raise ToolError(f"a name may have at most {_MAX_PART} bytes.")
         self.files[name] = text
         return name
 
@@ -114,12 +119,27 @@ class Workspace:
         result = await self._sandbox.run(
             self.files, Argv(argv), timeout_s=timeout_s, collect=True
         )
+        lost = 0
         for name, text in (result.files or {}).items():
             if text is None:
                 self.files.pop(name, None)
             else:
-                self.files[name] = text
-        return result
+                lost += not self._keep(name, text)
+        if not lost:
+            return result
+        most = f"({lost} changed files were not kept: the workspace is full)\n"
+        return replace(result, stderr=result.stderr + most)
+
+    def _keep(self, name: str, text: str) -> bool:
+        """Keep a file if there is room; one that stands in its way is gone."""
+        for other in (*map(str, PurePosixPath(name).parents), *self.below(name)):
+            self.files.pop(other, None)
+        held = sum(map(len, self.files.values())) - len(self.files.get(name, ""))
+        has_room = name in self.files or len(self.files) < _MAX_FILES
+        if has_room and held + len(text) <= _MAX_FILES * self._max_characters:
+            self.files[name] = text
+            return True
+        return False
 
     def changed(self) -> dict[str, str | None]:
         """Return the files that differ from the start, None for one that is gone."""

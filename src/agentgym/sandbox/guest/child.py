@@ -15,7 +15,7 @@ from contextlib import suppress
 from os import _exit  # The program may replace that of the module.
 from typing import Any, NoReturn, TextIO
 
-from . import testrun
+from . import libc, testrun
 from .box import Box
 from .confine import confine
 from .settings import Settings
@@ -24,6 +24,7 @@ _REPORT_FD = 3
 _SETUP_FAILED = 125
 _KEEP_IMPORTED = frozenset({"os", "sys", "site", "builtins", "io", "codecs", "abc"})
 _MOST_FILES = 1000
+_LONGEST_NAME = 1000
 _OURS = os.path.dirname(__file__)
 
 
@@ -84,9 +85,19 @@ def _enter(
     for descriptor, target in streams.items():
         os.dup2(descriptor, target, inheritable=target != _REPORT_FD)
     os.closerange(_REPORT_FD + 1, 1 << 16)
+    if settings.group is not None:
+        _die_first()
     confine(settings, timeout_s, (box.workspace, box.temporary))
     os.chdir(box.workspace)
     return payload
+
+
+def _die_first() -> None:
+    """Have the kernel end this process before the zygote, if memory runs out."""
+    if sys.platform == "linux":
+        libc.prctl(libc.PR_SET_DUMPABLE, 1)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")
 
 
 def _write_files(files: dict[str, str]) -> None:
@@ -102,6 +113,8 @@ def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
     files: dict[str, str] = {}
     names = list(itertools.islice(_names(), _MOST_FILES + 1))
     for name in names[:_MOST_FILES]:
+        if len(name) > _LONGEST_NAME:
+            continue
         was = given[name].encode() if name in given else None
         with suppress(OSError, UnicodeError):
             data = _read_regular(name, max(max_bytes, len(was or b"")))
@@ -109,8 +122,15 @@ def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
                 name.encode()
                 files[name] = data.decode()
                 max_bytes -= len(data)
-    gone = sorted(given.keys() - set(names)) if len(names) <= _MOST_FILES else []
+    gone = sorted(name for name in given if not _is_left(name))
     return {"files": files, "gone": gone}
+
+
+def _is_left(name: str) -> bool:
+    """Return whether there is still a file, or anything but a folder, of this name."""
+    folder = os.path.dirname(os.path.join(os.getcwd(), name))
+    is_ours = os.path.realpath(folder) == folder
+    return is_ours and os.path.lexists(name) and not os.path.isdir(name)
 
 
 def _names() -> Iterator[str]:

@@ -1,0 +1,66 @@
+"""The files of an episode whose commands do as they like."""
+
+import pytest
+
+from agentgym.errors import ToolError
+from agentgym.sandbox import Sandbox
+from agentgym.sandbox.workspace import Workspace
+
+_TURN = """
+import os
+os.remove("a"); os.mkdir("a")
+for n in range(1200): open(f"a/{n}", "w").write("x")
+"""
+
+
+async def test_a_file_that_becomes_a_crowded_folder(best_sandbox: Sandbox) -> None:
+    workspace = Workspace({"a": "1", "kept": "2"}, sandbox=best_sandbox)
+    first = await workspace.run(("python", "-c", _TURN), 20)
+    assert first.ok, first
+    assert "a" not in workspace.files
+    assert workspace.files["kept"] == "2"
+    assert workspace.files["a/0"] == "x"
+    second = await workspace.run(("python", "-c", "print(open('kept').read())"), 20)
+    assert (second.status, second.stdout) == ("exited", "2\n"), second
+
+
+async def test_a_folder_that_becomes_a_file(best_sandbox: Sandbox) -> None:
+    workspace = Workspace({"a/b": "1", "a/c": "1"}, sandbox=best_sandbox)
+    script = "import shutil; shutil.rmtree('a'); open('a', 'w').write('now a file')"
+    assert (await workspace.run(("python", "-c", script), 20)).ok
+    assert workspace.files == {"a": "now a file"}
+
+
+async def test_a_folder_that_becomes_a_link_elsewhere(best_sandbox: Sandbox) -> None:
+    workspace = Workspace({"a/b": "1"}, sandbox=best_sandbox)
+    script = "import os; os.rename('a', 'c'); os.symlink('c', 'a')"
+    assert (await workspace.run(("python", "-c", script), 20)).ok
+    assert workspace.files == {"c/b": "1"}
+
+
+async def test_a_workspace_that_many_commands_fill(best_sandbox: Sandbox) -> None:
+    workspace = Workspace({"kept": "1"}, sandbox=best_sandbox)
+    script = "for n in range(600): open(f'{0}-{{n}}', 'w').write('x')"
+    for turn in range(3):
+        result = await workspace.run(("python", "-c", script.format(turn)), 20)
+        assert result.ok, result
+        assert ("not kept" in result.stderr) == (turn > 0), result.stderr
+    assert len(workspace.files) == 1000
+    assert workspace.files["kept"] == "1"
+
+
+async def test_a_deep_file_costs_only_itself(best_sandbox: Sandbox) -> None:
+    workspace = Workspace({"kept": "1"}, sandbox=best_sandbox)
+    script = (
+        "import os\n"
+        "for _ in range(1500): os.mkdir('d'); os.chdir('d')\n"
+        "open('f', 'w').write('x')"
+    )
+    assert (await workspace.run(("python", "-c", script), 20)).ok
+    assert (await workspace.run(("python", "-c", "pass"), 20)).ok
+    assert workspace.files == {"kept": "1"}
+
+
+def test_a_name_that_no_disk_takes_is_refused() -> None:
+    with pytest.raises(ToolError, match="255 bytes"):
+        Workspace({}).write("\N{ROCKET}" * 64, "x")
