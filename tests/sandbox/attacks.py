@@ -82,6 +82,8 @@ SYSTEM_CALLS = (
     + """
 import platform
 column = ["x86_64", "aarch64"].index(platform.machine())
+pair, _ = socket.socketpair()
+own = ctypes.byref(ctypes.c_int(os.getppid()))
 calls = {
     "unshare": ((272, 97), (0x10000000,)), "setns": ((308, 268), (0, 0)),
     "mount": ((165, 40), (0, 0, 0, 0, 0)), "umount2": ((166, 39), (b"/tmp", 2)),
@@ -95,6 +97,14 @@ calls = {
     "process_vm_readv": ((310, 270), (1, 0, 0, 0, 0, 0)),
     "pdeathsig": ((157, 167), (1, 0, 0, 0, 0)), "newer than 2025": ((500, 500), ()),
     "clone3": ((435, 435), (0, 0)),
+    "io_setup": ((206, 0), (8, ctypes.byref(ctypes.c_ulong(0)))),
+    "inotify_init1": ((294, 26), (0,)), "fanotify_mark": ((301, 263), (0,) * 5),
+    "vmsplice": ((278, 75), (1, 0, 0, 0)), "mq_open": ((240, 180), (b"x", 64, 0, 0)),
+    "FIOSETOWN": ((16, 29), (pair.fileno(), 0x8901, own)),
+    "SIOCSPGRP": ((16, 29), (pair.fileno(), 0x8902, own)),
+    "FIOASYNC": ((16, 29), (pair.fileno(), 0x5452, own)),
+    "F_SETOWN": ((72, 25), (pair.fileno(), 8, os.getppid())),
+    "F_SETSIG": ((72, 25), (pair.fileno(), 10, 15)),
 }
 for name, (numbers, arguments) in calls.items():
     print(name, end=" ")
@@ -295,4 +305,79 @@ with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
             at = data.find(head, at + 1)
         del data
 print("REACHED" if found else "refused", found)
+"""
+
+ZYGOTE = (
+    PRELUDE
+    + """
+import platform, signal
+column = ["x86_64", "aarch64"].index(platform.machine())
+none = (ctypes.c_ulong * 2)(0, 0)
+cpus = (ctypes.c_ulong * 16)(1)
+for pid in {os.getppid(), 1} - {0}:
+    for kind in (1, 7):  # Sizes of files, open files.
+        attempt(lambda: syscall((302, 261)[column], pid, kind, none, None))
+    attempt(lambda: syscall((203, 122)[column], pid, 128, cpus))
+    attempt(lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))
+    attempt(lambda: open(f"/proc/{pid}/oom_score_adj", "w").write("1000"))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        attempt(lambda: os.kill(pid, number))
+        attempt(lambda: syscall((234, 131)[column], pid, pid, number))
+        attempt(lambda: signal.pidfd_send_signal(os.pidfd_open(pid), number))
+attempt(lambda: os.setpriority(os.PRIO_USER, 0, 19))
+time.sleep(0.1)
+"""
+)
+
+HIDDEN_MEMORY = """
+import mmap, os, sys, time
+PIECE = 4 << 20
+def hold(size):
+    kept = mmap.mmap(-1, size, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+    for start in range(0, size, PIECE):
+        kept[start : start + PIECE] = b"x" * PIECE
+        kept.madvise(mmap.MADV_DONTNEED, start, PIECE)
+    time.sleep(0.5)
+    assert kept[-1:] == b"x"
+    print("REACHED", flush=True)
+    os._exit(0)
+def hold_zero(size):
+    with open("/dev/zero", "r+b") as device:
+        mmap.mmap(device.fileno(), size)
+    print("REACHED /dev/zero")
+if "lower" in sys.argv:
+    try:
+        open("/proc/self/oom_score_adj", "w").write("0")
+    except OSError:
+        pass
+try:
+    hold_zero(PIECE)
+except OSError as error:
+    print("refused", error)
+try:
+    for _ in range(4):
+        if os.fork() == 0:
+            try:
+                hold(96 << 20)
+            except OSError as error:
+                print("refused", error, flush=True)
+                os._exit(1)
+    for _ in range(4):
+        os.wait()
+except OSError as error:
+    print("refused", error)
+"""
+
+MANY_FILES = """
+import os, sys
+made = 0
+try:
+    for folder in range(int(sys.argv[1]) // 1000 + 1):
+        os.mkdir(f"f{folder}")
+        for name in range(1000):
+            os.symlink("x", f"f{folder}/{name}")
+            made += 1
+except OSError:
+    pass
+print(made)
 """

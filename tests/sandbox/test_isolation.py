@@ -36,7 +36,7 @@ def test_attacks_succeed_without_isolation(
 def test_every_rung_holds(rung: str, attack: Attack) -> None:
     with opened(rung, warm=False) as sandbox:
         result = attack(sandbox, attacks.NETWORK + attacks.SYSTEM_CALLS)
-    assert _all_refused(result.stdout, 7 + 19), result
+    assert _all_refused(result.stdout, 7 + 29), result
 
 
 def test_network(sandbox: Sandbox, attack: Attack) -> None:
@@ -80,7 +80,7 @@ def test_environment_does_not_leak(
 
 def test_system_calls(sandbox: Sandbox, attack: Attack) -> None:
     result = attack(sandbox, attacks.SYSTEM_CALLS)
-    assert _all_refused(result.stdout, 19), result
+    assert _all_refused(result.stdout, 29), result
 
 
 def test_privileges(sandbox: Sandbox, attack: Attack) -> None:
@@ -162,6 +162,19 @@ def test_cannot_kill_others(sandbox: Sandbox, attack: Attack) -> None:
     assert result.stdout.endswith("still here\n"), result
     assert attack(sandbox, "print(1)").stdout == "1\n"
     assert sandbox.restarts == before
+
+
+@pytest.mark.parametrize("rung", ISOLATING)
+def test_cannot_spoil_the_zygote(rung: str, attack: Attack) -> None:
+    with opened(rung) as sandbox:
+        result = attack(sandbox, attacks.ZYGOTE)
+        assert result.ok, result
+        assert result.stdout
+        assert "REACHED" not in result.stdout
+        for _ in range(2):
+            after = attack(sandbox, "open('f', 'w').write('1'); print(1)")
+            assert after.stdout == "1\n", after
+        assert sandbox.restarts == 0
 
 
 def test_nothing_is_left_for_the_next_execution(

@@ -1,7 +1,10 @@
 """Zygotes die when they should, and are replaced when they should not have."""
 
 import asyncio
+import contextlib
 import os
+import pwd
+import resource
 import signal
 import subprocess
 import sys
@@ -13,20 +16,27 @@ import pytest
 
 import agentgym
 from agentgym.errors import SandboxError, SandboxUnavailableError
+from agentgym.rollout.solo.toolbox import Toolbox
 from agentgym.sandbox import (
     Argv,
     PythonScript,
     RunTests,
     Sandbox,
     SandboxConfig,
+    launch,
     open_sandbox,
 )
 from agentgym.sandbox import ladder as ladder_module
 from agentgym.sandbox.guest.box import remove_tree
-from agentgym.sandbox.guest.settings import RUNGS
+from agentgym.sandbox.guest.settings import RUNGS, Rung
 from agentgym.sandbox.ladder import choose_rung, probe
-from agentgym.sandbox.launch import readable_by_anyone, readable_python
+from agentgym.sandbox.launch import (
+    readable_by_anyone,
+    readable_python,
+    reserve_identity,
+)
 from tests.sandbox import attacks, processes
+from tests.sandbox.conftest import Attack
 
 SOURCE = Path(agentgym.__file__).parents[1]
 SLEEPER = {"a.py": attacks.SLEEPER, "own": "mine", "b.py": "print(2)"}
@@ -73,6 +83,69 @@ def test_a_killed_zygote_is_replaced(best_rung: str) -> None:
         sandbox.close()
         with pytest.raises(SandboxError, match="closed"):
             sandbox.run_sync(SLEEPER, PythonScript("a.py"))
+
+
+def test_a_zygote_that_cannot_set_up_is_replaced(rung: str) -> None:
+    before = processes.descendants(os.getpid())
+    config = SandboxConfig(rung=rung, concurrency=1, cache_entries=0)
+    with open_sandbox(config) as sandbox:
+        assert sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
+        for pid in processes.descendants(os.getpid()) - before:
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))
+        for _ in range(2):
+            result = sandbox.run_sync(SLEEPER, PythonScript("b.py"))
+            assert result.stdout == "2\n", result
+        assert sandbox.restarts == 1
+
+
+@pytest.mark.parametrize("rung", ["landlock", "landlock-user"])
+def test_folders_of_many_zygotes_go_with_the_host(rung: str, open_folder: Path) -> None:
+    if reason := probe(RUNGS[rung]):
+        pytest.skip(f"the rung {rung} does not work here: {reason}")
+    for number in range(3):
+        (open_folder / f"removed-{number}" / "kept").mkdir(parents=True)
+    config = f"SandboxConfig(rung={rung!r}, concurrency=6, cache_entries=0)"
+    script = (
+        "from agentgym.sandbox import *\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        f"sandbox, files = open_sandbox({config}), {SLEEPER!r}\n"
+        "run = lambda _: sandbox.run_sync(files, PythonScript('a.py'), timeout_s=90)\n"
+        "list(ThreadPoolExecutor(6).map(run, range(6)))\n"
+    )
+    argv = [sys.executable, "-c", script]
+    host = subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(open_folder)})
+    processes.wait_for_sleepers(below=host.pid, count=6)
+    family = processes.descendants(host.pid)
+    host.kill()
+    host.wait()
+    processes.wait_until_gone(family)
+    left = sorted(path.name for path in open_folder.iterdir())
+    assert left == ["removed-0", "removed-1", "removed-2"]
+
+
+def test_user_ids_of_others_are_left_alone(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason := probe(RUNGS["landlock"]):
+        pytest.skip(f"the rung landlock does not work here: {reason}")
+    somebodys, lock = reserve_identity()
+    has_account, other_lock = reserve_identity()
+    account = pwd.getpwuid(os.getuid())
+    known = {has_account: account}
+    monkeypatch.setattr(launch.pwd, "getpwuid", known.__getitem__)
+    with subprocess.Popen(
+        ["sleep", "600"], user=somebodys, group=somebodys, extra_groups=[]
+    ) as victim:
+        lock.close()
+        other_lock.close()
+        config = SandboxConfig(rung="landlock", cache_entries=0)
+        with open_sandbox(config) as sandbox:
+            result = attack(sandbox, "import os; print(os.getuid())")
+        alive = victim.poll() is None
+        victim.kill()
+    assert alive
+    assert int(result.stdout) not in (somebodys, has_account)
 
 
 def test_an_idle_zygote_that_died_costs_nothing(best_rung: str) -> None:
@@ -135,6 +208,25 @@ def test_refusal_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("apt-get install bubblewrap", "--unsafe-local-exec", "it is broken"):
         assert text in str(caught.value)
     assert choose_rung(SandboxConfig(unsafe_local_exec=True)).name == "unsafe"
+
+
+def test_a_rung_without_subprocesses_is_refused_to_shells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def works(rung: Rung) -> str:
+        return "" if rung.name == "landlock-user" else "it is broken"
+
+    monkeypatch.setattr(ladder_module, "probe", works)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert choose_rung(SandboxConfig()).name == "landlock-user"
+    for name in (None, "landlock-user"):
+        config = SandboxConfig(rung=name, subprocesses=True)
+        with pytest.raises(SandboxUnavailableError) as caught:
+            choose_rung(config)
+        for text in ("landlock-user", "can start no others", "Install bubblewrap"):
+            assert text in str(caught.value)
+    with pytest.raises(SandboxUnavailableError, match="can start no others"):
+        Toolbox({"bash": {}}).open()
 
 
 def test_unsafe_needs_the_flag() -> None:
@@ -226,6 +318,10 @@ def test_remove_tree(tmp_path: Path) -> None:
     (root / "link").symlink_to(outside)
     (root / "file").write_text("x")
     (root / ("d" * 250)).chmod(0)
-    remove_tree(str(root))
-    assert [path.name for path in tmp_path.iterdir()] == ["outside"]
+    for name in ("removed-1", "removed-2"):
+        (outside.parent / name / "kept").mkdir(parents=True)
+    assert not remove_tree(str(root), most=2)
+    assert remove_tree(str(root))
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["outside", "removed-1", "removed-2"]
     assert (outside / "kept").exists()

@@ -5,6 +5,8 @@
 - ``commands``, ``result``: what goes in, and what comes out and how it is read.
 - ``ladder``: the ways of isolating, safest first, and the probe.
 - ``guest_process``, ``launch``: starting a zygote and talking to it.
+- ``syscalls``, ``filter``: what programs may ask of the kernel, and the filter of it.
+- ``memory``: a control group around a zygote, where one can be made.
 - ``workspace``: the text files of one episode, for tools that read and edit them.
 - ``guest``: the code that runs inside, and what it and the host must agree on.
 """

@@ -27,6 +27,8 @@ class SandboxConfig:
         cache_entries: How many results to remember; 0 for none.
         unsafe_local_exec: Whether to run with no isolation at all where nothing
             better works.
+        subprocesses: Whether programs must be able to start others, as a shell does;
+            a rung on which they cannot is then not taken.
     """
 
     rung: str | None = None
@@ -35,6 +37,7 @@ class SandboxConfig:
     limits: Limits = field(default_factory=Limits)
     cache_entries: int = 1024
     unsafe_local_exec: bool = False
+    subprocesses: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,9 @@ class Job:
     Attributes:
         files: The workspace: relative path to text.
         command: What to run in it.
-        timeout_s: Wall-clock limit in seconds.
+        timeout_s: Seconds that its processes may compute, together, and that all of
+            them may sleep. Waiting for a processor costs nothing, for up to 20 times
+            as long.
         collect: Whether to read changed files back.
 
     Raises:

@@ -11,17 +11,24 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agentgym.core.files import scratch_folder
 from agentgym.errors import SandboxError
 from agentgym.sandbox import launch
 from agentgym.sandbox.commands import Job, SandboxConfig
+from agentgym.sandbox.filter import build_filter
+from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.guest.settings import Rung, Settings
+from agentgym.sandbox.memory import MemoryGroup
 from agentgym.sandbox.result import SandboxResult, complete
 
 _START_S = 30.0
 _GRACE_S = 15.0
+_ANSWER_S = 300.0
+"""Beyond the longest time of an execution: for sweeping, collecting and removing."""
+_OVER_MEMORY = "The sandbox process died of what the execution held in memory."
 _REPORT_BYTES = 4 << 20
 _MOST_READ = 16 << 20
 
@@ -65,6 +72,7 @@ class GuestProcess:
 
     Attributes:
         process: The zygote, or the bubblewrap around it.
+        spoiled: Whether it can run nothing more, and is to be closed.
 
     Raises:
         SandboxError: It did not start; the message quotes its own.
@@ -74,10 +82,16 @@ class GuestProcess:
         self._rung = rung
         self._config = config
         self._buffer = b""
+        self.spoiled = False
         self._owned = ExitStack()
+        self._group = MemoryGroup.make()
+        if self._group is not None:
+            self._owned.callback(self._group.close)
         try:
             self._start()
             self._wait_for("serving", time.monotonic() + _START_S)
+            if self._group is not None:
+                self._group.limit(config.limits.total_memory_mb << 20)
         except (GuestDiedError, OSError) as error:
             self.close()
             raise SandboxError(
@@ -98,6 +112,7 @@ class GuestProcess:
         hidden = start_as is not None and not launch.readable_by_anyone(guest)
         if hidden or not rung.bubblewrap:
             scratch = self._owned.enter_context(scratch_folder("sandbox"))
+            self._owned.callback(_remove, scratch)
             scratch.chmod(0o711)  # Executions can pass through but not list.
             if start_as is not None:
                 os.chown(scratch, start_as, start_as)
@@ -108,18 +123,22 @@ class GuestProcess:
             limits=config.limits,
             identity=identity if rung.own_identity else None,
             scratch=str(scratch) if scratch and not rung.bubblewrap else None,
+            program=self._filter().hex(),
+            group=self._group.members if self._group else None,
+            deaths=self._group.deaths if self._group else None,
         )
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._owned.enter_context(self._log)
         self._control, theirs = socket.socketpair()
         self._owned.enter_context(self._control)
+        shared = (self._group.members, self._group.deaths) if self._group else ()
         with theirs:
             self.process = subprocess.Popen(
                 launch.command_line(settings, python, guest, theirs.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), *shared),
                 env=launch.environment(python),
                 cwd="/",
                 start_new_session=True,
@@ -128,6 +147,13 @@ class GuestProcess:
                 extra_groups=None if start_as is None else [],
             )
         self._owned.callback(self._end)
+
+    def _filter(self) -> bytes:
+        """Return the compiled filter of this rung, empty for none."""
+        if not self._rung.isolates:
+            return b""
+        counted = self._group is not None or not self._rung.forks
+        return build_filter(strict=self._rung.strict, shared_memory=counted)
 
     def run(self, job: Job) -> SandboxResult:
         """Run one execution and wait for its end.
@@ -155,13 +181,19 @@ class GuestProcess:
                 socket.send_fds(self._control, [line.encode() + b"\n"], theirs)
             except OSError as error:
                 raise GuestDiedError(self._last_words()) from error
-            deadline = time.monotonic() + job.timeout_s + _GRACE_S
+            longest_s = Settings.far_s(job.timeout_s) + _ANSWER_S
+            deadline = time.monotonic() + longest_s
             self._wait_for("started", deadline)
+            kills = self._group.killed if self._group else 0
             try:
                 reply = self._wait_for("status", deadline, streams)
             except GuestDiedError as died:
                 died.started = True
-                raise
+                if self._group is None or self._group.killed == kills:
+                    raise
+                reply = {"status": "killed", "signal": 9, "error": _OVER_MEMORY}
+                self.spoiled = True
+            self.spoiled |= reply.pop("spoiled", False)
             for stream in streams:
                 while stream.open and stream.read():
                     pass
@@ -174,7 +206,9 @@ class GuestProcess:
             rung=self._rung.name,
             warm=self._config.warm,
         )
-        return complete(result, job, bytes(report.data))
+        result = complete(result, job, bytes(report.data))
+        self.spoiled |= result.status == "sandbox_error"
+        return result
 
     def _wait_for(
         self, key: str, deadline: float, streams: Iterable[_Stream] = ()
@@ -229,3 +263,9 @@ class GuestProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def _remove(scratch: Path) -> None:
+    """Remove what a zygote that was killed left, however deep it is."""
+    with suppress(OSError):
+        remove_tree(str(scratch))

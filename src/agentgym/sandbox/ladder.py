@@ -46,11 +46,11 @@ def choose_rung(config: SandboxConfig) -> Rung:
         SandboxError: No rung has this name.
     """
     if config.rung is not None:
-        return _named(config.rung, unsafe=config.unsafe_local_exec)
+        return _named(config.rung, config)
     tried = ""
     for name in _FOR_ROOT if os.geteuid() == 0 else _FOR_OTHERS:
         rung = RUNGS[name]
-        reason = probe(rung)
+        reason = _unfit(rung, config) or probe(rung)
         if not reason:
             _LOG.info("sandbox rung %s: %s", rung.name, rung.summary)
             return rung
@@ -67,16 +67,28 @@ def choose_rung(config: SandboxConfig) -> Rung:
     )
 
 
-def _named(name: str, *, unsafe: bool) -> Rung:
+def _unfit(rung: Rung, config: SandboxConfig) -> str:
+    """Say why a rung cannot run what is needed, even where it works; "" if it can."""
+    if config.subprocesses and not rung.forks:
+        return "programs can start no others there, which a shell has to"
+    return ""
+
+
+def _named(name: str, config: SandboxConfig) -> Rung:
     rung = RUNGS.get(name)
     if rung is None:
         raise SandboxError(
             f"No sandbox rung is named {name!r}. Available: {', '.join(RUNGS)}."
         )
-    if not rung.isolates and not unsafe:
+    if not rung.isolates and not config.unsafe_local_exec:
         raise SandboxUnavailableError(
             "The rung 'unsafe' runs code with no isolation. Say so with "
             "--unsafe-local-exec (SandboxConfig.unsafe_local_exec=True)."
+        )
+    if reason := _unfit(rung, config):
+        raise SandboxUnavailableError(
+            f"The sandbox rung {name!r} cannot run this: {reason}. Install bubblewrap "
+            "(Debian, Ubuntu: apt-get install bubblewrap), or run as root."
         )
     if rung.isolates and (reason := probe(rung)):
         raise SandboxUnavailableError(

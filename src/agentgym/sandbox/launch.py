@@ -7,8 +7,10 @@ avoids the question. The other rungs need a copy, which is made once per machine
 
 import atexit
 import functools
+import grp
 import hashlib
 import os
+import pwd
 import shutil
 import socket
 import stat
@@ -20,7 +22,13 @@ from pathlib import Path
 
 from agentgym.core.files import scratch_folder
 from agentgym.errors import SandboxError
-from agentgym.sandbox.guest.settings import DEVICES, SYSTEM, SYSTEM_FILES, Settings
+from agentgym.sandbox.guest.settings import (
+    DEVICES,
+    SYSTEM,
+    SYSTEM_FILES,
+    ZERO,
+    Settings,
+)
 
 GUEST = Path(__file__).with_name("guest")
 _GUEST_INSIDE = Path("/run/agentgym/guest")
@@ -49,6 +57,8 @@ def reserve_identity() -> tuple[int, socket.socket]:
     zygotes may share one. A reservation is an abstract socket name: the kernel frees it
     when the socket is closed or its owner ends, however that happens.
 
+    One that has an account or runs processes is somebody's, and is left alone.
+
     Raises:
         SandboxError: All of them are taken.
     """
@@ -56,12 +66,29 @@ def reserve_identity() -> tuple[int, socket.socket]:
     for identity in range(_FIRST_IDENTITY, _FIRST_IDENTITY + _IDENTITIES):
         with suppress(OSError):
             lock.bind(f"\0agentgym-sandbox-{identity}")
-            return identity, lock
+            if not _is_somebodys(identity):
+                return identity, lock
+            lock.close()
+            lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     lock.close()
     raise SandboxError(
         f"All {_IDENTITIES} sandbox user ids from {_FIRST_IDENTITY} on are in use: "
         "close other runs, or lower `concurrency`."
     )
+
+
+def _is_somebodys(identity: int) -> bool:
+    """Return whether a user or group of the machine has this id, or a process has."""
+    for known in (pwd.getpwuid, grp.getgrgid):
+        with suppress(KeyError):
+            known(identity)
+            return True
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            lines = status.read_bytes().split(b"\nUid:", 1)[-1]
+            if str(identity).encode() in lines.split(b"\n", 1)[0].split():
+                return True
+    return False
 
 
 def own_python() -> Path:
@@ -187,6 +214,11 @@ def _bubblewrap(settings: Settings, python: Path, guest: Path) -> list[str]:
     options += ["--proc", "/proc", "--tmpfs", "/dev", "--dir", "/dev/shm"]
     for device in DEVICES:
         options += ["--dev-bind", device, device]
+    options += [
+        "--dev-bind",
+        "/dev/full",
+        ZERO,
+    ]  # It reads the same, and cannot be mapped.
     options += ["--symlink", "/proc/self/fd", "/dev/fd"]
     options += ["--dir", "/workspace", "--dir", "/tmp", *_shown(guest, _GUEST_INSIDE)]
     return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]

@@ -29,7 +29,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     Attributes:
         config: How it was opened.
         rung: The rung that isolates it.
-        restarts: How many zygotes had to be replaced because they died.
+        restarts: How many zygotes had to be replaced because they died, or because an
+            execution left them unfit for the next.
     """
 
     def __init__(self, config: SandboxConfig, rung: Rung) -> None:
@@ -63,7 +64,9 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         Args:
             files: The workspace: relative path to text.
             command: What to run.
-            timeout_s: Wall-clock limit in seconds.
+            timeout_s: Seconds that its processes may compute, together, and that
+                all of them may sleep. Waiting for a processor costs nothing, for up
+                to 20 times as long.
             collect: Whether to read changed files back.
 
         Raises:
@@ -108,6 +111,9 @@ class Sandbox(AbstractContextManager["Sandbox"]):
                 if died.started:
                     raise
                 result = self._attempt(job)
+            else:
+                if result.status == "sandbox_error":  # Nothing of it has run yet.
+                    result = self._attempt(job, fresh=True)
         except GuestDiedError as died:
             return SandboxResult(
                 status="sandbox_error",
@@ -138,17 +144,19 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             if len(self._results) > self.config.cache_entries:
                 self._results.popitem(last=False)
 
-    def _attempt(self, job: Job) -> SandboxResult:
-        guest = _take(self._idle) or GuestProcess(self.rung, self.config)
+    def _attempt(self, job: Job, *, fresh: bool = False) -> SandboxResult:
+        guest = None if fresh else _take(self._idle)
+        guest = guest or GuestProcess(self.rung, self.config)
         try:
             result = guest.run(job)
         except BaseException:
             self.restarts += 1
             guest.close()
             raise
-        if self.config.warm:
+        if self.config.warm and not guest.spoiled:
             self._idle.append(guest)
         else:
+            self.restarts += guest.spoiled
             guest.close()
         return result
 

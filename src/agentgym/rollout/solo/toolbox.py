@@ -99,7 +99,9 @@ class Toolbox:
         """
         if any(tool.needs_sandbox for tool in self._built_in):
             unsafe = self._unsafe_local_exec
-            config = SandboxConfig(cache_entries=0, unsafe_local_exec=unsafe)
+            config = SandboxConfig(
+                cache_entries=0, unsafe_local_exec=unsafe, subprocesses=True
+            )
             self._sandbox = open_sandbox(config)
 
     def close(self) -> None:

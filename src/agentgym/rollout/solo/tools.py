@@ -14,7 +14,7 @@ class BuiltInTool(BaseModel):
     """A ready-made tool: its fields are its settings, one method is its ``@tool``.
 
     Attributes:
-        needs_sandbox: Whether it runs code.
+        needs_sandbox: Whether it runs programs, which may start others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,7 +32,7 @@ class Bash(BuiltInTool):
     """Runs commands in the sandbox; text files that they change are kept.
 
     Attributes:
-        timeout_s: Wall seconds after which a command is ended.
+        timeout_s: Seconds that a command may compute or sleep before it is ended.
         max_output: Most characters of output that the agent sees.
         shell: The program that takes ``-c COMMAND``.
     """

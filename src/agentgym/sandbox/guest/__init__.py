@@ -6,6 +6,7 @@ them by folder, under another package name.
 
 - ``settings``: what host and guest must agree on.
 - ``zygote``: the loop that forks one child per execution, watches it, sweeps up.
+- ``watch``: what the processes of an execution use, looked at while they run.
 - ``box``: the private folders of one execution.
 - ``child``: the forked side: confines itself, writes the files, runs the command.
 - ``confine``: resource limits, identity drop, Landlock and seccomp, in that order.

@@ -4,9 +4,13 @@ Both kinds of box have a ``workspace``, the working directory that receives the 
 and a ``temporary``, which ``TMPDIR`` names.
 """
 
+import math
 import os
 
 from . import libc
+
+_MOST_LEFT = 20_000
+"""Of files and folders that an execution leaves on the host's disk."""
 
 
 class MountedBox:
@@ -25,10 +29,11 @@ class MountedBox:
         for target in self._TARGETS:
             libc.mount_tmpfs(target, self._options)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Unmount the folders, which frees their content."""
         for target in self._TARGETS:
             libc.unmount(target)
+        return True
 
 
 class DirectoryBox:
@@ -47,40 +52,51 @@ class DirectoryBox:
             if self._owner is not None:
                 os.chown(path, self._owner, self._owner)
 
-    def close(self) -> None:
-        """Remove the directories."""
-        remove_tree(self._root)
+    def close(self) -> bool:
+        """Remove the directories; return False if that is more than can be done."""
+        try:
+            return remove_tree(self._root, most=_MOST_LEFT)
+        except OSError:
+            return False
 
 
 Box = MountedBox | DirectoryBox
 
 
-def remove_tree(root: str) -> None:
+def remove_tree(root: str, *, most: float = math.inf) -> bool:
     """Remove a directory, however deep, whatever the modes of what is in it.
 
-    Each directory below is first moved to the top, so that no path grows long and
-    only one directory is open at a time. Nothing may write there meanwhile.
+    A directory that is not empty is first moved to the top, so that no path grows long
+    and only one directory is open at a time. Nothing may write there meanwhile.
+
+    Returns:
+        Whether all is gone: after ``most`` files and directories it gives up.
 
     Raises:
-        OSError: Something is left.
+        OSError: Something cannot be removed.
     """
+    top = os.urandom(8).hex()  # Nobody could foresee a name that begins so.
     waiting = [root]
-    moved = 0
+    seen = 0
     while waiting:
-        folder = waiting[-1]
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            for name in os.listdir(descriptor):
-                try:
-                    os.unlink(name, dir_fd=descriptor)
+        folder = waiting.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if folder == root and entry.name.startswith(top):
                     continue
-                except (IsADirectoryError, PermissionError):  # Linux; macOS
-                    os.chmod(name, 0o700, dir_fd=descriptor)
-                moved += 1
-                target = os.path.join(os.path.dirname(root), f"removed-{moved}")
-                os.rename(name, target, src_dir_fd=descriptor)
-                waiting.insert(0, target)
-        finally:
-            os.close(descriptor)
-        os.rmdir(folder)
-        waiting.pop()
+                seen += 1
+                if seen > most:
+                    return False
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)
+                    continue
+                try:
+                    os.rmdir(entry.path)
+                except OSError:
+                    os.chmod(entry.path, 0o700)
+                    waiting.append(os.path.join(root, f"{top}{seen}"))
+                    os.rename(entry.path, waiting[-1])
+        if folder != root:
+            os.rmdir(folder)
+    os.rmdir(root)
+    return True

@@ -9,30 +9,29 @@ import signal
 import sys
 
 from . import landlock, libc, seccomp
-from .settings import DEVICES, SYSTEM, SYSTEM_FILES, Settings
+from .settings import DEVICES, SYSTEM, SYSTEM_FILES, ZERO, Settings
 
 
 def confine(settings: Settings, timeout_s: float, writable: tuple[str, ...]) -> None:
     """Set limits, change user, enter the Landlock domain, install the filter.
 
-    The wall-clock limit bounds the CPU time of each process; ``writable`` are the
-    trees of this execution alone.
+    ``writable`` are the trees of this execution alone.
     """
     rung = settings.rung
     _set_limits(settings, timeout_s)
     if settings.identity is not None:
         become(settings.identity)
-        libc.prctl(libc.PR_SET_DUMPABLE, 1)  # Else its own /proc/self is closed to it.
     if settings.identity is not None or rung.bubblewrap:
         libc.drop_capabilities()
     if rung.isolates:
+        libc.prctl(libc.PR_SET_DUMPABLE, 1)  # Else its own /proc/self is closed to it.
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     if rung.landlock:
-        readable = (*SYSTEM, *SYSTEM_FILES, sys.prefix)
+        readable = (*SYSTEM, *SYSTEM_FILES, ZERO, sys.prefix)
         landlock.restrict(readable=readable, writable=writable, devices=DEVICES)
     if rung.isolates:
-        seccomp.install(seccomp.build_filter(strict=rung.strict, pid=os.getpid()))
+        seccomp.install(bytes.fromhex(settings.program))
 
 
 def become(identity: int) -> None:

@@ -6,7 +6,9 @@ from typing import Self
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
+ZERO = "/dev/zero"
+"""May be read, not written: who can write it can share memory that nobody counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,8 +17,9 @@ class Limits:
 
     Attributes:
         memory_mb: Address space of each process.
-        total_memory_mb: Resident memory of all its processes together, looked at
-            ten times a second.
+        total_memory_mb: Memory of all its processes together, with temporary files
+            and what the kernel holds for them, where a control group can be made;
+            else their resident memory, looked at ten times a second.
         processes: Processes and threads at one time.
         file_mb: Size of each written file, and of each of the private folders where
             they are mounted.
@@ -65,6 +68,11 @@ class Rung:
         return self.landlock and not self.own_identity
 
     @property
+    def forks(self) -> bool:
+        """Whether programs may start other programs."""
+        return not self.strict
+
+    @property
     def counts_processes(self) -> bool:
         """Whether the executing user id is the sandbox's own, to be limited."""
         return self.own_identity or self.bubblewrap
@@ -107,12 +115,23 @@ class Settings:
         limits: What each may use.
         identity: User and group id to change to, on a rung that changes it.
         scratch: Folder for workspaces, where they cannot be mounted.
+        program: The seccomp filter, compiled, in hexadecimal digits.
+        group: Descriptor of the members of the control group to join, if any.
+        deaths: Descriptor that tells how many were killed at its memory limit.
     """
 
     rung: Rung
     limits: Limits
     identity: int | None
     scratch: str | None
+    program: str
+    group: int | None
+    deaths: int | None
+
+    @staticmethod
+    def far_s(timeout_s: float) -> float:
+        """Return how long an execution may take by the clock, in seconds."""
+        return 20 * timeout_s + 10
 
     def encode(self) -> str:
         """Return them as JSON."""

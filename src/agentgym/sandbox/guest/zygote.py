@@ -23,6 +23,7 @@ from typing import Any
 from . import box, child, libc
 from .confine import become
 from .settings import Settings
+from .watch import Watch
 
 _PRELOAD = """
 argparse collections collections.abc contextlib copy csv dataclasses datetime decimal
@@ -31,9 +32,9 @@ statistics string tempfile textwrap typing
 """
 _DESCRIPTORS = 4
 _REAP_S = 10.0
-_MEMORY_CHECK_S = 0.1
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_COLLECT_S = 10.0
 _OVER_MEMORY = "Its processes together used more memory than total_memory_mb allows."
+_LEFT_TOO_MUCH = "It left more files and folders than can be removed."
 
 
 class Zygote:
@@ -61,28 +62,39 @@ class Zygote:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # It wakes the poll up.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-        if sys.platform == "linux" and not self._rung.bubblewrap:
-            libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
-            libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGTERM)
+        if self._rung.bubblewrap:
+            # What an init has no handler for, nobody in its namespace can send it.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            libc.prctl(libc.PR_SET_DUMPABLE, 0)
+        else:
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+            if sys.platform == "linux":
+                libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
+                libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGTERM)
+        if settings.group is not None:
+            os.write(settings.group, b"0")
         for module in _PRELOAD.split():
             importlib.import_module(module)
         site.setquit()
         site.sethelper()
 
     def serve(self) -> None:
-        """Serve jobs until the host closes the socket or dies."""
+        """Serve jobs until one spoils it, or the host closes the socket or dies."""
         self._sweep(0)
         gc.collect()
         gc.freeze()
         self._send({"serving": True})
-        while True:
+        spoiled = False
+        while not spoiled:
             data, files, _, _ = socket.recv_fds(self._control, 65536, _DESCRIPTORS)
             if not data:
                 return
             if len(files) != _DESCRIPTORS:
                 raise RuntimeError(f"a job came with {len(files)} descriptors")
-            self._run(json.loads(data), files)
+            reply = self._run(json.loads(data), files)
+            spoiled = reply["spoiled"]
+            self._send(reply)
 
     def shut(self) -> None:
         """End a running execution and remove all folders of this zygote."""
@@ -94,8 +106,8 @@ class Zygote:
     def _send(self, line: dict[str, Any]) -> None:
         self._control.sendall(json.dumps(line).encode() + b"\n")
 
-    def _run(self, job: dict[str, Any], files: list[int]) -> None:
-        """Run one job from its empty box to the sweep, and reply."""
+    def _run(self, job: dict[str, Any], files: list[int]) -> dict[str, Any]:
+        """Run one job from its empty box to the sweep, and return the reply."""
         self._box.open()
         timeout_s = job["timeout_s"]
         self._cpu_s = 0.0
@@ -104,22 +116,28 @@ class Zygote:
         if pid == 0:
             child.execute(self._settings, self._box, timeout_s, files)
         self._send({"started": True})
-        reply = self._wait(pid, started + timeout_s)
+        watch = Watch(self._settings, pid, timeout_s)
+        reply = self._wait(pid, watch)
         self._sweep(pid)
+        if watch.killed_for_memory():
+            reply = _killed(_OVER_MEMORY)
+        elif self._cpu_s > timeout_s and "error" not in reply:
+            reply = {"status": "timed_out"}
         reply |= {"wall_s": time.monotonic() - started, "cpu_s": self._cpu_s}
         if job["collect"] and reply["status"] != "timed_out" and "error" not in reply:
             pid = os.fork()
             if pid == 0:
                 child.collect(self._settings, self._box, timeout_s, files)
-            self._wait(pid, time.monotonic() + _REAP_S)
+            self._wait(pid, Watch(self._settings, pid, _COLLECT_S))
             self._sweep(pid)
         for descriptor in files:
             os.close(descriptor)
-        self._box.close()
         self._running = 0
-        self._send(reply)
+        if spoiled := not self._box.close():
+            reply |= _killed(_LEFT_TOO_MUCH) | {"exit_code": None}
+        return reply | {"spoiled": spoiled}
 
-    def _wait(self, pid: int, deadline: float) -> dict[str, Any]:
+    def _wait(self, pid: int, watch: Watch) -> dict[str, Any]:
         """Return how a child ended, in the words of a ``SandboxResult``.
 
         If the host is gone, exit.
@@ -127,7 +145,6 @@ class Zygote:
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(self._control, select.POLLIN)
-        next_check = time.monotonic() + _MEMORY_CHECK_S
         while True:
             try:
                 found, status = self._reap()
@@ -138,18 +155,15 @@ class Zygote:
                 if code < 0:
                     return {"status": "killed", "signal": -code}
                 return {"status": "exited", "exit_code": code}
-            now = time.monotonic()
-            if now >= deadline:
+            if time.monotonic() >= watch.due and (limit := watch.over(self._cpu_s)):
                 _kill(pid)
-                return {"status": "timed_out"}
-            if now >= next_check:
-                if self._memory() > self._settings.limits.total_memory_mb << 20:
-                    return {"status": "killed", "signal": 9, "error": _OVER_MEMORY}
-                next_check = time.monotonic() + _MEMORY_CHECK_S
+                if limit == "time":
+                    return {"status": "timed_out"}
+                return _killed(_OVER_MEMORY)
             if found:
                 continue
-            wait = min(deadline, next_check) - now
-            for descriptor, _ in poll.poll(wait * 1000 + 1):
+            wait_s = max(0.0, watch.due - time.monotonic())
+            for descriptor, _ in poll.poll(wait_s * 1000 + 1):
                 if descriptor == self._control.fileno():
                     raise SystemExit
                 os.read(self._wakeup, 4096)
@@ -160,24 +174,6 @@ class Zygote:
         if found:
             self._cpu_s += usage.ru_utime + usage.ru_stime
         return found, status
-
-    def _memory(self) -> int:
-        """Return the resident bytes of all processes of the execution.
-
-        What each shares with this zygote is not counted. A rung without
-        subprocesses needs no sum: its one process has a limit.
-        """
-        if not self._rung.counts_processes:
-            return 0
-        pages = 0
-        inherited = _resident_pages("self")
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or name == "1":
-                continue
-            with suppress(OSError):
-                if self._identity in (None, os.stat(f"/proc/{name}").st_uid):
-                    pages += max(0, _resident_pages(name) - inherited)
-        return pages * _PAGE
 
     def _sweep(self, pid: int) -> None:
         """Kill and reap whatever the execution left; raise if it would not die."""
@@ -215,10 +211,8 @@ class Zygote:
                     _kill(int(orphan))
 
 
-def _resident_pages(name: str) -> int:
-    """Return the resident pages of a process, by its name in ``/proc``."""
-    with open(f"/proc/{name}/statm") as source:
-        return int(source.read().split()[1])
+def _killed(why: str) -> dict[str, Any]:
+    return {"status": "killed", "signal": int(signal.SIGKILL), "error": why}
 
 
 def _kill(pid: int) -> None:

@@ -1,0 +1,122 @@
+"""What the processes of an execution use, looked at now and then while they run.
+
+Time counts in which one of them computes, and time in which all of them sleep. Time in
+which they wait for a processor does not, so a busy machine changes no verdict.
+"""
+
+import os
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from .settings import Settings
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_SOONEST_S, _LATEST_S = 0.02, 0.25
+_MEMORY_S = 0.1
+_LOOKS = 16
+
+
+class _Process(NamedTuple):
+    cpu_s: float
+    resident: int
+    runs: bool
+
+
+class Watch:
+    """Looks at the processes of one execution, whose first is ``pid``.
+
+    Attributes:
+        due: When to look again, on the monotonic clock.
+    """
+
+    def __init__(self, settings: Settings, pid: int, timeout_s: float) -> None:
+        self._settings = settings
+        self._pid = pid
+        self._timeout_s = timeout_s
+        self._every_s = min(_LATEST_S, max(_SOONEST_S, timeout_s / _LOOKS))
+        if settings.group is None:
+            self._every_s = min(self._every_s, _MEMORY_S)
+        self._kills = self._killed()
+        self._cpu_s = self._slept_s = 0.0
+        self._far = time.monotonic() + settings.far_s(timeout_s)
+        self._last = time.monotonic()
+        self.due = self._last + self._every_s
+
+    def over(self, reaped_cpu_s: float) -> str:
+        """Look, and return the limit that is exceeded: "time", "memory" or none."""
+        now = time.monotonic()
+        seen = [_look(pid) for pid in self._members()]
+        cpu_s = reaped_cpu_s + sum(process.cpu_s for process in seen)
+        if not any(process.runs for process in seen):
+            self._slept_s += max(0.0, now - self._last - max(0.0, cpu_s - self._cpu_s))
+        self._cpu_s, self._last = cpu_s, now
+        left = self._timeout_s - cpu_s - self._slept_s
+        self.due = now + min(self._every_s, max(_SOONEST_S, left))
+        if self.killed_for_memory() or self._resident(seen):
+            return "memory"
+        return "time" if left <= 0 or now >= self._far else ""
+
+    def killed_for_memory(self) -> bool:
+        """Return whether the kernel killed a process since, at the group's limit."""
+        return self._killed() > self._kills
+
+    def _killed(self) -> int:
+        deaths = self._settings.deaths
+        return 0 if deaths is None else killed_at_limit(deaths)
+
+    def _resident(self, seen: list[_Process]) -> bool:
+        """Return whether they hold too much, where no group of theirs has a limit.
+
+        What each shares with this zygote is not counted. A rung without subprocesses
+        needs no sum: its one process has a limit.
+        """
+        if self._settings.group is not None or not self._settings.rung.counts_processes:
+            return False
+        shared = _look(os.getpid()).resident
+        held = sum(max(0, process.resident - shared) for process in seen)
+        return held > self._settings.limits.total_memory_mb << 20
+
+    def _members(self) -> list[int]:
+        """Return the ids of the execution's processes."""
+        settings = self._settings
+        if settings.group is not None:
+            listed = os.pread(settings.group, 1 << 16, 0).split()
+            return [int(name) for name in listed if int(name) != os.getpid()]
+        if not settings.rung.counts_processes:
+            return [self._pid]
+        found = []
+        for name in os.listdir("/proc"):
+            if name.isdigit() and name != "1":
+                with suppress(OSError):
+                    if settings.identity in (None, os.stat(f"/proc/{name}").st_uid):
+                        found.append(int(name))
+        return found
+
+
+def killed_at_limit(deaths: int) -> int:
+    """Return how many processes the kernel has killed at a group's memory limit."""
+    words = os.pread(deaths, 4096, 0).split()
+    return int(words[words.index(b"oom_kill") + 1])
+
+
+def _look(pid: int) -> _Process:
+    """Return what a process uses, nothing if it is gone."""
+    with suppress(OSError):
+        state, fields = _stat(f"/proc/{pid}/stat")
+        runs = state == b"R"
+        if not runs and int(fields[16]) > 1:  # It tells of the first thread alone.
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with suppress(OSError):
+                    runs |= _stat(f"/proc/{pid}/task/{thread}/stat")[0] == b"R"
+        cpu_s = sum(map(int, fields[10:14])) / _TICKS
+        return _Process(cpu_s, int(fields[20]) * _PAGE, runs)
+    return _Process(0.0, 0, runs=False)
+
+
+def _stat(path: str) -> tuple[bytes, list[bytes]]:
+    """Return the state from a ``stat`` file of ``/proc``, and the numbers after it."""
+    with open(path, "rb") as source:
+        state, *numbers = source.read().rpartition(b")")[2].split()
+    return state, numbers

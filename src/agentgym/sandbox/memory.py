@@ -1,0 +1,139 @@
+"""A memory control group around a zygote, where this process may make one.
+
+Only such a group counts all that programs can hold: memory that they share but have not
+mapped, temporary files, and what the kernel keeps for them. Its limit is set when the
+zygote serves, beyond what that holds itself.
+"""
+
+import functools
+import os
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from agentgym.sandbox.guest.watch import killed_at_limit
+
+_GONE_S = 2.0
+
+
+class _Names(NamedTuple):
+    """The files of a group: a limit, what must not exceed it either, use, deaths."""
+
+    limit: str
+    swap: str
+    used: str
+    deaths: str
+
+
+_V1 = _Names(
+    "memory.limit_in_bytes",
+    "memory.memsw.limit_in_bytes",
+    "memory.usage_in_bytes",
+    "memory.oom_control",
+)
+_V2 = _Names("memory.max", "memory.swap.max", "memory.current", "memory.events")
+
+
+class MemoryGroup:
+    """A new control group, empty until the zygote joins it.
+
+    Attributes:
+        members: A descriptor. Who writes ``0`` joins; who reads gets process ids.
+        deaths: A descriptor of the file that tells of kills at the limit.
+    """
+
+    def __init__(self, parent: Path, names: _Names) -> None:
+        prefix = f"agentgym-{os.getpid()}-"
+        self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        self._names = names
+        try:
+            self.deaths = os.open(self._folder / names.deaths, os.O_RDONLY)
+        except OSError:  # This hierarchy does not limit memory here.
+            self._folder.rmdir()
+            raise
+        self.members = os.open(self._folder / "cgroup.procs", os.O_RDWR)
+
+    @classmethod
+    def make(cls) -> Self | None:
+        """Return a group; None where this process may make none."""
+        place = _place()
+        if place is None:
+            return None
+        _remove_left(place[0])
+        with suppress(OSError):
+            return cls(*place)
+        return None
+
+    def limit(self, size: int) -> None:
+        """Allow so many bytes beyond what is used now."""
+        size += int((self._folder / self._names.used).read_text())
+        (self._folder / self._names.limit).write_text(str(size))
+        swap = self._folder / self._names.swap
+        if swap.exists():  # The older counts both together.
+            swap.write_text("0" if self._names is _V2 else str(size))
+
+    @property
+    def killed(self) -> int:
+        """How many processes the kernel has killed at the limit."""
+        return killed_at_limit(self.deaths)
+
+    def close(self) -> None:
+        """Remove it, once its last process is gone."""
+        os.close(self.members)
+        os.close(self.deaths)
+        deadline = time.monotonic() + _GONE_S
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                self._folder.rmdir()
+                return
+            time.sleep(0.01)
+
+
+@functools.cache
+def _place() -> tuple[Path, _Names] | None:
+    """Return where groups can be made and joined, and how their files are named."""
+    for parent, names in _candidates():
+        with suppress(OSError, ValueError, subprocess.SubprocessError):
+            group = MemoryGroup(parent, names)
+            try:
+                group.limit(1 << 30)
+                killed_at_limit(group.deaths)
+                joins = ["/bin/sh", "-c", "echo 0"]
+                subprocess.run(joins, stdout=group.members, check=True, timeout=10)
+            finally:
+                group.close()
+            return parent, names
+    return None
+
+
+def _candidates() -> list[tuple[Path, _Names]]:
+    """Return the own group of this process, and the one above it.
+
+    In the newer hierarchy a group with processes of its own has no groups with limits
+    below it; one beside it, in a tree that was handed to this user, serves as well.
+    """
+    found = []
+    with suppress(OSError):
+        mounts = list(map(str.split, Path("/proc/mounts").read_text().splitlines()))
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            number, kinds, own = line.split(":", 2)
+            for _, root, kind, options, *_ in mounts:
+                place = Path(root, own.lstrip("/"))
+                if number == "0" and kind == "cgroup2":
+                    found += [(place, _V2), (place.parent, _V2)]
+                controls = {"memory"} & {*kinds.split(",")} & {*options.split(",")}
+                if kind == "cgroup" and controls:
+                    found.append((place, _V1))
+    return found
+
+
+def _remove_left(parent: Path) -> None:
+    """Remove the groups of processes that were killed."""
+    for group in parent.glob("agentgym-*"):
+        owner = group.name.split("-")[1]
+        if not Path("/proc", owner).exists():
+            with suppress(OSError):
+                group.rmdir()

@@ -1,0 +1,159 @@
+"""What a program uses is counted, whatever it does, and is its own failure."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from agentgym.sandbox import Sandbox
+from agentgym.sandbox.guest.settings import RUNGS
+from agentgym.sandbox.guest_process import MemoryGroup
+from tests.sandbox import attacks
+from tests.sandbox.conftest import ISOLATING, Attack, opened
+
+_MAKE = 2 * 1000
+_FAR_TOO_MANY = 21 * 1000
+
+
+@pytest.fixture(params=ISOLATING)
+def each(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    with opened(request.param) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.parametrize("args", [(), ("lower",)])
+@pytest.mark.parametrize("group", [True, False], ids=["group", "no-group"])
+@pytest.mark.parametrize("rung", ISOLATING)
+def test_shared_memory_is_counted_or_refused(
+    rung: str,
+    group: bool,
+    args: tuple[str, ...],
+    attack: Attack,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if group and MemoryGroup.make() is None:
+        pytest.skip("no memory control group can be made here")
+    if not group:
+        monkeypatch.setattr(MemoryGroup, "make", lambda: None)
+    with opened(rung) as sandbox:
+        result = attack(sandbox, attacks.HIDDEN_MEMORY, *args, timeout_s=20)
+        again = attack(sandbox, "print(1)")
+    assert "REACHED /dev/zero" not in result.stdout
+    if group and RUNGS[rung].forks:
+        assert (result.status, result.signal) == ("killed", 9), result
+        assert "memory" in result.error
+    else:
+        assert result.status == "exited", result
+        assert "REACHED" not in result.stdout
+        assert "refused" in result.stdout
+    assert again.stdout == "1\n", again
+
+
+def test_shared_memory_within_the_limit(each: Sandbox, attack: Attack) -> None:
+    if MemoryGroup.make() is None:
+        pytest.skip("no memory control group can be made here")
+    script = "import mmap; m = mmap.mmap(-1, 9000); m[:3] = b'abc'; print(m[:3])"
+    assert attack(each, script).stdout == "b'abc'\n"
+
+
+def test_what_was_held_is_free_for_the_next(each: Sandbox, attack: Attack) -> None:
+    script = "import os; b = bytearray(60 << 20); open('f', 'wb').write(bytes(9 << 20))"
+    for _ in range(6):
+        assert attack(each, script).ok
+
+
+def test_many_files_are_removed(each: Sandbox, attack: Attack) -> None:
+    result = attack(each, attacks.MANY_FILES, str(_MAKE))
+    assert result.ok, result
+    assert int(result.stdout) >= _MAKE
+    assert attack(each, "import os; print(os.listdir())").stdout == "['attack.py']\n"
+    assert each.restarts == 0
+
+
+def test_too_many_files_are_the_programs_failure(each: Sandbox, attack: Attack) -> None:
+    """Where a mount bounds them, the program is told; else it is stopped after."""
+    result = attack(each, attacks.MANY_FILES, str(_FAR_TOO_MANY), timeout_s=60)
+    if each.rung.landlock:
+        assert (result.status, result.signal, result.exit_code) == ("killed", 9, None)
+        assert "files" in result.error
+    else:
+        assert result.ok, result
+        assert int(result.stdout) < 10_000
+    assert attack(each, "print(1)").stdout == "1\n"
+    assert each.restarts == each.rung.landlock
+
+
+_BURN = """
+import os, sys, time
+os.sched_setaffinity(0, {int(sys.argv[2])})
+while time.process_time() < float(sys.argv[1]):
+    pass
+print("done")
+"""
+
+
+@contextmanager
+def _busy(cpu: int) -> Iterator[None]:
+    """Keep a processor busy with six other programs, each of a session of its own."""
+    script = (
+        f"import os; os.sched_setaffinity(0, {{{cpu}}}); print(1, flush=True)\n"
+        "while True: pass"
+    )
+    with ExitStack() as stack:
+        for _ in range(6):
+            argv = [sys.executable, "-c", script]
+            other = subprocess.Popen(
+                argv, stdout=subprocess.PIPE, start_new_session=True
+            )
+            stack.enter_context(other)
+            stack.callback(other.kill)
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"1\n"
+        yield
+
+
+def test_a_busy_machine_changes_no_verdict(each: Sandbox, attack: Attack) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    with _busy(cpu):
+        result = attack(each, _BURN, "0.4", str(cpu), timeout_s=0.8)
+        late = attack(each, _BURN, "2", str(cpu), timeout_s=0.4)
+    assert result.stdout == "done\n", result
+    assert late.timed_out, late
+
+
+def test_sleeping_counts(each: Sandbox, attack: Attack) -> None:
+    script = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
+    result = attack(each, script, timeout_s=0.4)
+    assert (result.stdout, result.timed_out) == ("begun\n", True), result
+
+
+def test_threads_that_wait_while_one_computes_do_not_sleep(
+    each: Sandbox, attack: Attack
+) -> None:
+    script = (
+        "import threading, time\n"
+        "def burn():\n    while time.process_time() < 0.3: pass\n"
+        "thread = threading.Thread(target=burn); thread.start(); thread.join()\n"
+        "print('done')"
+    )
+    result = attack(each, script, timeout_s=1)
+    assert result.stdout == "done\n", result
+
+
+def test_processes_are_counted_together(each: Sandbox, attack: Attack) -> None:
+    script = (
+        "import os, time\n"
+        "def burn(seconds):\n"
+        "    while time.process_time() < seconds: pass\n"
+        "try:\n    children = [os.fork() for _ in range(3)]\n"
+        "except OSError as error:\n    print('refused', error)\n"
+        "else:\n    burn(0.4)\n    os._exit(0)\n"
+    )
+    result = attack(each, script, timeout_s=1)
+    if each.rung.forks:
+        assert result.timed_out, result
+    else:
+        assert "refused" in result.stdout
