@@ -1,11 +1,13 @@
 """What one sandboxed execution costs: bare, cold, warm and cached, in one run.
 
     python benchmarks/sandbox_latency.py [--runs 40] [--rung bubblewrap]
+    python benchmarks/sandbox_latency.py --in-flight 64 [--runs 2000]
 
 Each round runs all ways once, in random order, so that they share the machine's noise.
 The job is the tests of a tiny package. CPU counts the host, the zygote and the
 execution together; ``bare`` is `python -c` of the same tests with no sandbox, and
 ``pytest`` is the same with pytest and no plugins, where it is installed.
+With ``--in-flight``, warm executions alone, so many at a time.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agentgym.sandbox import RunTests, Sandbox, SandboxConfig, open_sandbox
@@ -124,12 +127,39 @@ def measure(ways: dict[str, Callable[[], float]], runs: int) -> None:
         write(f"{every[name]:14.2f}\n")
 
 
+def measure_at_once(rung: str | None, runs: int, in_flight: int) -> None:
+    """Run warm executions, so many at a time, and write how many a second."""
+    config = SandboxConfig(rung=rung, concurrency=in_flight, cache_entries=0)
+    with open_sandbox(config) as sandbox, ThreadPoolExecutor(in_flight) as pool:
+        way = in_sandbox(sandbox)
+
+        def timed(_: int) -> tuple[float, float]:
+            started = time.perf_counter()
+            guest = way()
+            return (time.perf_counter() - started) * 1e3, guest * 1e3
+
+        list(pool.map(timed, range(2 * in_flight)))
+        started = time.perf_counter()
+        times = list(pool.map(timed, range(runs)))
+        rate = runs / (time.perf_counter() - started)
+        wall, guest = (statistics.median(column) for column in zip(*times, strict=True))
+        sys.stdout.write(
+            f"rung {sandbox.rung.name}, {runs} runs, {in_flight} in flight: "
+            f"{rate:.0f}/s, wall p50 {wall:.1f} ms, exec CPU p50 {guest:.2f} ms\n"
+        )
+
+
 def main() -> None:
     """Measure the best rung, or the one that is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--runs", type=int)
     parser.add_argument("--rung", choices=list(RUNGS))
+    parser.add_argument("--in-flight", type=int)
     options = parser.parse_args()
+    if options.in_flight:
+        measure_at_once(options.rung, options.runs or 2000, options.in_flight)
+        return
+    runs = options.runs or 40
     with (
         tempfile.TemporaryDirectory() as folder,
         open_sandbox(SandboxConfig(rung=options.rung, cache_entries=0)) as warm,
@@ -153,8 +183,8 @@ def main() -> None:
             os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
             pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
             ways["pytest"] = in_process(pytest, Path(folder))
-        sys.stdout.write(f"rung {warm.rung.name}, {options.runs} runs\n")
-        measure(ways, options.runs)
+        sys.stdout.write(f"rung {warm.rung.name}, {runs} runs\n")
+        measure(ways, runs)
 
 
 if __name__ == "__main__":
