@@ -50,11 +50,13 @@ class Watch:
         seen = [_look(pid) for pid in self._members()]
         cpu_s = reaped_cpu_s + sum(process.cpu_s for process in seen)
         if not any(process.runs for process in seen):
-            self._slept_s += max(0.0, now - self._last - max(0.0, cpu_s - self._cpu_s))
+            # Who looks late was kept waiting himself, and so may they have been.
+            span = min(now, self.due + _SOONEST_S) - self._last
+            self._slept_s += max(0.0, span - max(0.0, cpu_s - self._cpu_s))
         self._cpu_s, self._last = cpu_s, now
         left = self._timeout_s - cpu_s - self._slept_s
         self.due = now + min(self._every_s, max(_SOONEST_S, left))
-        if self.killed_for_memory() or self._resident(seen):
+        if self.killed_for_memory() or self._hold_too_much(seen):
             return "memory"
         return "time" if left <= 0 or now >= self._far else ""
 
@@ -66,7 +68,7 @@ class Watch:
         deaths = self._settings.deaths
         return 0 if deaths is None else killed_at_limit(deaths)
 
-    def _resident(self, seen: list[_Process]) -> bool:
+    def _hold_too_much(self, seen: list[_Process]) -> bool:
         """Return whether they hold too much, where no group of theirs has a limit.
 
         What each shares with this zygote is not counted. A rung without subprocesses

@@ -31,7 +31,7 @@ enum fractions functools heapq itertools json math operator pathlib random re sh
 statistics string tempfile textwrap typing
 """
 _DESCRIPTORS = 4
-_REAP_S = 10.0
+_REAP_S = 60.0
 _COLLECT_S = 10.0
 _OVER_MEMORY = "Its processes together used more memory than total_memory_mb allows."
 _LEFT_TOO_MUCH = "It left more files and folders than can be removed."
@@ -125,6 +125,7 @@ class Zygote:
             reply = {"status": "timed_out"}
         reply |= {"wall_s": time.monotonic() - started, "cpu_s": self._cpu_s}
         if job["collect"] and reply["status"] != "timed_out" and "error" not in reply:
+            self._cpu_s = 0.0
             pid = os.fork()
             if pid == 0:
                 child.collect(self._settings, self._box, timeout_s, files)
