@@ -214,11 +214,8 @@ def _bubblewrap(settings: Settings, python: Path, guest: Path) -> list[str]:
     options += ["--proc", "/proc", "--tmpfs", "/dev", "--dir", "/dev/shm"]
     for device in DEVICES:
         options += ["--dev-bind", device, device]
-    options += [
-        "--dev-bind",
-        "/dev/full",
-        ZERO,
-    ]  # It reads the same, and cannot be mapped.
+    # It reads the same, and cannot be mapped.
+    options += ["--dev-bind", "/dev/full", ZERO]
     options += ["--symlink", "/proc/self/fd", "/dev/fd"]
     options += ["--dir", "/workspace", "--dir", "/tmp", *_shown(guest, _GUEST_INSIDE)]
     return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
