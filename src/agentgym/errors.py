@@ -171,6 +171,10 @@ class ModelCallError(RolloutError):
     """A model could not be asked: its server or its function failed."""
 
 
+class NoServerError(RolloutError):
+    """Of the servers of a model none may answer."""
+
+
 class ReplyError(RolloutError):
     """A model answered with something that is no message."""
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from agentgym.models import http
+from agentgym.models import endpoint
 from agentgym.models.reference import Endpoint
 from agentgym.rollout import RolloutStatus, run_rollouts
 from tests.rollout.stub_server import StubServer, completion
@@ -13,7 +13,7 @@ from tests.rollout.stub_server import StubServer, completion
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_BACKOFF_S", 0.001)
+    monkeypatch.setattr(endpoint, "_BACKOFF_S", 0.001)
 
 
 async def test_token_ids_of_a_server_are_kept() -> None:
@@ -41,7 +41,7 @@ async def test_counts_of_a_server_without_ids_are_kept() -> None:
         return web.json_response(answer)
 
     with StubServer(respond) as server:
-        batch = await run_rollouts(["x"], llm=Endpoint(server.endpoint, "", "m"))
+        batch = await run_rollouts(["x"], llm=Endpoint((server.endpoint,), "", "m"))
     (call,) = batch.trajectories[0].model_calls
     assert (call.prompt_ids, call.response_ids, call.logprobs) == ([], [], [])
     stats = batch.trajectories[0].stats()

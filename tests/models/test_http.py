@@ -1,6 +1,7 @@
 """The client that asks model servers, through real HTTP."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 from aiohttp import web
 
 from agentgym.models import http
-from agentgym.models.http import HttpClient, overflow_told
+from agentgym.models.http import Attempts, ModelClient, overflow_told
+from agentgym.models.servers import Replicas
 from tests.rollout.stub_server import Handler, StubServer
 
 
@@ -37,22 +39,39 @@ def answers(*statuses: int, **headers: str) -> Handler:
 
 
 @asynccontextmanager
-async def opened(**options: Any) -> AsyncIterator[HttpClient]:
-    client = HttpClient(**options)
+async def opened(**options: Any) -> AsyncIterator[ModelClient]:
+    client = ModelClient(**options)
     try:
         yield client
     finally:
         await client.close()
 
 
+async def send(
+    client: ModelClient,
+    url: str,
+    told: list[str] | None = None,
+    *,
+    stream: bool = False,
+    key: str = "",
+) -> tuple[int, bytes]:
+    """Return the status and the body of the answer to one call."""
+    heard = [] if told is None else told
+    async for attempt in Attempts(client, "session", heard.append):
+        async with attempt.at(Replicas((url,), "m", key)):
+            response = await attempt.post("chat/completions", b"{}", stream=stream)
+            attempt.has_begun = stream
+            return response.status, await response.read()
+    raise AssertionError("the last try returns or raises")
+
+
 async def post(server: StubServer, **options: Any) -> tuple[int, list[str]]:
     """Return the status of the answer, and what was said of each further try."""
     told: list[str] = []
     async with opened(**options) as client:
-        url = f"{server.endpoint}/chat/completions"
-        answer = await client.post(url, b"{}", on_retry=told.append)
-        assert await answer.json() == {"status": answer.status}
-        return answer.status, told
+        status, body = await send(client, server.endpoint, told)
+        assert json.loads(body) == {"status": status}
+        return status, told
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
@@ -120,19 +139,16 @@ def broken_off(times: int) -> Callable[..., Any]:
     return respond
 
 
-async def test_a_broken_answer_is_asked_for_again_unless_it_is_streamed() -> None:
+async def test_a_broken_answer_is_asked_for_again_unless_some_was_passed_on() -> None:
     with StubServer(broken_off(1)) as server:
         async with opened() as client:
-            url = f"{server.endpoint}/chat/completions"
-            whole = await client.post(url, b"{}")
-            assert len(await whole.read()) == 14
+            _, whole = await send(client, server.endpoint)
+            assert len(whole) == 14
         assert len(server.bodies) == 2
     with StubServer(broken_off(1)) as server:
         async with opened() as client:
-            url = f"{server.endpoint}/chat/completions"
-            begun = await client.post(url, b"{}", stream=True)
             with pytest.raises(aiohttp.ClientPayloadError):
-                await begun.read()
+                await send(client, server.endpoint, stream=True)
         assert len(server.bodies) == 1
 
 
@@ -140,7 +156,7 @@ async def test_a_server_that_is_not_there_is_an_error() -> None:
     told: list[str] = []
     async with opened(tries=3) as client:
         with pytest.raises(aiohttp.ClientConnectorError):
-            await client.post("http://127.0.0.1:9/v1", b"{}", on_retry=told.append)
+            await send(client, "http://127.0.0.1:9/v1", told)
     assert len(told) == 2
 
 
@@ -148,7 +164,7 @@ async def test_an_address_that_is_none_is_tried_once() -> None:
     told: list[str] = []
     async with opened() as client:
         with pytest.raises(aiohttp.InvalidURL):
-            await client.post("http://", b"{}", on_retry=told.append)
+            await send(client, "http://", told)
     assert told == []
 
 
@@ -162,7 +178,7 @@ async def test_a_try_has_a_time_limit() -> None:
     with StubServer(hang) as server:
         async with opened(tries=2, timeout_s=0.1) as client:
             with pytest.raises(TimeoutError):
-                await client.post(f"{server.endpoint}/chat/completions", b"{}")
+                await send(client, server.endpoint)
     assert len(server.bodies) == 2
 
 
@@ -175,8 +191,8 @@ async def test_the_key_goes_with_every_request() -> None:
 
     with StubServer(respond) as server:
         for key in ("secret", ""):
-            async with opened(api_key=key) as client:
-                await client.post(f"{server.endpoint}/chat/completions", b"{}")
+            async with opened() as client:
+                await send(client, server.endpoint, key=key)
     assert keys == ["Bearer secret", None]
 
 

@@ -20,7 +20,7 @@ TWO = json.dumps({"data": [{"id": "a"}, {"id": "b"}]})
 def test_a_provider_and_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENROUTER_API_KEY", " secret\n")
     found = resolve_model("OpenRouter:some/model:free")
-    assert found.base_url == "https://openrouter.ai/api/v1"
+    assert found.servers[0] == "https://openrouter.ai/api/v1"
     assert (found.model, found.api_key) == ("some/model:free", "secret")
     assert "secret" not in repr(found)
 
@@ -65,7 +65,7 @@ def test_an_address_with_a_model_is_not_asked(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(KEY_OF_ADDRESS, "k")
     monkeypatch.setenv("OPENAI_API_KEY", "not for strangers")
     found = resolve_model("http://127.0.0.1:1/v1/#org/m")
-    assert (found.base_url, found.model) == ("http://127.0.0.1:1/v1", "org/m")
+    assert (found.servers, found.model) == (("http://127.0.0.1:1/v1",), "org/m")
     assert found.api_key == "k"
 
 

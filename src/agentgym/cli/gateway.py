@@ -1,5 +1,6 @@
 """``agentgym gateway`` and ``agentgym job``: agents for a trainer elsewhere."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,6 +58,13 @@ def gateway(
             show_default="required",
         ),
     ] = None,
+    upstream: Annotated[
+        list[str] | None,
+        opt(
+            "Address of a server of the model, http://host:8000/v1, where no trainer "
+            "registers any; its key is in AGENTGYM_API_KEY. Can be given again."
+        ),
+    ] = None,
     host: Annotated[
         str, opt("Address to listen on; another than 127.0.0.1 needs a key.")
     ] = "127.0.0.1",
@@ -91,6 +99,7 @@ def gateway(
     each of its processes is `agentgym job`.
     """
     from agentgym.errors import Interrupted, UsageError
+    from agentgym.models.reference import KEY_OF_ADDRESS, base_url
     from agentgym.rollout.gateway.address import check_address
     from agentgym.rollout.located import located
     from agentgym.rollout.service import GatewayService
@@ -103,8 +112,10 @@ def gateway(
     if model_name is None:
         raise UsageError(
             "Give --model-name: the name under which the trainer registers the servers "
-            "of its model, of verl actor_rollout_ref.model.path."
+            "of its model, of verl actor_rollout_ref.model.path; with --upstream, the "
+            "model's name there."
         )
+    servers = tuple(dict.fromkeys(base_url(url) for url in upstream or ()))
     given = _named(command, tools_from, tools, allow_tool, check)
     check_address(host, port, api_key, how=f"with --api-key or {_KEY}")
     chosen, count = _settings(config, given), 0
@@ -115,7 +126,13 @@ def gateway(
         count = worker_count(chosen)
     _make_folder(data)
     settings = gateway_settings(
-        chosen, host=host, port=port, api_key=api_key, model_name=model_name
+        chosen,
+        host=host,
+        port=port,
+        api_key=api_key,
+        model_name=model_name,
+        upstreams=servers,
+        upstream_key=os.environ.get(KEY_OF_ADDRESS, "").strip(),
     )
     with GatewayService(data, settings, chosen, count) as service:
         who = "a controller's, each runs `agentgym job`"
@@ -127,6 +144,8 @@ def gateway(
         console.print(f"Serving rollouts for {model_name}, until Ctrl-C:\n")
         console.print(f"  address  {service.gateway.url}", soft_wrap=True)
         console.print(f"  agents   {who}")
+        if servers:
+            console.print(f"  models   {', '.join(servers)}", soft_wrap=True)
         console.print(f"  data     {data}", soft_wrap=True)
         console.print(f"  API key  {key}", soft_wrap=True)
         _wait(service)

@@ -184,7 +184,7 @@ def starter(
 
     also = f" and {agent}'s system prompts" if prompts else ""
     say(
-        f"Asking {endpoint.model} at {endpoint.base_url}. It is sent the schemas of "
+        f"Asking {endpoint.model} at {endpoint.told}. It is sent the schemas of "
         f"{len(tools)} tools{also}."
     )
     made = in_background(written_tasks(endpoint, tools, prompts, on_progress=say))

@@ -135,7 +135,7 @@ def evaluate(
         seed=config.seed,
         samples=config.eval_samples,
         framework=config.framework,
-        endpoint=None if endpoint is None else endpoint.base_url,
+        endpoint=None if endpoint is None else endpoint.told,
         prices=prices,
         settings=config.model_dump(mode="json"),
         notes=[*_notes(subject, spec, scenario), *problems],

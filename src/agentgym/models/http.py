@@ -1,28 +1,32 @@
-"""Asking model servers, and asking again where that may help."""
+"""Asking the servers of a model, and asking again where that may help."""
 
 import asyncio
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from types import TracebackType
+from typing import Self
 
 import aiohttp
 import orjson
 
 from agentgym.core.openai import CONTEXT_LENGTH
-from agentgym.errors import ContextLengthError, ModelCallError, ProviderError
-from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
+from agentgym.models.servers import LONGEST_REST_S, Replicas, Server, ServerPool
 
 logger = logging.getLogger(__name__)
 
 _RETRIED = frozenset({408, 409, 429, *range(500, 600)})
 """HTTP statuses of requests that may succeed later."""
 
-_BACKOFF_S = 0.5
 _BACKOFF_CAP_S = 8.0
 _RETRY_AFTER_CAP_S = 60.0
+_CONNECT_S = 10.0
+_PROBE_S = 5.0
+_SILENT_S = 30.0
+"""A server that is silent for so long has failed a call that is then given up."""
 _SHOWN = 300
 _TOO_LONG = (
     CONTEXT_LENGTH.encode(),
@@ -31,16 +35,27 @@ _TOO_LONG = (
 )
 
 
-class HttpClient:
-    """Posts JSON over pooled connections; create it inside the running loop.
+class AskAgain(Exception):
+    """A server has answered that it cannot answer now."""
 
-    Timeouts, broken connections and some statuses are tried again with growing
-    waits. A server that asks for a wait (``Retry-After``) is given it, up to a
-    minute.
+
+class ModelClient:
+    """Posts JSON to the servers of a model; create it inside the running loop.
+
+    ::
+
+        async for attempt in Attempts(client, session):
+            async with attempt.at(replicas):
+                response = await attempt.post("chat/completions", data)
+
+    Timeouts, broken connections and some statuses are tried again, at another server
+    at once if there is one, else with growing waits. A server that asks for a wait
+    (``Retry-After``) is given it, up to a minute. One that fails is left alone until
+    ``/models`` answers there; see :class:`~agentgym.models.servers.ServerPool`.
 
     Args:
-        api_key: Bearer key, empty if none is needed.
-        tries: Of one request.
+        tries: Of one call. One that reached no server counts only if there was no
+            other.
         backoff_s: First wait between tries; doubles up to 8 s.
         timeout_s: Of one try; None waits for ever.
     """
@@ -48,125 +63,242 @@ class HttpClient:
     def __init__(
         self,
         *,
-        api_key: str = "",
         tries: int = 4,
         backoff_s: float = 0.5,
         timeout_s: float | None = None,
     ) -> None:
-        self._tries = tries
-        self._backoff_s = backoff_s
-        authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._session = aiohttp.ClientSession(
+        self.tries = tries
+        self.backoff_s = backoff_s
+        self.pool = ServerPool(self._look_after)
+        self._probes: set[asyncio.Task[None]] = set()
+        self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=timeout_s),
-            headers={"Content-Type": "application/json", **authorization},
+            timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S),
+            headers={"Content-Type": "application/json"},
         )
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._session.close()
+        for probe in self._probes:
+            probe.cancel()
+        await self.session.close()
 
-    async def post(
-        self,
-        url: str,
-        data: bytes,
-        *,
-        stream: bool = False,
-        on_retry: Callable[[str], None] = logger.info,
-    ) -> aiohttp.ClientResponse:
-        """Send until the server answers, or the tries are used up.
+    def _look_after(self, server: Server) -> None:
+        probe = asyncio.get_running_loop().create_task(self._bring_back(server))
+        self._probes.add(probe)
+        probe.add_done_callback(self._probes.discard)
 
-        Args:
-            url: Where to.
-            data: The body.
-            stream: Return once the answer begins; otherwise it has been read whole.
-            on_retry: Told, before each further try, what went wrong with the last.
+    async def _bring_back(self, server: Server) -> None:
+        """Take a server back once it answers."""
+        while server.out and not server.is_barred:
+            await asyncio.sleep(server.rest_s)
+            server.rest_s = min(2 * server.rest_s, LONGEST_REST_S)
+            if server.url not in self.pool.replicas.urls:
+                return
+            if server.out and not server.is_barred and await self._is_well(server):
+                self.pool.take_back(server)
 
-        Raises:
-            aiohttp.ClientError: There was no whole answer.
-            TimeoutError: It did not come in time.
-        """
-        for attempt in range(self._tries):
-            is_last, asked = attempt == self._tries - 1, 0.0
-            try:
-                response = await self._session.post(url, data=data)
-                if is_last or response.status not in _RETRIED:
-                    if not stream:
-                        await response.read()
-                    return response
-                response.release()
-                reason = f"status {response.status}"
-                asked = _retry_after(response.headers)
-            except (aiohttp.ClientError, TimeoutError) as error:
-                if is_last or isinstance(error, aiohttp.InvalidURL):
-                    raise
-                reason = f"{type(error).__name__}: {error}"
-            delay = max(
-                min(self._backoff_s * 2.0**attempt, _BACKOFF_CAP_S),
-                min(asked, _RETRY_AFTER_CAP_S),
-            )
-            delay *= random.uniform(1.0, 1.25)  # many clients shall not come at once
-            on_retry(f"{url}: {reason}, trying again in {delay:.2f} s")
-            await asyncio.sleep(delay)
-        raise AssertionError("unreachable: the last try returns or raises")
+    async def _is_well(self, server: Server) -> bool:
+        limit = aiohttp.ClientTimeout(total=_PROBE_S)
+        replicas = self.pool.replicas
+        try:
+            async with self.session.get(
+                f"{server.url}/models", timeout=limit, headers=replicas.headers
+            ) as response:
+                if response.status >= 500 or not replicas.trains:
+                    return response.status < 500
+                return replicas.model.encode() in await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            if _is_refused(error):
+                self.pool.is_gone(server)
+            return False
 
 
-class EndpointLlm:
-    """Asks ``/chat/completions`` of a server; create it inside the running loop.
+class Attempts:
+    """The tries of one call, each at a server that :meth:`at` chooses.
 
-    Broken connections and statuses 408, 409, 429 and 5xx are tried again a few times
-    with growing waits, or the wait that the server asks for. How long a call may take
-    is the rollout's affair.
+    To be looped over: each try is the same object, and there is no further one once a
+    ``with`` block has ended well. The error of the last try comes out of its block.
+
+    A chat completion changes nothing at its server. One that may have been executed,
+    and of whose answer nothing was passed on, is therefore asked for again as if it
+    had not been: nobody has seen that sample, and nothing was decided by what it was.
 
     Args:
-        endpoint: The server, the key and the model.
+        client: Who sends.
+        session: Calls with the same one have a prefix in common.
+        on_retry: Told, before each further try, what went wrong with the last.
+
+    Attributes:
+        has_begun: Something of the answer was passed on, so that there is no further
+            try. Whoever passes it on sets it.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._http = HttpClient(api_key=endpoint.api_key, backoff_s=_BACKOFF_S)
+    def __init__(
+        self,
+        client: ModelClient,
+        session: str = "",
+        on_retry: Callable[[str], None] = logger.info,
+    ) -> None:
+        self._client = client
+        self._session = session
+        self._on_retry = on_retry
+        self._count = self._rounds = 0
+        self._failed: set[Server] = set()
+        self._blamed: set[Server] = set()
+        self._tried: Counter[tuple[str, str]] = Counter()
+        self._delay = 0.0
+        self._is_over = False
+        self._since = 0.0
+        self._server: Server
+        self._is_well = False
+        self.has_begun = False
 
-    async def __call__(
-        self, messages: list[dict[str, Any]], **options: Any
-    ) -> dict[str, Any]:
-        """Return the server's chat completion.
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Self:
+        if self._is_over:
+            raise StopAsyncIteration
+        if self._delay:
+            await asyncio.sleep(self._delay)
+        return self
+
+    @property
+    def tried(self) -> str:
+        """What went wrong where, of tries at several servers; else empty."""
+        if len({url for url, _ in self._tried}) < 2:
+            return ""
+        found = (f"{url}: {why} ({n}x)" for (url, why), n in self._tried.items())
+        return "No model server answered. Tried: " + "; ".join(found) + "."
+
+    def at(self, replicas: Replicas) -> Self:
+        """Choose the server of the next try, which lasts for a ``with`` block.
 
         Raises:
-            ProviderError: The server refused the key.
-            ContextLengthError: The conversation is longer than the model's context.
-            ModelCallError: The server did not answer, or not with a completion.
+            NoServerError: None of them may answer.
         """
-        where = self._endpoint.base_url
-        body = {"model": self._endpoint.model, "messages": messages, **options}
-        try:
-            response = await self._http.post(
-                f"{where}/chat/completions", orjson.dumps(body)
-            )
-        except aiohttp.ClientError as error:
-            raise ModelCallError(
-                f"The model server at {where} does not answer "
-                f"({type(error).__name__}: {error})."
-            ) from None
-        status, payload = response.status, await response.read()
-        text = payload[:_SHOWN].decode(errors="replace")
-        if status in KEY_REFUSED:
-            raise ProviderError(refusal(where, status, text))
-        if status >= 400 and overflow_told(payload) is not None:
-            raise ContextLengthError(f"{where} answered {status}: {text}")
-        if status >= 400:
-            raise ModelCallError(f"{where} answered {status}: {text}")
-        try:
-            answer = orjson.loads(payload)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise ModelCallError(f"{where} answered {status}, not JSON: {text!r}")
-        return answer
+        self._is_over = True  # unless the try goes wrong
+        pool = self._client.pool
+        self._server = pool.choose(replicas, self._session, self._failed)
+        self._count += 1
+        return self
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.close()
+    async def __aenter__(self) -> Server:
+        self._server.in_flight += 1
+        self._since = time.monotonic()
+        return self._server
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _: TracebackType | None,
+    ) -> bool:
+        self._server.in_flight -= 1
+        if error is None:
+            if self._is_well:
+                self._client.pool.answered(self._server)
+            return False
+        if not isinstance(error, (aiohttp.ClientError, TimeoutError, AskAgain)):
+            silent = time.monotonic() - self._since > _SILENT_S
+            if silent and not self.has_begun and not isinstance(error, Exception):
+                self._blame(f"gave no answer for {_SILENT_S:g} s")
+            return False
+        if isinstance(error, aiohttp.InvalidURL):
+            return False
+        return self._goes_on(error)
+
+    async def post(
+        self, path: str, data: bytes, *, stream: bool = False
+    ) -> aiohttp.ClientResponse:
+        """Send to this try's server, and return what is the call's answer.
+
+        Args:
+            path: Below the server's base URL.
+            data: The body.
+            stream: Return once the answer begins; otherwise it has been read whole.
+        """
+        server, pool = self._server, self._client.pool
+        response = await self._client.session.post(
+            f"{server.url}/{path}", data=data, headers=pool.replicas.headers
+        )
+        status = response.status
+        self._is_well = status < 400 or status not in _RETRIED
+        if stream and status < 400:
+            return response
+        body = await response.read()
+        is_last = self._count >= self._client.tries
+        if status == 404 and pool.replicas.model.encode() in body:
+            self._is_well = False
+            reason = f"has no model {pool.replicas.model!r}"
+            pool.failed(server, reason, at_once=True)
+            if not is_last and pool.has_other({*self._failed, server}):
+                raise AskAgain(reason)
+        if status not in _RETRIED:
+            return response
+        reason = f"status {status}"
+        asked = min(_retry_after(response.headers), _RETRY_AFTER_CAP_S)
+        if status == 429 or (status == 503 and asked):
+            server.quiet_until = time.monotonic() + (asked or self._client.backoff_s)
+        elif status >= 500:
+            self._blame(f"answered with {reason}")
+        if not is_last:
+            raise AskAgain(reason)
+        self._tried[server.url, reason] += 1
+        return response
+
+    def _blame(self, why: str, *, at_once: bool = False) -> None:
+        """Hold a failed try against its server, once a call."""
+        if self._server not in self._blamed:
+            self._blamed.add(self._server)
+            self._client.pool.failed(self._server, why, at_once=at_once)
+
+    def _goes_on(self, error: BaseException) -> bool:
+        """Note what went wrong, and say whether there is another try."""
+        client, server = self._client, self._server
+        pool = client.pool
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        if isinstance(error, AskAgain):
+            reason = str(error)
+        else:
+            if _is_refused(error):
+                pool.is_gone(server)
+            self._blame(f"failed ({reason})", at_once=_is_unsent(error))
+        self._tried[server.url, reason] += 1
+        self._failed.add(server)
+        elsewhere = pool.has_other(self._failed)
+        if _is_unsent(error) and elsewhere:
+            self._count -= 1
+        if self.has_begun or self._count >= client.tries:
+            return False
+        self._is_over = False
+        told = f"{server.url}: {reason}"
+        self._delay = 0.0
+        if elsewhere:
+            self._on_retry(f"{told}, trying another server")
+            return True
+        growing = min(client.backoff_s * 2.0**self._rounds, _BACKOFF_CAP_S)
+        self._delay = max(growing, pool.wait_s())
+        self._delay *= random.uniform(1.0, 1.25)  # many clients shall not come at once
+        self._rounds += 1
+        self._failed.clear()
+        self._on_retry(f"{told}, trying again in {self._delay:.2f} s")
+        return True
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Say whether nothing listens at the address."""
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return False
+    return isinstance(error.os_error, ConnectionRefusedError)
+
+
+def _is_unsent(error: BaseException) -> bool:
+    """Say whether no server has seen the request."""
+    unsent = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+    return isinstance(error, unsent)
 
 
 def overflow_told(body: bytes) -> str | None:

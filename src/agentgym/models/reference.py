@@ -1,13 +1,16 @@
 """Providers: which server answers for a model that runs somewhere else."""
 
+import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urldefrag
+from urllib.parse import urldefrag, urlsplit
 
 from agentgym.core.openai import NO_KEY
 from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
+
+logger = logging.getLogger(__name__)
 
 KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
 """Environment variable with the key for servers that are given by address."""
@@ -21,21 +24,28 @@ KEY_REFUSED = frozenset({401, 403})
 """HTTP statuses of a server that refuses the key."""
 _SPEC = re.compile(r"([A-Za-z][\w.-]*):(?!//)(.*)", re.DOTALL)
 _ADDRESS = re.compile(r"https?://")
+_BETWEEN = re.compile(r",\s*(?=https?://)")
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An OpenAI-compatible server and the model to ask it for.
+    """OpenAI-compatible servers and the model to ask them for.
 
     Attributes:
-        base_url: What ``/chat/completions`` is below, without a slash at the end.
-        api_key: Bearer key, empty if none is needed.
+        servers: What ``/chat/completions`` is below, without a slash at the end; of
+            several, all have the same weights, and any may answer.
+        api_key: Bearer key of all of them, empty if none is needed.
         model: The model's name there.
     """
 
-    base_url: str
+    servers: tuple[str, ...]
     api_key: str = field(repr=False)
     model: str
+
+    @property
+    def told(self) -> str:
+        """The servers, for people."""
+        return ", ".join(self.servers)
 
 
 PROVIDERS: Mapping[str, str] = {
@@ -81,7 +91,8 @@ def resolve_model(spec: str) -> Endpoint:
     Args:
         spec: ``PROVIDER:MODEL``, e.g. ``openai:gpt-4.1-mini``; or the base URL of any
             OpenAI-compatible server, ``http://host:8000/v1`` with ``#MODEL`` behind
-            it. Without ``#MODEL`` the server is asked which model it has.
+            it, or several with commas between them, which have the same weights.
+            Without ``#MODEL`` they are asked which model they have.
 
     Raises:
         NotFoundError: Names the nearest provider and all known ones.
@@ -90,10 +101,9 @@ def resolve_model(spec: str) -> Endpoint:
         ProviderError: The server refused the key.
     """
     if _ADDRESS.match(spec):
-        address, model = urldefrag(spec)
-        base_url = address.rstrip("/")
+        servers, model = _addresses(spec)
         key = os.environ.get(KEY_OF_ADDRESS, "").strip()
-        return Endpoint(base_url, key, model or _only_model(base_url, key))
+        return Endpoint(servers, key, model or _common_model(servers, key))
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise UsageError(
@@ -111,7 +121,60 @@ def resolve_model(spec: str) -> Endpoint:
             f"{spec!r} needs a key: set the environment variable {_key_of(name)}, or "
             "put it into the file .env."
         )
-    return Endpoint(PROVIDERS[name], key, model)
+    return Endpoint((PROVIDERS[name],), key, model)
+
+
+def base_url(address: str) -> str:
+    """Return the address of a model server without a slash at the end.
+
+    Raises:
+        UsageError: It is none.
+    """
+    url = address.strip().rstrip("/")
+    try:
+        parts = urlsplit(url)
+        is_one = bool(_ADDRESS.match(url) and parts.hostname and parts.port != 0)
+    except ValueError:
+        is_one = False
+    if not is_one or parts.fragment or set(url) & set(", "):
+        raise UsageError(
+            f"{address!r} is no address of a model server; write http://host:8000/v1."
+        )
+    return url
+
+
+def _addresses(spec: str) -> tuple[tuple[str, ...], str]:
+    """Return the base URLs in a text with commas between them, and the model."""
+    parts = [urldefrag(part) for part in _BETWEEN.split(spec)]
+    models = {part.fragment for part in parts if part.fragment}
+    if len(models) > 1:
+        raise UsageError(
+            f"{spec!r} names {len(models)} models; servers that answer for one another "
+            "have the same, named once: http://a:8000/v1,http://b:8000/v1#MODEL."
+        )
+    return tuple(dict.fromkeys(base_url(part.url) for part in parts)), "".join(models)
+
+
+def _common_model(servers: Sequence[str], key: str) -> str:
+    """Ask the servers for their model; those that answer must have the same."""
+    found: dict[str, str] = {}
+    silent: list[ModelError] = []
+    for url in servers:
+        try:
+            found[url] = _only_model(url, key)
+        except ModelError as error:
+            silent.append(error)
+    if not found:
+        raise silent[0]
+    names = set(found.values())
+    if len(names) > 1:
+        told = "; ".join(f"{url} has {name}" for url, name in found.items())
+        raise ModelError(
+            f"Servers of one model must have the same, and these differ: {told}."
+        )
+    for problem in silent:
+        logger.warning("%s", problem)
+    return names.pop()
 
 
 def _only_model(base_url: str, key: str) -> str:

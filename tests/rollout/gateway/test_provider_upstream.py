@@ -33,7 +33,7 @@ GOOD: dict[str, Any] = {
 
 @contextmanager
 def provider(server: StubServer, **settings: Any) -> Iterator[Gateway]:
-    endpoint = Endpoint(server.endpoint, "secret", "model-x")
+    endpoint = Endpoint((server.endpoint,), "secret", "model-x")
     chosen = GatewaySettings(upstream_backoff_s=0.001, **settings)
     with Store() as store, Gateway(store, policy=endpoint, settings=chosen) as gateway:
         store.create_rollouts([RolloutCreate(rollout_id="r0", input={})])

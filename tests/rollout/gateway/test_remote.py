@@ -351,7 +351,7 @@ def answering(server: StubServer, kind: str) -> Iterator[Gateway]:
     policies = {
         "registered": None,
         "served": ServedPolicy("m", [server.endpoint]),
-        "provider": Endpoint(server.endpoint, "", "m"),
+        "provider": Endpoint((server.endpoint,), "", "m"),
     }
     with forwarding(server, policy=policies[kind]) as gateway:
         yield gateway

@@ -1,7 +1,7 @@
 """The gateway's settings, the calls it forwards, and errors as OpenAI shapes them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import inf
 from typing import Any, Literal
@@ -43,7 +43,9 @@ class GatewaySettings:
         max_waiting: Calls that may wait; beyond it they are refused with 429.
         max_wait_s: How long a call may wait before it is refused with 429.
         max_body_bytes: Of one request.
-        upstream_attempts: Tries of a call at a remote server.
+        upstreams: Base URLs of servers of the model where none are registered, with
+            the key that they want in ``upstream_key``.
+        upstream_attempts: Tries of a call at remote servers.
         upstream_timeout_s: Of one such try.
         upstream_backoff_s: First wait between tries; doubles up to 8 s.
     """
@@ -62,6 +64,8 @@ class GatewaySettings:
     max_waiting: int = 4096
     max_wait_s: float = 60.0
     max_body_bytes: int = 64 * 2**20
+    upstreams: tuple[str, ...] = ()
+    upstream_key: str = field(default="", repr=False)
     upstream_attempts: int = 6
     upstream_timeout_s: float = 300.0
     upstream_backoff_s: float = 0.5

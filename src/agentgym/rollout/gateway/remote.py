@@ -1,21 +1,20 @@
 """Upstreams over HTTP: servers of the policy that is trained, and providers."""
 
-import hashlib
 import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import orjson
-from agentlightning.schemas import Model
 
 from agentgym.core.openai import CONTEXT_LENGTH, ApiError, Completion
 from agentgym.core.policy import ServedPolicy
-from agentgym.errors import ContextLengthError
-from agentgym.models.http import HttpClient, overflow_told
+from agentgym.errors import ContextLengthError, NoServerError
+from agentgym.models.http import Attempts, ModelClient, overflow_told
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
+from agentgym.models.servers import Replicas
 from agentgym.rollout.gateway.chat import chat_request, refused_option
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall, engine_error
 from agentgym.rollout.gateway.sse import StreamAssembler
@@ -32,93 +31,95 @@ _PASSED_ON = ("stream", "stream_options", "user", "chat_template_kwargs")
 """Beside messages, tools and sampling: of a request to a policy that is trained."""
 
 
+class Forwarded(NamedTuple):
+    """What a try of a call sends: to whom, and for which weights."""
+
+    replicas: Replicas
+    version: int | None
+    body: dict[str, Any]
+
+
 class ForwardingUpstream(Upstream):
     """Forwards calls over HTTP; a subclass says where to, and with which body.
 
-    What may succeed later is tried again as long as nothing of the answer was passed
-    on, see :class:`HttpClient`. That a conversation is longer than the model's context
-    is told in OpenAI's way, whatever the server's.
+    What may succeed later is tried again, at another server if there is one, as long
+    as nothing of the answer was passed on; see :class:`Attempts`. A call is recorded
+    once, however often it was tried, with the server and the weights that answered.
+    That a conversation is longer than the model's context is told in OpenAI's way,
+    whatever the server's.
     """
 
-    def __init__(self, settings: GatewaySettings, api_key: str = "") -> None:
+    def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._api_key = api_key
 
     @abstractmethod
-    def _prepare(self, call: ProxyCall) -> tuple[Model, dict[str, Any]]:
-        """Return the server of a call and the body to send."""
+    def _prepare(self, call: ProxyCall) -> Forwarded:
+        """Return what to send; asked anew for each try."""
 
     async def start(self) -> None:
-        """Open the connection pool."""
-        self._http = HttpClient(
-            api_key=self._api_key,
+        """Open the connections."""
+        self._client = ModelClient(
             tries=self._settings.upstream_attempts,
             backoff_s=self._settings.upstream_backoff_s,
             timeout_s=self._settings.upstream_timeout_s,
         )
 
     async def close(self) -> None:
-        """Close the connection pool."""
-        await self._http.close()
+        """Close the connections."""
+        await self._client.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
-        """Pass on what the server answers, a stream byte for byte as it comes."""
-        server, body = self._prepare(call)
-        sent = Exchange(call, server.model, server.endpoint, server.version, body)
-        url = f"{server.endpoint.rstrip('/')}/{call.path}"
+        """Pass on what a server answers, a stream byte for byte as it comes."""
+        sent = Exchange(call, "", "", None, {})
 
         def retry(why: str) -> None:
             sent.retries += 1
             logger.warning("%s", why)
 
-        has_begun = False
+        attempts = Attempts(self._client, call.session, retry)
         try:
-            async with await self._http.post(
-                url, orjson.dumps(body), stream=call.streams, on_retry=retry
-            ) as response:
-                if not call.streams or response.content_type != "text/event-stream":
-                    yield _whole(sent, response.status, await response.read())
-                    return
-                stream = StreamAssembler()
-                held = end = b""
-                async for data in response.content.iter_any():
-                    lines, newline, held = (held + data).rpartition(b"\n")
-                    stream.feed(lines + newline)
-                    if stream.error:
-                        _refuse_overflow(orjson.dumps(stream.error))
-                    if stream.is_done:
-                        end += lines + newline
-                    elif newline:
-                        has_begun = True
-                        yield lines + newline
-                    if stream.is_ended:
-                        break
-            if not stream.is_done:
-                raise aiohttp.ClientPayloadError("the stream ended before [DONE]")
-            if not has_begun:
-                yield b""
-            if not stream.error and (problem := Completion(stream.response).problem):
-                raise ValueError(f"what it answered is no completion: {problem}")
-            yield sent.answer(stream.response, end, _status_of_stream(stream.error))
+            async for attempt in attempts:
+                replicas, sent.version, sent.request = self._prepare(call)
+                sent.model = replicas.model
+                async with attempt.at(replicas) as server:
+                    sent.endpoint = server.url
+                    data = orjson.dumps(sent.request)
+                    response = await attempt.post(call.path, data, stream=call.streams)
+                    items = _passed_on(sent, attempts, response)
+                    async with response, aclosing(items):
+                        async for item in items:
+                            yield item
+        except NoServerError as error:
+            told = ApiError(503, str(error), "no_servers", "server_error")
+            if not sent.endpoint:
+                raise told from None
+            yield sent.refusal(told)
         except ContextLengthError as error:
-            yield sent.refusal(engine_error(error), has_begun=has_begun)
+            yield sent.refusal(engine_error(error), has_begun=attempts.has_begun)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            yield sent.refusal(_lost(sent, error), has_begun=has_begun)
+            lost = _lost(sent, error, attempts.tried)
+            yield sent.refusal(lost, has_begun=attempts.has_begun)
 
 
 class RemoteUpstream(ForwardingUpstream):
     """Forwards to servers of the policy, e.g. vLLM, and asks for exact token ids.
 
     They are known to the ``source``: a policy that names them, or the store in which a
-    trainer registered them, as Agent Lightning's does. A rollout always goes to the
-    same server. Sampling is the gateway's: of a policy that is trained here it is all
-    that decides, so that log-probabilities mean what the learner's mean. There an agent
-    may not ask for another form of answer, and a tool that it requires is not forced.
+    trainer registered them, as Agent Lightning's does, and else those of the settings.
+    Only servers with the newest weights answer: those registered with the highest
+    version; not one that was gone meanwhile, until weights are sent again or it is
+    registered anew; not one that does not list the model.
+
+    Sampling is the gateway's: of a policy that is trained here it is all that decides,
+    so that log-probabilities mean what the learner's mean. There an agent may not ask
+    for another form of answer, and a tool that it requires is not forced.
     """
 
     def __init__(self, source: ServedPolicy | Store, settings: GatewaySettings) -> None:
-        super().__init__(settings, "" if isinstance(source, Store) else source.api_key)
+        super().__init__(settings)
         self._source = source
+        self._weights: dict[str, object] = {}
+        self._given: tuple[str, int] | None = None
 
     @property
     def failure(self) -> str | None:
@@ -132,39 +133,50 @@ class RemoteUpstream(ForwardingUpstream):
         source, settings = self._source, self._settings
         return (settings if isinstance(source, Store) else source).model_name
 
-    def _prepare(self, call: ProxyCall) -> tuple[Model, dict[str, Any]]:
-        settings, server = self._settings, self._server(call.rollout_id)
+    def _prepare(self, call: ProxyCall) -> Forwarded:
+        settings = self._settings
+        replicas, version = self._servers()
         asked = call.body
         if not isinstance(self._source, Store):
             asked = _of_policy(call)
         body = asked | settings.sampling(call)
-        body |= {"model": server.model, "return_token_ids": True}
+        body |= {"model": replicas.model, "return_token_ids": True}
         body.pop("max_completion_tokens", None)
         if call.mode == "train" and settings.include_log_probs:
             body["logprobs"] = True
         if call.mode == "train" and settings.include_routed_experts:
             body["return_routed_experts"] = True
-        return server, body
+        return Forwarded(replicas, version, body)
 
-    def _server(self, rollout_id: str) -> Model:
-        source, name = self._source, self.model_name
+    def _servers(self) -> tuple[Replicas, int | None]:
+        source, name, settings = self._source, self.model_name, self._settings
+        known: dict[str, object]
         if isinstance(source, Store):
-            known = source.models(name)
+            registered = source.models(name)
+            newest = max((model.version for model in registered), default=0)
+            known = {m.endpoint: m for m in registered if m.version == newest}
+            trains, key = True, ""
+            if not known:
+                known = dict.fromkeys(settings.upstreams, settings)
+                trains, key = False, settings.upstream_key
         else:
-            v, urls = source.version, source.servers
-            known = [Model(model=name, endpoint=url, version=v) for url in urls]
-        servers = {server.endpoint: server for server in known}
-        if not servers:
+            newest, key = source.version, source.api_key
+            if self._given != (name, newest):
+                self._given = (name, newest)
+            known, trains = dict.fromkeys(source.servers, self._given), newest > 0
+        if not known:
             where = "register one at /api/models, or name them in the policy"
             told = f"No servers available for model {name!r}; {where}."
             raise ApiError(503, told, "no_servers", "server_error")
-        digest = hashlib.sha256(rollout_id.encode()).digest()
-        place = int.from_bytes(digest[:8], "big") % len(servers)
-        return servers[sorted(servers)[place]]
+        for url, weights in known.items():
+            if self._weights.get(url) is not weights:
+                self._client.pool.renew(url)
+        self._weights = known
+        return Replicas(tuple(known), name, key, trains), newest
 
 
 class ProviderUpstream(ForwardingUpstream):
-    """Forwards to one endpoint with its key, and sees when there is no use in it.
+    """Forwards to an endpoint with its key, and sees when there is no use in it.
 
     The agent's request goes out as it is, under the model's name there: sampling is
     the agent's or the provider's own. A refused key or an empty account ends it all;
@@ -173,8 +185,9 @@ class ProviderUpstream(ForwardingUpstream):
     """
 
     def __init__(self, endpoint: Endpoint, settings: GatewaySettings) -> None:
-        super().__init__(settings, endpoint.api_key)
+        super().__init__(settings)
         self._endpoint = endpoint
+        self._replicas = Replicas(endpoint.servers, endpoint.model, endpoint.api_key)
         self._failure: str | None = None
         self._has_answered = False
         self._refusals = 0
@@ -199,12 +212,11 @@ class ProviderUpstream(ForwardingUpstream):
                     self._judge(item)
                 yield item
 
-    def _prepare(self, call: ProxyCall) -> tuple[Model, dict[str, Any]]:
-        name = self._endpoint.model
-        body = call.body | {"model": name}
+    def _prepare(self, call: ProxyCall) -> Forwarded:
+        body = call.body | {"model": self._endpoint.model}
         if call.streams:  # tokens are counted by what the server says
             body.setdefault("stream_options", {"include_usage": True})
-        return Model(model=name, endpoint=self._endpoint.base_url), body
+        return Forwarded(self._replicas, 0, body)
 
     def _judge(self, answer: Answer) -> None:
         status, error = answer.record.http_status, answer.record.error
@@ -213,9 +225,10 @@ class ProviderUpstream(ForwardingUpstream):
             return
         code, body = error.get("code"), answer.record.completion.body
         said = " ".join(str(error.get("message") or body).split())[:300]
-        where = f"The model server at {self._endpoint.base_url}"
+        url = answer.record.data["server"]["endpoint"]
+        where = f"The model server at {url}"
         if status in KEY_REFUSED:
-            self._failure = refusal(self._endpoint.base_url, status, said)
+            self._failure = refusal(url, status, said)
         elif status == _NO_CREDIT or code == "insufficient_quota":
             self._failure = f"{where} wants to be paid (status {status}): {said}"
         elif status in _NOT_UNDERSTOOD and code != CONTEXT_LENGTH:
@@ -255,9 +268,42 @@ def _free(tool: dict[str, Any]) -> dict[str, Any]:
     return {**tool, "function": function}
 
 
-def _whole(sent: Exchange, status: int, payload: bytes) -> Answer:
+async def _passed_on(
+    sent: Exchange, attempts: Attempts, response: aiohttp.ClientResponse
+) -> AsyncGenerator[bytes | Answer]:
+    """Yield what a server answers, as it comes."""
+    if not sent.call.streams or response.content_type != "text/event-stream":
+        yield _whole(sent, response.status, await response.read(), attempts.tried)
+        return
+    stream = StreamAssembler()
+    held = end = b""
+    async for data in response.content.iter_any():
+        lines, newline, held = (held + data).rpartition(b"\n")
+        stream.feed(lines + newline)
+        if stream.error:
+            _refuse_overflow(orjson.dumps(stream.error))
+        if stream.is_done:
+            end += lines + newline
+        elif newline:
+            attempts.has_begun = True
+            yield lines + newline
+        if stream.is_ended:
+            break
+    if not stream.is_done:
+        raise aiohttp.ClientPayloadError("the stream ended before [DONE]")
+    if not attempts.has_begun:
+        yield b""
+    if not stream.error and (problem := Completion(stream.response).problem):
+        raise ValueError(f"what it answered is no completion: {problem}")
+    yield sent.answer(stream.response, end, _status_of_stream(stream.error))
+
+
+def _whole(sent: Exchange, status: int, payload: bytes, tried: str) -> Answer:
     if status == 400:
         _refuse_overflow(payload)
+    if status >= 500 and tried:
+        error = ApiError(status, tried, "upstream_error", "server_error")
+        return sent.refusal(error)
     is_good = status < 400
     what, problem = "JSON", None
     try:
@@ -283,13 +329,13 @@ def _refuse_overflow(payload: bytes) -> None:
         raise ContextLengthError(told)
 
 
-def _lost(sent: Exchange, error: Exception) -> ApiError:
+def _lost(sent: Exchange, error: Exception, tried: str) -> ApiError:
     """Return what is told of a call that no server answered."""
     where = f"The model server {sent.endpoint}"
     if isinstance(error, TimeoutError):
-        told = f"{where} timed out."
+        told = tried or f"{where} timed out."
         return ApiError(504, told, "upstream_timeout", "server_error")
-    told = f"{where} failed ({type(error).__name__}: {error})."
+    told = tried or f"{where} failed ({type(error).__name__}: {error})."
     return ApiError(502, told, "upstream_error", "server_error")
 
 

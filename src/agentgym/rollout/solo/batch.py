@@ -243,7 +243,7 @@ async def _opened_llm(stack: AsyncExitStack, llm: Model) -> Llm:
     if isinstance(llm, str):
         llm = await asyncio.to_thread(resolve_model, llm)
     if isinstance(llm, Endpoint):
-        from agentgym.models.http import EndpointLlm
+        from agentgym.models.endpoint import EndpointLlm
 
         endpoint = EndpointLlm(llm)
         stack.push_async_callback(endpoint.close)

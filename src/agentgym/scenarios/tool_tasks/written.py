@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ModelCallError, ModelError, ReplyError, UsageError
-from agentgym.models.http import EndpointLlm
+from agentgym.models.endpoint import EndpointLlm
 from agentgym.models.reference import Endpoint
 from agentgym.models.reply import read_reply
 from agentgym.scenarios.tool_tasks.splitting import LEAST, plain_words, split_lines

@@ -1,0 +1,209 @@
+"""Several servers of one model: which is asked next, and which is left alone."""
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from agentgym.errors import NoServerError
+
+logger = logging.getLogger(__name__)
+
+_OUT_AFTER = 3
+"""Calls in a row, none of them answered, after which a server is taken out."""
+_REST_S = 1.0
+LONGEST_REST_S = 60.0
+_MUCH_BUSIER = (2, 4)
+"""A session stays where its prefix is cached up to so many times the calls in flight
+of the least busy server, and so many more."""
+_SESSIONS = 2**14
+_BARRED = (
+    "was gone for a while and may have been started anew, with other weights than "
+    "were asked for: it gets calls again once it is given weights or registered anew"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Servers that have the same model, any of which may answer.
+
+    Attributes:
+        urls: Their base URLs.
+        model: The model's name there.
+        api_key: Bearer key of all of them, empty if none is needed.
+        trains: Whether the weights are changed while the servers run. Then one that was
+            gone does not come back by itself, and one that comes back must list the
+            model.
+    """
+
+    urls: tuple[str, ...]
+    model: str
+    api_key: str = field(default="", repr=False)
+    trains: bool = False
+
+    @property
+    def headers(self) -> dict[str, str] | None:
+        """What opens them."""
+        key = self.api_key
+        return {"Authorization": f"Bearer {key}"} if key else None
+
+
+@dataclass(eq=False, slots=True)
+class Server:
+    """What is known of a server.
+
+    Attributes:
+        url: Its base URL.
+        in_flight: Calls that it is answering.
+        out: Why it gets no calls; empty while it does.
+        is_barred: Whether it stays out until :meth:`ServerPool.renew`.
+        rest_s: Seconds until it is looked at again while it is out.
+        quiet_until: Monotonic time until which it asked to be spared.
+    """
+
+    url: str
+    in_flight: int = 0
+    out: str = ""
+    is_barred: bool = False
+    rest_s: float = _REST_S
+    quiet_until: float = 0.0
+    failures: int = 0
+    has_answered: bool = False
+    turn: int = 0
+
+
+class ServerPool:
+    """Knows the servers of one model; belongs to one event loop.
+
+    The one with the fewest calls in flight is asked, of several the one asked longest
+    ago. A session's next call goes where its last one went, which has its prefix
+    cached, unless that server is much busier than another.
+
+    Args:
+        on_out: Told of a server that was taken out and may come back.
+    """
+
+    def __init__(self, on_out: Callable[[Server], None]) -> None:
+        self._on_out = on_out
+        self._servers: dict[str, Server] = {}
+        self._sessions: OrderedDict[str, Server] = OrderedDict()
+        self._turn = 0
+        self.replicas = Replicas((), "")
+
+    def choose(
+        self, replicas: Replicas, session: str, avoid: Collection[Server] = ()
+    ) -> Server:
+        """Return the server to ask next.
+
+        Where all are out, a call is the probe: the one asked longest ago is asked.
+
+        Args:
+            replicas: Those that may answer.
+            session: Calls with the same one have a prefix in common.
+            avoid: Asked only if there is no other.
+
+        Raises:
+            NoServerError: None of them may answer; says why.
+        """
+        every = self._known(replicas)
+        able = [server for server in every if not server.is_barred]
+        if not able:
+            told = "; ".join(f"{server.url} {server.out}" for server in every)
+            raise NoServerError(f"No model server may answer: {told}.")
+        up = [server for server in able if not server.out]
+        chosen = self._of(up, session, avoid) if up else min(able, key=_turn)
+        self._turn += 1
+        chosen.turn = self._turn
+        if len(every) > 1:
+            self._sessions[session] = chosen
+            self._sessions.move_to_end(session)
+            if len(self._sessions) > _SESSIONS:
+                self._sessions.popitem(last=False)
+        return chosen
+
+    def has_other(self, avoid: Collection[Server]) -> bool:
+        """Say whether a server is up, besides some, and has not asked to be spared."""
+        now = time.monotonic()
+        return any(
+            not server.out and server not in avoid and server.quiet_until <= now
+            for server in self._known(self.replicas)
+        )
+
+    def wait_s(self) -> float:
+        """Return the seconds until no server that is up asks to be spared."""
+        every = self._known(self.replicas)
+        until = min((s.quiet_until for s in every if not s.out), default=0.0)
+        return max(0.0, round(until - time.monotonic(), 2))
+
+    def answered(self, server: Server) -> None:
+        """Count an answer: the server is well."""
+        server.failures, server.rest_s = 0, _REST_S
+        server.has_answered = True
+        if server.out and not server.is_barred:
+            self.take_back(server)
+
+    def failed(self, server: Server, why: str, *, at_once: bool = False) -> None:
+        """Count a call that a server did not answer.
+
+        Args:
+            server: The server.
+            why: What went wrong, to follow its name.
+            at_once: Whether it is taken out whatever happened before.
+        """
+        server.failures += 1
+        others = len(self.replicas.urls) > 1
+        if others and (at_once or server.failures >= _OUT_AFTER) and not server.out:
+            self._take_out(server, why)
+            self._on_out(server)
+
+    def is_gone(self, server: Server) -> None:
+        """Note that nothing listens there, so that it may come back as another."""
+        if self.replicas.trains and server.has_answered and not server.is_barred:
+            server.is_barred = True
+            self._take_out(server, _BARRED)
+
+    def take_back(self, server: Server) -> None:
+        """Give a server calls again; one failure takes it out again."""
+        logger.info("The model server %s gets calls again.", server.url)
+        server.out, server.failures = "", _OUT_AFTER - 1
+
+    def renew(self, url: str) -> None:
+        """Forget what was held against a server: it has the weights that are asked."""
+        if server := self._servers.get(url):
+            server.out, server.is_barred, server.failures = "", False, 0
+            server.rest_s = _REST_S
+
+    def _of(self, up: list[Server], session: str, avoid: Collection[Server]) -> Server:
+        now = time.monotonic()
+        other = [server for server in up if server not in avoid]
+        ready = [server for server in other if server.quiet_until <= now]
+        among = ready or other or up
+        least = min(among, key=_load)
+        times, more = _MUCH_BUSIER
+        usual = self._sessions.get(session)
+        if usual in among and usual.in_flight <= times * least.in_flight + more:
+            return usual
+        return least
+
+    def _known(self, replicas: Replicas) -> list[Server]:
+        if replicas.urls != self.replicas.urls:
+            left = dict.fromkeys(replicas.urls)
+            self._servers = {u: s for u, s in self._servers.items() if u in left}
+            self._servers |= {
+                url: Server(url) for url in left if url not in self._servers
+            }
+        self.replicas = replicas
+        return list(self._servers.values())
+
+    def _take_out(self, server: Server, why: str) -> None:
+        server.out = why
+        logger.warning("The model server %s gets no calls: it %s.", server.url, why)
+
+
+def _turn(server: Server) -> int:
+    return server.turn
+
+
+def _load(server: Server) -> tuple[int, int]:
+    return server.in_flight, server.turn
