@@ -40,17 +40,25 @@ class StubServer:
     Args:
         respond: Answers each request; None says hello.
         models: Status and body of the list of models.
+        port: Where to listen; 0 takes a free one.
 
     Attributes:
         bodies: What was asked, in order.
+        lists: How often the list of models was asked for.
     """
 
     def __init__(
-        self, respond: Handler | None = None, *, models: tuple[int, str] = (404, "")
+        self,
+        respond: Handler | None = None,
+        *,
+        models: tuple[int, str] = (404, ""),
+        port: int = 0,
     ) -> None:
         self._respond = respond
+        self._wanted = port
         self._models = models
         self.bodies: list[dict[str, Any]] = []
+        self.lists = 0
         self._bound: Future[int] = Future()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(
@@ -63,12 +71,22 @@ class StubServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Be gone, if it is not already."""
+        if not self._thread.is_alive():
+            return
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
     @property
+    def port(self) -> int:
+        return self._bound.result()
+
+    @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._bound.result()}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -77,7 +95,7 @@ class StubServer:
         app.router.add_get("/v1/models", self._list)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await web.TCPSite(runner, "127.0.0.1", self._wanted).start()
         self._bound.set_result(runner.addresses[0][1])
         await self._stop.wait()
         await runner.cleanup()
@@ -90,5 +108,6 @@ class StubServer:
         return await self._respond(request, body)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
+        self.lists += 1
         status, body = self._models
         return web.Response(status=status, text=body, content_type="application/json")

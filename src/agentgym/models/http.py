@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -145,14 +146,13 @@ class Attempts:
         self._session = session
         self._on_retry = on_retry
         self._count = self._rounds = 0
-        self._failed: set[Server] = set()
-        self._blamed: set[Server] = set()
-        self._tried: Counter[tuple[str, str]] = Counter()
+        self._failed: tuple[Server, ...] = ()  # in this round
+        self._blamed: tuple[Server, ...] = ()
+        self._tried: list[tuple[str, str]] = []
         self._delay = 0.0
         self._is_over = False
         self._since = 0.0
         self._server: Server
-        self._is_well = False
         self.has_begun = False
 
     def __aiter__(self) -> Self:
@@ -170,7 +170,8 @@ class Attempts:
         """What went wrong where, of tries at several servers; else empty."""
         if len({url for url, _ in self._tried}) < 2:
             return ""
-        found = (f"{url}: {why} ({n}x)" for (url, why), n in self._tried.items())
+        counts = Counter(self._tried)
+        found = (f"{url}: {why} ({n}x)" for (url, why), n in counts.items())
         return "No model server answered. Tried: " + "; ".join(found) + "."
 
     def at(self, replicas: Replicas) -> Self:
@@ -198,8 +199,6 @@ class Attempts:
     ) -> bool:
         self._server.in_flight -= 1
         if error is None:
-            if self._is_well:
-                self._client.pool.answered(self._server)
             return False
         if not isinstance(error, (aiohttp.ClientError, TimeoutError, AskAgain)):
             silent = time.monotonic() - self._since > _SILENT_S
@@ -225,17 +224,17 @@ class Attempts:
             f"{server.url}/{path}", data=data, headers=pool.replicas.headers
         )
         status = response.status
-        self._is_well = status < 400 or status not in _RETRIED
         if stream and status < 400:
             return response
         body = await response.read()
         is_last = self._count >= self._client.tries
-        if status == 404 and pool.replicas.model.encode() in body:
-            self._is_well = False
+        if status == 404 and _names(pool.replicas.model, body):
             reason = f"has no model {pool.replicas.model!r}"
             pool.failed(server, reason, at_once=True)
-            if not is_last and pool.has_other({*self._failed, server}):
+            if not is_last and pool.has_other((*self._failed, server)):
                 raise AskAgain(reason)
+        elif status not in _RETRIED:
+            pool.answered(server)
         if status not in _RETRIED:
             return response
         reason = f"status {status}"
@@ -246,13 +245,17 @@ class Attempts:
             self._blame(f"answered with {reason}")
         if not is_last:
             raise AskAgain(reason)
-        self._tried[server.url, reason] += 1
+        self._tried.append((server.url, reason))
         return response
+
+    def end(self) -> None:
+        """Say that the answer is whole; of one that is not streamed it is known."""
+        self._client.pool.answered(self._server)
 
     def _blame(self, why: str, *, at_once: bool = False) -> None:
         """Hold a failed try against its server, once a call."""
         if self._server not in self._blamed:
-            self._blamed.add(self._server)
+            self._blamed += (self._server,)
             self._client.pool.failed(self._server, why, at_once=at_once)
 
     def _goes_on(self, error: BaseException) -> bool:
@@ -266,8 +269,8 @@ class Attempts:
             if _is_refused(error):
                 pool.is_gone(server)
             self._blame(f"failed ({reason})", at_once=_is_unsent(error))
-        self._tried[server.url, reason] += 1
-        self._failed.add(server)
+        self._tried.append((server.url, reason))
+        self._failed += (server,)
         elsewhere = pool.has_other(self._failed)
         if _is_unsent(error) and elsewhere:
             self._count -= 1
@@ -283,9 +286,15 @@ class Attempts:
         self._delay = max(growing, pool.wait_s())
         self._delay *= random.uniform(1.0, 1.25)  # many clients shall not come at once
         self._rounds += 1
-        self._failed.clear()
+        self._failed = ()
         self._on_retry(f"{told}, trying again in {self._delay:.2f} s")
         return True
+
+
+def _names(model: str, body: bytes) -> bool:
+    """Say whether a refusal is about the model."""
+    word = rb"(?<!\w)" + re.escape(model.encode()) + rb"(?!\w)"
+    return re.search(word, body) is not None
 
 
 def _is_refused(error: BaseException) -> bool:

@@ -72,6 +72,15 @@ class Server:
     has_answered: bool = False
     turn: int = 0
 
+    @property
+    def load(self) -> tuple[int, int]:
+        """What the server to be asked next has the least of."""
+        return self.in_flight, self.turn
+
+    def is_ready(self, now: float) -> bool:
+        """Say whether it gets calls, and has not asked to be spared."""
+        return not self.out and self.quiet_until <= now
+
 
 class ServerPool:
     """Knows the servers of one model; belongs to one event loop.
@@ -86,7 +95,7 @@ class ServerPool:
 
     def __init__(self, on_out: Callable[[Server], None]) -> None:
         self._on_out = on_out
-        self._servers: dict[str, Server] = {}
+        self._servers: list[Server] = []
         self._sessions: OrderedDict[str, Server] = OrderedDict()
         self._turn = 0
         self.replicas = Replicas((), "")
@@ -107,33 +116,31 @@ class ServerPool:
             NoServerError: None of them may answer; says why.
         """
         every = self._known(replicas)
-        able = [server for server in every if not server.is_barred]
-        if not able:
-            told = "; ".join(f"{server.url} {server.out}" for server in every)
-            raise NoServerError(f"No model server may answer: {told}.")
-        up = [server for server in able if not server.out]
-        chosen = self._of(up, session, avoid) if up else min(able, key=_turn)
+        if len(every) == 1 and not every[0].is_barred:
+            return every[0]
+        chosen = self._least_busy(avoid) or self._least_busy(()) or self._resort()
+        usual = self._sessions.get(session)
+        if usual is not chosen and usual in every and usual not in avoid:
+            times, more = _MUCH_BUSIER
+            is_busy = usual.in_flight > times * chosen.in_flight + more
+            if usual.is_ready(time.monotonic()) and not is_busy:
+                chosen = usual
         self._turn += 1
         chosen.turn = self._turn
-        if len(every) > 1:
-            self._sessions[session] = chosen
-            self._sessions.move_to_end(session)
-            if len(self._sessions) > _SESSIONS:
-                self._sessions.popitem(last=False)
+        self._sessions[session] = chosen
+        self._sessions.move_to_end(session)
+        if len(self._sessions) > _SESSIONS:
+            self._sessions.popitem(last=False)
         return chosen
 
     def has_other(self, avoid: Collection[Server]) -> bool:
         """Say whether a server is up, besides some, and has not asked to be spared."""
-        now = time.monotonic()
-        return any(
-            not server.out and server not in avoid and server.quiet_until <= now
-            for server in self._known(self.replicas)
-        )
+        return self._least_busy(avoid) is not None
 
     def wait_s(self) -> float:
         """Return the seconds until no server that is up asks to be spared."""
-        every = self._known(self.replicas)
-        until = min((s.quiet_until for s in every if not s.out), default=0.0)
+        up = (server for server in self._servers if not server.out)
+        until = min((server.quiet_until for server in up), default=0.0)
         return max(0.0, round(until - time.monotonic(), 2))
 
     def answered(self, server: Server) -> None:
@@ -170,40 +177,43 @@ class ServerPool:
 
     def renew(self, url: str) -> None:
         """Forget what was held against a server: it has the weights that are asked."""
-        if server := self._servers.get(url):
-            server.out, server.is_barred, server.failures = "", False, 0
-            server.rest_s = _REST_S
+        for server in self._servers:
+            if server.url == url:
+                server.out, server.is_barred, server.failures = "", False, 0
+                server.rest_s = _REST_S
 
-    def _of(self, up: list[Server], session: str, avoid: Collection[Server]) -> Server:
+    def _least_busy(self, avoid: Collection[Server]) -> Server | None:
+        """Return the server to ask of those that are ready, None if none is."""
         now = time.monotonic()
-        other = [server for server in up if server not in avoid]
-        ready = [server for server in other if server.quiet_until <= now]
-        among = ready or other or up
-        least = min(among, key=_load)
-        times, more = _MUCH_BUSIER
-        usual = self._sessions.get(session)
-        if usual in among and usual.in_flight <= times * least.in_flight + more:
-            return usual
+        least: Server | None = None
+        for server in self._servers:
+            if not server.is_ready(now) or server in avoid:
+                continue
+            if least is None or server.load < least.load:
+                least = server
         return least
 
+    def _resort(self) -> Server:
+        """Return the server to ask where none is ready.
+
+        Raises:
+            NoServerError: None of them may answer; says why.
+        """
+        able = [server for server in self._servers if not server.is_barred]
+        if not able:
+            told = "; ".join(f"{server.url} {server.out}" for server in self._servers)
+            raise NoServerError(f"No model server may answer: {told}.")
+        up = [server for server in able if not server.out]
+        return min(up or able, key=lambda server: (server.quiet_until, server.turn))
+
     def _known(self, replicas: Replicas) -> list[Server]:
-        if replicas.urls != self.replicas.urls:
-            left = dict.fromkeys(replicas.urls)
-            self._servers = {u: s for u, s in self._servers.items() if u in left}
-            self._servers |= {
-                url: Server(url) for url in left if url not in self._servers
-            }
-        self.replicas = replicas
-        return list(self._servers.values())
+        if replicas is not self.replicas:
+            before = {server.url: server for server in self._servers}
+            urls = dict.fromkeys(replicas.urls)
+            self._servers = [before.get(url) or Server(url) for url in urls]
+            self.replicas = replicas
+        return self._servers
 
     def _take_out(self, server: Server, why: str) -> None:
         server.out = why
         logger.warning("The model server %s gets no calls: it %s.", server.url, why)
-
-
-def _turn(server: Server) -> int:
-    return server.turn
-
-
-def _load(server: Server) -> tuple[int, int]:
-    return server.in_flight, server.turn

@@ -4,6 +4,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from operator import is_
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -85,10 +86,16 @@ class ForwardingUpstream(Upstream):
                     sent.endpoint = server.url
                     data = orjson.dumps(sent.request)
                     response = await attempt.post(call.path, data, stream=call.streams)
-                    items = _passed_on(sent, attempts, response)
-                    async with response, aclosing(items):
-                        async for item in items:
-                            yield item
+                    async with response:
+                        kind = response.content_type
+                        if not call.streams or kind != "text/event-stream":
+                            payload = await response.read()
+                            yield _whole(sent, response.status, payload, attempts.tried)
+                            return
+                        items = _passed_on(sent, attempts, response)
+                        async with aclosing(items):
+                            async for item in items:
+                                yield item
         except NoServerError as error:
             told = ApiError(503, str(error), "no_servers", "server_error")
             if not sent.endpoint:
@@ -118,8 +125,10 @@ class RemoteUpstream(ForwardingUpstream):
     def __init__(self, source: ServedPolicy | Store, settings: GatewaySettings) -> None:
         super().__init__(settings)
         self._source = source
+        self._seen: list[Any] = [None]
         self._weights: dict[str, object] = {}
-        self._given: tuple[str, int] | None = None
+        self._version: int | None = None
+        self._replicas = Replicas((), "")
 
     @property
     def failure(self) -> str | None:
@@ -149,30 +158,43 @@ class RemoteUpstream(ForwardingUpstream):
         return Forwarded(replicas, version, body)
 
     def _servers(self) -> tuple[Replicas, int | None]:
-        source, name, settings = self._source, self.model_name, self._settings
-        known: dict[str, object]
+        """Return who may answer, and with which weights."""
+        source, name = self._source, self.model_name
+        seen: list[Any]
         if isinstance(source, Store):
-            registered = source.models(name)
-            newest = max((model.version for model in registered), default=0)
-            known = {m.endpoint: m for m in registered if m.version == newest}
-            trains, key = True, ""
-            if not known:
-                known = dict.fromkeys(settings.upstreams, settings)
-                trains, key = False, settings.upstream_key
+            seen = source.models(name)
         else:
-            newest, key = source.version, source.api_key
-            if self._given != (name, newest):
-                self._given = (name, newest)
-            known, trains = dict.fromkeys(source.servers, self._given), newest > 0
-        if not known:
+            seen = [name, source.version, *source.servers]
+        if len(seen) != len(self._seen) or not all(map(is_, seen, self._seen)):
+            self._replicas = self._known(name)
+            self._seen = seen
+        if not self._replicas.urls:
             where = "register one at /api/models, or name them in the policy"
             told = f"No servers available for model {name!r}; {where}."
             raise ApiError(503, told, "no_servers", "server_error")
-        for url, weights in known.items():
-            if self._weights.get(url) is not weights:
+        return self._replicas, self._version
+
+    def _known(self, name: str) -> Replicas:
+        """Look who is known; who has other weights than before is as good as new."""
+        source, settings = self._source, self._settings
+        weights: dict[str, object]
+        if isinstance(source, ServedPolicy):
+            self._version = source.version
+            weights = dict.fromkeys(source.servers, (name, source.version))
+            found = Replicas(tuple(weights), name, source.api_key, source.version > 0)
+        elif registered := source.models(name):
+            self._version = max(model.version for model in registered)
+            newest = (m for m in registered if m.version == self._version)
+            weights = {model.endpoint: id(model) for model in newest}
+            found = Replicas(tuple(weights), name, trains=True)
+        else:
+            self._version, weights = 0, {}
+            found = Replicas(settings.upstreams, name, settings.upstream_key)
+        for url, have in weights.items():
+            if self._weights.get(url) != have:
                 self._client.pool.renew(url)
-        self._weights = known
-        return Replicas(tuple(known), name, key, trains), newest
+        self._weights = weights
+        return found
 
 
 class ProviderUpstream(ForwardingUpstream):
@@ -271,10 +293,7 @@ def _free(tool: dict[str, Any]) -> dict[str, Any]:
 async def _passed_on(
     sent: Exchange, attempts: Attempts, response: aiohttp.ClientResponse
 ) -> AsyncGenerator[bytes | Answer]:
-    """Yield what a server answers, as it comes."""
-    if not sent.call.streams or response.content_type != "text/event-stream":
-        yield _whole(sent, response.status, await response.read(), attempts.tried)
-        return
+    """Yield what a server streams, as it comes."""
     stream = StreamAssembler()
     held = end = b""
     async for data in response.content.iter_any():
@@ -289,7 +308,9 @@ async def _passed_on(
             yield lines + newline
         if stream.is_ended:
             break
-    if not stream.is_done:
+    if stream.is_done:
+        attempts.end()
+    else:
         raise aiohttp.ClientPayloadError("the stream ended before [DONE]")
     if not attempts.has_begun:
         yield b""
