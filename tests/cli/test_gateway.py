@@ -13,6 +13,7 @@ import pytest
 from agentgym.rollout.task_input import read_task
 from tests.cli.conftest import Command
 from tests.rollout.foreign import MODEL, model_server, queue, register, tasks
+from tests.rollout.stub_server import StubServer
 
 
 def start(folder: Path, *words: str, **variables: str) -> "subprocess.Popen[str]":
@@ -31,7 +32,7 @@ def announced(process: "subprocess.Popen[str]") -> dict[str, str]:
     assert process.stdout is not None
     found: dict[str, str] = {}
     for line in process.stdout:
-        for name in ("address", "agents", "data", "API key"):
+        for name in ("address", "agents", "models", "data", "API key"):
             if line.strip().startswith(f"{name} "):
                 found[name] = line.strip().removeprefix(name).strip()
         if "API key" in found:
@@ -84,6 +85,41 @@ def test_without_a_scenario_a_controller_runs_the_agents(tmp_path: Path) -> None
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == 130
+
+
+def test_servers_that_are_given_answer_where_no_trainer_registers_any(
+    tmp_path: Path,
+) -> None:
+    with StubServer() as one, StubServer() as two:
+        urls = [one.endpoint, two.endpoint + "/", one.endpoint]
+        words = [word for url in urls for word in ("--upstream", url)]
+        process = start(tmp_path, *words)
+        try:
+            said = announced(process)
+            assert said["models"] == f"{one.endpoint}, {two.endpoint}"
+            header = {"Authorization": f"Bearer {said['API key']}"}
+            with httpx.Client(base_url=said["address"], headers=header) as api:
+                for name in queue(api, tasks(4)):
+                    where = f"/proxy/rollout/{name}/attempt/0/mode/train/openai/v1"
+                    asked = {"messages": [{"role": "user", "content": "hi"}]}
+                    answer = api.post(f"{where}/chat/completions", json=asked)
+                    assert answer.json()["prompt_token_ids"] == [1, 2, 3]
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+        assert [len(one.bodies), len(two.bodies)] == [2, 2]
+        assert {body["model"] for body in one.bodies} == {MODEL}
+
+
+@pytest.mark.parametrize("address", ["localhost:8000", "http://", "http://a:b/v1", ""])
+def test_an_upstream_that_is_no_address_is_refused(
+    address: str, tmp_path: Path, agentgym: Command
+) -> None:
+    where = ["--model-name", "m", "--data", str(tmp_path / "data")]
+    ended = agentgym("gateway", "--upstream", address, *where)
+    assert ended.code == 2
+    assert f"{address!r} is no address of a model server" in ended.err
+    assert not (tmp_path / "data").exists()
 
 
 def test_workers_that_cannot_start_end_it(tmp_path: Path) -> None:

@@ -69,6 +69,58 @@ def test_an_address_with_a_model_is_not_asked(monkeypatch: pytest.MonkeyPatch) -
     assert found.api_key == "k"
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "http://a:1/v1,http://b:2/v1/#org/m",
+        "http://a:1/v1#org/m, http://b:2/v1#org/m",
+        "http://a:1/v1,http://b:2/v1,http://a:1/v1/#org/m",
+    ],
+)
+def test_several_addresses_of_one_model(spec: str) -> None:
+    found = resolve_model(spec)
+    assert found.servers == ("http://a:1/v1", "http://b:2/v1")
+    assert found.model == "org/m"
+    assert is_remote(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("http://a/v1#m,http://b/v1#n", "names 2 models"),
+        ("http://a/v1,b/v1#m", "'http://a/v1,b/v1' is no address"),
+        ("http://a/v1,,http://b/v1#m", "'http://a/v1,' is no address"),
+        ("http://a/v1,http:// #m", "'http:// ' is no address"),
+        ("http://a:port/v1#m", "is no address"),
+        ("http:///v1#m", "is no address"),
+    ],
+)
+def test_addresses_that_make_no_sense_are_refused(spec: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        resolve_model(spec)
+
+
+def test_several_servers_are_asked_and_must_have_the_same_model(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    other = json.dumps({"data": [{"id": "other"}]})
+    with (
+        StubServer(models=(200, ONE)) as one,
+        StubServer(models=(200, ONE)) as two,
+        StubServer(models=(200, other)) as three,
+    ):
+        urls = [server.endpoint for server in (one, two, three)]
+        assert resolve_model(",".join(urls[:2])).model == "org/some-model"
+        with pytest.raises(ModelError, match=f"differ: {urls[0]} has org/some-model"):
+            resolve_model(",".join(urls))
+        two.stop()
+        assert resolve_model(",".join(urls[:2])).model == "org/some-model"
+        assert f"{urls[1]} does not answer" in caplog.text
+        one.stop()
+        with pytest.raises(ModelError, match="does not answer"):
+            resolve_model(",".join(urls[:2]))
+
+
 def test_the_server_is_asked_for_its_one_model() -> None:
     with StubServer(models=(200, ONE)) as server:
         found = resolve_model(server.endpoint)
