@@ -62,6 +62,14 @@ def evaluate(
     concurrency: Annotated[
         int | None, opt("Episodes in flight per worker; 8 for a provider's model.")
     ] = None,
+    eval_temperature: Annotated[
+        float | None,
+        opt("Of sampling; a provider's is the provider's own.", "--temperature"),
+    ] = None,
+    cache_requests: Annotated[
+        Path | None,
+        opt("File of a server's answers, for the same requests at temperature 0."),
+    ] = None,
     price_in: Annotated[
         float | None, opt("$ per million prompt tokens.", min=0.0)
     ] = None,
@@ -117,7 +125,7 @@ def evaluate(
     prices = None
     if price_in is not None and price_out is not None:
         prices = Prices(prompt=price_in, response=price_out)
-    for path in filter(None, (save, markdown)):
+    for path in filter(None, (save, markdown, cache_requests)):
         require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]

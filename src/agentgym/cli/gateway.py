@@ -119,6 +119,11 @@ def gateway(
     given = _named(command, tools_from, tools, allow_tool, check)
     check_address(host, port, api_key, how=f"with --api-key or {_KEY}")
     chosen, count = _settings(config, given), 0
+    if chosen.cache_requests is not None:
+        raise UsageError(
+            f"cache_requests = {str(chosen.cache_requests)!r} is for `agentgym eval`: "
+            "what a trainer trains is sampled anew each time. Leave it out."
+        )
     if scenario is not None:
         chosen = located(chosen)
         found, _ = check_rollouts(chosen)

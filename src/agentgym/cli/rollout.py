@@ -51,6 +51,10 @@ def rollout(
         int | None, opt("Tokens of one response.", "--max-tokens")
     ] = None,
     temperature: Annotated[float | None, opt("Of sampling.")] = None,
+    cache_requests: Annotated[
+        Path | None,
+        opt("File of a server's answers, for the same requests at temperature 0."),
+    ] = None,
     timeout_s: Annotated[
         float | None, opt("Seconds after which a rollout is dropped.", "--timeout")
     ] = None,
@@ -87,8 +91,8 @@ def rollout(
         names = [name for each in tool_names.split(",") if (name := each.strip())]
         known = chosen.tools or {}
         chosen = chosen.replaced(tools={name: known.get(name, {}) for name in names})
-    if chosen.save is not None:
-        require_place(chosen.save)
+    for place in filter(None, (chosen.save, chosen.cache_requests)):
+        require_place(place)
     found, scored_by = _tasks(tasks, reward, split, seed, count)
     try:
         batch = _run(found, model, chosen, scored_by, as_json)
@@ -153,10 +157,13 @@ def _report(batch: "RolloutBatch", as_json: bool) -> None:
     from agentgym.ui.cards import summary_view
 
     if as_json:
-        print_json({**batch.summary.model_dump(mode="json"), "saved": batch.saved})
+        more = {"saved": batch.saved, "cached": batch.cached}
+        print_json({**batch.summary.model_dump(mode="json"), **more})
         return
     console = progress_console()
     console.print(summary_view(batch.summary))
+    if batch.cached is not None:
+        console.print(batch.cached)
     if batch.saved is not None:
         console.print(f"Saved in {batch.saved}; agentgym rollout --show {batch.saved}")
 

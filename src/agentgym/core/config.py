@@ -122,7 +122,11 @@ class TrainingConfig(Settings, BaseSettings):
         warm_start: Imitate the calls that training tasks need (``needed_calls``) before
             training on own attempts; lifts a model that hardly ever succeeds.
         temperature: Of sampling in training.
-        eval_temperature: Of sampling in evaluations.
+        eval_temperature: Of sampling in evaluations. A provider's model is sent another
+            than the default where its agent asks for none.
+        cache_requests: Of an evaluation of a model that servers answer for, at
+            ``eval_temperature`` 0: a file in which answers are kept, and from which the
+            same requests are answered. Never in training.
         max_tokens: Most tokens of one response.
         lora_rank: 0 trains all weights; None: 0 for nano, 16 for other models. An
             adapter that the model's folder holds keeps its own.
@@ -192,6 +196,7 @@ class TrainingConfig(Settings, BaseSettings):
     warm_start: bool = False
     temperature: float = Field(default=1.0, gt=0)
     eval_temperature: float = Field(default=0.5, ge=0)
+    cache_requests: Path | None = None
     max_tokens: int = Field(default=160, gt=0, le=_MOST)
     lora_rank: int | None = Field(default=None, ge=0, le=_MANY)
     precision: Precision = "auto"

@@ -78,6 +78,12 @@ def _refuse_others(config: TrainingConfig) -> None:
 
 
 def _factory(config: TrainingConfig) -> EngineFactory:
+    if config.cache_requests is not None:
+        raise UnsupportedError(
+            f"cache_requests = {str(config.cache_requests)!r} is for evaluations of a "
+            "model that servers answer for, PROVIDER:MODEL or an address. What trains "
+            "is sampled anew each time, and what answers in this process costs nothing."
+        )
     if is_remote(config.model):
         raise UnsupportedError(
             f"model = {config.model!r} answers behind a server: it can be measured, "

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from itertools import islice
+from pathlib import Path
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
@@ -13,13 +14,19 @@ from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.registry import create_engine
-from agentgym.errors import Interrupted, RolloutError
+from agentgym.errors import Interrupted, RolloutError, UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
 from agentgym.evaluate.metrics import FREE, Metrics, Prices
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import AttemptResult, Evaluation
 from agentgym.evaluate.trivial import CallEverything, DoNothing, run_trivial
-from agentgym.models.reference import Endpoint, is_remote, resolve_model
+from agentgym.models.answers import AnswerCache
+from agentgym.models.reference import (
+    Endpoint,
+    is_remote,
+    resolve_model,
+    weights_of,
+)
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
@@ -104,9 +111,12 @@ def evaluate(
     tasks = make_tasks(scenario, split, config.seed, config.test_tasks)
     with ExitStack() as stack:
         policy: Policy | ServedPolicy | Endpoint
+        cache = None
         if is_remote(config.model):
             policy = endpoint = resolve_model(config.model)
             config = _for_provider(config)
+            if config.cache_requests is not None:
+                cache = stack.enter_context(_opened_cache(config, endpoint))
         else:
             endpoint, prices = None, prices or FREE
             engine = create_engine(config)
@@ -115,7 +125,7 @@ def evaluate(
             policy = engine.policy
         folder = stack.enter_context(scratch_folder("eval"))
         session = stack.enter_context(
-            RolloutSession(config, policy, folder, worker_count(config))
+            RolloutSession(config, policy, folder, worker_count(config), cache=cache)
         )
         progress.phase("evaluation", len(tasks) * config.eval_samples)
         found = attempt(
@@ -125,6 +135,7 @@ def evaluate(
             lambda _: progress.rollout_done(),
         )
     trajectories = found[split.value]
+    told = [] if cache is None else [cache.told]
     beside, problems = ({}, []) if not baselines else _measured(scenario, tasks, config)
     attempts, confusion = judge(scenario, tasks, trajectories)
     calls = sum((Counter(attempt.calls) for attempt in attempts), Counter[CallClass]())
@@ -138,7 +149,8 @@ def evaluate(
         endpoint=None if endpoint is None else endpoint.told,
         prices=prices,
         settings=config.model_dump(mode="json"),
-        notes=[*_notes(subject, spec, scenario), *problems],
+        cached=0 if cache is None else cache.found,
+        notes=[*_notes(subject, spec, scenario), *told, *problems],
         metrics=Metrics.of(
             trajectories,
             k=config.eval_samples,
@@ -150,6 +162,23 @@ def evaluate(
         confusion=confusion,
         attempts=attempts,
     )
+
+
+def _opened_cache(
+    config: TrainingConfig, endpoint: Endpoint
+) -> AbstractContextManager[AnswerCache]:
+    """Open the file in which answers are kept.
+
+    Raises:
+        UsageError: It cannot be used, or another temperature than 0 is asked for.
+    """
+    path = Path(config.cache_requests or "")
+    if config.eval_temperature != 0:
+        raise UsageError(
+            f"cache_requests = {str(path)!r} keeps answers at temperature 0, and "
+            f"eval_temperature is {config.eval_temperature:g}. Give --temperature 0."
+        )
+    return closing(AnswerCache(path, weights_of(endpoint)))
 
 
 def _notes(subject: str, spec: AgentSpec | None, scenario: Scenario) -> list[str]:

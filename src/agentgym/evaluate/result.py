@@ -38,7 +38,10 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
         scenario: On what; ``split``, ``seed`` and ``samples`` say which tasks and
             how often each.
         framework: Whose agent loop.
-        endpoint: Base URL of the server that answered; None for this process.
+        endpoint: Base URL of the server that answered, several with commas between
+            them; None for this process.
+        cached: Requests to the model that were answered from ``cache_requests`` of the
+            settings; they are in all figures as if they had been made.
         prices: Of the model's tokens; None if they were not known.
         settings: Every setting of the rollouts.
         notes: What whoever reads the figures must know, in sentences.
@@ -62,6 +65,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
     samples: int
     framework: str
     endpoint: str | None = None
+    cached: int = 0
     prices: Prices | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)

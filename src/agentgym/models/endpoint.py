@@ -6,13 +6,16 @@ from typing import Any
 import aiohttp
 import orjson
 
+from agentgym.core.openai import Completion
 from agentgym.errors import ContextLengthError, ModelCallError, ProviderError
+from agentgym.models.answers import AnswerCache
 from agentgym.models.http import Attempts, ModelClient, overflow_told
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
 
 _BACKOFF_S = 0.5
 _SHOWN = 300
+_PATH = "chat/completions"
 
 
 class EndpointLlm:
@@ -25,10 +28,12 @@ class EndpointLlm:
 
     Args:
         endpoint: The servers, the key and the model.
+        cache: Of answers that they gave before.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, cache: AnswerCache | None = None) -> None:
         self._endpoint = endpoint
+        self._cache = cache
         self._replicas = Replicas(endpoint.servers, endpoint.model, endpoint.api_key)
         self._client = ModelClient(backoff_s=_BACKOFF_S)
 
@@ -43,6 +48,25 @@ class EndpointLlm:
             ModelCallError: No server answered, or not with a completion.
         """
         body = {"model": self._endpoint.model, "messages": messages, **options}
+        cache = self._cache
+        key = None if cache is None else cache.key(_PATH, body)
+        if cache is None or key is None:
+            return (await self._asked(body))[1]
+        async with cache.turn(key):
+            if kept := _parsed(cache.get(key)):
+                return kept
+            payload, answer = await self._asked(body)
+            if Completion(answer).problem is None:
+                cache.keep(key, payload)
+            return answer
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _asked(self, body: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+        """Ask the servers, and return the answer as it came and what it says."""
+        messages = body["messages"]
         data = orjson.dumps(body)
         session = blake2b(orjson.dumps(messages[:2]), digest_size=8).hexdigest()
         tries, where = Attempts(self._client, session), self._endpoint.told
@@ -50,7 +74,7 @@ class EndpointLlm:
             async for attempt in tries:
                 async with attempt.at(self._replicas) as server:
                     where = server.url
-                    response = await attempt.post("chat/completions", data)
+                    response = await attempt.post(_PATH, data)
                     payload = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise ModelCallError(
@@ -66,14 +90,16 @@ class EndpointLlm:
             raise ContextLengthError(f"{where} answered {status}: {text}")
         if status >= 400:
             raise ModelCallError(tries.tried or f"{where} answered {status}: {text}")
-        try:
-            answer = orjson.loads(payload)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
+        answer = _parsed(payload)
+        if answer is None:
             raise ModelCallError(f"{where} answered {status}, not JSON: {text!r}")
-        return answer
+        return payload, answer
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
+
+def _parsed(payload: bytes | None) -> dict[str, Any] | None:
+    """Return the JSON object that an answer holds, None if there is none."""
+    try:
+        found = orjson.loads(payload or b"")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,14 +1,19 @@
 """Providers: which server answers for a model that runs somewhere else."""
 
+import json
 import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urldefrag, urlsplit
 
 from agentgym.core.openai import NO_KEY
 from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
+
+if TYPE_CHECKING:
+    import httpx
 
 logger = logging.getLogger(__name__)
 
@@ -177,20 +182,48 @@ def _common_model(servers: Sequence[str], key: str) -> str:
     return names.pop()
 
 
-def _only_model(base_url: str, key: str) -> str:
-    """Ask the server for its models; there must be one."""
+def weights_of(endpoint: Endpoint) -> str:
+    """Return who answers and with which weights, as far as the servers say.
+
+    Those given by address are asked for what they tell of the model: vLLM tells the
+    folder of its weights.
+    """
+    told = [_card(url, endpoint) for url in sorted(endpoint.servers)]
+    return json.dumps([endpoint.model, *told], sort_keys=True)
+
+
+def _card(url: str, endpoint: Endpoint) -> list[Any]:
+    if url in PROVIDERS.values():
+        return [url]
+    try:
+        listed = _list_models(url, endpoint.api_key).json()["data"]
+        cards = [card for card in listed if card["id"] == endpoint.model]
+    except (ModelError, ValueError, TypeError, KeyError):
+        cards = []
+    for card in cards:
+        for changing in ("created", "permission"):
+            card.pop(changing, None)
+    return [url, *cards]
+
+
+def _list_models(base_url: str, key: str) -> "httpx.Response":
     import httpx
 
     url = f"{base_url}/models"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        response = httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
+        return httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ModelError(
             f"The model server at {base_url} does not answer "
             f"({type(error).__name__}: {error}). Is it running, and is that its "
             "address?"
         ) from None
+
+
+def _only_model(base_url: str, key: str) -> str:
+    """Ask the server for its models; there must be one."""
+    response = _list_models(base_url, key)
     if response.status_code in KEY_REFUSED:
         raise ProviderError(refusal(base_url, response.status_code, response.text))
     try:
@@ -200,8 +233,8 @@ def _only_model(base_url: str, key: str) -> str:
     if not isinstance(listed, list):
         hint = "" if base_url.endswith("/v1") else f" Is it {base_url}/v1?"
         raise ModelError(
-            f"{url} gave no list of models (status {response.status_code}).{hint} "
-            f"Name the model yourself: {base_url}#MODEL."
+            f"{base_url}/models gave no list of models (status "
+            f"{response.status_code}).{hint} Name the model yourself: {base_url}#MODEL."
         )
     found = [item.get("id") for item in listed if isinstance(item, dict)]
     names = [name for name in found if isinstance(name, str)]

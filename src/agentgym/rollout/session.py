@@ -13,6 +13,7 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.errors import ProviderError, UnsupportedError
 from agentgym.integrations.live import load_agent
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
@@ -42,6 +43,7 @@ class RolloutSession:
         beat: Called every half second while something is waited for, with what the
             store waits for itself; may raise to give up.
         hosts: A file: workers reach no other machine, and it names those tried.
+        cache: Of answers that a provider's model gave before.
     """
 
     def __init__(
@@ -54,7 +56,9 @@ class RolloutSession:
         resumed_step: int = -1,
         beat: Beat = no_beat,
         hosts: Path | None = None,
+        cache: AnswerCache | None = None,
     ) -> None:
+        self._cache = cache
         self._hosts = None if hosts is None else str(hosts)
         self._config = config
         self._policy = policy
@@ -76,6 +80,7 @@ class RolloutSession:
                     self._store,
                     policy=self._policy,
                     settings=gateway_settings(config),
+                    cache=self._cache,
                 )
             )
             self._runner = Runner(
@@ -147,11 +152,18 @@ class RolloutSession:
 
 
 def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
-    """Return a gateway's settings: sampling is that of ``config``."""
+    """Return a gateway's settings: sampling is that of ``config``.
+
+    A provider's model is sampled as the provider does, unless another temperature than
+    the default was asked for.
+    """
+    usual = TrainingConfig.model_fields["eval_temperature"].default
+    own = config.eval_temperature
     return GatewaySettings(
         seed=config.seed,
         train_temperature=config.temperature,
-        val_temperature=config.eval_temperature,
+        val_temperature=own,
+        provider_temperature=None if own == usual else own,
         max_tokens=config.max_tokens,
         **more,
     )

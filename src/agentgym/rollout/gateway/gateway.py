@@ -9,9 +9,11 @@ from aiohttp import web
 
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.errors import RolloutError
+from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.api import Api
+from agentgym.rollout.gateway.cached import CachedUpstream
 from agentgym.rollout.gateway.listener import Listener
 from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, reply
 from agentgym.rollout.gateway.proxy import Proxy
@@ -31,6 +33,7 @@ class Gateway:
             answer for, or a provider's endpoint; None forwards them to the servers
             that are registered at ``/api/models``.
         settings: Limits, sampling, address and key.
+        cache: Of answers that a provider's endpoint gave before.
     """
 
     def __init__(
@@ -39,13 +42,14 @@ class Gateway:
         *,
         policy: Policy | ServedPolicy | Endpoint | None = None,
         settings: GatewaySettings | None = None,
+        cache: AnswerCache | None = None,
     ) -> None:
         self._settings = settings or GatewaySettings()
         key = self._settings.api_key
         self.api_key = secrets.token_urlsafe(24) if key is None else key
         self.store = store
         self.admission = Admission(self._settings)
-        self._upstream = _upstream(store, policy, self._settings)
+        self._upstream = _upstream(store, policy, self._settings, cache)
         self._listener = Listener(
             [
                 web.get("/api/refused", self._count_refused),
@@ -123,9 +127,11 @@ def _upstream(
     store: Store,
     policy: Policy | ServedPolicy | Endpoint | None,
     settings: GatewaySettings,
+    cache: AnswerCache | None,
 ) -> Upstream:
     if policy is None or isinstance(policy, ServedPolicy):
         return RemoteUpstream(policy or store, settings)
     if isinstance(policy, Endpoint):
-        return ProviderUpstream(policy, settings)
+        upstream = ProviderUpstream(policy, settings)
+        return upstream if cache is None else CachedUpstream(upstream, cache)
     return PolicyUpstream(policy, settings)

@@ -35,6 +35,8 @@ class GatewaySettings:
         seed: Of the run; every call's random stream follows from it.
         train_temperature: Of calls in mode ``train``; None leaves it to the agent.
         val_temperature: Of calls in mode ``val``; None leaves it to the agent.
+        provider_temperature: Of calls of a provider's model whose agent asks for none;
+            None leaves it to the provider.
         max_tokens: Most tokens of one answer of the policy; an agent may ask for
             fewer.
         include_log_probs: Ask remote servers for log-probabilities in training.
@@ -57,6 +59,7 @@ class GatewaySettings:
     seed: int = 0
     train_temperature: float | None = 1.0
     val_temperature: float | None = 0.7
+    provider_temperature: float | None = None
     max_tokens: int = 256
     include_log_probs: bool = True
     include_routed_experts: bool = False

@@ -54,7 +54,7 @@ class ForwardingUpstream(Upstream):
         self._settings = settings
 
     @abstractmethod
-    def _prepare(self, call: ProxyCall) -> Forwarded:
+    def prepare(self, call: ProxyCall) -> Forwarded:
         """Return what to send; asked anew for each try."""
 
     async def start(self) -> None:
@@ -80,7 +80,7 @@ class ForwardingUpstream(Upstream):
         attempts = Attempts(self._client, call.session, retry)
         try:
             async for attempt in attempts:
-                replicas, sent.version, sent.request = self._prepare(call)
+                replicas, sent.version, sent.request = self.prepare(call)
                 sent.model = replicas.model
                 async with attempt.at(replicas) as server:
                     sent.endpoint = server.url
@@ -142,7 +142,8 @@ class RemoteUpstream(ForwardingUpstream):
         source, settings = self._source, self._settings
         return (settings if isinstance(source, Store) else source).model_name
 
-    def _prepare(self, call: ProxyCall) -> Forwarded:
+    def prepare(self, call: ProxyCall) -> Forwarded:
+        """Return messages and tools, the gateway's sampling, and who may answer."""
         settings = self._settings
         replicas, version = self._servers()
         asked = call.body
@@ -201,9 +202,9 @@ class ProviderUpstream(ForwardingUpstream):
     """Forwards to an endpoint with its key, and sees when there is no use in it.
 
     The agent's request goes out as it is, under the model's name there: sampling is
-    the agent's or the provider's own. A refused key or an empty account ends it all;
-    so do three requests that are not understood before any was. From then on no
-    request is sent.
+    the agent's, else the settings', else the provider's own. A refused key or an empty
+    account ends it all; so do three requests that are not understood before any was.
+    From then on no request is sent.
     """
 
     def __init__(self, endpoint: Endpoint, settings: GatewaySettings) -> None:
@@ -234,8 +235,12 @@ class ProviderUpstream(ForwardingUpstream):
                     self._judge(item)
                 yield item
 
-    def _prepare(self, call: ProxyCall) -> Forwarded:
+    def prepare(self, call: ProxyCall) -> Forwarded:
+        """Return the agent's request, under the model's name at the provider."""
         body = call.body | {"model": self._endpoint.model}
+        own = self._settings.provider_temperature
+        if own is not None and body.get("temperature") is None:
+            body["temperature"] = own
         if call.streams:  # tokens are counted by what the server says
             body.setdefault("stream_options", {"include_usage": True})
         return Forwarded(self._replicas, 0, body)

@@ -22,7 +22,8 @@ from agentgym.engines.local.support import load_policy
 from agentgym.errors import UsageError
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.run import Drive, Ending, ScenarioEnding, run_episode
-from agentgym.models.reference import Endpoint, is_local, resolve_model
+from agentgym.models.answers import AnswerCache
+from agentgym.models.reference import Endpoint, is_local, resolve_model, weights_of
 from agentgym.models.reply import Llm
 from agentgym.rollout.solo.agents import RolloutAgent, get_agent
 from agentgym.rollout.solo.config import RolloutConfig
@@ -47,10 +48,13 @@ class RolloutBatch:
     Attributes:
         trajectories: One per task, in the tasks' order.
         saved: The file that they were appended to, None if nowhere.
+        cached: What was answered from ``cache_requests``, in a sentence; None if
+            nothing could be.
     """
 
     trajectories: list[Trajectory]
     saved: Path | None = None
+    cached: str | None = None
 
     @cached_property
     def summary(self) -> Summary:
@@ -113,6 +117,7 @@ async def run_rollouts(
     chosen = get_agent(config.agent if agent is None else agent)
     todo = as_tasks(tasks)
     async with AsyncExitStack() as stack:
+        llm, cache = await _with_cache(stack, config, llm)
         runs = await _opened(stack, config, chosen, own, llm, reward)
         writer = None
         if config.save is not None:
@@ -125,7 +130,8 @@ async def run_rollouts(
                 on_done(trajectory)
 
         stack.enter_context(LoopWatch(min(config.timeout_s, _MOST_STANDSTILL_S)))
-        return RolloutBatch(await _run_all(runs, todo, ended), config.save)
+        made = await _run_all(runs, todo, ended)
+        return RolloutBatch(made, config.save, None if cache is None else cache.told)
 
 
 def run_rollouts_sync(tasks: Iterable[TaskLike], **options: Any) -> RolloutBatch:
@@ -229,6 +235,38 @@ async def _opened(
     prompt = prompt if config.system_prompt is None else config.system_prompt
     model = await _opened_llm(stack, llm)
     return _Runs(config, agent.run, model, create, ending, name, prompt)
+
+
+async def _with_cache(
+    stack: AsyncExitStack, config: RolloutConfig, llm: Model
+) -> tuple[Model, AnswerCache | None]:
+    """Open the file in which a server's answers are kept, if that is asked for.
+
+    Raises:
+        UsageError: It cannot be used, or answers are none of a server at temperature 0.
+    """
+    from agentgym.models.endpoint import EndpointLlm
+
+    path = config.cache_requests
+    if path is None:
+        return llm, None
+    if isinstance(llm, str) and not is_local(llm):
+        llm = await asyncio.to_thread(resolve_model, llm)
+    if not isinstance(llm, Endpoint):
+        raise UsageError(
+            f"cache_requests = {str(path)!r} is for a model that servers answer for: "
+            "PROVIDER:MODEL or an address."
+        )
+    if config.temperature != 0:
+        raise UsageError(
+            f"cache_requests = {str(path)!r} keeps answers at temperature 0, and "
+            f"temperature is {config.temperature}. Give --temperature 0."
+        )
+    cache = AnswerCache(path, await asyncio.to_thread(weights_of, llm))
+    stack.callback(cache.close)
+    endpoint = EndpointLlm(llm, cache)
+    stack.push_async_callback(endpoint.close)
+    return endpoint, cache
 
 
 async def _opened_llm(stack: AsyncExitStack, llm: Model) -> Llm:

@@ -18,6 +18,8 @@ class RolloutConfig(Settings):
         max_tokens_per_step: Most tokens of one response; None leaves it to the
             server.
         temperature: Of sampling; None leaves it to the server.
+        cache_requests: Of a model that servers answer for, at ``temperature`` 0: a file
+            in which answers are kept, and from which the same requests are answered.
         concurrency: Rollouts in flight.
         timeout_s: Wall seconds after which a rollout is dropped.
         save: JSON Lines file that each trajectory is appended to as it ends.
@@ -35,6 +37,7 @@ class RolloutConfig(Settings):
     max_steps: int = Field(default=10, ge=1, le=10**6)
     max_tokens_per_step: int | None = Field(default=None, ge=1)
     temperature: float | None = Field(default=None, ge=0)
+    cache_requests: Path | None = None
     concurrency: int = Field(default=32, ge=1, le=10**5)
     timeout_s: float = Field(default=120.0, gt=0, le=LONGEST_S)
     save: Path | None = None

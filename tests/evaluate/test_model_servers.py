@@ -1,5 +1,6 @@
-"""A whole evaluation over two model servers, one of which dies on the way."""
+"""Whole evaluations: over two servers of which one dies, and with kept answers."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,8 +8,10 @@ from aiohttp import web
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
+from agentgym.errors import UsageError
 from agentgym.evaluate.evaluation import evaluate
 from agentgym.evaluate.progress import Progress
+from agentgym.evaluate.result import Evaluation
 from tests.evaluate.test_evaluation import calls
 from tests.rollout.stub_server import StubServer
 
@@ -62,3 +65,52 @@ def test_all_rollouts_end_well_though_a_server_dies(framework: str) -> None:
     # What the dead one was asked last may have been asked again, and nothing else.
     assert 0 <= len(one.bodies) + len(two.bodies) - 2 * rollouts <= 4
     assert found.endpoint == f"{one.endpoint}, {two.endpoint}"
+
+
+def measured(server: StubServer, answers: Path, **settings: Any) -> Evaluation:
+    config = TrainingConfig.create(
+        **{
+            "scenario": "coding",
+            "framework": "langchain",
+            "model": f"{server.endpoint}#model-x",
+            "test_tasks": TASKS,
+            "eval_samples": 2,
+            "cache_requests": answers,
+            "eval_temperature": 0.0,
+            **settings,
+        }
+    )
+    return evaluate(config, Split.TEST, Progress(), subject="x", baselines=False)
+
+
+def test_an_evaluation_again_asks_the_server_nothing(tmp_path: Path) -> None:
+    answers = tmp_path / "answers"
+    with StubServer(look_once) as server:
+        first = measured(server, answers)
+        asked = len(server.bodies)
+        again = measured(server, answers)
+        assert len(server.bodies) == asked
+    made = TASKS * 2 * 2
+    assert {body["temperature"] for body in server.bodies} == {0.0}
+    assert asked == made - first.cached
+    assert again.cached == made
+    assert f"{made} of {made} requests to the model were answered" in again.notes[0]
+    for name in ("pass_1", "model_calls", "prompt_tokens", "tool_reliability"):
+        assert first.metrics[name] == again.metrics[name]
+    assert first.calls == again.calls
+    assert Evaluation.model_validate_json(again.model_dump_json()) == again
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"eval_temperature": 0.5}, "eval_temperature is 0.5. Give --temperature 0"),
+        ({"model": "nano"}, "is for evaluations of a model that servers answer for"),
+    ],
+)
+def test_a_cache_that_cannot_be_meant_is_refused(
+    tmp_path: Path, settings: dict[str, Any], told: str
+) -> None:
+    with StubServer() as server, pytest.raises(UsageError, match=told):
+        measured(server, tmp_path / "answers", **{"framework": "native", **settings})
+    assert not (tmp_path / "answers").exists()

@@ -1,0 +1,80 @@
+"""CachedUpstream: a model's servers, and the answers that they gave before."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from agentgym.models.answers import AnswerCache
+from agentgym.rollout.gateway.protocol import ProxyCall
+from agentgym.rollout.gateway.remote import ForwardingUpstream
+from agentgym.rollout.gateway.sse import StreamAssembler
+from agentgym.rollout.gateway.upstream import Answer, Exchange, Upstream
+from agentgym.rollout.gateway.wire import load_json
+
+_CACHE = "cache"
+"""Stands in records where the server's address would."""
+
+
+class CachedUpstream(Upstream):
+    """Answers from a cache what is asked at temperature 0, and never in training.
+
+    An answer comes as it came the first time, byte for byte, with the token ids and
+    log-probabilities that it had. Errors are not kept.
+    """
+
+    def __init__(self, upstream: ForwardingUpstream, cache: AnswerCache) -> None:
+        self._upstream = upstream
+        self._cache = cache
+
+    @property
+    def failure(self) -> str | None:
+        """Why the servers will never answer again."""
+        return self._upstream.failure
+
+    @property
+    def model_name(self) -> str:
+        """The name that agents see."""
+        return self._upstream.model_name
+
+    async def start(self) -> None:
+        """Open the connections."""
+        await self._upstream.start()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._upstream.close()
+
+    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
+        """Yield what was kept, or what a server answers, which is kept then."""
+        key = None
+        if call.mode != "train":
+            key = self._cache.key(call.path, self._upstream.prepare(call).body)
+        if key is None:
+            async with aclosing(self._upstream.answer(call)) as items:
+                async for item in items:
+                    yield item
+            return
+        async with self._cache.turn(key):
+            if (kept := self._cache.get(key)) is not None:
+                for item in self._again(call, kept):
+                    yield item
+                return
+            parts: list[bytes] = []
+            async with aclosing(self._upstream.answer(call)) as items:
+                async for item in items:
+                    if isinstance(item, bytes):
+                        parts.append(item)
+                    else:
+                        parts.append(item.payload)
+                        if item.record.ok:
+                            self._cache.keep(key, b"".join(parts))
+                    yield item
+
+    def _again(self, call: ProxyCall, kept: bytes) -> list[bytes | Answer]:
+        """Return an answer as it came the first time."""
+        replicas, version, body = self._upstream.prepare(call)
+        sent = Exchange(call, replicas.model, _CACHE, version, body)
+        if kept.lstrip().startswith(b"{"):
+            return [sent.answer(load_json(kept), kept)]
+        stream = StreamAssembler()
+        stream.feed(kept)
+        return [b"", sent.answer(stream.response, kept)]
