@@ -247,3 +247,30 @@ def test_a_provider_s_model_is_not_trained(agentgym: Command) -> None:
     ended = agentgym("train", "coding", "--model", "openai:gpt-x")
     assert ended.code == 2
     assert "it can be measured" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--agent coding --temperature 0", "coding is measured at the temperature"),
+        ("--model nano --temperature -1", "eval_temperature = -1.0"),
+        ("--model x:y --cache-requests no/such", "there is no folder no"),
+        ("--model x:y --cache-requests .", "it is a folder"),
+    ],
+)
+def test_a_temperature_or_a_file_of_answers_that_cannot_be_meant_is_refused(
+    agentgym: Command, fake: type[FakeTrainer], words: str, told: str
+) -> None:
+    ended = agentgym("eval", "coding", *words.split())
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+    assert fake.calls == []
+
+
+def test_a_file_of_answers_is_a_setting(
+    agentgym: Command, fake: type[FakeTrainer]
+) -> None:
+    words = "--model http://a/v1,http://b/v1#m --temperature 0 --cache-requests kept"
+    assert agentgym("eval", "coding", *words.split()).code == 0
+    [(config, _)] = fake.calls
+    assert (config.eval_temperature, config.cache_requests) == (0.0, Path("kept"))

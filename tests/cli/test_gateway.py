@@ -140,12 +140,14 @@ def test_workers_that_cannot_start_end_it(tmp_path: Path) -> None:
         (["no_such", "--model-name", "m"], "No scenario is named 'no_such'"),
         (["coding", "--model-name", "m", "--framework", "x"], "'x'"),
         (["coding", "--model-name", "m", "--timeout", "-1"], "rollout_timeout_s"),
+        (["--model-name", "m", "--config", "c.yaml"], "cache_requests = 'answers'"),
         (["--model-name", "m", "--data", "/dev/null"], "/dev/null cannot be a folder"),
     ],
 )
 def test_what_cannot_work_is_refused(
     agentgym: Command, words: list[str], told: str
 ) -> None:
+    Path("c.yaml").write_text("cache_requests: answers")
     ended = agentgym("gateway", *words)
     assert ended.code == 2
     assert told in ended.err

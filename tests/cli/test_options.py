@@ -37,11 +37,15 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
             TrainingConfig,
             POLICY | TRAINED | YOURS,
         ),
-        (evaluate, TrainingConfig, POLICY | {"concurrency"}),
+        (
+            evaluate,
+            TrainingConfig,
+            POLICY | {"concurrency", "eval_temperature", "cache_requests"},
+        ),
         (
             rollout,
             RolloutConfig,
-            ROLLED_OUT | {"save", "concurrency", "unsafe_local_exec"},
+            ROLLED_OUT | {"save", "cache_requests", "concurrency", "unsafe_local_exec"},
         ),
     ],
     ids=["train", "eval", "rollout"],

@@ -1,10 +1,13 @@
 """Asking OpenAI-compatible servers: ids and counts kept, refusals and retries."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from agentgym.errors import UsageError
 from agentgym.models import endpoint
 from agentgym.models.reference import Endpoint
 from agentgym.rollout import RolloutStatus, run_rollouts
@@ -93,3 +96,90 @@ async def test_server_that_is_not_there_is_a_reason() -> None:
     assert str(batch.trajectories[0].reason).startswith(
         "model: The model server at http://127.0.0.1:9/v1 does not answer"
     )
+
+
+# Several servers
+
+
+async def slow(_: web.Request, body: dict[str, Any]) -> web.Response:
+    await asyncio.sleep(0.05)
+    return web.json_response(completion())
+
+
+async def test_several_servers_share_rollouts_and_stand_in_for_one_that_is_gone() -> (
+    None
+):
+    tasks = [f"task {i}" for i in range(32)]
+    with StubServer(slow) as one, StubServer(slow) as two:
+        llm = f"{one.endpoint},{two.endpoint}#m"
+        batch = await run_rollouts(tasks, llm=llm, concurrency=8)
+        assert batch.summary.succeeded == 32
+        assert [len(one.bodies), len(two.bodies)] == [16, 16]
+        one.stop()
+        batch = await run_rollouts(tasks, llm=llm, concurrency=8)
+        assert batch.summary.succeeded == 32
+        assert len(two.bodies) == 16 + 32
+        two.stop()
+        batch = await run_rollouts(["x"], llm=llm)
+    reason = str(batch.trajectories[0].reason)
+    assert "No model server answered. Tried: " in reason
+    assert one.endpoint in reason
+    assert two.endpoint in reason
+
+
+async def test_conversations_that_begin_alike_go_to_the_same_server() -> None:
+    with StubServer() as one, StubServer() as two:
+        endpoint = Endpoint((one.endpoint, two.endpoint), "", "m")
+        await run_rollouts(["same"] * 8, llm=endpoint, concurrency=1)
+        assert sorted([len(one.bodies), len(two.bodies)]) == [0, 8]
+
+
+# Answers that were given before
+
+
+async def test_the_same_rollouts_again_ask_the_server_nothing(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "cache_requests": tmp_path / "answers",
+        "temperature": 0.0,
+    }
+    with StubServer() as server:
+        batches = [
+            await run_rollouts(["a", "b"], llm=f"{server.endpoint}#m", **options)
+            for _ in range(2)
+        ]
+    assert len(server.bodies) == 2
+    first, again = batches
+    for before, after in zip(first.trajectories, again.trajectories, strict=True):
+        assert before.model_calls[0].logprobs == after.model_calls[0].logprobs == [-0.5]
+        assert before.answer == after.answer
+    assert first.cached is not None
+    assert first.cached.startswith("0 of 2 requests")
+    assert again.cached is not None
+    assert again.cached.startswith("2 of 2 requests")
+
+
+async def test_garbage_is_not_kept(tmp_path: Path) -> None:
+    async def garbage(_: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.json_response({"choices": []})
+
+    options: dict[str, Any] = {"cache_requests": tmp_path / "a", "temperature": 0.0}
+    with StubServer(garbage) as server:
+        for _ in range(2):
+            await run_rollouts(["a"], llm=f"{server.endpoint}#m", **options)
+    assert len(server.bodies) == 2
+
+
+@pytest.mark.parametrize(
+    ("llm", "temperature", "told"),
+    [
+        ("http://127.0.0.1:9/v1#m", None, "temperature is not set"),
+        ("http://127.0.0.1:9/v1#m", 0.5, "temperature is 0.5"),
+        ("nano", 0.0, "a model that servers answer for"),
+    ],
+)
+async def test_a_cache_that_cannot_be_meant_is_refused(
+    tmp_path: Path, llm: str, temperature: float | None, told: str
+) -> None:
+    options: dict[str, Any] = {"temperature": temperature}
+    with pytest.raises(UsageError, match=told):
+        await run_rollouts(["x"], llm=llm, cache_requests=tmp_path / "a", **options)

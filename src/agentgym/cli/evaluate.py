@@ -39,7 +39,8 @@ def evaluate(
         str | None,
         opt(
             "A model instead: nano, a folder, an id, PROVIDER:MODEL (e.g. "
-            "openai:gpt-4.1-mini), or an address, http://host:8000/v1#MODEL."
+            "openai:gpt-4.1-mini), or an address, http://host:8000/v1#MODEL; several "
+            "with commas between them share the load."
         ),
     ] = None,
     compare: Annotated[
@@ -64,7 +65,11 @@ def evaluate(
     ] = None,
     eval_temperature: Annotated[
         float | None,
-        opt("Of sampling; a provider's is the provider's own.", "--temperature"),
+        opt(
+            "Of sampling a model; 0.5 leaves a provider's to the provider.",
+            "--temperature",
+            show_default="0.5",
+        ),
     ] = None,
     cache_requests: Annotated[
         Path | None,
@@ -118,6 +123,11 @@ def evaluate(
         raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
     if trained is not None and model is not None:
         raise UsageError("Give --agent or --model, not both: which is to be measured?")
+    if trained is not None and eval_temperature is not None:
+        raise UsageError(
+            f"{trained} is measured at the temperature that it was trained for: leave "
+            "out --temperature."
+        )
     if compare is not None and (trained, model, save) != (None, None, None):
         raise UsageError("--compare names both sides; leave out the other options.")
     if (price_in is None) != (price_out is None):

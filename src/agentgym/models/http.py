@@ -25,6 +25,8 @@ _RETRIED = frozenset({408, 409, 429, *range(500, 600)})
 _BACKOFF_CAP_S = 8.0
 _RETRY_AFTER_CAP_S = 60.0
 _CONNECT_S = 10.0
+_AT_ONCE = 2
+"""Servers that a call may fail at before it waits."""
 _PROBE_S = 5.0
 _SILENT_S = 30.0
 """A server that is silent for so long has failed a call that is then given up."""
@@ -55,8 +57,8 @@ class ModelClient:
     ``/models`` answers there; see :class:`~agentgym.models.servers.ServerPool`.
 
     Args:
-        tries: Of one call. One that reached no server counts only if there was no
-            other.
+        tries: Of one call. A second server that is asked at once, as the first failed,
+            and one that was not reached, are within the same try.
         backoff_s: First wait between tries; doubles up to 8 s.
         timeout_s: Of one try; None waits for ever.
     """
@@ -71,7 +73,7 @@ class ModelClient:
         self.tries = tries
         self.backoff_s = backoff_s
         self.pool = ServerPool(self._look_after)
-        self._probes: set[asyncio.Task[None]] = set()
+        self._probes: dict[Server, asyncio.Task[None]] = {}
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -81,14 +83,15 @@ class ModelClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        for probe in self._probes:
+        for probe in self._probes.values():
             probe.cancel()
         await self.session.close()
 
     def _look_after(self, server: Server) -> None:
-        probe = asyncio.get_running_loop().create_task(self._bring_back(server))
-        self._probes.add(probe)
-        probe.add_done_callback(self._probes.discard)
+        if server not in self._probes:
+            probe = asyncio.get_running_loop().create_task(self._bring_back(server))
+            self._probes[server] = probe
+            probe.add_done_callback(lambda _: self._probes.pop(server, None))
 
     async def _bring_back(self, server: Server) -> None:
         """Take a server back once it answers."""
@@ -145,8 +148,8 @@ class Attempts:
         self._client = client
         self._session = session
         self._on_retry = on_retry
-        self._count = self._rounds = 0
-        self._failed: tuple[Server, ...] = ()  # in this round
+        self._tries = self._reached = 0
+        self._failed: tuple[Server, ...] = ()  # in this try
         self._blamed: tuple[Server, ...] = ()
         self._tried: list[tuple[str, str]] = []
         self._delay = 0.0
@@ -183,7 +186,6 @@ class Attempts:
         self._is_over = True  # unless the try goes wrong
         pool = self._client.pool
         self._server = pool.choose(replicas, self._session, self._failed)
-        self._count += 1
         return self
 
     async def __aenter__(self) -> Server:
@@ -227,11 +229,10 @@ class Attempts:
         if stream and status < 400:
             return response
         body = await response.read()
-        is_last = self._count >= self._client.tries
         if status == 404 and _names(pool.replicas.model, body):
             reason = f"has no model {pool.replicas.model!r}"
             pool.failed(server, reason, at_once=True)
-            if not is_last and pool.has_other((*self._failed, server)):
+            if self._finds_other(1):
                 raise AskAgain(reason)
         elif status not in _RETRIED:
             pool.answered(server)
@@ -243,7 +244,7 @@ class Attempts:
             server.quiet_until = time.monotonic() + (asked or self._client.backoff_s)
         elif status >= 500:
             self._blame(f"answered with {reason}")
-        if not is_last:
+        if self._finds_other(1) or self._tries + 1 < self._client.tries:
             raise AskAgain(reason)
         self._tried.append((server.url, reason))
         return response
@@ -251,6 +252,12 @@ class Attempts:
     def end(self) -> None:
         """Say that the answer is whole; of one that is not streamed it is known."""
         self._client.pool.answered(self._server)
+
+    def _finds_other(self, reached: int) -> bool:
+        """Say whether another server is to be asked at once, as this one failed."""
+        if self._reached + reached >= _AT_ONCE:
+            return False
+        return self._client.pool.has_other((*self._failed, self._server))
 
     def _blame(self, why: str, *, at_once: bool = False) -> None:
         """Hold a failed try against its server, once a call."""
@@ -270,23 +277,22 @@ class Attempts:
                 pool.is_gone(server)
             self._blame(f"failed ({reason})", at_once=_is_unsent(error))
         self._tried.append((server.url, reason))
-        self._failed += (server,)
-        elsewhere = pool.has_other(self._failed)
-        if _is_unsent(error) and elsewhere:
-            self._count -= 1
-        if self.has_begun or self._count >= client.tries:
+        elsewhere = self._finds_other(0 if _is_unsent(error) else 1)
+        if self.has_begun or (not elsewhere and self._tries + 1 >= client.tries):
             return False
         self._is_over = False
         told = f"{server.url}: {reason}"
         self._delay = 0.0
         if elsewhere:
+            self._failed += (server,)
+            self._reached += not _is_unsent(error)
             self._on_retry(f"{told}, trying another server")
             return True
-        growing = min(client.backoff_s * 2.0**self._rounds, _BACKOFF_CAP_S)
+        growing = min(client.backoff_s * 2.0**self._tries, _BACKOFF_CAP_S)
         self._delay = max(growing, pool.wait_s())
         self._delay *= random.uniform(1.0, 1.25)  # many clients shall not come at once
-        self._rounds += 1
-        self._failed = ()
+        self._tries += 1
+        self._reached, self._failed = 0, ()
         self._on_retry(f"{told}, trying again in {self._delay:.2f} s")
         return True
 

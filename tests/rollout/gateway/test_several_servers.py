@@ -263,8 +263,8 @@ def test_a_request_that_no_server_survives_takes_none_out() -> None:
         ) as e:
             ask(gateway, "r0", user="odd")
         for server in (one, two):
-            assert f"{server.endpoint}: status 500 (2x)" in str(e.value)
-            assert len(server.bodies) == 2
+            assert f"{server.endpoint}: status 500 (4x)" in str(e.value)
+            assert len(server.bodies) == 4
             server.bodies.clear()
         assert len(gateway.store.events("r0")) == 1
         ask_each(gateway, 16)

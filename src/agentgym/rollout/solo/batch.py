@@ -260,7 +260,7 @@ async def _with_cache(
     if config.temperature != 0:
         raise UsageError(
             f"cache_requests = {str(path)!r} keeps answers at temperature 0, and "
-            f"temperature is {config.temperature}. Give --temperature 0."
+            f"temperature is {config.temperature or 'not set'}. Give --temperature 0."
         )
     cache = AnswerCache(path, await asyncio.to_thread(weights_of, llm))
     stack.callback(cache.close)
