@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -90,13 +91,15 @@ def test_without_a_scenario_a_controller_runs_the_agents(tmp_path: Path) -> None
 def test_servers_that_are_given_answer_where_no_trainer_registers_any(
     tmp_path: Path,
 ) -> None:
-    with StubServer() as one, StubServer() as two:
-        urls = [one.endpoint, two.endpoint + "/", one.endpoint]
+    with StubServer() as one, StubServer() as two, StubServer() as gone:
+        gone.stop()
+        every = one.endpoint, two.endpoint, gone.endpoint
+        urls = [one.endpoint, two.endpoint + "/", one.endpoint, gone.endpoint]
         words = [word for url in urls for word in ("--upstream", url)]
         process = start(tmp_path, *words)
         try:
             said = announced(process)
-            assert said["models"] == f"{one.endpoint}, {two.endpoint}"
+            assert said["models"] == ", ".join(every)
             header = {"Authorization": f"Bearer {said['API key']}"}
             with httpx.Client(base_url=said["address"], headers=header) as api:
                 for name in queue(api, tasks(4)):
@@ -105,8 +108,11 @@ def test_servers_that_are_given_answer_where_no_trainer_registers_any(
                     answer = api.post(f"{where}/chat/completions", json=asked)
                     assert answer.json()["prompt_token_ids"] == [1, 2, 3]
         finally:
+            time.sleep(1)  # to look once more at what befell whom
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
+            _, told = process.communicate(timeout=60)
+        line = f"The model server {gone.endpoint} gets no calls: it failed ("
+        assert told.count(line) == 1
         assert [len(one.bodies), len(two.bodies)] == [2, 2]
         assert {body["model"] for body in one.bodies} == {MODEL}
 

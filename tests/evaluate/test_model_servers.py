@@ -64,6 +64,8 @@ def test_all_rollouts_end_well_though_a_server_dies(framework: str) -> None:
     assert len(two.bodies) > rollouts
     # What the dead one was asked last may have been asked again, and nothing else.
     assert 0 <= len(one.bodies) + len(two.bodies) - 2 * rollouts <= 4
+    [note] = found.notes
+    assert f"{one.endpoint} gets no calls: it failed (" in note
     assert found.endpoint == f"{one.endpoint}, {two.endpoint}"
 
 

@@ -239,7 +239,13 @@ def _wait(service: "GatewayService") -> None:
     from agentgym.errors import RolloutError
     from agentgym.train.process import InterruptFlag
 
+    known: list[str] = []
     with InterruptFlag() as stop:
         while not stop.wait(_LOOK_S):
+            troubles = service.gateway.troubles
+            for line in troubles:
+                if line not in known:
+                    typer.echo(line, err=True)
+            known = troubles
             if service.failure is not None:
                 raise RolloutError(service.failure)

@@ -134,8 +134,9 @@ def evaluate(
             config.eval_samples,
             lambda _: progress.rollout_done(),
         )
+        told = session.troubles
     trajectories = found[split.value]
-    told = [] if cache is None else [cache.told]
+    told += [] if cache is None else [cache.told]
     beside, problems = ({}, []) if not baselines else _measured(scenario, tasks, config)
     attempts, confusion = judge(scenario, tasks, trajectories)
     calls = sum((Counter(attempt.calls) for attempt in attempts), Counter[CallClass]())

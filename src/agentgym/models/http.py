@@ -207,7 +207,7 @@ class Attempts:
             if silent and not self.has_begun and not isinstance(error, Exception):
                 self._blame(f"gave no answer for {_SILENT_S:g} s")
             return False
-        if isinstance(error, aiohttp.InvalidURL):
+        if isinstance(error, aiohttp.InvalidURL) and not self._finds_other(0):
             return False
         return self._goes_on(error)
 
@@ -312,8 +312,8 @@ def _is_refused(error: BaseException) -> bool:
 
 def _is_unsent(error: BaseException) -> bool:
     """Say whether no server has seen the request."""
-    unsent = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-    return isinstance(error, unsent)
+    unsent = aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError
+    return isinstance(error, (*unsent, aiohttp.InvalidURL))
 
 
 def overflow_told(body: bytes) -> str | None:

@@ -57,6 +57,7 @@ class Server:
         url: Its base URL.
         in_flight: Calls that it is answering.
         out: Why it gets no calls; empty while it does.
+        was_out: Why it got none last; empty if it always did.
         is_barred: Whether it stays out until :meth:`ServerPool.renew`.
         rest_s: Seconds until it is looked at again while it is out.
         quiet_until: Monotonic time until which it asked to be spared.
@@ -65,6 +66,7 @@ class Server:
     url: str
     in_flight: int = 0
     out: str = ""
+    was_out: str = ""
     is_barred: bool = False
     rest_s: float = _REST_S
     quiet_until: float = 0.0
@@ -99,6 +101,17 @@ class ServerPool:
         self._sessions: OrderedDict[str, Server] = OrderedDict()
         self._turn = 0
         self.replicas = Replicas((), "")
+
+    @property
+    def troubles(self) -> list[str]:
+        """What befell which servers, in sentences. Any thread."""
+        every = [(s.url, s.out, s.was_out) for s in self._servers if s.was_out]
+        return [
+            f"The model server {url} gets no calls: it {out}."
+            if out
+            else f"The model server {url} got no calls for a while: it {was_out}."
+            for url, out, was_out in every
+        ]
 
     def choose(
         self, replicas: Replicas, session: str, avoid: Collection[Server] = ()
@@ -145,10 +158,10 @@ class ServerPool:
 
     def answered(self, server: Server) -> None:
         """Count an answer: the server is well."""
-        server.failures, server.rest_s = 0, _REST_S
-        server.has_answered = True
         if server.out and not server.is_barred:
             self.take_back(server)
+        server.failures, server.rest_s = 0, _REST_S
+        server.has_answered = True
 
     def failed(self, server: Server, why: str, *, at_once: bool = False) -> None:
         """Count a call that a server did not answer.
@@ -215,5 +228,5 @@ class ServerPool:
         return self._servers
 
     def _take_out(self, server: Server, why: str) -> None:
-        server.out = why
+        server.out = server.was_out = why
         logger.warning("The model server %s gets no calls: it %s.", server.url, why)

@@ -136,6 +136,11 @@ class RolloutSession:
         if self._gateway.failure is not None:
             raise ProviderError(self._gateway.failure)
 
+    @property
+    def troubles(self) -> list[str]:
+        """What befell the model servers, in sentences."""
+        return self._gateway.troubles
+
     def delete(self, rollout_ids: Iterable[str]) -> None:
         """Remove rollouts, ended or not, also from the database."""
         for rollout_id in rollout_ids:

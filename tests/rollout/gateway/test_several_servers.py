@@ -285,6 +285,17 @@ def test_where_none_is_left_it_is_said_what_was_tried() -> None:
     assert (event.data["status"], event.data["retry_count"]) == ("error", 3)
 
 
+def test_an_address_that_is_none_is_left_alone() -> None:
+    with StubServer() as server, gateway_of() as gateway:
+        gateway.store.register_models(
+            Model(model="m", endpoint=url) for url in ("http://", server.endpoint)
+        )
+        ask_each(gateway, 8)
+        assert len(server.bodies) == 8
+        events = [e for i in range(8) for e in gateway.store.events(f"r{i}")]
+        assert sum(e.data["retry_count"] for e in events) == 1
+
+
 def test_servers_that_are_all_out_are_asked_as_soon_as_one_is_back() -> None:
     with StubServer() as one, StubServer() as two:
         pass

@@ -31,6 +31,11 @@ class CachedUpstream(Upstream):
         return self._upstream.failure
 
     @property
+    def troubles(self) -> list[str]:
+        """What befell the servers."""
+        return self._upstream.troubles
+
+    @property
     def model_name(self) -> str:
         """The name that agents see."""
         return self._upstream.model_name

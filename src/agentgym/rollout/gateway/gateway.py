@@ -80,6 +80,11 @@ class Gateway:
         return self._upstream.failure
 
     @property
+    def troubles(self) -> list[str]:
+        """What befell the model servers, in sentences: who gets no calls, and why."""
+        return self._upstream.troubles
+
+    @property
     def refused(self) -> Counter[str]:
         """Requests that were answered with an error of ours, by its code."""
         return self._listener.refused

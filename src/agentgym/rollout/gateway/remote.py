@@ -57,6 +57,11 @@ class ForwardingUpstream(Upstream):
     def prepare(self, call: ProxyCall) -> Forwarded:
         """Return what to send; asked anew for each try."""
 
+    @property
+    def troubles(self) -> list[str]:
+        """Which servers were taken out and why, and whether they are back."""
+        return self._client.pool.troubles
+
     async def start(self) -> None:
         """Open the connections."""
         self._client = ModelClient(

@@ -82,6 +82,11 @@ class Upstream(ABC):
         return None
 
     @property
+    def troubles(self) -> list[str]:
+        """What befell the servers that answer, in sentences."""
+        return []
+
+    @property
     @abstractmethod
     def model_name(self) -> str:
         """The name that agents see."""
