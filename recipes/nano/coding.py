@@ -16,13 +16,12 @@ from random import Random
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.errors import AgentGymError
+from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
 from agentgym.scenarios.coding.environment import CodingEnvironment
-from agentgym.scenarios.coding.execution import LazyRunner
 from agentgym.scenarios.coding.families import FAMILIES, Draft, Family, Step
 from agentgym.scenarios.coding.families.base import Scene
 from agentgym.scenarios.coding.names import NAMES, Names
 from agentgym.scenarios.coding.scenario import ROLE, SYSTEM_PROMPT
-from agentgym.scenarios.coding.trusted import TrustedRunner
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine
 from recipes.nano.values import PSEUDO, spliced, woven
@@ -100,14 +99,18 @@ def _line(spec: ToolSpec) -> ToolLine:
     return ToolLine(spec.name, spec.description, arguments)
 
 
+@cache
+def sandbox() -> Sandbox:
+    """Return where tests and scripts run: all of them are the generator's own."""
+    return open_sandbox(SandboxConfig(concurrency=1, unsafe_local_exec=True))
+
+
 class Session:
     """One conversation with a live environment behind its tools."""
 
     def __init__(self, rng: Random, draft: Draft, enforce: bool) -> None:
         self.rng, self.draft = rng, draft
-        self.env = CodingEnvironment(
-            draft.files, LazyRunner(TrustedRunner()), enforce_rules=enforce
-        )
+        self.env = CodingEnvironment(draft.files, sandbox(), enforce_rules=enforce)
         self.tools = {t.spec.name: t for t in self.env.tools()}
         self.talk = Conversation("", [])
         self.used: set[str] = set()

@@ -3,6 +3,8 @@
 - ``sandbox``: :func:`open_sandbox` and :class:`Sandbox`, a pool of warm zygotes that
   remembers results.
 - ``commands``, ``result``: what goes in, and what comes out and how it is read.
+- ``gives``: a verdict on code that the code cannot forge.
+- ``on_demand``: a sandbox for whoever may never need one.
 - ``ladder``: the ways of isolating, safest first, and the probe.
 - ``guest_process``, ``launch``: starting a zygote and talking to it.
 - ``syscalls``, ``filter``: what programs may ask of the kernel, and the filter of it.
@@ -18,13 +20,16 @@ from agentgym.sandbox.commands import (
     RunTests,
     SandboxConfig,
 )
+from agentgym.sandbox.gives import Verdict, gives
 from agentgym.sandbox.guest.settings import Limits
+from agentgym.sandbox.on_demand import LazySandbox
 from agentgym.sandbox.result import SandboxResult, TestOutcome
 from agentgym.sandbox.sandbox import Sandbox, open_sandbox
 
 __all__ = [
     "Argv",
     "Command",
+    "LazySandbox",
     "Limits",
     "PythonScript",
     "RunTests",
@@ -32,5 +37,7 @@ __all__ = [
     "SandboxConfig",
     "SandboxResult",
     "TestOutcome",
+    "Verdict",
+    "gives",
     "open_sandbox",
 ]

@@ -4,12 +4,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, bound_tools
 from agentgym.core.trajectory import Reward, Trajectory
+
+if TYPE_CHECKING:
+    from agentgym.sandbox import LazySandbox, SandboxConfig
 
 
 class Environment(ABC):
@@ -215,8 +218,25 @@ class Scenario(ABC):
             "cost_reduction": 0.30,
         }
 
+    @property
+    def sandbox(self) -> "LazySandbox":
+        """Where code that an agent wrote runs; opened when some first does."""
+        from agentgym.sandbox import LazySandbox
+
+        made = LazySandbox(self.sandbox_config)
+        sandbox: LazySandbox = vars(self).setdefault("_sandbox", made)
+        return sandbox
+
+    def sandbox_config(self) -> "SandboxConfig":
+        """Return how :attr:`sandbox` is opened, e.g. with which packages."""
+        from agentgym.sandbox import SandboxConfig
+
+        return SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
+
     def close(self) -> None:
-        """Release what outlives episodes, e.g. a sandbox. Called once, at the end."""
+        """Release what outlives episodes: the sandbox. Called once, at the end."""
+        if sandbox := vars(self).get("_sandbox"):
+            sandbox.close()
 
     def card(self) -> dict[str, Any]:
         """Return what ``agentgym scenarios show`` prints."""

@@ -1,4 +1,4 @@
-"""A scenario that runs the generator's own code in process, and how to play it."""
+"""A scenario on a sandbox that all tests share, and how to play it."""
 
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -10,21 +10,27 @@ from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Reward
 from agentgym.evaluate.trivial import Call
 from agentgym.evaluate.trivial import play as play_episode
+from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
 from agentgym.scenarios.base import Environment
 from agentgym.scenarios.coding import functions
 from agentgym.scenarios.coding.families.base import Scene
 from agentgym.scenarios.coding.families.level3 import Broken, seed_fault
 from agentgym.scenarios.coding.names import NAMES
 from agentgym.scenarios.coding.scenario import CodingScenario
-from agentgym.scenarios.coding.trusted import TrustedRunner
 
 Calls = Sequence[tuple[str, dict[str, Any]]]
 Play = Callable[[Task, Calls], Awaitable[Reward]]
 
 
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[Sandbox]:
+    with open_sandbox(SandboxConfig(concurrency=2)) as opened:
+        yield opened
+
+
 @pytest.fixture
-def scenario() -> CodingScenario:
-    return CodingScenario(TrustedRunner())
+def scenario(sandbox: Sandbox) -> CodingScenario:
+    return CodingScenario(sandbox)
 
 
 @pytest.fixture

@@ -1,16 +1,13 @@
 """The tools: what they show, what they refuse, and the books they keep."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from agentgym.errors import RuleViolation, SandboxError, ToolError
-from agentgym.sandbox import Command, SandboxResult
+from agentgym.sandbox import LazySandbox, Sandbox, SandboxResult
 from agentgym.scenarios.coding.environment import CodingEnvironment
-from agentgym.scenarios.coding.execution import LazyRunner
-from agentgym.scenarios.coding.trusted import TrustedRunner
 
 FILES = {
     "shop/pricing.py": "RATE = 5\n\n\ndef scale(a):\n    return a * RATE\n",
@@ -25,8 +22,8 @@ FILES = {
 
 
 @pytest.fixture
-def project() -> CodingEnvironment:
-    return CodingEnvironment(FILES, LazyRunner(TrustedRunner()))
+def project(sandbox: Sandbox) -> CodingEnvironment:
+    return CodingEnvironment(FILES, sandbox)
 
 
 def test_list_files(project: CodingEnvironment) -> None:
@@ -64,7 +61,7 @@ def test_search_shows_sources_before_tests(project: CodingEnvironment) -> None:
 
 
 def test_search_is_bounded() -> None:
-    project = CodingEnvironment({"a.py": "x = 1\n" * 50}, LazyRunner())
+    project = CodingEnvironment({"a.py": "x = 1\n" * 50}, LazySandbox())
     lines = project.search_code("x").splitlines()
     assert len(lines) == 6
     assert lines[-1] == "(45 more)"
@@ -144,7 +141,7 @@ async def test_run_script(project: CodingEnvironment) -> None:
 
 def test_lint_and_format() -> None:
     files = {"a.py": "import os\nRATE=5\n", "b.py": "RATE = 5\n", "c.py": "def :\n"}
-    project = CodingEnvironment(files, LazyRunner())
+    project = CodingEnvironment(files, LazySandbox())
     assert project.lint("a.py") == (
         "a.py:1: 'os' imported but unused\n"
         "a.py:2: E225 missing whitespace around operator"
@@ -160,7 +157,7 @@ def test_lint_and_format() -> None:
 
 @pytest.mark.parametrize("text", ["(" * 3000, "-" * 5000 + "1", "x = '\0'\n", "\\"])
 def test_hostile_sources_do_not_break_lint_or_format(text: str) -> None:
-    project = CodingEnvironment({"a.py": text}, LazyRunner())
+    project = CodingEnvironment({"a.py": text}, LazySandbox())
     assert project.lint("a.py").startswith("a.py:")
     with pytest.raises(ToolError, match="does not parse"):
         project.format_file("a.py")
@@ -169,24 +166,21 @@ def test_hostile_sources_do_not_break_lint_or_format(text: str) -> None:
 def test_environments_do_not_share_files(project: CodingEnvironment) -> None:
     project.read_file("shop/pricing.py")
     project.edit_file("shop/pricing.py", "RATE = 5", "RATE = 7")
-    fresh = CodingEnvironment(FILES, LazyRunner())
+    fresh = CodingEnvironment(FILES, LazySandbox())
     assert fresh.workspace.files == FILES
     assert not fresh.books.calls
 
 
 async def test_a_script_that_fails_shows_its_last_line() -> None:
-    class Runner(TrustedRunner):
-        def __init__(self, result: SandboxResult) -> None:
-            self.result = result
+    class Ended(LazySandbox):
+        def __init__(self, **fields: Any) -> None:
+            self.result = SandboxResult(rung="none", warm=True, **fields)
 
-        async def run(
-            self, files: object, command: object, *, timeout_s: float = 0
-        ) -> SandboxResult:
+        async def run(self, *_: object, **__: object) -> SandboxResult:
             return self.result
 
     async def show(**fields: Any) -> str:
-        runner = Runner(SandboxResult(rung="none", warm=True, **fields))
-        project = CodingEnvironment(FILES, LazyRunner(runner))
+        project = CodingEnvironment(FILES, Ended(**fields))
         project.read_file("report_shop.py")
         return await project.run_script("report_shop.py")
 
@@ -203,20 +197,20 @@ async def test_a_script_that_fails_shows_its_last_line() -> None:
         await show(status="sandbox_error", error="no zygote")
 
 
-async def test_a_folder_without_tests_says_so() -> None:
-    project = CodingEnvironment({"tests/a.py": ""}, LazyRunner(TrustedRunner()))
+async def test_a_folder_without_tests_says_so(sandbox: Sandbox) -> None:
+    project = CodingEnvironment({"tests/a.py": ""}, sandbox)
     assert await project.run_tests() == "No tests were found."
 
 
-async def test_tests_run_on_the_files_as_they_were_when_asked() -> None:
-    class Slow(TrustedRunner):
-        async def run(
-            self, files: Mapping[str, str], command: Command, *, timeout_s: float = 0
-        ) -> SandboxResult:
+async def test_tests_run_on_the_files_as_they_were_when_asked(
+    sandbox: Sandbox,
+) -> None:
+    class Slow(LazySandbox):
+        async def run(self, *asked: Any, **options: Any) -> SandboxResult:
             await asyncio.sleep(0)
-            return self.run_sync(files, command)
+            return sandbox.run_sync(*asked, **options)
 
-    project = CodingEnvironment(FILES, LazyRunner(Slow()))
+    project = CodingEnvironment(FILES, Slow())
     project.read_file("shop/pricing.py")
     running = asyncio.ensure_future(project.run_tests())
     await asyncio.sleep(0)

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from agentgym.core.task import Split, Task
-from agentgym.sandbox import PythonScript
+from agentgym.sandbox import Sandbox
 from agentgym.scenarios.coding import execution
 from agentgym.scenarios.coding.demonstrations import solve
 from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.projects import Module, other_arguments
 from agentgym.scenarios.coding.scenario import CodingScenario, make_task
-from agentgym.scenarios.coding.trusted import TrustedRunner
 from tests.some import some
 
 from .conftest import every_fault, play_in
@@ -125,22 +125,25 @@ async def test_a_module_that_reports_for_itself_is_no_repair(
     assert not success
 
 
-async def test_what_the_sandbox_sees_does_not_hold_the_answers() -> None:
-    class Recorder(TrustedRunner):
-        def run_sync(self, files: Any, command: Any, **options: Any) -> Any:
-            if isinstance(command, PythonScript):
-                seen.append("\n".join(files.values()))
-            return super().run_sync(files, command, **options)
-
+async def test_what_the_sandbox_sees_does_not_hold_the_answers(
+    sandbox: Sandbox,
+) -> None:
     seen: list[str] = []
+
+    def record(files: Any, command: Any, **options: Any) -> Any:
+        seen.append("\n".join(files.values()))
+        return run_sync(files, command, **options)
+
+    run_sync = sandbox.run_sync
     task, edit = repair_of("operator", "return p * K")
     names = generic(task, edit)[1]
     other = {**edit, "new": f"return {names['K']} * {names['p']}"}
-    assert (await judge(CodingScenario(Recorder()), task, other))[0]
+    with patch.object(sandbox, "run_sync", record):
+        assert (await judge(CodingScenario(sandbox), task, other))[0]
     hidden = task.goal["hidden"][edit["path"]]
     [ran] = seen
     assert all(asked in ran for asked in hidden)
-    assert ", ".join(hidden.values()) not in ran
+    assert not any(value in ran for value in hidden.values() if len(value) > 4)
     assert "assert" not in ran
 
 
@@ -173,15 +176,16 @@ async def test_a_repair_leaves_the_rest_as_it_was(sandboxed: CodingScenario) -> 
         assert (await judge(sandboxed, task, other, comment))[0]
 
 
-def test_hidden_values_catch_every_fault_and_fit_every_project() -> None:
-    runner = TrustedRunner()
+def test_hidden_values_catch_every_fault_and_fit_every_project(
+    sandbox: Sandbox,
+) -> None:
     for broken in some(every_fault(seed=6)):
         hidden = {m.path: m.values() for m in broken.project.modules}
-        assert execution.gives(runner, broken.project.files, hidden)
-        assert not execution.gives(runner, broken.files, hidden)
+        assert execution.repaired(sandbox, broken.project.files, hidden)
+        assert not execution.repaired(sandbox, broken.files, hidden)
         hidden = {m.path: unseen(m) for m in broken.project.modules}
         key = broken.function.template.key
-        assert not execution.gives(runner, broken.files, hidden), key
+        assert not execution.repaired(sandbox, broken.files, hidden), key
 
 
 def unseen(module: Module) -> dict[str, str]:

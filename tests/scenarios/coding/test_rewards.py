@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from agentgym.core.task import Split, Task
+from agentgym.sandbox import RunTests, Sandbox
 from agentgym.scenarios.coding.demonstrations import demonstrate, solve
 from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.scenario import CodingScenario, make_task
-from agentgym.scenarios.coding.trusted import TrustedRunner
 from tests.some import some
 
 from .conftest import Calls, Play, every_fault
@@ -64,10 +64,10 @@ def everything_everywhere(task: Task) -> Calls:
 
 
 @pytest.mark.parametrize("split", list(Split))
-async def test_the_oracle_always_succeeds(split: Split) -> None:
+async def test_the_oracle_always_succeeds(split: Split, sandbox: Sandbox) -> None:
     tasks = CodingScenario().tasks(split, 21, 19 * 12, levels=(1, 2, 3))
     for task in some(tasks):
-        reward = (await demonstrate(task)).reward
+        reward = (await demonstrate(task, sandbox)).reward
         assert reward.success, task.id
         assert reward.value == 1.0
         assert reward.right_tool == reward.right_arguments == 1.0
@@ -268,26 +268,25 @@ async def test_sequences_need_both_calls_in_order(play: Play) -> None:
         assert not (await play(task, [second])).success
 
 
-async def test_tests_catch_every_fault_and_pass_every_project() -> None:
-    runner = TrustedRunner()
-    scenario = CodingScenario(runner)
+async def test_tests_catch_every_fault_and_pass_every_project(
+    sandbox: Sandbox,
+) -> None:
     for broken in some(every_fault(seed=5)):
         for points in ("few", "all"):
             tests = {m.test_path: m.tests(points) for m in broken.project.modules}
-            assert passes(runner, broken.project.files | tests)
+            assert passes(sandbox, broken.project.files | tests)
             if points != "few":
                 key = broken.function.template.key
-                assert not passes(runner, broken.files | tests), key
-    scenario.close()
+                assert not passes(sandbox, broken.files | tests), key
 
 
-def passes(runner: TrustedRunner, files: dict[str, str]) -> bool:
-    from agentgym.sandbox import RunTests
-
-    return runner.run_sync(files, RunTests(("tests",))).ok
+def passes(sandbox: Sandbox, files: dict[str, str]) -> bool:
+    return sandbox.run_sync(files, RunTests(("tests",))).ok
 
 
-async def test_a_repair_that_only_suits_the_visible_tests_fails(play: Play) -> None:
+async def test_a_repair_that_only_suits_the_visible_tests_fails(
+    play: Play, sandbox: Sandbox
+) -> None:
     for index in range(12):
         task = task_of("repair_value", index)
         run, read, (_, edit), again = plan_of(task)
@@ -304,7 +303,7 @@ async def test_a_repair_that_only_suits_the_visible_tests_fails(play: Play) -> N
         assert reward.value < 0.45
         files = {**task.initial_state["files"]}
         files[path] = files[path].replace(wrong, new)
-        assert passes(TrustedRunner(), files), "the cheat should pass visible tests"
+        assert passes(sandbox, files), "the cheat should pass visible tests"
 
 
 async def test_rewards_stay_in_range_whatever_is_called(play: Play) -> None:

@@ -12,4 +12,5 @@ them by folder, under another package name.
 - ``confine``: resource limits, identity drop, Landlock and seccomp, in that order.
 - ``landlock``, ``seccomp``, ``libc``: the system calls behind it.
 - ``testrun``: the built-in test runner.
+- ``plain``: the text of a value, made on both sides.
 """

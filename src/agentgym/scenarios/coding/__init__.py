@@ -7,5 +7,5 @@
 - ``families``: the kinds of task, level by level.
 - ``names``, ``functions``, ``projects``, ``layout``: the grammar of projects.
 - ``wording``: the grammar of requests.
-- ``demonstrations``, ``trusted``: the oracle, and what runs its code.
+- ``demonstrations``: the oracle.
 """

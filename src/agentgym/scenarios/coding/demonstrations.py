@@ -13,11 +13,10 @@ from agentgym.core.task import Task
 from agentgym.core.tools import Tool, run_tool
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.scenarios.coding.environment import CodingEnvironment
-from agentgym.scenarios.coding.execution import LazyRunner, Runner
+from agentgym.scenarios.coding.execution import AnySandbox
 from agentgym.scenarios.coding.families.base import Step
 from agentgym.scenarios.coding.rewards import score
 from agentgym.scenarios.coding.scenario import SYSTEM_PROMPT
-from agentgym.scenarios.coding.trusted import TrustedRunner
 
 _ANSWERS = (
     "Done.",
@@ -84,27 +83,25 @@ def solve(
 
 async def demonstrate(
     task: Task,
+    sandbox: AnySandbox,
     *,
     follow_rules: float = 1.0,
     rng: Random | None = None,
     system_prompt: str = SYSTEM_PROMPT,
-    runner: Runner | None = None,
 ) -> Demonstration:
     """Play the oracle's calls and record the conversation.
 
     Args:
         task: The task.
+        sandbox: Where tests and scripts run.
         follow_rules: As for :func:`solve`. Below 1, the environment lets calls that
             break a rule pass, and counts them.
         rng: Decides which rules are kept, and the wording of the answer.
         system_prompt: The first message.
-        runner: Where tests and scripts run; by default in process, which is safe
-            because the oracle only runs what the generator wrote.
     """
     rng = rng or Random(task.id)
-    lazy = LazyRunner(runner or TrustedRunner())
     files = task.initial_state["files"]
-    environment = CodingEnvironment(files, lazy, enforce_rules=follow_rules >= 1)
+    environment = CodingEnvironment(files, sandbox, enforce_rules=follow_rules >= 1)
     tools = {tool.spec.name: tool for tool in environment.tools()}
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": system_prompt},
@@ -120,7 +117,7 @@ async def demonstrate(
     refused = task.family == "change_test" and not edited
     answer = rng.choice(_REFUSALS if refused else _ANSWERS)
     messages.append({"role": "assistant", "content": answer})
-    return Demonstration(messages, score(task, environment, trajectory, lazy))
+    return Demonstration(messages, score(task, environment, trajectory, sandbox))
 
 
 async def _call(tools: dict[str, Tool], step: Step) -> ToolCall:

@@ -12,7 +12,7 @@ from agentgym.scenarios.books import Books, Call
 from agentgym.scenarios.coding import checks, execution
 from agentgym.scenarios.coding.execution import (
     TESTS,
-    LazyRunner,
+    AnySandbox,
     is_test_path,
     tests_of,
 )
@@ -39,7 +39,7 @@ class CodingEnvironment(Environment):
 
     Args:
         files: Relative path to text.
-        runner: Where tests and scripts run; opened on first need.
+        sandbox: Where tests and scripts run.
         enforce_rules: Whether a call that breaks a rule is refused. If not, it is
             only counted.
     """
@@ -47,13 +47,13 @@ class CodingEnvironment(Environment):
     def __init__(
         self,
         files: Mapping[str, str],
-        runner: LazyRunner,
+        sandbox: AnySandbox,
         *,
         enforce_rules: bool = True,
     ) -> None:
         self.workspace = Workspace(files)
         self.books = CodingBooks()
-        self._runner = runner
+        self._sandbox = sandbox
         self._enforce = enforce_rules
 
     @tool
@@ -113,7 +113,7 @@ class CodingEnvironment(Environment):
             if name != TESTS and not is_test_path(self.workspace.file(name)):
                 raise ToolError(f"{name} is not under {TESTS}/.")
             files = dict(self.workspace.files)  # Edits may come while the tests run.
-            report = await execution.run_tests(self._runner.get(), files, name)
+            report = await execution.run_tests(self._sandbox, files, name)
             self.books.untested = {
                 edited
                 for edited in self.books.untested
@@ -136,9 +136,7 @@ class CodingEnvironment(Environment):
                 raise ToolError(f"the arguments {args!r} do not parse.") from error
             call["args"] = shlex.join(arguments)
             files = dict(self.workspace.files)
-            return await execution.run_script(
-                self._runner.get(), files, name, arguments
-            )
+            return await execution.run_script(self._sandbox, files, name, arguments)
 
     @tool
     def lint(self, path: str) -> str:

@@ -7,7 +7,7 @@ from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.scenarios.books import Call
 from agentgym.scenarios.coding import checks, execution
 from agentgym.scenarios.coding.environment import CodingEnvironment, search
-from agentgym.scenarios.coding.execution import LazyRunner, is_test_path
+from agentgym.scenarios.coding.execution import AnySandbox, is_test_path
 from agentgym.scenarios.coding.families.base import Step
 from agentgym.scenarios.plan_reward import (
     DAMAGE,
@@ -33,7 +33,7 @@ def score(
     task: Task,
     environment: CodingEnvironment,
     trajectory: Trajectory,
-    runner: LazyRunner,
+    sandbox: AnySandbox,
 ) -> Reward:
     """Score a finished episode.
 
@@ -48,7 +48,7 @@ def score(
     """
     plan = [Step.from_json(step) for step in task.goal["plan"]]
     attempts = Attempts.of(environment.books, trajectory)
-    repaired = _changed_as_asked(task, environment, runner)
+    repaired = _changed_as_asked(task, environment, sandbox)
     made = _progress(plan, attempts.done, task, repaired)
     spare = SPARE_CALLS[task.level]
     over = max(0, len(attempts.tools) - len(plan) - spare)
@@ -155,13 +155,13 @@ def _shares(
 
 
 def _changed_as_asked(
-    task: Task, environment: CodingEnvironment, runner: LazyRunner
+    task: Task, environment: CodingEnvironment, sandbox: AnySandbox
 ) -> bool:
     """Return whether the project is as the goal wants it, and nothing else changed."""
     goal, files = task.goal, environment.workspace.files
     start: dict[str, str] = task.initial_state["files"]
     if goal["hidden"]:
-        return _repaired(task, files, runner)
+        return _repaired(task, files, sandbox)
     for path, text in start.items():
         if path in goal["formatted"]:
             right = files[path] == checks.formatted(text)
@@ -174,7 +174,7 @@ def _changed_as_asked(
     return True
 
 
-def _repaired(task: Task, files: dict[str, str], runner: LazyRunner) -> bool:
+def _repaired(task: Task, files: dict[str, str], sandbox: AnySandbox) -> bool:
     """Return whether the code gives what it should and the rest is as it was."""
     start: dict[str, str] = task.initial_state["files"]
     if files == start or _tests_changed(start, files):
@@ -188,7 +188,7 @@ def _repaired(task: Task, files: dict[str, str], runner: LazyRunner) -> bool:
     if all(_same_meaning(files[path], text) for path, text in expected.items()):
         return True  # The known repair: running it would tell nothing new.
     sources = {p: text for p, text in files.items() if not is_test_path(p)}
-    return execution.gives(runner.get(), sources, task.goal["hidden"])
+    return execution.repaired(sandbox, sources, task.goal["hidden"])
 
 
 def _same_meaning(text: str, other: str) -> bool:

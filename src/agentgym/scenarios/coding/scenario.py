@@ -12,7 +12,7 @@ from agentgym.errors import ScenarioError
 from agentgym.scenarios.base import Environment
 from agentgym.scenarios.coding import rewards
 from agentgym.scenarios.coding.environment import CodingEnvironment
-from agentgym.scenarios.coding.execution import LazyRunner, Runner
+from agentgym.scenarios.coding.execution import AnySandbox
 from agentgym.scenarios.coding.families import FAMILIES, Family
 from agentgym.scenarios.coding.families.base import Scene, Step
 from agentgym.scenarios.coding.invented import names_for
@@ -35,8 +35,8 @@ class CodingScenario(LeveledScenario[Family]):
     """Find, read, edit, test and repair code in generated Python packages.
 
     Args:
-        sandbox: Where tests and scripts run; it stays the caller's. If None, one is
-            opened when something first has to run, and closed by :meth:`close`.
+        sandbox: Where tests and scripts run; it stays the caller's. If None, the
+            scenario's own.
     """
 
     name: ClassVar[str] = "coding"
@@ -48,8 +48,8 @@ class CodingScenario(LeveledScenario[Family]):
     reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     max_turns: ClassVar[int] = 9
 
-    def __init__(self, sandbox: Runner | None = None) -> None:
-        self._runner = LazyRunner(sandbox)
+    def __init__(self, sandbox: AnySandbox | None = None) -> None:
+        self._given = sandbox
 
     def system_prompt(self) -> str:
         """Return the role and the rules."""
@@ -69,8 +69,7 @@ class CodingScenario(LeveledScenario[Family]):
 
     def create_environment(self, task: Task) -> CodingEnvironment:
         """Return a fresh workspace with the task's project."""
-        self._runner.unsafe_local_exec = self.unsafe_local_exec
-        return CodingEnvironment(task.initial_state["files"], self._runner)
+        return CodingEnvironment(task.initial_state["files"], self._runs_in())
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
@@ -78,7 +77,7 @@ class CodingScenario(LeveledScenario[Family]):
         """Score an episode; see :func:`agentgym.scenarios.coding.rewards.score`."""
         if not isinstance(environment, CodingEnvironment):
             raise ScenarioError(f"{environment!r} is no environment of this scenario.")
-        return rewards.score(task, environment, trajectory, self._runner)
+        return rewards.score(task, environment, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
         """Return the task's plan; only the outcome can judge an edit or a search."""
@@ -96,9 +95,8 @@ class CodingScenario(LeveledScenario[Family]):
             "cost_reduction": 0.30,
         }
 
-    def close(self) -> None:
-        """Close the sandbox, if this scenario opened one."""
-        self._runner.close()
+    def _runs_in(self) -> AnySandbox:
+        return self._given or self.sandbox
 
 
 def make_task(family: Family, split: Split, seed: int, index: int) -> Task:

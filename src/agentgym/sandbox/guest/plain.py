@@ -1,0 +1,53 @@
+"""One text for each plain value: equal values of equal types have it, no others.
+
+The sandbox and the host make it with this same file. What leaves a sandbox is such a
+text, so the host builds no value of a program and asks none whether it is equal.
+"""
+
+MOST_CHARACTERS = 200
+"""Of a text; none but ASCII."""
+_SHOWN = 60
+_DEEPEST = 50
+_MOST_BITS = 4096
+
+
+def plain_text(value: object) -> str:
+    """Return the text of a value; of a long one its beginning and a hash of it all.
+
+    Raises:
+        TypeError: It holds something else than None, bool, int, float, str, bytes,
+            list, tuple, set, frozenset and dict, of exactly these types, or is too
+            deep.
+    """
+    text = _text(value, 0)
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    import hashlib  # Here, for it takes longer than all the rest.
+
+    return f"{text[:_SHOWN]}... sha256 {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _text(value: object, depth: int) -> str:
+    kind = type(value)
+    if depth > _DEEPEST:
+        raise TypeError(f"it is nested deeper than {_DEEPEST}")
+    if isinstance(value, int) and kind is int:
+        return repr(value) if value.bit_length() < _MOST_BITS else hex(value)
+    if isinstance(value, float) and kind is float:
+        return repr(value + 0.0)  # There is one zero.
+    if kind in (str, bytes, bool, type(None)):
+        return ascii(value)
+    if isinstance(value, dict) and kind is dict:
+        texts = [
+            f"{_text(key, depth + 1)}: {_text(item, depth + 1)}"
+            for key, item in value.items()
+        ]
+        return f"{{{', '.join(sorted(texts))}}}"
+    if isinstance(value, list | tuple | set | frozenset) and kind in _NAMES:
+        texts = [_text(item, depth + 1) for item in value]
+        ordered = kind in (list, tuple)
+        return f"{_NAMES[kind]}({', '.join(texts if ordered else sorted(texts))})"
+    raise TypeError(f"it holds a {kind.__name__}, which is no plain value")
+
+
+_NAMES = {kind: kind.__name__ for kind in (list, tuple, set, frozenset)}
