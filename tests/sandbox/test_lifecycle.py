@@ -292,7 +292,7 @@ def test_without_root(path: str, rung: str, open_folder: Path) -> None:
         text=True,
         check=False,
     )
-    expected = f"{rung} True True True 0o644 \nTrue 1\n"
+    expected = f"{rung} True True True 0o644 \nTrue 2\n"
     assert run.stdout == expected, run.stderr
 
 

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.guest.settings import Limits
@@ -29,6 +29,12 @@ class SandboxConfig:
             better works.
         subprocesses: Whether programs must be able to start others, as a shell does;
             a rung on which they cannot is then not taken.
+        python_path: Folders that Python imports from, after the standard library; on
+            every rung, wherever they lie. Executions can read all that is in them.
+            Nothing else that is installed can be imported.
+
+    Raises:
+        SandboxError: An entry of ``python_path`` is no folder.
     """
 
     rung: str | None = None
@@ -38,6 +44,18 @@ class SandboxConfig:
     cache_entries: int = 1024
     unsafe_local_exec: bool = False
     subprocesses: bool = False
+    python_path: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        folders = tuple(Path(folder).resolve() for folder in self.python_path)
+        for folder in folders:
+            if not folder.is_dir() or "\n" in str(folder):
+                raise SandboxError(
+                    f"python_path names {str(folder)!r}, which is no folder: give "
+                    "folders that hold packages, such as '.venv/lib/python3.12/"
+                    "site-packages'."
+                )
+        object.__setattr__(self, "python_path", folders)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from agentgym.sandbox.filter import build_filter
 from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.guest.settings import Rung, Settings
 from agentgym.sandbox.memory import MemoryGroup
+from agentgym.sandbox.packages import INSIDE, PythonHome, readable_trees
 from agentgym.sandbox.result import SandboxResult, complete
 
 _START_S = 30.0
@@ -41,6 +42,11 @@ class GuestDiedError(SandboxError):
     """
 
     started = False
+
+
+def _places(folders: list[Path]) -> tuple[Path, ...]:
+    """Return where bubblewrap shows the folders of ``python_path``."""
+    return tuple(INSIDE / "path" / str(number) for number in range(len(folders)))
 
 
 @dataclass
@@ -110,7 +116,9 @@ class GuestProcess:
         python = launch.own_python() if sees_ours else launch.readable_python()
         guest, scratch = launch.GUEST, None
         hidden = start_as is not None and not launch.readable_by_anyone(guest)
-        if hidden or not rung.bubblewrap:
+        folders = list(config.python_path)
+        copies = bool(folders) and identity is not None
+        if hidden or copies or not rung.bubblewrap:
             scratch = self._owned.enter_context(scratch_folder("sandbox"))
             self._owned.callback(_remove, scratch)
             scratch.chmod(0o711)  # Executions can pass through but not list.
@@ -118,6 +126,16 @@ class GuestProcess:
                 os.chown(scratch, start_as, start_as)
             if hidden:
                 guest = shutil.copytree(guest, scratch / "guest")
+            if copies:
+                folders = readable_trees(folders, scratch, reachable=sees_ours)
+        home = PythonHome(python, INSIDE / "python", _places(folders))
+        mounts: list[str] = []
+        contents: list[int] = []
+        if rung.bubblewrap:
+            mounts, contents = home.mounts(folders, self._owned)
+        elif scratch:
+            home = PythonHome(python, scratch / "python", tuple(folders))
+            home.write()
         settings = Settings(
             rung=rung,
             limits=config.limits,
@@ -134,12 +152,12 @@ class GuestProcess:
         shared = (self._group.members, self._group.deaths) if self._group else ()
         with theirs:
             self.process = subprocess.Popen(
-                launch.command_line(settings, python, guest, theirs.fileno()),
+                launch.command_line(settings, home, guest, theirs.fileno(), mounts),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
-                pass_fds=(theirs.fileno(), *shared),
-                env=launch.environment(python),
+                pass_fds=(theirs.fileno(), *shared, *contents),
+                env=launch.environment(home),
                 cwd="/",
                 start_new_session=True,
                 user=start_as,

@@ -29,9 +29,10 @@ from agentgym.sandbox.guest.settings import (
     ZERO,
     Settings,
 )
+from agentgym.sandbox.packages import INSIDE, PythonHome
 
 GUEST = Path(__file__).with_name("guest")
-_GUEST_INSIDE = Path("/run/agentgym/guest")
+_GUEST_INSIDE = INSIDE / "guest"
 _FIRST_IDENTITY = 60600  # Unassigned by Debian and by systemd: 60578-61183.
 _IDENTITIES = 400
 _CACHE = Path("/var/cache/agentgym")
@@ -155,41 +156,49 @@ def _copy(python: Path, stdlib: Path, target: Path) -> None:
             raise
 
 
-def environment(python: Path) -> dict[str, str]:
+def environment(home: PythonHome) -> dict[str, str]:
     """Return the whole environment of the zygote and of executions.
 
     Untrusted code can read it: it holds no secret.
     """
     env = {
-        "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{home.bin}:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
-    libraries = python.parents[1] / "lib"
+    libraries = home.python.parents[1] / "lib"
     if any(libraries.glob("libpython*.so*")):
         env["LD_LIBRARY_PATH"] = str(libraries)
     return env
 
 
 def command_line(
-    settings: Settings, python: Path, guest: Path, control: int
+    settings: Settings,
+    home: PythonHome,
+    guest: Path,
+    control: int,
+    mounts: list[str],
 ) -> list[str]:
     """Return the command that starts a zygote.
 
-    It is given the folder of its modules on the host and its end of the socket.
+    It is given the folder of its modules on the host and its end of the socket;
+    ``mounts`` are further options of bubblewrap.
     """
     around: list[str] = []
     if settings.rung.bubblewrap:
-        around = [*_bubblewrap(settings, python, guest), "--"]
+        around = [*_bubblewrap(settings, home.python, guest, mounts), "--"]
         guest = _GUEST_INSIDE
-    interpreter = [str(python), "-S", "-s", "-P", "-B", "-c", _BOOTSTRAP]
+    python = str(home.bin / home.python.name)
+    interpreter = [python, "-s", "-P", "-B", "-c", _BOOTSTRAP]
     return [*around, *interpreter, str(guest), str(control), settings.encode()]
 
 
-def _bubblewrap(settings: Settings, python: Path, guest: Path) -> list[str]:
+def _bubblewrap(
+    settings: Settings, python: Path, guest: Path, mounts: list[str]
+) -> list[str]:
     options = [
         shutil.which("bwrap") or "bwrap",
         *("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
@@ -207,6 +216,7 @@ def _bubblewrap(settings: Settings, python: Path, guest: Path) -> list[str]:
             options += ["--symlink", os.readlink(folder), folder]
         elif os.path.isdir(folder):
             options += ["--ro-bind", folder, folder]
+    options += ["--perms", "0755", "--dir", "/etc"]
     for file in SYSTEM_FILES:
         options += ["--ro-bind-try", file, file]
     if not (prefix := python.parents[1]).is_relative_to("/usr"):
@@ -218,6 +228,7 @@ def _bubblewrap(settings: Settings, python: Path, guest: Path) -> list[str]:
     options += ["--dev-bind", "/dev/full", ZERO]
     options += ["--symlink", "/proc/self/fd", "/dev/fd"]
     options += ["--dir", "/workspace", "--dir", "/tmp", *_shown(guest, _GUEST_INSIDE)]
+    options += mounts
     return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 

@@ -28,7 +28,8 @@ def confine(settings: Settings, timeout_s: float, writable: tuple[str, ...]) -> 
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     if rung.landlock:
-        readable = (*SYSTEM, *SYSTEM_FILES, ZERO, sys.prefix)
+        imported = (sys.prefix, sys.base_prefix, *sys.path)
+        readable = (*SYSTEM, *SYSTEM_FILES, ZERO, *imported)
         landlock.restrict(readable=readable, writable=writable, devices=DEVICES)
     if rung.isolates:
         seccomp.install(bytes.fromhex(settings.program))
