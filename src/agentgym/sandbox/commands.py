@@ -24,7 +24,8 @@ class SandboxConfig:
             starts a new one for each.
         concurrency: Executions in flight at one time.
         limits: What one execution may use.
-        cache_entries: How many results to remember; 0 for none.
+        cache_entries: How many results to remember, at most; 0 for none.
+        cache_bytes: How much memory they may take together.
         unsafe_local_exec: Whether to run with no isolation at all where nothing
             better works.
         subprocesses: Whether programs must be able to start others, as a shell does;
@@ -42,6 +43,7 @@ class SandboxConfig:
     concurrency: int = field(default_factory=lambda: min(4, os.cpu_count() or 1))
     limits: Limits = field(default_factory=Limits)
     cache_entries: int = 1024
+    cache_bytes: int = 16 << 20
     unsafe_local_exec: bool = False
     subprocesses: bool = False
     python_path: tuple[Path, ...] = ()

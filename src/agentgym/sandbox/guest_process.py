@@ -22,7 +22,7 @@ from agentgym.sandbox.filter import build_filter
 from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.guest.settings import Rung, Settings
 from agentgym.sandbox.memory import MemoryGroup
-from agentgym.sandbox.packages import INSIDE, PythonHome, readable_trees
+from agentgym.sandbox.packages import INSIDE, PythonHome, readable_trees, signature
 from agentgym.sandbox.result import SandboxResult, complete
 
 _START_S = 30.0
@@ -89,6 +89,8 @@ class GuestProcess:
         self._config = config
         self._buffer = b""
         self.spoiled = False
+        self._copied: bytes | None = None
+        """The signature of ``python_path`` when this zygote's copy was made."""
         self._owned = ExitStack()
         self._group = MemoryGroup.make()
         if self._group is not None:
@@ -127,7 +129,10 @@ class GuestProcess:
             if hidden:
                 guest = shutil.copytree(guest, scratch / "guest")
             if copies:
+                before = signature(folders)
                 folders = readable_trees(folders, scratch, reachable=sees_ours)
+                if folders != [*config.python_path]:
+                    self._copied = before
         home = PythonHome(python, INSIDE / "python", _places(folders))
         mounts: list[str] = []
         contents: list[int] = []
@@ -172,6 +177,11 @@ class GuestProcess:
             return b""
         counted = self._group is not None or not self._rung.forks
         return build_filter(strict=self._rung.strict, shared_memory=counted)
+
+    def is_stale(self) -> bool:
+        """Return whether its copy of ``python_path`` is no longer what is there."""
+        folders = self._config.python_path
+        return self._copied is not None and signature(folders) != self._copied
 
     def run(self, job: Job) -> SandboxResult:
         """Run one execution and wait for its end.

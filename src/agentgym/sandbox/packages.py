@@ -5,6 +5,8 @@ packages of that interpreter are seen on no rung, by no command, and the folders
 ``python_path`` on every rung, by each: after the standard library, as packages are.
 """
 
+import hashlib
+import itertools
 import os
 import shutil
 import stat
@@ -148,6 +150,33 @@ def _copied(folder: Path, target: Path) -> Path:
             is_program = status.st_mode & stat.S_IXUSR
             os.chmod(path, 0o755 if is_program else 0o644)
     return target
+
+
+def signature(
+    folders: Sequence[Path], *, most: int = sys.maxsize, before_ns: int = sys.maxsize
+) -> bytes | None:
+    """Return a hash of what is in folders, by the times, sizes and numbers of files.
+
+    Args:
+        folders: Which.
+        most: How many files to look at.
+        before_ns: When the last change must have been.
+
+    Returns:
+        None if there is more, or a later change, or it changes right now.
+    """
+    digest = hashlib.sha256()
+    try:
+        for path, status in itertools.chain(*map(entries, folders)):
+            most -= 1
+            if most < 0 or status.st_ctime_ns > before_ns:
+                return None
+            told = (path, status.st_mode, status.st_ino, status.st_size)
+            times = (status.st_mtime_ns, status.st_ctime_ns)
+            digest.update(f"{told} {times}\n".encode(errors="replace"))
+    except OSError:
+        return None
+    return digest.digest()
 
 
 def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:

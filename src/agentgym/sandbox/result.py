@@ -4,12 +4,17 @@ All of that may be forged: nothing in it is trusted.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import Any, Literal
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.commands import Job, RunTests, check_files
+
+_MOST_LINES = 20_000
+_LONGEST_LINE = 64 * 1024
+"""Of what a report says of tests; bytes."""
 
 Outcome = Literal["passed", "failed", "error"]
 Status = Literal["exited", "killed", "timed_out", "sandbox_error"]
@@ -98,33 +103,35 @@ class SandboxResult:
 
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
     """Return what zygote and pipes said, with what the execution itself reported."""
-    lines = list(_lines(report))
-    ready = bool(lines) and "ready" in lines[0]
-    if not ready and not result.error and not result.timed_out:
-        why = lines[0].get("setup_error") if lines else "it ended during confinement"
+    first, _, rest = report.partition(b"\n")
+    begun = _read(first)
+    if "ready" not in begun and not result.error and not result.timed_out:
+        why = begun.get("setup_error", "it ended during confinement")
         error = f"Setup failed: {why}"
         result = replace(result, status="sandbox_error", exit_code=None, error=error)
     if isinstance(job.command, RunTests) and result.status != "sandbox_error":
-        result = replace(result, tests=_tests(lines, result.status))
-    return replace(result, files=_changes(lines, job)) if job.collect else result
+        result = replace(result, tests=_tests(rest, result.status))
+    return replace(result, files=_changes(rest, job)) if job.collect else result
 
 
-def _lines(data: bytes) -> Iterator[dict[str, Any]]:
-    for line in data.split(b"\n"):
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            yield value
+def _read(line: bytes) -> dict[str, Any]:
+    """Return a line of a report; of one that is none, nothing."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
-def _tests(lines: list[dict[str, Any]], status: Status) -> tuple[TestOutcome, ...]:
+def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
     """Return the outcome of each test, and an error for one that did not end."""
     found: dict[str, TestOutcome] = {}
     running: str | None = ""
-    for line in lines:
-        match line:
+    for number, line in enumerate(BytesIO(report)):
+        if number == _MOST_LINES:
+            running = "a report of too many lines"
+            break
+        match _read(line) if len(line) <= _LONGEST_LINE else {}:
             case {"running": str() | None as running}:
                 continue
             case {
@@ -144,10 +151,10 @@ def _tests(lines: list[dict[str, Any]], status: Status) -> tuple[TestOutcome, ..
     return tuple(found.values())
 
 
-def _changes(lines: list[dict[str, Any]], job: Job) -> dict[str, str | None] | None:
+def _changes(report: bytes, job: Job) -> dict[str, str | None] | None:
     """Return the files that differ, None for those that are gone; None if unknown."""
-    match lines[-1:]:
-        case [{"left": {"files": dict(changed), "gone": list(gone)}}]:
+    match _read(report.rstrip(b"\n").rpartition(b"\n")[2]):
+        case {"left": {"files": dict(changed), "gone": list(gone)}}:
             texts = [*changed, *changed.values()]
         case _:
             return None

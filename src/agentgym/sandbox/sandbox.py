@@ -2,15 +2,14 @@
 
 import asyncio
 import os
-import threading
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
 
 from agentgym.errors import SandboxError
+from agentgym.sandbox.cache import ResultCache
 from agentgym.sandbox.commands import Command, Job, SandboxConfig
 from agentgym.sandbox.guest.settings import Rung
 from agentgym.sandbox.guest_process import GuestDiedError, GuestProcess
@@ -38,9 +37,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         self.rung = rung
         self.restarts = 0
         self._owner = os.getpid()
-        self._results: OrderedDict[bytes, SandboxResult] = OrderedDict()
-        """What is remembered; the most recently used is the last."""
-        self._lock = threading.Lock()
+        self._cache = ResultCache(config, rung)
         self._idle: deque[GuestProcess] = deque()
         """Zygotes that wait for work; the most recently used is taken first."""
         self._pool = ThreadPoolExecutor(config.concurrency, "agentgym-sandbox")
@@ -94,15 +91,16 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             raise SandboxError(
                 "This sandbox was opened in another process: open one after the fork."
             )
-        if known := self._remembered(job):
+        key = self._cache.key(job)
+        if known := self._cache.get(key):
             done: Future[SandboxResult] = Future()
             done.set_result(known)
             return done
         if not self._finalizer.alive:
             raise SandboxError("This sandbox is closed: open a new one.")
-        return self._pool.submit(self._work, job)
+        return self._pool.submit(self._work, job, key)
 
-    def _work(self, job: Job) -> SandboxResult:
+    def _work(self, job: Job, key: bytes | None) -> SandboxResult:
         """Run one job on a zygote, replacing a dead one."""
         try:
             try:
@@ -121,31 +119,14 @@ class Sandbox(AbstractContextManager["Sandbox"]):
                 warm=self.config.warm,
                 error=f"The sandbox process died: {died}",
             )
-        self._remember(job, result)
+        self._cache.put(key, result)
         return result
-
-    def _remembered(self, job: Job) -> SandboxResult | None:
-        if not self.config.cache_entries:
-            return None
-        with self._lock:
-            result = self._results.get(job.key)
-            if result is None:
-                return None
-            self._results.move_to_end(job.key)
-        return replace(result, cached=True)
-
-    def _remember(self, job: Job, result: SandboxResult) -> None:
-        """Keep a result, but if a clock or a signal made it: it may come otherwise."""
-        if not self.config.cache_entries or result.status != "exited":
-            return
-        with self._lock:
-            self._results[job.key] = result
-            self._results.move_to_end(job.key)
-            if len(self._results) > self.config.cache_entries:
-                self._results.popitem(last=False)
 
     def _attempt(self, job: Job, *, fresh: bool = False) -> SandboxResult:
         guest = None if fresh else _take(self._idle)
+        while guest and guest.is_stale():
+            guest.close()
+            guest = _take(self._idle)
         guest = guest or GuestProcess(self.rung, self.config)
         try:
             result = guest.run(job)

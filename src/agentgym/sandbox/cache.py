@@ -1,0 +1,86 @@
+"""Results that are remembered: as many as a number of bytes holds, while they hold."""
+
+import hashlib
+import sys
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import replace
+
+from agentgym.sandbox.commands import Job, SandboxConfig
+from agentgym.sandbox.guest.settings import Rung
+from agentgym.sandbox.launch import own_python
+from agentgym.sandbox.packages import signature
+from agentgym.sandbox.result import SandboxResult
+from agentgym.version import __version__
+
+_MOST_FILES = 2_000
+"""Of ``python_path``: to look at more takes as long as to run again."""
+_FRESH_NS = 1_000_000_000
+"""A file so young may change once more and look the same."""
+_LARGEST_SHARE = 8
+_OBJECT_BYTES = 400
+
+
+class ResultCache:
+    """What a sandbox remembers; it may be used from several threads.
+
+    Args:
+        config: How the sandbox was opened.
+        rung: The rung that isolates it.
+    """
+
+    def __init__(self, config: SandboxConfig, rung: Rung) -> None:
+        self._config = config
+        setting = repr((__version__, sys.version, own_python(), rung, config))
+        self._setting = hashlib.sha256(setting.encode()).digest()
+        self._results: OrderedDict[bytes, tuple[SandboxResult, int]] = OrderedDict()
+        """With the bytes of each; the most recently used is the last."""
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def key(self, job: Job) -> bytes | None:
+        """Return a hash of all that decides a result; None if it is not remembered.
+
+        That is the job, the interpreter, the rung, its limits, this package's version,
+        and what is in the folders of ``python_path``, as their files' times, sizes and
+        numbers tell.
+        """
+        if not self._config.cache_entries or not self._config.cache_bytes:
+            return None
+        before_ns = time.time_ns() - _FRESH_NS
+        folders = self._config.python_path
+        packages = signature(folders, most=_MOST_FILES, before_ns=before_ns)
+        if packages is None:
+            return None
+        return hashlib.sha256(self._setting + packages + job.key).digest()
+
+    def get(self, key: bytes | None) -> SandboxResult | None:
+        """Return a remembered result."""
+        with self._lock:
+            if key is None or key not in self._results:
+                return None
+            self._results.move_to_end(key)
+            return replace(self._results[key][0], cached=True)
+
+    def put(self, key: bytes | None, result: SandboxResult) -> None:
+        """Keep a result, but if a clock or a signal made it: it may come otherwise."""
+        size = _size(result)
+        most = self._config.cache_bytes
+        if key is None or result.status != "exited" or size > most // _LARGEST_SHARE:
+            return
+        with self._lock:
+            _, before = self._results.pop(key, (None, 0))
+            self._results[key] = result, size
+            self._bytes += size - before
+            while len(self._results) > self._config.cache_entries or self._bytes > most:
+                self._bytes -= self._results.popitem(last=False)[1][1]
+
+
+def _size(result: SandboxResult) -> int:
+    """Return about how many bytes a result takes in memory."""
+    tests, files = result.tests or (), result.files or {}
+    texts = [result.stdout, result.stderr, result.error, *files]
+    texts += [text for text in files.values() if text is not None]
+    texts += [text for test in tests for text in (test.name, test.message)]
+    return sum(map(sys.getsizeof, texts)) + _OBJECT_BYTES * (1 + len(tests))
