@@ -6,12 +6,15 @@
 Each round runs all ways once, in random order, so that they share the machine's noise.
 The job is the tests of a tiny package. CPU counts the host, the zygote and the
 execution together; ``bare`` is `python -c` of the same tests with no sandbox, and
-``pytest`` is the same with pytest and no plugins, where it is installed.
+``pytest`` is the same with pytest and no plugins, where it is installed. ``fork`` and
+``fork pytest`` run them in a fork of this process, which has imported the runner.
 With ``--in-flight``, warm executions alone, so many at a time.
 """
 
 import argparse
+import contextlib
 import importlib.util
+import io
 import os
 import random
 import resource
@@ -25,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agentgym.sandbox import RunTests, Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox.guest import testrun
 from agentgym.sandbox.guest.settings import RUNGS
 
 FILES = {
@@ -99,6 +103,28 @@ def in_process(argv: list[str], folder: Path) -> Callable[[], float]:
     return run
 
 
+def in_fork(folder: Path, tests: Callable[[], int]) -> Callable[[], float]:
+    """Return a way that runs tests in a fork of this process, in a folder."""
+
+    def run() -> float:
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            os.chdir(folder)
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            os.dup2(quiet, 2)
+            sys.dont_write_bytecode = True
+            sys.path.insert(0, str(folder))
+            os._exit(int(tests()))
+        _, status, usage = os.wait4(pid, 0)
+        if status:
+            raise RuntimeError("the benchmark's own tests did not pass in a fork")
+        return usage.ru_utime + usage.ru_stime
+
+    return run
+
+
 def measure(ways: dict[str, Callable[[], float]], runs: int) -> None:
     """Run all ways in random order, so many rounds, and write the table."""
     wall: dict[str, list[float]] = {name: [] for name in ways}
@@ -118,11 +144,11 @@ def measure(ways: dict[str, Callable[[], float]], runs: int) -> None:
         every[name] = (cpu_seconds() - before) / runs * 1e3
     base = statistics.median(wall["warm"])
     write = sys.stdout.write
-    write(f"{'':10}{'wall p50':>10}{'wall min':>10}{'of warm':>9}")
+    write(f"{'':12}{'wall p50':>10}{'wall min':>10}{'of warm':>9}")
     write(f"{'exec CPU p50':>14}{'exec CPU min':>14}{'all CPU mean':>14}   (ms)\n")
     for name in ways:
         median = statistics.median(wall[name])
-        write(f"{name:10}{median:10.2f}{min(wall[name]):10.2f}{median / base:8.2f}x")
+        write(f"{name:12}{median:10.2f}{min(wall[name]):10.2f}{median / base:8.2f}x")
         write(f"{statistics.median(guest[name]):14.2f}{min(guest[name]):14.2f}")
         write(f"{every[name]:14.2f}\n")
 
@@ -147,6 +173,21 @@ def measure_at_once(rung: str | None, runs: int, in_flight: int) -> None:
             f"rung {sandbox.rung.name}, {runs} runs, {in_flight} in flight: "
             f"{rate:.0f}/s, wall p50 {wall:.1f} ms, exec CPU p50 {guest:.2f} ms\n"
         )
+
+
+def own_runner() -> int:
+    """Run the tests with the built-in runner, in this process."""
+    return testrun.run(["tests/test_cart.py"], [], lambda event: None)
+
+
+def imported_pytest(folder: Path) -> Callable[[], int]:
+    """Return a run of pytest that finds imported whatever pytest imports on its way."""
+    import pytest
+
+    options = ["-q", "-s", "-p", "no:cacheprovider", f"--rootdir={folder}"]
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main([*options, str(folder / "shop")])
+    return lambda: pytest.main([*options, "tests"])
 
 
 def main() -> None:
@@ -183,6 +224,8 @@ def main() -> None:
             os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
             pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
             ways["pytest"] = in_process(pytest, Path(folder))
+            ways["fork"] = in_fork(Path(folder), own_runner)
+            ways["fork pytest"] = in_fork(Path(folder), imported_pytest(Path(folder)))
         sys.stdout.write(f"rung {warm.rung.name}, {runs} runs\n")
         measure(ways, runs)
 

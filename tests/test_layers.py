@@ -35,7 +35,7 @@ LAYERS = (
 )
 """From the top of the map to its bottom: folders and files of the package."""
 MOST_FILES = 15
-GIVEN = ("template",)
+GIVEN = ("templates",)
 """Folders whose files are a user's own once they are copied."""
 
 Graph = dict[str, set[str]]

@@ -131,11 +131,18 @@ def tasks(
 @app.command()
 def new(
     name: Annotated[str, typer.Argument(help="Small letters, digits and _.")],
+    template: Annotated[
+        str,
+        opt(
+            "What it is made from: heating (tools that change a state) or repair "
+            "(files, a sandbox, hidden tests)."
+        ),
+    ] = "heating",
 ) -> None:
     """Write a scenario pack that works into ./scenarios/NAME, to be changed."""
     from agentgym.scenarios.new_pack import write_pack
 
-    folder = write_pack(name)
+    folder = write_pack(name, template=template)
     typer.echo(f"Wrote {folder}: a scenario that works. Change it, and then:")
     for command in (
         f"agentgym scenarios check {name}",

@@ -3,6 +3,8 @@
 - ``sandbox``: :func:`open_sandbox` and :class:`Sandbox`, a pool of warm zygotes that
   remembers results.
 - ``commands``, ``result``: what goes in, and what comes out and how it is read.
+- ``cache``: what is remembered, under which key, and how much.
+- ``packages``: what ``python`` is, and what it can import.
 - ``gives``: a verdict on code that the code cannot forge.
 - ``on_demand``: a sandbox for whoever may never need one.
 - ``ladder``: the ways of isolating, safest first, and the probe.
@@ -25,6 +27,7 @@ from agentgym.sandbox.guest.settings import Limits
 from agentgym.sandbox.on_demand import LazySandbox
 from agentgym.sandbox.result import SandboxResult, TestOutcome
 from agentgym.sandbox.sandbox import Sandbox, open_sandbox
+from agentgym.sandbox.workspace import Workspace
 
 __all__ = [
     "Argv",
@@ -38,6 +41,7 @@ __all__ = [
     "SandboxResult",
     "TestOutcome",
     "Verdict",
+    "Workspace",
     "gives",
     "open_sandbox",
 ]

@@ -1,4 +1,4 @@
-"""Writing a new pack: the one in ``template/`` under another name."""
+"""Writing a new pack: one of those in ``templates/`` under another name."""
 
 import re
 import shutil
@@ -8,24 +8,33 @@ from agentgym.errors import UsageError
 from agentgym.scenarios.packs import PACKS_FOLDER
 from agentgym.scenarios.registry import BUILT_IN
 
-_TEMPLATE = Path(__file__).parent / "template"
+_TEMPLATES = Path(__file__).parent / "templates"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def write_pack(name: str, folder: Path = Path(PACKS_FOLDER)) -> Path:
+def write_pack(
+    name: str, folder: Path = Path(PACKS_FOLDER), template: str = "heating"
+) -> Path:
     """Write a scenario pack that works, to be changed.
 
     Args:
         name: Of the scenario and of its folder.
         folder: Where packs lie.
+        template: ``heating``, tools that change a state, or ``repair``, files, a
+            sandbox where they run, and hidden tests.
 
     Returns:
         The pack's folder.
 
     Raises:
-        UsageError: The name is malformed or taken, or the folder exists or cannot be
-            written.
+        UsageError: The name is malformed or taken, no template is named so, or the
+            folder exists or cannot be written.
     """
+    known = sorted(path.name for path in _TEMPLATES.iterdir() if path.is_dir())
+    if template not in known:
+        raise UsageError(
+            f"No template is named {template!r}; known: {', '.join(known)}."
+        )
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is no name for a scenario; use small letters, digits and _, "
@@ -38,14 +47,14 @@ def write_pack(name: str, folder: Path = Path(PACKS_FOLDER)) -> Path:
         raise UsageError(f"{target} exists; choose another name, or remove it.")
     class_name = "".join(part.capitalize() for part in name.split("_"))
     try:
-        shutil.copytree(_TEMPLATE, target, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            _TEMPLATES / template, target, ignore=shutil.ignore_patterns("__pycache__")
+        )
         for path in target.rglob("*.*"):
             text = path.read_text(encoding="utf-8")
-            text = text.replace("HeatingScenario", f"{class_name}Scenario")
-            text = text.replace('"heating"', f'"{name}"').replace(
-                "# heating", f"# {name}"
-            )
-            text = re.sub(r"(check |scenarios/|scenario: )heating", rf"\1{name}", text)
+            text = re.sub(f"{template.capitalize()}(?=Scenario)", class_name, text)
+            named = r'(^# |check |scenarios/|scenario: |name: ClassVar\[str\] = ")'
+            text = re.sub(rf"{named}{template}\b", rf"\1{name}", text, flags=re.M)
             path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"Cannot write {target}: {error.strerror}.") from None

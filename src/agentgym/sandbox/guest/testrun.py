@@ -1,8 +1,7 @@
 """A small test runner: ``test_*`` functions and methods with bare asserts.
 
 Files are found, imported and named as pytest does it, and what both know has the same
-verdict; fixtures, marks and ``unittest`` are pytest's alone, and an error here. pytest
-itself, imported in the zygote, takes 20 to 40 ms for a run that takes this one 5.
+verdict; fixtures, marks and ``unittest`` are pytest's alone, and an error here.
 
 It reports what is about to run and how each test ended, so that the host knows what was
 running when an execution was killed. Exit codes are pytest's: 0 all passed, 1 some did

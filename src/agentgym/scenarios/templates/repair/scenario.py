@@ -1,0 +1,212 @@
+"""Repair: a function is wrong; find the line, mend it, run the tests."""
+
+from random import Random
+from typing import Any, ClassVar, Literal
+
+from agentgym import Environment, Reward, Scenario, Split, Task, Trajectory, tool
+from agentgym.core.needs import NeededCall
+from agentgym.core.tools import ToolOutcome, ToolSpec, tool_specs
+from agentgym.errors import RuleViolation, SandboxError
+from agentgym.sandbox import LazySandbox, RunTests, Workspace, gives
+
+# What belongs to one split must occur in no other, or memory would be measured. Each:
+# a function, its right and its wrong value, what the test asserts, and hidden calls
+# with what they should give. The wrong one gives none of it, so it is paid nothing.
+FAULTS: dict[Split, list[tuple[str, str, str, str, dict[str, Any]]]] = {
+    Split.TRAIN: [
+        ("area(a, b)", "a * b", "a + b", "area(2, 3) == 6", {"area(4, 5)": 20}),
+        (
+            "last(items)",
+            "items[-1]",
+            "items[0]",
+            "last([1, 2]) == 2",
+            {"last('abc')": "c"},
+        ),
+        ("half(n)", "n / 2", "n * 2", "half(8) == 4", {"half(3)": 1.5, "half(1)": 0.5}),
+        (
+            "larger(a, b)",
+            "max(a, b)",
+            "min(a, b)",
+            "larger(1, 2) == 2",
+            {"larger(9, 4)": 9},
+        ),
+        (
+            "ends(a)",
+            "[a[0], a[-1]]",
+            "[a[0]]",
+            "ends([1, 2]) == [1, 2]",
+            {"ends('xyz')": ["x", "z"]},
+        ),
+    ],
+    Split.VALIDATION: [
+        ("gap(a, b)", "abs(a - b)", "abs(a + b)", "gap(1, 5) == 4", {"gap(7, 4)": 3}),
+        (
+            "shout(text)",
+            "text.upper()",
+            "text.lower()",
+            "shout('a') == 'A'",
+            {"shout('b')": "B"},
+        ),
+    ],
+    Split.TEST: [
+        (
+            "cube(n)",
+            "n ** 3",
+            "n ** 2",
+            "cube(2) == 8",
+            {"cube(3)": 27, "cube(-1)": -1},
+        ),
+        (
+            "words(text)",
+            "text.split()",
+            "text",
+            "words('a b') == ['a', 'b']",
+            {"words('c')": ["c"]},
+        ),
+        (
+            "odd(n)",
+            "n % 2 == 1",
+            "n % 2 == 0",
+            "odd(3)",
+            {"odd(4)": False, "odd(5)": True},
+        ),
+    ],
+    Split.OUT_OF_VOCABULARY: [
+        (
+            "mean(xs)",
+            "sum(xs) / len(xs)",
+            "sum(xs)",
+            "mean([2, 4]) == 3",
+            {"mean([1, 2])": 1.5},
+        ),
+    ],
+}
+PHRASES = ["{name} is wrong, repair {path}", "the test of {name} fails: mend {path}"]
+TIMEOUT_S = 5.0
+
+
+class Project(Environment):
+    """One episode: a few files in memory, and a sandbox where they run."""
+
+    def __init__(self, files: dict[str, str], sandbox: LazySandbox) -> None:
+        self.workspace = Workspace(files)  # It copies: the task must stay as it is.
+        self._sandbox = sandbox
+
+    @tool
+    def read_file(self, path: str) -> str:
+        """Read a file."""
+        return self.workspace.files[self.workspace.file(path)]
+
+    @tool
+    def edit_file(self, path: str, old: str, new: str) -> str:
+        """Replace a text, which must occur once, in a file."""
+        name = self.workspace.file(path)
+        if name.startswith("tests/"):
+            raise RuleViolation("tests may not be changed.")
+        self.workspace.replace(name, old, new)
+        return f"Edited {name}."
+
+    @tool
+    async def run_tests(self) -> str:
+        """Run the tests."""
+        files = dict(self.workspace.files)
+        result = await self._sandbox.run(files, RunTests(), timeout_s=TIMEOUT_S)
+        if result.status == "sandbox_error":  # No fault of the agent's: try again.
+            raise SandboxError(result.error)
+        failed = [test for test in result.tests or () if test.outcome != "passed"]
+        return failed[0].message[:300] if failed else f"{result.passed} passed."
+
+    def changed_files(self) -> dict[str, str | None]:
+        """Return what the agent edited: a trajectory holds it."""
+        return self.workspace.changed()
+
+
+class RepairScenario(Scenario):
+    """What is learned: read, edit, test, and no more than that."""
+
+    name: ClassVar[str] = "repair"
+    description: ClassVar[str] = "Repair a function whose test fails."
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = "advanced"
+    estimated_time: ClassVar[str] = "depends on the model: it has to know some Python"
+    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def system_prompt(self) -> str:
+        """Return the role and the rules."""
+        return "You repair Python code. Rule: never change a file under tests/."
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the tools of a project."""
+        return tool_specs(Project)
+
+    def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
+        """Return tasks; each follows from its number alone."""
+        return [self._task(split, seed, number) for number in range(count)]
+
+    def _task(self, split: Split, seed: int, number: int) -> Task:
+        rng = Random(f"{split.value}/{seed}/{number}")
+        signature, right, wrong, shown, hidden = rng.choice(FAULTS[split])
+        name = signature.partition("(")[0]
+        path, test = (
+            f"{name}.py",
+            f"from {name} import {name}\n\n\ndef test_{name}():\n",
+        )
+        return Task(
+            id=f"{split.value}/{seed}/{number}",
+            split=split,
+            seed=seed,
+            family="repair",
+            level=1,
+            instruction=rng.choice(PHRASES).format(name=name, path=path),
+            initial_state={
+                path: f"def {signature}:\n    return {wrong}\n",
+                f"tests/test_{name}.py": f"{test}    assert {shown}\n",
+            },
+            goal={
+                "path": path,
+                "old": f"return {wrong}",
+                "new": f"return {right}",
+                "hidden": hidden,
+            },
+        )
+
+    def create_environment(self, task: Task) -> Project:
+        """Return the project in the task's initial state."""
+        return Project(task.initial_state, self.sandbox)
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score the values that the code gives; what it says of itself cannot count.
+
+        The visible test is only shown to the agent: code can make a test that runs
+        beside it pass. What ``gives`` judges has left the sandbox as text, and what
+        it should be was never inside.
+        """
+        assert isinstance(environment, Project)
+        path, files = task.goal["path"], environment.workspace.files
+        calls = trajectory.get_tool_calls()
+        kept = all(call.outcome is not ToolOutcome.RULE_BROKEN for call in calls)
+        brief = len(calls) <= 6  # Else calling everything would pay.
+        if files[path] == task.initial_state[path] or not kept or not brief:
+            return Reward(0.0, False, right_tool=0.0, right_arguments=0.0)
+        code = {path: files[path]}
+        hidden = {path: task.goal["hidden"]}
+        verdict = gives(self.sandbox, code, hidden, timeout_s=TIMEOUT_S)
+        right = bool(verdict)
+        value = 1.0 if right else 0.2 * verdict.share
+        return Reward(value, right, right_tool=1.0, right_arguments=float(right))
+
+    def needed_calls(self, task: Task) -> list[NeededCall]:
+        """Return the calls that solve a task; any edit that works will do."""
+        path, old, new = (task.goal[part] for part in ("path", "old", "new"))
+        edit = {"path": path, "old": old, "new": new}
+        judged = frozenset({"old", "new"})
+        return [
+            NeededCall("read_file", {"path": path}),
+            NeededCall("edit_file", edit, by_outcome=judged),
+            NeededCall("run_tests", {}),
+        ]
+
+    def vocabulary(self, split: Split) -> set[str]:
+        """Return the functions of a split."""
+        return {signature.partition("(")[0] for signature, *_ in FAULTS[split]}
