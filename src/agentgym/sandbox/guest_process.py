@@ -22,7 +22,13 @@ from agentgym.sandbox.filter import build_filter
 from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.guest.settings import Rung, Settings
 from agentgym.sandbox.memory import MemoryGroup
-from agentgym.sandbox.packages import INSIDE, PythonHome, readable_trees, signature
+from agentgym.sandbox.packages import (
+    INSIDE,
+    PythonHome,
+    entries,
+    readable_trees,
+    signature,
+)
 from agentgym.sandbox.result import SandboxResult, complete
 
 _START_S = 30.0
@@ -124,8 +130,6 @@ class GuestProcess:
             scratch = self._owned.enter_context(scratch_folder("sandbox"))
             self._owned.callback(_remove, scratch)
             scratch.chmod(0o711)  # Executions can pass through but not list.
-            if start_as is not None:
-                os.chown(scratch, start_as, start_as)
             if hidden:
                 guest = shutil.copytree(guest, scratch / "guest")
             if copies:
@@ -141,6 +145,9 @@ class GuestProcess:
         elif scratch:
             home = PythonHome(python, scratch / "python", tuple(folders))
             home.write()
+        if scratch and start_as is not None:  # It removes them, if this process dies.
+            for path, _ in [*entries(scratch)]:
+                os.chown(path, start_as, start_as, follow_symlinks=False)
         settings = Settings(
             rung=rung,
             limits=config.limits,
