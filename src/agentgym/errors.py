@@ -223,7 +223,8 @@ class ComputeRefusedError(ComputeError):
     """A provider of machines refused a request.
 
     Attributes:
-        status: Of HTTP; 200 where the answer was not what it must be.
+        status: Of HTTP; 200 where the answer was not what it must be. Of a provider
+            that is asked by a command its exit status, and 0 there.
         code: The provider's own word for it; empty if it has none.
     """
 

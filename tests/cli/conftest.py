@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agentgym.cli.main import main
-from tests.compute.fakes.fixtures import lambda_cloud, no_provider, runpod
+from tests.compute.fakes.fixtures import lambda_cloud, no_provider, runpod, sky
 
-__all__ = ["agentgym", "lambda_cloud", "no_provider", "runpod"]
+__all__ = ["agentgym", "lambda_cloud", "no_provider", "runpod", "sky"]
 
 
 @dataclass(frozen=True)

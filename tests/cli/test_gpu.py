@@ -30,6 +30,7 @@ def test_list_needs_no_network(
         ("local", False),
         ("runpod", False),
         ("lambda", True),
+        ("sky", True),
     ]
     assert "planted" not in ended.out + ended.err + json.dumps(rows)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.compute.fakes.fixtures import lambda_cloud, no_provider, runpod
+from tests.compute.fakes.fixtures import lambda_cloud, no_provider, runpod, sky
 from tests.compute.sshd import MISSING, Machine, is_missing
 
-__all__ = ["lambda_cloud", "machine", "no_provider", "runpod"]
+__all__ = ["lambda_cloud", "machine", "no_provider", "runpod", "sky"]
 
 
 @pytest.fixture

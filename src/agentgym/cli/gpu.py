@@ -39,7 +39,8 @@ def list_providers(as_json: AsJson = False) -> None:
 @app.command()
 def prices(
     provider: Annotated[
-        str | None, opt("Of this provider alone.", show_default="all with a key")
+        str | None,
+        opt("Of this provider alone.", show_default="all with a key; sky if named"),
     ] = None,
     model: Annotated[str | None, opt("Only what this model can be trained on.")] = None,
     lora_rank: Annotated[
@@ -77,7 +78,7 @@ def _offers(named: str | None) -> "tuple[list[Offer], list[str]]":
     Raises:
         ComputeError: No provider can be asked at all.
     """
-    from agentgym.compute.registry import PROVIDERS
+    from agentgym.compute.registry import PROVIDERS, asked_unnamed
     from agentgym.errors import ComputeError
 
     if named is not None:
@@ -85,7 +86,7 @@ def _offers(named: str | None) -> "tuple[list[Offer], list[str]]":
         provider.check()
         asked = [provider]
     else:
-        asked = _configured()
+        asked = _configured(asked_unnamed())
     offers, problems = [], []
     for provider in asked:
         try:
@@ -95,19 +96,17 @@ def _offers(named: str | None) -> "tuple[list[Offer], list[str]]":
     return offers, problems
 
 
-def _configured() -> "list[Provider]":
-    """Return those who rent machines out and have a key.
+def _configured(asked: "list[Provider]") -> "list[Provider]":
+    """Return those who are to be asked, if there are any.
 
     Raises:
-        ComputeError: None has; says how to give one.
+        ComputeError: None has a key; says how to give one.
     """
-    from agentgym.compute.registry import problem, rented
+    from agentgym.compute.registry import rented
     from agentgym.errors import ComputeError
 
-    every = rented()
-    asked = [provider for provider in every if not problem(provider)]
     if not asked:
-        keys = " or ".join(each.key for each in every if each.key)
+        keys = " or ".join(each.key for each in rented() if each.key)
         raise ComputeError(
             f"No provider has a key: set {keys}, or put it into the file .env. "
             "`agentgym gpu list` says where keys are made."
@@ -129,11 +128,13 @@ def reap(
     Exits with 1 if one could not be ended.
     """
     from agentgym.compute.reap import find_machines
+    from agentgym.compute.registry import problem, rented
     from agentgym.errors import ComputeError, UsageError
     from agentgym.ui.machines import machines_view
 
     name = None if run is None else _machine_of(run, output)
-    providers = {provider.name: provider for provider in _configured()}
+    asked = _configured([each for each in rented() if not problem(each)])
+    providers = {provider.name: provider for provider in asked}
     found, problems = find_machines(providers.values(), output)
     if name is not None:
         found = [each for each in found if each.machine.name == name]

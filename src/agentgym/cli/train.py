@@ -69,7 +69,7 @@ def train(
     nodes: Annotated[int | None, opt("Of --engine verl: machines.")] = None,
     gpu: Annotated[
         str | None,
-        opt("auto, local, none, or a machine: runpod, lambda, ssh:user@host[:port]."),
+        opt("auto, local, none, or a machine: runpod, lambda, sky, ssh:user@host."),
     ] = None,
     max_hourly: Annotated[
         float | None, opt("Of a rented machine: most $ an hour.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from agentgym.compute.base import Provider
 from agentgym.compute.providers.local import LocalMachine
 from agentgym.compute.quote import Effort, Quote, choose, fits
-from agentgym.compute.registry import problem, rented
+from agentgym.compute.registry import asked_unnamed, rented
 from agentgym.compute.sizes import Need, need_of
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
@@ -42,7 +42,7 @@ def settle(config: TrainingConfig) -> str:
     why = _why_not_here(need)
     if not why:
         return config.gpu
-    providers = [provider for provider in rented() if not problem(provider)]
+    providers = asked_unnamed()
     if not providers:
         raise ComputeError(
             f"{config.model!r} needs {need.words}, and {why}. {_would_rent(need)} To "

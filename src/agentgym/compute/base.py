@@ -63,11 +63,14 @@ class Address:
         host: Name or address.
         port: Of its SSH server.
         user: Who to log in as; empty for what SSH's own settings say.
+        is_alias: Whether the host is a name that ``ssh`` alone knows, of an entry that
+            the provider has written into its settings.
     """
 
     host: str
     port: int = 22
     user: str = ""
+    is_alias: bool = field(default=False, compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -135,11 +138,14 @@ class Provider(ABC):
         name: What users type after ``--gpu``.
         key: Environment variable of its key; empty if it needs none.
         is_rented: Whether its machines cost money as long as they are there.
+        only_named: Whether it is asked for offers only where a user names it, since
+            asking takes long.
     """
 
     name: ClassVar[str]
     key: ClassVar[str] = ""
     is_rented: ClassVar[bool] = True
+    only_named: ClassVar[bool] = False
 
     @abstractmethod
     def check(self) -> None:

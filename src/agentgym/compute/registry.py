@@ -11,6 +11,7 @@ PROVIDERS = Plugins(
         "local": "agentgym.compute.providers.local:LocalMachine",
         "runpod": "agentgym.compute.providers.runpod:RunPod",
         "lambda": "agentgym.compute.providers.lambda_cloud:LambdaCloud",
+        "sky": "agentgym.compute.providers.skypilot:SkyPilot",
     },
     group="agentgym.compute",
 )
@@ -20,6 +21,15 @@ def rented() -> list[Provider]:
     """Return all whose machines cost money, whether they are configured or not."""
     every = [PROVIDERS.get(name) for name in PROVIDERS.names()]
     return [provider for provider in every if provider.is_rented]
+
+
+def asked_unnamed() -> list[Provider]:
+    """Return those who are asked for offers though the user names nobody."""
+    return [
+        provider
+        for provider in rented()
+        if not provider.only_named and not problem(provider)
+    ]
 
 
 def problem(provider: Provider) -> str:

@@ -99,8 +99,9 @@ class TrainingConfig(Settings, BaseSettings):
         vllm: Of ``vllm``: any flag of ``vllm serve``, ``{"max_num_seqs": 64}``.
         gpu: Where to train. ``auto`` takes a local GPU if there is one, ``local``
             insists on it, ``none`` forces the CPU; ``ssh:user@host`` or
-            ``ssh:user@host:port`` trains on that machine; ``runpod``, ``lambda`` or
-            another provider's name rents one, ``runpod:A100`` one of that kind.
+            ``ssh:user@host:port`` trains on that machine; ``runpod``, ``lambda``,
+            ``sky`` or another provider's name rents one, ``runpod:A100`` one of that
+            kind.
         max_hourly: Of a rented machine: most $ an hour.
         max_cost: Of a rented machine: most $ in all, after which the run ends.
         episodes: Budget of training rollouts.

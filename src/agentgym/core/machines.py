@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 
 HERE = ("auto", "local", "none")
 SSH = "ssh"
-RENTED = ("runpod", "lambda")
+RENTED = ("runpod", "lambda", "sky")
 PROVIDERS_GROUP = "agentgym.compute"
 
 _USER, _PORT = r"(?:(?P<user>[A-Za-z_][\w.-]*)@)?", r"(?::(?P<port>[0-9]{1,5}))?"

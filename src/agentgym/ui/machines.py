@@ -35,10 +35,11 @@ def providers_view(rows: Sequence[ProviderRow]) -> RenderableType:
     table = grid()
     table.add_column(style="dim", overflow="fold")
     for row in rows:
-        state = Text("no key", "yellow") if row.problem else Text("ready", "green")
+        lacks = "no key" if row.key else "not here"
+        state = Text(lacks, "yellow") if row.problem else Text("ready", "green")
         needs = "this machine; costs nothing"
         if row.costs:
-            needs = row.problem or f"{row.key} is set"
+            needs = row.problem or (f"{row.key} is set" if row.key else "installed")
         table.add_row(row.name, state, needs)
     return table
 

@@ -1,16 +1,19 @@
 """Fixtures of providers: fakes in the place of the real ones, which no test reaches."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from agentgym.compute.ending import Waits
+from agentgym.compute.providers import sky_command
 from agentgym.compute.providers.api import Api
 from agentgym.compute.providers.lambda_cloud import LambdaCloud
 from agentgym.compute.providers.runpod import RunPod
 from agentgym.compute.rented import Rented
 from tests.compute.fakes.lambda_cloud import FakeLambda
 from tests.compute.fakes.runpod import FakeRunPod
+from tests.compute.fakes.sky import FakeSky
 
 QUICK = Waits(look_s=0.02, looks=8, up_s=5.0, end_s=5.0)
 
@@ -25,6 +28,7 @@ def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("interval_s", "launch_interval_s"):
         monkeypatch.setattr(LambdaCloud, name, 0.0)
     monkeypatch.setattr(Api, "backoff_s", 0.005)
+    monkeypatch.setattr(sky_command, "COMMAND", "sky-of-nobody")
     monkeypatch.setattr(Rented, "waits", QUICK)
 
 
@@ -45,3 +49,10 @@ def lambda_cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLambda]:
         monkeypatch.setattr(LambdaCloud, "ssh_port", fake.ssh)
         monkeypatch.setenv("LAMBDA_API_KEY", fake.key)
         yield fake
+
+
+@pytest.fixture
+def sky(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSky:
+    """Put a fake of SkyPilot's command on the path."""
+    monkeypatch.setattr(sky_command, "COMMAND", "sky")
+    return FakeSky(tmp_path / "sky", monkeypatch)

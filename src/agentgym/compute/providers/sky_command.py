@@ -1,0 +1,133 @@
+"""The command ``sky`` of SkyPilot: run, waited for, and its words understood."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import ComputeError, ComputeRefusedError, UnreachableError
+
+COMMAND = "sky"
+NO_CAPACITY = "ResourcesUnavailableError"
+NO_CLOUD = (
+    "SkyPilot has access to no cloud: `sky check` says what each of them needs, and "
+    "`pip install 'skypilot[aws]'` (or another name) brings what it takes to ask it."
+)
+_NO_ACCESS = "NoCloudAccessError"
+_TRIES = 2
+_SHOWN = 300
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): ?", re.MULTILINE)
+
+
+def command() -> str:
+    """Return where the command is: on the path, or beside this interpreter.
+
+    Raises:
+        ComputeError: It is not installed.
+    """
+    beside = Path(sys.executable).parent
+    found = shutil.which(COMMAND) or shutil.which(COMMAND, path=beside)
+    if found is None:
+        raise ComputeError(
+            "--gpu sky needs SkyPilot, whose command `sky` is not here: pip install "
+            '"agentgym[sky]".'
+        )
+    return found
+
+
+def answer(*words: str, timeout_s: float) -> Any:
+    """Return the JSON that a command prints, which may be asked twice.
+
+    Raises:
+        ComputeRefusedError: It failed, or printed no JSON.
+        UnreachableError: It gave no answer in time.
+    """
+    for attempt in range(1, _TRIES + 1):
+        try:
+            said = run(*words, "--output", "json", timeout_s=timeout_s)
+        except UnreachableError:
+            if attempt == _TRIES:
+                raise
+            continue
+        return _json(said, words)
+    raise AssertionError("unreachable")
+
+
+def run(*words: str, timeout_s: float) -> str:
+    """Run ``sky`` and return what it printed.
+
+    It is in a session of its own, where no Ctrl-C of the terminal's reaches it. Its
+    output is a file: SkyPilot's server, which it may start, would keep a pipe open.
+
+    Raises:
+        ComputeRefusedError: It failed; ``code`` is the name of SkyPilot's exception.
+        UnreachableError: It gave no answer in time. What it asked its server for may
+            still be done.
+    """
+    environment = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", **os.environ}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            [command(), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise UnreachableError(
+                f"`sky {words[0]}` gave no answer in {timeout_s:.0f} seconds. Does "
+                "`sky api info` find SkyPilot's server? `sky api stop` ends one that "
+                "hangs; the next command starts another."
+            ) from None
+        finally:
+            process.kill()
+            process.wait()
+        said, failed = _text(out), _text(err)
+    if status:
+        raise _explained(words, status, failed.strip() or said)
+    return said
+
+
+def _text(file: Any) -> str:
+    file.seek(0)
+    return _COLOURS.sub("", file.read().decode(errors="replace"))
+
+
+def _json(said: str, words: tuple[str, ...]) -> Any:
+    """Return the JSON at the end of what was said; there may be words before it."""
+    for start in re.finditer(r"^[\[{]", said, re.MULTILINE):
+        try:
+            return json.loads(said[start.start() :])
+        except ValueError:
+            continue
+    raise ComputeRefusedError(
+        f"`sky {words[0]}` printed no JSON but {_short(said)!r}. Is it SkyPilot's, of "
+        "version 0.14?",
+        0,
+    )
+
+
+def _explained(words: tuple[str, ...], status: int, said: str) -> ComputeRefusedError:
+    """Return the last exception of a traceback, in its own words."""
+    found = [*_ERROR.finditer(said)]
+    code = found[-1][1] if found else ""
+    if code == _NO_ACCESS:
+        return ComputeRefusedError(NO_CLOUD, status, code)
+    told = _short(said[found[-1].end() :] if found else said)
+    return ComputeRefusedError(
+        f"`sky {words[0]}` failed: {told or f'exit code {status}'}.", status, code
+    )
+
+
+def _short(said: str) -> str:
+    text = " ".join(said.split())
+    return (text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…").rstrip(".")

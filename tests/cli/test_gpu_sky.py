@@ -1,0 +1,73 @@
+"""``agentgym gpu`` and ``train`` with SkyPilot: what is shown and refused."""
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Command
+from tests.compute.fakes.runpod import FakeRunPod
+from tests.compute.fakes.sky import FakeSky
+
+TRAIN = ["train", "coding", "--framework", "native", "--model", "Qwen/Qwen3-4B"]
+
+
+def test_list_says_whether_it_is_installed(
+    agentgym: Command, request: pytest.FixtureRequest
+) -> None:
+    out = " ".join(agentgym("gpu", "list").out.split())
+    assert "sky not here --gpu sky needs SkyPilot" in out
+    assert 'pip install "agentgym[sky]"' in out
+    fake = request.getfixturevalue("sky")
+    assert "sky ready installed" in " ".join(agentgym("gpu", "list").out.split())
+    assert fake["launches"] == []
+
+
+def test_prices_where_it_is_named_alone(
+    agentgym: Command, sky: FakeSky, runpod: FakeRunPod
+) -> None:
+    rows = json.loads(agentgym("gpu", "prices", "--json").out)
+    assert {row["provider"] for row in rows} == {"runpod"}
+    out = agentgym("gpu", "prices", "--provider", "sky").out
+    assert [line.split()[0] for line in out.splitlines()[1:]] == [
+        "0.70",
+        "0.80",
+        "3.20",
+    ]
+    sky.change(clouds={})
+    ended = agentgym("gpu", "prices", "--provider", "sky")
+    assert ended.code == 1
+    assert "access to no cloud" in ended.err
+
+
+def test_a_dry_run_quotes_and_rents_nothing(agentgym: Command, sky: FakeSky) -> None:
+    ended = agentgym(*TRAIN, "--gpu", "sky", "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "$0.70 an hour" in " ".join(ended.out.split())
+    ended = agentgym(*TRAIN, "--gpu", "sky:a100", "--dry-run")
+    assert "$3.20 an hour" in " ".join(ended.out.split())
+    ended = agentgym(*TRAIN, "--gpu", "sky", "--dry-run", "--max-hourly", "0.5")
+    assert ended.code == 2
+    assert "--max-hourly is $0.50" in " ".join(ended.err.split())
+    ended = agentgym(*TRAIN, "--gpu", "sky:B300", "--dry-run")
+    assert "sky has no GPU 'B300'" in " ".join(ended.err.split())
+    assert sky["launches"] == []
+
+
+def test_without_skypilot(agentgym: Command) -> None:
+    ended = agentgym(*TRAIN, "--gpu", "sky", "--dry-run")
+    assert ended.code == 1
+    assert 'pip install "agentgym[sky]"' in " ".join(ended.err.split())
+
+
+def test_reap_ends_its_clusters_and_no_others(agentgym: Command, sky: FakeSky) -> None:
+    sky.change(clusters={"agentgym-a-1": "UP", "mine": "UP"})
+    assert agentgym("gpu", "reap").code == 2  # nobody is here to be asked
+    assert list(sky["clusters"]) == ["agentgym-a-1", "mine"]
+    ended = agentgym("gpu", "reap", "--yes", "--json")
+    assert ended.code == 0, ended.err
+    assert [row["name"] for row in json.loads(ended.out)] == ["agentgym-a-1"]
+    assert list(sky["clusters"]) == ["mine"]
+    sky.change(garbage=True)
+    ended = agentgym("gpu", "reap", "--yes")
+    assert ended.code == 1
+    assert "printed no JSON" in " ".join(ended.err.split())
