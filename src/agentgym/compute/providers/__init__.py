@@ -1,1 +1,1 @@
-"""Those who have machines, one a file; ``api.py`` is how the rented ones are asked."""
+"""Those who have machines, one a file; ``api`` and ``sky_command`` ask them."""
