@@ -1,5 +1,6 @@
 """Settings: models whose values come from code and YAML, with errors that explain."""
 
+import os
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
@@ -67,6 +68,21 @@ class Settings(BaseModel):
 def variable_of(setting: str) -> str:
     """Return the name of the environment variable that sets ``setting``."""
     return PREFIX + setting.upper()
+
+
+def initial_environment() -> dict[str, str]:
+    """Return the variables that are set, with what they held when this process started.
+
+    Programs are started with these. A value that was set later, as one of the user's
+    keys is on another machine, is then in no environment that other processes can read.
+    Where the system does not tell, it is all of them as they are.
+    """
+    try:
+        begun = os.fsdecode(Path("/proc/self/environ").read_bytes()).split("\0")
+    except OSError:
+        return dict(os.environ)
+    pairs = (line.partition("=") for line in begun)
+    return {name: value for name, _, value in pairs if name in os.environ}
 
 
 def explain_invalid(error: ValidationError, known: list[str]) -> str:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import which
 
+from agentgym.core.settings import initial_environment
 from agentgym.errors import GPUNotAvailableError, UnsupportedError
 
 _MEMORY = Path("/proc/meminfo")
@@ -84,6 +85,7 @@ def free_gpu() -> tuple[int | None, bool]:
     with suppress(OSError, ValueError, IndexError, subprocess.SubprocessError):
         told = subprocess.run(
             [*query, f"--id={first}"] if first else query,
+            env=initial_environment(),
             capture_output=True,
             text=True,
             timeout=_DRIVER_S,

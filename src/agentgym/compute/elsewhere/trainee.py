@@ -1,7 +1,8 @@
 """The process that trains on another machine: as at home, and it tells into a file.
 
 Its order comes over standard input: settings with this machine's paths, and the values
-of variables, which are put into no environment that other processes can read.
+of variables, which are put into no environment that other processes can read: workers
+get them over a socket.
 """
 
 import ctypes

@@ -24,6 +24,7 @@ from contextlib import suppress
 from pkgutil import resolve_name
 from typing import Any
 
+from agentgym.core.settings import initial_environment
 from agentgym.errors import RolloutError
 
 _MOST_BYTES = 1 << 20
@@ -88,8 +89,10 @@ class Child:
 class ForkServer:
     """A process that forks; started when first asked, and again should it die.
 
-    It imports the modules of ``preload`` before it forks anything, and starts with the
-    variables of ``environment`` beside the parent's.
+    It imports the modules of ``preload`` before it forks anything, with the variables
+    of ``environment`` beside the parent's. Of these it starts with those alone that the
+    parent started with, and is told the others: what was set later, such as a key of
+    the user's, is in no process's initial environment, which others can read.
     """
 
     def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:
@@ -144,9 +147,10 @@ class _Connection:
         with theirs:
             command = [sys.executable, "-m", __name__, str(theirs.fileno()), *preload]
             try:
+                ours.send(_as_message({**os.environ, **environment}))
                 self._process = subprocess.Popen(
                     command,
-                    env={**os.environ, **environment},
+                    env={**initial_environment(), **environment},
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -175,8 +179,8 @@ class _Connection:
             with self._lock:
                 if not self.is_dead:
                     self._answers.append(answer)
-                    message = json.dumps(request).encode("utf-8", "surrogateescape")
-                    socket.send_fds(self._socket, [message], [theirs, errors])
+                    message = [_as_message(request)]
+                    socket.send_fds(self._socket, message, [theirs, errors])
                 else:
                     answer.set_result(0)
             pid = answer.result()
@@ -215,6 +219,7 @@ def main(descriptor: str, *preload: str) -> None:
     """Import ``preload``, then fork for whoever holds the other end of a socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     server = socket.socket(fileno=int(descriptor))
+    _set_environment(json.loads(server.recv(_MOST_BYTES)))
     try:
         for module in preload:
             importlib.import_module(module)
@@ -255,6 +260,15 @@ def _report_ended(server: socket.socket) -> None:
             _say(server, ended=found[0], code=os.waitstatus_to_exitcode(found[1]))
 
 
+def _as_message(value: dict[str, Any]) -> bytes:
+    return json.dumps(value).encode("utf-8", "surrogateescape")
+
+
+def _set_environment(variables: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+
+
 def _say(server: socket.socket, **message: Any) -> None:
     with suppress(BrokenPipeError):  # the parent has gone, and the loop will see it
         server.send(json.dumps(message).encode())
@@ -271,8 +285,7 @@ def _run(request: dict[str, Any], output: int, errors: int) -> None:
         os.dup2(errors, 2)
         for passed in (output, errors):
             os.close(passed)
-        os.environ.clear()
-        os.environ.update(request["environment"])
+        _set_environment(request["environment"])
         os.chdir(request["folder"])
         sys.path[:] = request["path"]
         code = resolve_name(request["target"])(request["argument"])
