@@ -9,6 +9,7 @@ import pytest
 from agentgym.compute.elsewhere import parcel
 from agentgym.compute.elsewhere.package import wheel
 from agentgym.compute.elsewhere.parcel import make_parcel
+from agentgym.compute.elsewhere.there import There
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import UsageError
 from agentgym.version import __version__
@@ -92,6 +93,48 @@ def test_a_pack_goes_whole_with_its_requirements(folder: Path) -> None:
     assert found.config_there("/r", "x").scenario == "/r/inputs/packs/mine"
 
 
+def test_what_links_lead_to_goes_once_and_nothing_hidden(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    for name in ("prices.txt", ".hidden/token.txt", "shared/faq.txt", "shared/x.pem"):
+        (outside / name).parent.mkdir(exist_ok=True)
+        (outside / name).write_text(name)
+    pack = folder / "mine"
+    (pack / "data").mkdir(parents=True)
+    (pack / "scenario.py").write_text("X = 1\n")
+    (pack / "data" / "real.txt").write_text("real")
+    links = {
+        "absolute.txt": outside / "prices.txt",
+        "a_link": "data",
+        "data/loop": "..",
+        "data/up": "../..",
+        "hidden": outside / ".hidden",
+        "token.txt": outside / ".hidden" / "token.txt",
+        "env.txt": "../.env",
+        "shared": outside / "shared",
+        "dangling": "nowhere",
+    }
+    for name, target in links.items():
+        (pack / name).symlink_to(target)
+    (outside / "shared" / "back").symlink_to(pack)
+    found = make_parcel(TrainingConfig(scenario=str(pack), framework="native"))
+    assert {name.removeprefix("packs/mine/") for name in found.files} == {
+        *("absolute.txt", "data/real.txt", "scenario.py", "shared/faq.txt"),
+    }
+    there, sent = There(folder / "run"), BytesIO()
+    found.write(sent)
+    there.put("x.tar", 0, sent.getvalue())
+    there.unpack("x.tar", "inputs")
+    mine = folder / "run" / "inputs" / "packs" / "mine"
+    assert (mine / "absolute.txt").read_text() == "prices.txt"
+    assert not (mine / "absolute.txt").is_symlink()
+    assert (mine / "a_link" / "real.txt").read_text() == "real"
+    assert (mine / "data" / "loop").resolve() == mine
+    assert (mine / "shared" / "back").resolve() == mine
+    assert not (mine / "data" / "up").exists()
+
+
 def test_too_much_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parcel, "MOST_BYTES", 2**20)
     large = folder / "app" / "video.bin"
@@ -103,6 +146,8 @@ def test_too_much_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_models_folder_goes_too(folder: Path) -> None:
     (folder / "weights").mkdir()
     (folder / "weights" / "config.json").write_text("{}")
+    (folder / "weights" / ".cache").mkdir()
+    (folder / "weights" / ".cache" / "notes").write_text("hidden")
     found = make_parcel(TrainingConfig(model=str(folder / "weights")))
     assert list(found.files) == ["model/weights/config.json"]
     assert found.config_there("/r", "x").model == "/r/inputs/model/weights"

@@ -53,6 +53,22 @@ def test_nothing_goes_outside(there: There, name: str) -> None:
         there.unpack("x.tar", name)
 
 
+def test_an_archive_that_cannot_be_unpacked_leaves_nothing(
+    there: There, tmp_path: Path
+) -> None:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        tar.add(__file__, "code.py")
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    there.put("x.tar", 0, data.getvalue())
+    with pytest.raises(tarfile.AbsoluteLinkError):
+        there.unpack("x.tar", "inputs")
+    left = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert left == []
+
+
 def test_checkpoints_are_kept_until_home_has_them(there: There, tmp_path: Path) -> None:
     run = tmp_path / "run" / "runs" / "x"
     for step in (1, 2):

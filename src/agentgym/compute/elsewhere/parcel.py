@@ -28,6 +28,7 @@ class Parcel:
     Attributes:
         config: With paths of this machine.
         files: By path below ``inputs/`` there.
+        links: To folders among them, by path likewise, with the folders' paths.
         extras: Of this package.
         packages: To install, as pip names them.
         variables: By name, with their values.
@@ -37,6 +38,7 @@ class Parcel:
 
     config: TrainingConfig
     files: dict[str, Path]
+    links: dict[str, str]
     extras: list[str]
     packages: list[str]
     variables: dict[str, str] = field(repr=False)
@@ -80,9 +82,14 @@ class Parcel:
 
     def write(self, file: IO[bytes]) -> None:
         """Write the files as an archive."""
-        with tarfile.open(fileobj=file, mode="w") as tar:
+        with tarfile.open(fileobj=file, mode="w", dereference=True) as tar:
             for name, path in sorted(self.files.items()):
                 tar.add(path, name, recursive=False)
+            for name, target in sorted(self.links.items()):
+                link = tarfile.TarInfo(name)
+                link.type = tarfile.SYMTYPE
+                link.linkname = os.path.relpath(target, os.path.dirname(name))
+                tar.addfile(link)
 
 
 def make_parcel(config: TrainingConfig) -> Parcel:
@@ -113,10 +120,7 @@ def make_parcel(config: TrainingConfig) -> Parcel:
     model = _as_it_is(config.model)
     if (folder := Path(config.model)).is_dir():
         model = _below(f"model/{folder.name}")
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                inside = path.relative_to(folder).as_posix()
-                sources.files[f"model/{folder.name}/{inside}"] = path
+        sources.add_folder(folder, f"model/{folder.name}")
     if config.tracker == "wandb" and os.environ.get("WANDB_API_KEY"):
         sources.variables.add("WANDB_API_KEY")
     extras = ["local"]
@@ -125,6 +129,7 @@ def make_parcel(config: TrainingConfig) -> Parcel:
     return Parcel(
         config=config,
         files=sources.files,
+        links=sources.links,
         extras=extras,
         packages=sorted(sources.packages),
         variables={name: os.environ[name] for name in sorted(sources.variables)},

@@ -29,12 +29,15 @@ class Sources:
     """What was found, starting from some modules.
 
     Attributes:
-        files: By path below the folder in which training runs there.
+        files: By path below the folder in which training runs there. What a link leads
+            to goes in its place.
+        links: Names of links to folders that go anyway, with those folders' names.
         packages: Distributions that are imported, with the version that is here.
         variables: Environment variables that are set here and named in the code.
     """
 
     files: dict[str, Path] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
     packages: set[str] = field(default_factory=set)
     variables: set[str] = field(default_factory=set)
 
@@ -54,21 +57,57 @@ class Sources:
             if top in seen or top in sys.stdlib_module_names:
                 continue
             seen.add(top)
-            found = list(_files_of(folder, top))
-            if not found:
+            if not _has_module(folder, top):
                 self._add_package(distributions.get(top, []))
-            for path in found:
-                self.files[path.relative_to(folder).as_posix()] = path
-                waiting += self._read(path, folder)
+            elif (module_file := folder / f"{top}.py").is_file():
+                if _may_go(module_file, folder):
+                    self.files[module_file.name] = module_file
+                    waiting += self._read(module_file, folder)
+            else:
+                for path in self.add_folder(folder / top, top):
+                    waiting += self._read(path, folder)
 
     def add_tree(self, folder: Path, to: str) -> None:
         """Add all files of a folder, and what its modules import from elsewhere."""
         distributions = packages_distributions()
-        for path in _tree(folder):
-            self.files[f"{to}/{path.relative_to(folder).as_posix()}"] = path
+        for path in self.add_folder(folder, to):
             for top in self._read(path, folder):
-                if not list(_files_of(folder, top)):
+                if not _has_module(folder, top):
                     self._add_package(distributions.get(top, []))
+
+    def add_folder(self, folder: Path, to: str) -> list[Path]:
+        """Add and return the files below a folder: none hidden, secret or of a cache.
+
+        Each real folder goes once, and under its own name if it has one in there.
+        """
+        names = {folder.resolve(): to}
+        files, links = dict[str, Path](), dict[str, Path]()
+
+        def walk(place: Path, name: str) -> None:
+            for path in sorted(place.iterdir()):
+                inside = f"{name}/{path.name}"
+                if path.name in _SKIPPED or not _may_go(path, folder):
+                    continue
+                if path.is_dir() and (path.is_symlink() or path.resolve() in names):
+                    links[inside] = path
+                elif path.is_dir() and not (path / "pyvenv.cfg").exists():
+                    names[path.resolve()] = inside
+                    walk(path, inside)
+                elif path.is_file() and path.suffix != ".pyc":
+                    files[inside] = path
+
+        walk(folder, to)
+        while links:
+            name, path = links.popitem()
+            target = path.resolve()
+            if target in names:
+                self.links[name] = names[target]
+            elif not path.parent.resolve().is_relative_to(target):  # not in itself
+                names[target] = name
+                if not (path / "pyvenv.cfg").exists():
+                    walk(path, name)
+        self.files |= files
+        return list(files.values())
 
     def _read(self, path: Path, folder: Path) -> list[str]:
         """Note what a file names, and return the modules that it imports."""
@@ -105,29 +144,25 @@ class Sources:
                     continue
 
 
-def _files_of(folder: Path, top: str) -> Iterator[Path]:
-    """Yield the files of a module or a package that lies in a folder."""
-    if (folder / f"{top}.py").is_file():
-        yield folder / f"{top}.py"
-    elif any((folder / top).glob("*.py")):
-        yield from _tree(folder / top)
-
-
-def _tree(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, without caches, environments and hidden ones."""
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.name in _SKIPPED:
-            continue
-        if path.is_dir():
-            if not (path / "pyvenv.cfg").exists():
-                yield from _tree(path)
-        elif path.is_file() and path.suffix != ".pyc" and not _is_secret(path):
-            yield path
+def _has_module(folder: Path, top: str) -> bool:
+    """Say whether a module or a package lies in a folder."""
+    return (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py"))
 
 
 def _may_go(path: Path, folder: Path) -> bool:
-    parts = path.relative_to(folder).parts
-    return not (_is_secret(path) or any(part.startswith(".") for part in parts))
+    """Say whether a path of a folder, and what it leads to, is not hidden or secret.
+
+    What lies outside is hidden if it is so as seen from the last folder that both have.
+    """
+    real, root = path.resolve(), folder.resolve()
+    shared = Path(os.path.commonpath([real, root]))
+    return not any(
+        _is_secret(place) or any(part.startswith(".") for part in parts)
+        for place, parts in (
+            (path, path.relative_to(folder).parts),
+            (real, real.relative_to(shared).parts),
+        )
+    )
 
 
 def _is_secret(path: Path) -> bool:

@@ -105,16 +105,19 @@ class There:
         return offset + len(payload)
 
     def unpack(self, name: str, to: str) -> None:
-        """Replace a folder by what is in an archive that has come."""
+        """Replace a folder by what is in an archive that has come; or leave nothing."""
         archive, target = self._inside("incoming", name), self._inside(to)
         new = target.with_name(f".{target.name}.new")
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
-        with tarfile.open(archive) as tar:
-            tar.extractall(new, filter="data")
-        shutil.rmtree(target, ignore_errors=True)
-        new.rename(target)
-        archive.unlink()
+        try:
+            with tarfile.open(archive) as tar:
+                tar.extractall(new, filter="data")
+            shutil.rmtree(target, ignore_errors=True)
+            new.rename(target)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+            archive.unlink(missing_ok=True)
 
     def start(self, number: int, payload: bytes) -> dict[str, Any]:
         """Start training, apart from this connection; the order goes over a pipe.
