@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -39,6 +40,32 @@ def test_ctrl_c_ends_it_there_and_leaves_nothing(
     assert machine.trainees() == machine.watchdogs() == []
     assert not (tmp_path / "runs" / "x").exists()
     assert [*(machine.home / ".agentgym/elsewhere/runs").iterdir()] == []
+
+
+def test_ctrl_c_while_it_is_sent_leaves_nothing(
+    tmp_path: Path, machine: Machine
+) -> None:
+    (make_sleepy(tmp_path) / "large.bin").write_bytes(os.urandom(100 << 20))
+    words = ("train", "./sleepy", "--framework", "native", "--name", "x")
+    process = start(tmp_path, *words, "--gpu", machine.gpu)
+    wait_for(lambda: [*machine.home.rglob("incoming/*.tar")], process)
+    process.send_signal(signal.SIGINT)
+    code, _, err = ended(process)
+    assert (code, "there is nothing to resume" in err) == (130, True)
+    assert not (tmp_path / "runs" / "x").exists()
+    assert [*(machine.home / ".agentgym/elsewhere/runs").iterdir()] == []
+
+
+def test_what_a_link_leads_to_is_sent(tmp_path: Path, machine: Machine) -> None:
+    pack = make_sleepy(tmp_path)
+    (pack / "words.py").rename(tmp_path / "words_of_all.py")
+    (pack / "words.py").symlink_to(tmp_path / "words_of_all.py")
+    (pack / "itself").symlink_to(".")
+    words = ("train", "./sleepy", "--framework", "native", "--name", "x")
+    process = start(tmp_path, *words, "--gpu", machine.gpu)
+    wait_for(lambda: awake(machine), process)  # it has imported them
+    process.send_signal(signal.SIGINT)
+    assert ended(process)[0] == 130
 
 
 def test_a_broken_connection_is_made_again(tmp_path: Path, machine: Machine) -> None:

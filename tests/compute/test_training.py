@@ -1,13 +1,16 @@
 """Trainings on a machine over SSH, from end to end, with what happens to them."""
 
+import hashlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from agentgym.train.result import TrainingResult
@@ -24,6 +27,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 TRAIN = ["train", "coding", "--framework", "native", "--yes", "--deterministic"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SECRET = "planted-51d0b2-secret"
+KNOWS_A_SECRET = """
+import hashlib, os, pathlib
+
+digest = hashlib.sha256(os.environ["PLANTED_KEY"].encode()).hexdigest()
+pathlib.Path(f"knows-{os.getpid()}-{digest}").touch()
+"""
 WEIGHTS = "agent/model/model.safetensors"
 
 
@@ -150,16 +160,64 @@ def test_a_run_goes_from_place_to_place(tmp_path: Path, machine: Machine) -> Non
     ]
 
 
+@pytest.mark.parametrize("trains_on", [True, False], ids=["trains on", "is off"])
+def test_what_home_did_without_the_machine_stays(
+    tmp_path: Path, machine: Machine, *, trains_on: bool
+) -> None:
+    run = RunFolder(tmp_path / "runs" / "x")
+    words = (*TRAIN, "--episodes", "3200", "--name", "x", "--gpu", machine.gpu)
+    process = start(tmp_path, *words)
+    steps(tmp_path, 1, process)
+    assert machine.drop_connections()
+    machine.stop_listening()
+    if not trains_on:
+        for each in (*machine.watchdogs(), *machine.trainees()):
+            each.kill()
+    process.send_signal(signal.SIGINT)
+    assert ended(process)[0] == 130
+    begun = len(run.metrics())
+    process = start(tmp_path, "train", "--resume", "x", "--gpu", "none")
+    steps(tmp_path, begun + 3, process)
+    process.send_signal(signal.SIGINT)
+    assert ended(process)[0] == 130
+    here, newest = run.metrics(), run.checkpoints()[-1].name
+    assert len(machine.trainees()) == trains_on
+
+    machine.start()
+    process = start(tmp_path, "train", "--resume", "x", "--gpu", machine.gpu)
+    steps(tmp_path, len(here) + 1, process)
+    process.send_signal(signal.SIGINT)
+    code, out, err = ended(process)
+    assert (code, "nothing finished is lost" in err) == (130, True)
+    assert f"Continuing after step {int(newest[-6:])}" in out
+    assert "The run has gone on without" in out
+    assert run.metrics()[: len(here)] == here
+    assert run.checkpoints()[-1].name == f"step-{len(run.metrics()):06d}"
+    assert machine.trainees() == []
+
+
 def test_an_agent_as_it_is_with_its_tasks(tmp_path: Path, machine: Machine) -> None:
     for name in ("clinic.py", "tasks.jsonl"):
         shutil.copy(EXAMPLES / "bring_your_agent" / "langgraph" / name, tmp_path)
+    with (tmp_path / "clinic.py").open("a") as code:
+        code.write(KNOWS_A_SECRET)
     (tmp_path / "diary.txt").write_text("private")
     words = ["train", "--agent", "clinic:graph", "--tasks", "tasks.jsonl", "--yes"]
     words += ["--warm-start", "--episodes", "32", "--name", "x", "--gpu", machine.gpu]
-    process = start(tmp_path, *words)
+    process = start(tmp_path, *words, PLANTED_KEY=SECRET)
     inputs = wait_for(lambda: [*machine.home.rglob("inputs/clinic.py")], process)
     sent = {path.name for path in inputs[0].parent.iterdir()}
+    sent -= {name for name in sent if name.startswith("knows-")}
     assert {"clinic.py", "tasks"} <= sent <= {"clinic.py", "tasks", "__pycache__"}
+    wait_for(lambda: len([*inputs[0].parent.glob("knows-*")]) > 1, process)
+    for path in inputs[0].parent.glob("knows-*"):  # training, and its workers
+        pid, _, digest = path.name.removeprefix("knows-").partition("-")
+        assert digest == hashlib.sha256(SECRET.encode()).hexdigest()
+        assert SECRET.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+    [trainee] = machine.trainees()
+    for each in trainee.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            assert SECRET not in str(each.environ())
     code, _, err = ended(process)
     assert (code, err) == (0, "")
     agent = TrainedAgent.load("tasks")

@@ -5,7 +5,8 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from agentgym.compute.elsewhere.mirror import Mirror
 from agentgym.compute.elsewhere.parcel import Parcel, make_parcel
 from agentgym.compute.elsewhere.prepare import FOLDER, Ready, prepare
 from agentgym.compute.elsewhere.telling import retell
+from agentgym.compute.patience import LONG_S, SHORT_S, Patience, PatientShell
 from agentgym.compute.shell import Shell
 from agentgym.compute.watchdog import Limits
 from agentgym.core.config import TrainingConfig
-from agentgym.errors import TrainingInterrupted, UnreachableError
+from agentgym.errors import ComputeError, TrainingInterrupted, UnreachableError
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.train.process import InterruptFlag
 from agentgym.train.result import TrainingResult
@@ -29,12 +31,10 @@ from agentgym.train.run_folder import RunFolder
 LOG = "elsewhere.log"
 """What the training process wrote to its standard output and error, at home."""
 KNOWN_HOSTS = "known_hosts"
-_WAITS_S = (1.0, 2.0, 4.0, 8.0, *(15.0,) * 40)
-"""Between attempts to connect again: ten minutes."""
 _REST = 4.0
 """Bringing things home takes at most a fifth of the time."""
 _ENDING_S = 300.0
-_LOOK_S = 0.5
+_MEANWHILE = "; what trains there goes on"
 
 
 def train_elsewhere(
@@ -50,7 +50,9 @@ def train_elsewhere(
     """Train a run on another machine, as if it were here.
 
     A run that trains there already is followed; one that has ended there is fetched;
-    else it starts, from the newest checkpoint at home or there.
+    else it starts, from the newest checkpoint at home or there. Only what goes on from
+    what is at home counts: where the run has gone on without that machine, as while it
+    could not be reached, it goes on from home.
 
     Args:
         config: Of the run, with paths of this machine.
@@ -64,15 +66,17 @@ def train_elsewhere(
 
     Raises:
         UnreachableError: The connection could not be made, or broke for ten minutes;
-            training goes on there, and resuming the run follows it.
+            training goes on there, and resuming the run follows it. The first one to a
+            machine that costs nothing has only a few seconds.
         ComputeError: The machine lacks something, or the training was killed.
         AgentGymError: What a run raises here.
     """
     shell = _shell(address, key_file, run)
     with run.recorded(config):
         parcel = make_parcel(config)
+        patience = _patience(shell, run, progress)
         try:
-            ready = prepare(shell, parcel, progress.starting)
+            ready = prepare(PatientShell(shell, patience), parcel, progress.starting)
         except KeyboardInterrupt:
             if run.record().get("elsewhere"):
                 raise _not_told(run, address) from None
@@ -81,7 +85,8 @@ def train_elsewhere(
             "limits": (limits or Limits()).as_json(),
             "ending": None if ending is None else asdict(ending),
         }
-        with _Followed(shell, ready, parcel, run, progress) as followed:
+        patience = Patience(address, progress, LONG_S, _MEANWHILE)
+        with _Followed(shell, ready, parcel, run, progress, patience) as followed:
             return followed.run(order)
 
 
@@ -107,14 +112,36 @@ def bring_home(
     if not known or known["address"] != str(address):
         return
     shell = _shell(address, key_file, run)
-    ready = Ready(known["python"], known["home"])
-    with _Followed(shell, ready, make_parcel(run.config()), run, progress) as followed:
+    ready, parcel = Ready(known["python"], known["home"]), make_parcel(run.config())
+    patience = _patience(shell, run, progress)
+    with _Followed(shell, ready, parcel, run, progress, patience) as followed:
         followed.leave()
 
 
 def _shell(address: Address, key_file: Path | None, run: RunFolder) -> Shell:
     own = None if key_file is None else run.path.absolute() / KNOWN_HOSTS
     return Shell(address, key_file, own)
+
+
+def _patience(shell: Shell, run: RunFolder, progress: Progress) -> Patience:
+    """Return how long a first connection may take.
+
+    A rented machine, which has a key of the run's, would be ended; one's own that
+    trains can be asked later.
+    """
+    known = _known(run, shell.address)
+    waits_s: Sequence[float] = () if known is None else SHORT_S
+    waits_s = waits_s if shell.key_file is None else LONG_S
+    return Patience(shell.address, progress, waits_s, _MEANWHILE if known else "")
+
+
+def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
+    """Return what run.json has of a machine that the run is on, or was left on."""
+    record = run.record()
+    machines = dict(record.get("left") or {})
+    if last := record.get("elsewhere"):
+        machines[last["address"]] = last
+    return machines.get(str(address))
 
 
 class _Followed:
@@ -127,23 +154,24 @@ class _Followed:
         parcel: Parcel,
         run: RunFolder,
         progress: Progress,
+        patience: Patience,
     ) -> None:
-        known = run.record().get("elsewhere") or {}
-        is_known = known.get("address") == str(shell.address)
+        known = _known(run, shell.address)
         name = f"{run.path.name}-{uuid.uuid4().hex[:8]}"
-        self._id = known["id"] if is_known else name
+        self._id = name if known is None else known["id"]
         self._folder = f"{ready.home}/{FOLDER}/runs/{self._id}"
         self._where = shell.address
         self._ready, self._parcel = ready, parcel
         self._run, self._progress = run, progress
+        self._patience = patience
         self._sent = parcel.config_there(self._folder, run.path.name)
         self._channel = Channel(shell, ready.python, self._folder)
         self._mirror = Mirror(self._channel, run, self._heed)
         self._flag = InterruptFlag()
-        self._stopped = False
+        self._trains = self._stopped = False
         self._replies: dict[int, Any] = {}
         self._told = self._said = 0
-        if not is_known:
+        if known is None:
             self._mirror.forget_parts()
 
     def __enter__(self) -> "_Followed":
@@ -158,11 +186,21 @@ class _Followed:
 
     def run(self, order: dict[str, Any]) -> TrainingResult:
         """Start it unless it trains already, follow it, and fetch what is left."""
-        state = self._persist(self._channel.open)
-        has_run = state["state"] != "none"
-        there = self._persist(self._mirror.pull)["all"] if has_run else []
-        if not self._is_worth_following(state):
-            self._start(order, there, state["attempt"] + 1)
+        state = self._opened()
+        has_run, there = state["state"] != "none", []
+        if is_ahead := has_run and self._is_ahead():
+            there = self._persist(self._mirror.pull)["all"]
+        elif has_run:
+            self._give_up(state)
+        if not (is_ahead and self._is_worth_following(state)):
+            try:
+                self._start(order, there, state["attempt"] + 1)
+            except UnreachableError:
+                raise
+            except BaseException:
+                if not (has_run or self._trains):
+                    self._clear()
+                raise
         outcome = self._follow()
         files = self._persist(self._mirror.pull)
         if outcome["kind"] != "done":
@@ -180,15 +218,65 @@ class _Followed:
 
     def leave(self) -> None:
         """Stop what trains, fetch what is finished, and forget the run there."""
-        state = self._channel.open()
+        state = self._opened()
+        if state["state"] != "none" and self._is_ahead():
+            self._end(state)
+            self._persist(self._mirror.pull)
+        elif state["state"] != "none":
+            self._give_up(state)
+        self._forget()
+
+    def _opened(self) -> dict[str, Any]:
+        """Connect, and return the state of the run there."""
+        try:
+            state = self._channel.open()
+        except UnreachableError as error:
+            self._patience.connect(self._channel.open, error, self._require_no_signal)
+            state = self._persist(self._channel.open)
+        self._patience = self._patience.lasting()
+        self._trains = state["state"] == "running"
+        return state
+
+    def _is_ahead(self) -> bool:
+        """Say whether the machine has all that is finished here, and maybe more."""
+        return self._persist(self._mirror.continues_home)
+
+    def _give_up(self, state: dict[str, Any]) -> None:
+        """End what the machine has made of the run by itself: home has gone on."""
+        step = int(self._run.checkpoints()[-1].name.removeprefix("step-"))
+        told = (
+            f"The run has gone on without {self._where}, so it continues from "
+            f"{self._run.path}, after step {step}. What {self._where} has made of it "
+            "since is not taken."
+        )
+        self._progress.warned([told])
+        self._end(state)
+
+    def _end(self, state: dict[str, Any]) -> None:
+        """Let what trains there end, and wait for it."""
         if state["state"] == "running":
-            self._channel.ask("stop")
+            self._persist(lambda: self._channel.ask("stop"))
             until = time.monotonic() + _ENDING_S
             while state["state"] == "running" and time.monotonic() < until:
-                state, _ = self._channel.ask("poll", offset=1 << 60, log=1 << 60)
-        if state["state"] != "none":
-            self._mirror.pull()
-        self._forget()
+                state = self._persist(self._look)
+            if state["state"] == "running":
+                raise ComputeError(
+                    f"What trains on {self._where} was told to end, and has not within "
+                    f"{_ENDING_S:.0f} s. End it there, and resume the run."
+                )
+        self._trains = False
+
+    def _look(self) -> dict[str, Any]:
+        state, _ = self._channel.ask("poll", offset=1 << 40, log=1 << 40)
+        found: dict[str, Any] = state
+        return found
+
+    def _clear(self) -> None:
+        """Leave nothing there of a run that was never started."""
+        with suppress(ComputeError):
+            self._channel.open()  # a question may have been cut off
+            self._channel.ask("finish")
+        self._run.write_record(elsewhere=None)
 
     def _is_worth_following(self, state: dict[str, Any]) -> bool:
         """Say whether it trains there, or is done with just these settings."""
@@ -222,13 +310,14 @@ class _Followed:
             "home": self._ready.home,
             "episodes": self._sent.episodes,
         }
-        self._run.write_record(elsewhere=elsewhere)
+        self._run.write_record(elsewhere=elsewhere, left=self._left())
         train = {
             "folder": f"{self._folder}/inputs",
             "config": sent,
             "resume": bool(here),
             "variables": self._parcel.variables,
         }
+        self._trains = True
         payload = json.dumps({"train": train, **order}).encode()
         self._persist(lambda: self._channel.ask("start", payload, number=number))
         (self._run.path / LOG).unlink(missing_ok=True)
@@ -270,8 +359,10 @@ class _Followed:
             del self._replies[number]
 
     def _heed(self) -> None:
-        """Pass Ctrl-C on, once."""
+        """Pass Ctrl-C on, once; end where nothing trains there yet."""
         if self._flag.requested and not self._stopped:
+            if not self._trains:
+                raise self._run.interrupted()
             self._channel.ask("stop")
             self._stopped = True
 
@@ -285,25 +376,13 @@ class _Followed:
             try:
                 return act()
             except UnreachableError as error:
-                self._connect_again(error)
+                self._patience.connect(
+                    self._channel.open, error, self._require_no_signal
+                )
 
-    def _connect_again(self, broken: UnreachableError) -> None:
-        self._progress.warned([f"{broken} Trying again; what trains there goes on."])
-        error = broken
-        for wait_s in _WAITS_S:
-            until = time.monotonic() + wait_s
-            while time.monotonic() < until:
-                if self._flag.requested:
-                    raise _not_told(self._run, self._where)
-                time.sleep(_LOOK_S)
-            try:
-                self._channel.open()
-            except UnreachableError as found:
-                error = found
-                continue
-            self._progress.warned([f"Connected to {self._where} again."])
-            return
-        raise error
+    def _require_no_signal(self) -> None:
+        if self._flag.requested:
+            raise _not_told(self._run, self._where)
 
     def _planned(self, plan: Plan) -> Plan:
         """Return the plan as it holds at home."""
@@ -323,4 +402,13 @@ class _Followed:
         """Remove the run there: all of it is at home."""
         self._persist(lambda: self._channel.ask("finish"))
         self._mirror.forget_parts()
-        self._run.write_record(elsewhere=None)
+        self._run.write_record(elsewhere=None, left=self._left())
+
+    def _left(self) -> dict[str, Any]:
+        """Return the other machines that may have, or train, something of the run."""
+        record = self._run.record()
+        left = dict(record.get("left") or {})
+        if last := record.get("elsewhere"):
+            left[last["address"]] = last
+        left.pop(str(self._where), None)
+        return left

@@ -129,13 +129,15 @@ class Shell:
             )
         if "Permission denied" in said or "Too many authentication" in said:
             return ComputeError(
-                f"{where} lets nobody in with the keys that ssh offers here ({last}). "
-                f"Make this work without a password first: {self._by_hand()}"
+                f"{where} does not let the run's own key in ({last})."
+                if self.key_file is not None
+                else f"{where} lets nobody in with the keys that ssh offers here "
+                f"({last}). Make this work without a password first: {self._by_hand()}"
             )
-        return UnreachableError(
-            f"{where} cannot be reached: {last or 'the connection broke'}. Try it by "
-            f"hand: {self._by_hand()}"
-        )
+        told = f"{where} cannot be reached: {last or 'the connection broke'}."
+        if self.key_file is None:  # else it is rented, and nobody logs in by hand
+            told += f" Try it by hand: {self._by_hand()}"
+        return UnreachableError(told)
 
     def _by_hand(self) -> str:
         port = f" -p {self.address.port}" if self.address.port != 22 else ""

@@ -45,10 +45,37 @@ class Mirror:
         self._blocks: list[str] | None = None
         self._seen: set[str] = set()
 
+    def continues_home(self) -> bool:
+        """Say whether the run there goes on from the newest checkpoint here.
+
+        It does if it has told the same of all steps up to that one. If not, the run
+        went on here or on a third machine, and nothing is to be pulled.
+        """
+        found = self._run.checkpoints()
+        if not found:
+            return True
+        newest, folder = found[-1], f"runs/{self._name}"
+        step = int(newest.name.removeprefix("step-"))
+        lines = [json.dumps(e) for e in self._run.metrics() if e["step"] <= step]
+        told = "".join(f"{line}\n" for line in lines).encode()
+        if self._whole(f"{folder}/metrics.jsonl", len(told)) != told:
+            return False
+        state = (newest / "state.json").read_bytes()
+        there = self._whole(f"{folder}/checkpoints/{newest.name}/state.json")
+        return there in (b"", state)  # a newer one may have taken its place
+
+    def _whole(self, path: str, most: int = 1 << 30) -> bytes:
+        """Return a small file from there, or its beginning; else nothing."""
+        found = b""
+        while part := self._part(path, len(found), most - len(found)):
+            found += part
+        return found
+
     def pull(self) -> dict[str, Any]:
         """Bring home what is new; return what the machine says of the run.
 
-        The store is brought before a checkpoint that counts what is in it.
+        The store is brought before a checkpoint that counts what is in it. What is
+        here must be what the run there goes on from: see :meth:`continues_home`.
         """
         home = {path.name for path in self._run.checkpoints()}
         files, _ = self._channel.ask("files", run=self._name, have=sorted(home))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agentgym.compute.elsewhere.package import WHEEL_NAME, wheel
 from agentgym.compute.elsewhere.parcel import Parcel
-from agentgym.compute.shell import Shell
+from agentgym.compute.patience import PatientShell
 from agentgym.errors import ComputeError, UnreachableError
 from agentgym.version import __version__
 
@@ -18,7 +18,6 @@ PYTHON_VARIABLE = "AGENTGYM_ELSEWHERE_PYTHON"
 _FREE_TO_INSTALL_MB = 8_000
 _FREE_TO_RUN_MB = 500
 _INSTALL_S = 3_600.0
-_TRIES = 3
 
 _LOOK = """
 say() { printf '%s=%s\\n' "$1" "$2"; }
@@ -80,7 +79,7 @@ class Ready:
     home: str
 
 
-def prepare(shell: Shell, parcel: Parcel, tell: Callable[[str], None]) -> Ready:
+def prepare(shell: PatientShell, parcel: Parcel, tell: Callable[[str], None]) -> Ready:
     """Install what a run needs, unless an earlier run has.
 
     Args:
@@ -115,7 +114,7 @@ def prepare(shell: Shell, parcel: Parcel, tell: Callable[[str], None]) -> Ready:
     return Ready(f"{home}/{FOLDER}/envs/{key}/bin/python", home)
 
 
-def _look(shell: Shell, key: str) -> dict[str, str]:
+def _look(shell: PatientShell, key: str) -> dict[str, str]:
     script = _filled(_LOOK, KEY=key).replace("VARIABLE", PYTHON_VARIABLE)
     lines = shell.run(script).splitlines()
     found = dict(line.split("=", 1) for line in lines if "=" in line)
@@ -132,7 +131,9 @@ def _filled(script: str, **values: str) -> str:
     return script
 
 
-def _require_space(shell: Shell, found: dict[str, str], *, is_made: bool) -> None:
+def _require_space(
+    shell: PatientShell, found: dict[str, str], *, is_made: bool
+) -> None:
     needed = _FREE_TO_RUN_MB if is_made else _FREE_TO_INSTALL_MB
     free = int(found["free_mb"] or 0)
     if free < needed:
@@ -143,7 +144,7 @@ def _require_space(shell: Shell, found: dict[str, str], *, is_made: bool) -> Non
         )
 
 
-def _checked(shell: Shell, python: str) -> str:
+def _checked(shell: PatientShell, python: str) -> str:
     """Check that an interpreter has this version of the package.
 
     Raises:
@@ -167,7 +168,7 @@ def _checked(shell: Shell, python: str) -> str:
     return python
 
 
-def _get_uv(shell: Shell) -> None:
+def _get_uv(shell: PatientShell) -> None:
     try:
         shell.run(_filled(_GET_UV), timeout_s=300.0)
     except UnreachableError:
@@ -181,9 +182,9 @@ def _get_uv(shell: Shell) -> None:
 
 
 def _install(
-    shell: Shell, parcel: Parcel, key: str, built: bytes, found: dict[str, str]
+    shell: PatientShell, parcel: Parcel, key: str, built: bytes, found: dict[str, str]
 ) -> None:
-    """Make the environment; tried again where the connection broke."""
+    """Make the environment."""
     folder = f"{found['home']}/{FOLDER}/wheels/{key}"
     quoted = shlex.quote(folder)
     send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"
@@ -195,18 +196,15 @@ def _install(
         GPUS=found.get("gpus", "0").strip(),
         PACKAGES=shlex.join([own, *parcel.packages]),
     )
-    for left in reversed(range(_TRIES)):
-        try:
-            shell.run(send, data=built, timeout_s=600.0)
-            shell.run(install, timeout_s=_INSTALL_S)
-            return
-        except UnreachableError:
-            if not left:
-                raise
-        except ComputeError as error:
-            raise ComputeError(
-                f"What training needs could not be installed. {error}. The machine "
-                f"needs a package index and {_FREE_TO_INSTALL_MB:,} MB of disk; or set "
-                f"{PYTHON_VARIABLE} there to an interpreter that has agentgym "
-                f"{__version__}."
-            ) from None
+    try:
+        shell.run(send, data=built, timeout_s=600.0)
+        shell.run(install, timeout_s=_INSTALL_S)
+    except UnreachableError:
+        raise
+    except ComputeError as error:
+        raise ComputeError(
+            f"What training needs could not be installed. {error}. The machine "
+            f"needs a package index and {_FREE_TO_INSTALL_MB:,} MB of disk; or set "
+            f"{PYTHON_VARIABLE} there to an interpreter that has agentgym "
+            f"{__version__}."
+        ) from None
