@@ -237,6 +237,18 @@ class NoCapacityError(ComputeError):
     """A provider has no machine of this kind at the moment."""
 
 
+class LimitReached(ComputeError):
+    """What a run on rented machines may cost is spent; what it finished is saved.
+
+    Attributes:
+        run: The run folder, for ``--resume``.
+    """
+
+    def __init__(self, run: str, why: str, least: float) -> None:
+        self.run = run
+        super().__init__(f"{why} {resume_hint(run)} --max-cost {least:.0f}")
+
+
 class UnclearLaunchError(ComputeError):
     """A machine was asked for, and whether it was made is not known."""
 
@@ -302,17 +314,20 @@ class Interrupted(AgentGymError):
 
 
 class TrainingInterrupted(Interrupted):
-    """The user ended a run; everything finished is saved.
+    """The user ended a run; what is finished is saved.
 
     Attributes:
         run: The run folder, for ``--resume``.
         step: The newest checkpoint's; None if there is nothing to resume.
+        lost: What is lost though it was finished, in words; empty if nothing is.
     """
 
-    def __init__(self, run: str, step: int | None) -> None:
+    def __init__(self, run: str, step: int | None, lost: str = "") -> None:
         self.run, self.step = run, step
         told = "Interrupted before anything was finished: there is nothing to resume."
         if step is not None:
-            told = f"Interrupted after step {step}; nothing finished is lost. "
-            told += resume_hint(run)
+            what = lost or "nothing finished is lost"
+            told = f"Interrupted after step {step}; {what}. {resume_hint(run)}"
+        elif lost:
+            told = f"Interrupted before anything was at home; {lost}."
         super().__init__(told)

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from agentgym.compute.base import Machine, Offer
-from agentgym.compute.lease import KEY_FILE, Lease
+from agentgym.compute.lease import Lease
 from agentgym.compute.providers.lambda_cloud import LambdaCloud
 from agentgym.compute.providers.runpod import RunPod
-from agentgym.compute.record import FILE, MachineRecord
+from agentgym.compute.record import FILE, KEY_FILE, MachineRecord
 from agentgym.errors import (
     ComputeError,
     ComputeRefusedError,

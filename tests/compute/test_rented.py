@@ -13,8 +13,7 @@ import pytest
 
 from agentgym.compute import rented
 from agentgym.compute.base import Address
-from agentgym.compute.lease import KEY_FILE
-from agentgym.compute.record import MachineRecord, now
+from agentgym.compute.record import KEY_FILE, MachineRecord, now
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import (
     ComputeError,
@@ -106,8 +105,8 @@ def test_a_run_is_rented_for_once_somebody_agrees(
     assert str(call["address"]) == f"root@127.0.0.1:{runpod.ssh}"
     assert "PRIVATE KEY" in call["key"]
     assert call["ending"].method == "DELETE"
-    assert call["limits"].longest_s > 600
-    assert call["limits"].silent_s > 0
+    assert call["limits"]().longest_s > 600
+    assert call["limits"]().silent_s > 0
     assert "costs $0.69 an hour" in progress.asked[0]
     assert "tokens/s (assumed" in progress.asked[0]
     assert any("is ended. It cost about $0.0" in told for told in progress.told)

@@ -4,6 +4,7 @@ A rented machine is a place where ``agentgym train`` runs, reached over SSH; no 
 knows of it, and no provider knows what runs there.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -40,6 +41,12 @@ class Offer:
     hourly: float = 0.0
     region: str = ""
     is_available: bool = True
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether memory and price are numbers that such things can have."""
+        numbers = (self.gpu_memory_gb, self.memory_gb, self.hourly)
+        return all(math.isfinite(each) and each >= 0 for each in numbers)
 
 
 class MachineState(StrEnum):
@@ -185,6 +192,13 @@ class Provider(ABC):
     @abstractmethod
     def machines(self) -> list[Machine]:
         """Return those that bear AgentGym's name and are not gone."""
+
+    def forget(self, name: str) -> None:
+        """Remove what was registered for a machine that is gone; no error if it fails.
+
+        Nothing here: only some providers want more than a machine's name.
+        """
+        return
 
     def ending(self, machine: Machine) -> Ending | None:
         """Return how a machine can end itself; None where nothing is rented."""

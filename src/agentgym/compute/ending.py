@@ -17,12 +17,15 @@ class Waits:
             lists lag behind.
         up_s: For a machine to run and have an address.
         end_s: For a machine to be gone.
+        home_s: For what a machine has finished to be brought home before it is ended,
+            where that was not done yet.
     """
 
     look_s: float = 5.0
     looks: int = 12
     up_s: float = 900.0
     end_s: float = 300.0
+    home_s: float = 300.0
 
 
 def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
@@ -51,6 +54,8 @@ def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
 def end(provider: Provider, machine: Machine, waits: Waits) -> None:
     """End a machine, and others of its very name; return once none is there.
 
+    What was registered for it is removed, too.
+
     Raises:
         ComputeError: It is still there after ``end_s``, or that cannot be told.
     """
@@ -66,6 +71,7 @@ def end(provider: Provider, machine: Machine, waits: Waits) -> None:
         except ComputeError as error:
             problem = str(error)
         if not problem:
+            provider.forget(machine.name)
             return
         if time.monotonic() >= until:
             raise ComputeError(problem)

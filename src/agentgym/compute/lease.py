@@ -1,17 +1,17 @@
 """A machine for the time of a ``with`` block, and nothing left of it after that."""
 
+import math
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
 from agentgym.compute.base import (
@@ -24,16 +24,19 @@ from agentgym.compute.base import (
     Provider,
 )
 from agentgym.compute.ending import Waits, end, find
-from agentgym.compute.record import MachineRecord, now
+from agentgym.compute.record import KEY_FILE, MachineRecord, now, remove_key
+from agentgym.compute.signals import Signals
 from agentgym.errors import (
     AgentGymError,
     ComputeError,
     Interrupted,
+    LimitReached,
     NoCapacityError,
+    TrainingHalted,
     UnclearLaunchError,
+    UnreachableError,
 )
 
-KEY_FILE = "machine_key"
 TRIES = 4
 """Offers that are asked for, one after the other, where there is no capacity."""
 _ANSWER_S = 5.0
@@ -42,7 +45,10 @@ _SLACK = 1.1
 _RESERVE_S, _RESERVE = 120.0, 0.05
 """Of the time that a limit pays for, kept to bring home what there is."""
 _PATIENCE = 3
-"""Signals while a machine is being ended, at which that is given up."""
+"""Signals while a machine is being left, at which that is given up."""
+_BEAT_S = 30.0
+_REFUSALS = 3
+"""Of a machine that what it has is brought home: then it is not asked any more."""
 _NAME_CHARACTERS = 40
 
 
@@ -56,8 +62,10 @@ class Lease:
 
     Whatever ends the block, a signal, an error or its last line, ends the machine, and
     is not done before the provider no longer lists it. Ctrl-C, SIGTERM and SIGHUP raise
-    KeyboardInterrupt in the block, once the answer to a launch is there; they do not
-    cut short that the machine is ended, unless they come three times.
+    KeyboardInterrupt in the block, once the answer to a launch is there. Where a block
+    ends in an error, what the machine has is brought home first, within a bound.
+    Signals cut short neither this nor that the machine is ended, unless they come
+    three times.
 
     Args:
         provider: Whose machines.
@@ -71,9 +79,12 @@ class Lease:
         tell: Told in words what happens.
         waits: How long to wait for what.
         held: The machine that the run has already, with its record; no other is rented.
+        rescue: Brings home what the machine has; called again after it has failed.
 
     Attributes:
         address: Where the machine's SSH server listens.
+        lost: Why not all that the machine had is home; empty if all of it is.
+        told: What became of the machine and of what it had, once it is left.
         key_file: The private key that it lets in.
         record: What is in ``machine.json``.
 
@@ -95,6 +106,7 @@ class Lease:
         tell: Callable[[str], None] = lambda words: None,
         waits: Waits | None = None,
         held: tuple[Machine, MachineRecord] | None = None,
+        rescue: Callable[[], None] = lambda: None,
     ) -> None:
         self._provider = provider
         self._offers = offers[:TRIES]
@@ -103,10 +115,13 @@ class Lease:
         self._limit = limit
         self._tell = tell
         self._waits = waits or Waits()
-        self._signals = _Signals()
+        self._signals = Signals()
+        self._rescue = rescue
         self._machine = held[0] if held else None
-        self._timer: threading.Timer | None = None
+        self._left = threading.Event()
+        self._writing = threading.Lock()
         self._is_over_limit = False
+        self.lost = self.told = ""
         self._may_be_there = held is not None
         self.key_file = folder / KEY_FILE
         self.record = MachineRecord(
@@ -138,8 +153,22 @@ class Lease:
         if self._limit is None or not self.record.hourly:
             return None
         reserve = min(_RESERVE_S * self.record.hourly / 3600, _RESERVE * self._limit)
-        left = self._limit - reserve - self.record.spent
-        return max(0.0, left / self.record.hourly * 3600)
+        return self._seconds_for(self._limit - reserve)
+
+    @property
+    def seconds_paid(self) -> float | None:
+        """Until the whole limit is spent; None without one."""
+        if self._limit is None or not self.record.hourly:
+            return None
+        return self._seconds_for(self._limit)
+
+    def _seconds_for(self, money: float) -> float:
+        left = (money - self.record.spent) / self.record.hourly * 3600
+        return max(0.0, left)
+
+    def guarded(self) -> None:
+        """Note that the machine ends itself from now on if home is silent."""
+        self._write(guarded=True)
 
     @property
     def ending(self) -> Ending | None:
@@ -153,10 +182,9 @@ class Lease:
             if self._machine is None:
                 self._launch(_make_key(self.key_file))
             self._wait_until_up()
-            self._watch_limit()
+            threading.Thread(target=self._watch, daemon=True).start()
         except BaseException as error:
             self._leave(error)
-            self._raise_over_limit()
             raise
         return self
 
@@ -166,16 +194,18 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # What was halted there in the last moments was halted by the same limit.
+        is_last = isinstance(error, TrainingHalted) and self.seconds_left == 0
+        self._is_over_limit |= is_last
         self._leave(error)
-        if error is not None:
-            self._raise_over_limit()
-
-    def _raise_over_limit(self) -> None:
-        if self._is_over_limit:
-            raise ComputeError(
-                f"The limit of ${self._limit:.2f} is reached: the run was stopped and "
-                f"the machine ended. {self.record.words()} What was finished is in "
-                f"{self._folder}."
+        if error is not None and self._is_over_limit:
+            spent, before = self.record.total, self.record.before
+            earlier = f" (${before:.2f} of it for earlier machines)" if before else ""
+            raise LimitReached(
+                str(self._folder),
+                f"The limit of ${before + (self._limit or 0):.2f}{earlier} is reached, "
+                f"and the run was stopped. {self.told}",
+                least=math.ceil(max(2 * spent, spent + 1)),
             ) from None
 
     def _launch(self, public_key: str) -> None:
@@ -196,7 +226,7 @@ class Lease:
                 f"${offer.hourly:.2f} an hour, as {self.record.name}."
             )
             try:
-                with self._signals.deferred():
+                with self._signals.deferred("The answer to the launch is awaited"):
                     machine = self._asked(offer, public_key)
                     self._machine = machine
                     self._write(fate="rented", id=machine.id)
@@ -255,7 +285,8 @@ class Lease:
 
     def _check_price(self, machine: Machine) -> None:
         """Check what the machine really costs, once its provider tells."""
-        if not machine.hourly or machine.hourly == self.record.hourly:
+        is_told = math.isfinite(machine.hourly) and machine.hourly > 0
+        if not is_told or machine.hourly == self.record.hourly:
             return
         self._write(hourly=machine.hourly)
         cap = f"${self.record.quoted:.2f} was agreed on"
@@ -267,16 +298,16 @@ class Lease:
                 f"{machine.name} really costs ${machine.hourly:.2f} an hour, and {cap}."
             )
 
-    def _watch_limit(self) -> None:
-        left = self.seconds_left
-        if left is not None and self._signals.can_interrupt:
-            self._timer = threading.Timer(left, self._stop_at_limit)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def _stop_at_limit(self) -> None:
+    def _watch(self) -> None:
+        """Note now and then that home is there; stop the block at the limit."""
+        while (left := self.seconds_left) != 0:
+            if self._left.wait(_BEAT_S if left is None else min(_BEAT_S, left)):
+                return
+            with suppress(OSError):  # the disk may be full
+                self._write()
         self._is_over_limit = True
-        self._tell(f"The limit of ${self._limit:.2f} is reached.")
+        with suppress(Exception):  # nobody may read it any more
+            self._tell("The limit of what the run may cost is reached.")
         self._signals.interrupt()
 
     def _leave(self, error: BaseException | None) -> None:
@@ -285,37 +316,82 @@ class Lease:
         Raises:
             ComputeError: It could not be ended, and there is no other error.
         """
-        is_ended = False
+        is_home, is_ended = error is None or self.record.address == "", False
+        self._left.set()
         try:
             while not is_ended:
                 with suppress(KeyboardInterrupt):  # of a moment before they wait
-                    if self._timer is not None:
-                        self._timer.cancel()
-                    with self._signals.deferred(patience=_PATIENCE):
+                    if not is_home:
+                        self._bring_home()
+                        is_home = True
+                    with self._signals.deferred(
+                        "The rented machine is being ended first",
+                        "Interrupted while a rented machine was being ended: it may "
+                        "still be there. `agentgym gpu reap` shows and ends it.",
+                        _PATIENCE,
+                    ):
                         self._end(error)
                         is_ended = True
         finally:
             self._signals.restore()
-            with suppress(OSError):
-                for path in (self.key_file, self.key_file.with_suffix(".pub")):
-                    path.unlink(missing_ok=True)
+            remove_key(self._folder)
         self._say_what_became(error)
         self._signals.give_on()
 
+    def _bring_home(self) -> None:
+        """Bring home what the machine has, for as long as is waited and paid for."""
+        paid = self.seconds_paid
+        bound = self._waits.home_s if paid is None else min(self._waits.home_s, paid)
+        given_up = threading.Event()
+        self.lost = f"it was not home within {bound:.0f} s"
+        work = threading.Thread(target=self._try, args=(given_up,), daemon=True)
+        work.start()
+        try:
+            with self._signals.deferred(
+                "What the machine has finished is being brought home first",
+                "a signal came again while it was being brought home",
+                _PATIENCE,
+            ):
+                work.join(bound)
+        except Interrupted as error:
+            self.lost = str(error)
+        finally:
+            given_up.set()
+
+    def _try(self, given_up: threading.Event) -> None:
+        """Bring home what the machine has, again after each broken connection."""
+        refusals = 0
+        while refusals < _REFUSALS and not given_up.is_set():
+            try:
+                self._rescue()
+            except UnreachableError as error:
+                self.lost = str(error).rstrip(".")
+            except Exception as error:  # noqa: BLE001 - the machine must be ended
+                self.lost = str(error).rstrip(".")
+                refusals += 1
+            else:
+                self.lost = ""
+                return
+            given_up.wait(self._waits.look_s)
+
     def _say_what_became(self, error: BaseException | None) -> None:
-        told = self.record.words()
+        self.told = self.record.words()
         if self.record.fate == "left":
-            told += (
+            self.told += (
                 " End it with `agentgym gpu reap`, or in your provider's console."
                 f" ({self.record.why})"
             )
-        if self.record.fate == "left" and error is None:
-            raise ComputeError(told)
-        if isinstance(error, AgentGymError) and not self._is_over_limit:
-            error.add_note(told)
+        if self.lost and error is not None:
+            self.told += (
+                f" What it had finished and was not at home yet is lost: {self.lost}."
+            )
+        if error is not None:
+            error.add_note(self.told)
+        elif self.record.fate == "left":
+            raise ComputeError(self.told)
         else:
             with suppress(Exception):  # nobody may read it any more
-                self._tell(told)
+                self._tell(self.told)
 
     def _end(self, error: BaseException | None) -> None:
         why = self.record.why if error is None else f"{type(error).__name__}: {error}"
@@ -336,7 +412,9 @@ class Lease:
             self._write(fate="unclear" if unclear else "ended", ended=now(), why=why)
 
     def _write(self, **changes: Any) -> None:
-        self.record = self.record.changed(**changes).write(self._folder)
+        with self._writing:
+            self.record = self.record.changed(**changes, seen=now())
+            self.record.write(self._folder)
 
 
 def _lacks(machine: Machine) -> str:
@@ -381,78 +459,3 @@ def _make_key(path: Path) -> str:
         raise ComputeError(f"ssh-keygen failed: {done.stderr.strip()}")
     path.chmod(0o600)
     return public.read_text().strip()
-
-
-class _Signals:
-    """Ctrl-C, SIGTERM and SIGHUP as KeyboardInterrupt, but not at every moment."""
-
-    _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def __init__(self) -> None:
-        self._old: dict[int, Any] = {}
-        self._came = 0
-        self._patience: int | None = None
-        self._is_deferring = False
-        self._outer: Any = None
-
-    @property
-    def can_interrupt(self) -> bool:
-        """Whether the block runs where signals arrive."""
-        return bool(self._old)
-
-    def install(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in self._NUMBERS:
-            if signal.getsignal(number) != signal.SIG_IGN:
-                self._old[number] = signal.signal(number, self._handle)
-
-    def restore(self) -> None:
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
-        self._old = {}
-
-    def give_on(self) -> None:
-        """Let whoever handled SIGTERM before know that it came."""
-        outer, self._outer = self._outer, None
-        if callable(outer):
-            outer(signal.SIGTERM, None)
-
-    def interrupt(self) -> None:
-        """Do what Ctrl-C would do."""
-        main = threading.main_thread().ident
-        number = signal.SIGINT if signal.SIGINT in self._old else signal.SIGTERM
-        if main is not None and number in self._old:
-            signal.pthread_kill(main, number)
-
-    @contextmanager
-    def deferred(self, patience: int | None = None) -> Iterator[None]:
-        """Let signals wait for the end of the block, and interrupt there.
-
-        With ``patience`` they do not, but so many of them end the block.
-        """
-        self._is_deferring, self._patience, self._came = True, patience, 0
-        try:
-            yield
-        finally:
-            self._is_deferring = False
-        if self._came and patience is None:
-            raise KeyboardInterrupt
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._came += 1
-        if number == signal.SIGTERM:
-            self._outer = self._old.get(number)
-        if not self._is_deferring:
-            raise KeyboardInterrupt
-        if self._patience is None:
-            told = "Interrupted. The answer to the launch is awaited first"
-        elif self._came >= self._patience:
-            raise Interrupted(
-                "Interrupted while a rented machine was being ended: it may still be "
-                "there. `agentgym gpu reap` shows and ends it."
-            )
-        else:
-            told = "The rented machine is being ended first; "
-            told += f"{self._patience - self._came} more to give that up"
-        os.write(2, f"{told}.\n".encode())

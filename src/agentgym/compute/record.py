@@ -7,8 +7,9 @@ known by its name.
 import json
 import os
 import socket
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,8 +18,15 @@ from agentgym.core.files import write_json
 from agentgym.errors import ComputeError
 
 FILE = "machine.json"
-Fate = Literal["asked", "unclear", "rented", "ended", "never", "left"]
-"""What became of a machine: ``never`` came to be, or is ``left`` and may cost money."""
+KEY_FILE = "machine_key"
+"""Private SSH key of the machine, in the run's folder as long as that is there."""
+ALONE_S = 3_000.0
+"""How long a machine whose watchdog hears nothing from home is there at most."""
+Fate = Literal["asked", "unclear", "rented", "ended", "gone", "never", "left"]
+"""What became of a machine: ``never`` came to be, or is ``left`` and may cost money.
+
+One that is ``gone`` was not there any more when somebody looked."""
+_OPEN = ("asked", "unclear", "rented", "left")
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,9 @@ class MachineRecord:
         hourly: $ an hour that it really costs; that quoted before this is known.
         limit: $ after which it is ended.
         asked: When it was asked for.
-        ended: When it was gone, empty before.
+        ended: When it was gone, empty before; at the latest, if its fate is ``gone``.
+        seen: When home was last there.
+        guarded: Whether it ends itself once it hears nothing from home.
         why: Why it ended, or could not be had.
         before: $ that earlier machines of this run cost.
         tried: Offers that could not be had, with the reasons.
@@ -57,6 +67,8 @@ class MachineRecord:
     limit: float | None = None
     asked: str = ""
     ended: str = ""
+    seen: str = ""
+    guarded: bool = False
     why: str = ""
     before: float = 0.0
     tried: tuple[str, ...] = ()
@@ -76,9 +88,19 @@ class MachineRecord:
         return max(0.0, seconds) * self.hourly / 3600
 
     @property
+    def total(self) -> float:
+        """$ that all machines of the run have cost so far."""
+        return self.before + self.spent
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the machine may still be there, and cost money."""
+        return self.fate in _OPEN
+
+    @property
     def machine(self) -> Machine:
         """The machine that it speaks of, wherever it is now."""
-        state = MachineState.GONE if self.fate == "ended" else MachineState.STARTING
+        state = MachineState.STARTING if self.is_open else MachineState.GONE
         return Machine(
             self.provider, self.id, self.name, state, hourly=self.hourly or self.quoted
         )
@@ -92,6 +114,7 @@ class MachineRecord:
             "unclear": f"{what} may or may not be there: nobody answered.",
             "rented": f"{what} is rented and has cost {cost} so far.",
             "ended": f"{what} is ended. It cost about {cost}.",
+            "gone": f"{what} is gone, since when is not known. It cost at most {cost}.",
             "never": f"{what} never came to be. It cost nothing.",
             "left": f"{what} COULD NOT BE ENDED and may go on to cost "
             f"${self.hourly:.2f} an hour.",
@@ -100,6 +123,23 @@ class MachineRecord:
     def changed(self, **changes: Any) -> Self:
         """Return a copy with ``changes``."""
         return replace(self, **changes)
+
+    def found_gone(self) -> Self:
+        """Return what is known once its provider does not have it any more.
+
+        It ended itself as its watchdog does, if it had one by then: at its limit at
+        the latest, or some time after home was last there.
+        """
+        if not self.id:
+            return self.changed(fate="never")
+        latest = [_now()]
+        if self.guarded and self.seen:
+            seen = datetime.fromisoformat(self.seen)
+            latest.append(seen + timedelta(seconds=ALONE_S))
+        if self.guarded and self.limit is not None and self.hourly:
+            paid = timedelta(hours=self.limit / self.hourly)
+            latest.append(datetime.fromisoformat(self.asked) + paid)
+        return self.changed(fate="gone", ended=_written(min(latest)))
 
     def write(self, folder: Path) -> Self:
         """Write it into a run's folder, durably and as a whole."""
@@ -130,7 +170,18 @@ class MachineRecord:
 
 def now() -> str:
     """Return the time as records have it."""
-    return _now().isoformat(timespec="milliseconds")
+    return _written(_now())
+
+
+def remove_key(folder: Path) -> None:
+    """Remove the key of a machine that is gone from its run's folder."""
+    with suppress(OSError):
+        for name in (KEY_FILE, f"{KEY_FILE}.pub"):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _written(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")
 
 
 def _now() -> datetime:

@@ -45,7 +45,7 @@ def train_elsewhere(
     progress: Progress,
     *,
     ending: Ending | None = None,
-    limits: Limits | None = None,
+    limits: Callable[[], Limits] = Limits,
 ) -> TrainingResult:
     """Train a run on another machine, as if it were here.
 
@@ -62,7 +62,7 @@ def train_elsewhere(
         run: Its folder, locked by the caller.
         progress: Told what happens there.
         ending: How a rented machine ends itself once nobody comes any more.
-        limits: When training ends though nobody says so.
+        limits: When training ends though nobody says so; asked as it starts.
 
     Raises:
         UnreachableError: The connection could not be made, or broke for ten minutes;
@@ -81,10 +81,11 @@ def train_elsewhere(
             if run.record().get("elsewhere"):
                 raise _not_told(run, address) from None
             raise
-        order = {
-            "limits": (limits or Limits()).as_json(),
-            "ending": None if ending is None else asdict(ending),
-        }
+
+        def order() -> dict[str, Any]:
+            own = None if ending is None else asdict(ending)
+            return {"limits": limits().as_json(), "ending": own}
+
         patience = Patience(address, progress, LONG_S, _MEANWHILE)
         with _Followed(shell, ready, parcel, run, progress, patience) as followed:
             return followed.run(order)
@@ -184,7 +185,7 @@ class _Followed:
         self._flag.__exit__(*error)
         self._channel.close()
 
-    def run(self, order: dict[str, Any]) -> TrainingResult:
+    def run(self, order: Callable[[], dict[str, Any]]) -> TrainingResult:
         """Start it unless it trains already, follow it, and fetch what is left."""
         state = self._opened()
         has_run, there = state["state"] != "none", []
@@ -287,11 +288,13 @@ class _Followed:
         known = record.get("elsewhere") or {}
         return is_done and bool(known.get("episodes") == record["config"]["episodes"])
 
-    def _start(self, order: dict[str, Any], there: list[str], number: int) -> None:
+    def _start(
+        self, order: Callable[[], dict[str, Any]], there: list[str], number: int
+    ) -> None:
         """Send what is needed and start.
 
         Args:
-            order: Limits and ending.
+            order: Returns limits and ending as they are at the start.
             there: The checkpoints that the machine has.
             number: Of this process of training, among those there.
         """
@@ -318,7 +321,7 @@ class _Followed:
             "variables": self._parcel.variables,
         }
         self._trains = True
-        payload = json.dumps({"train": train, **order}).encode()
+        payload = json.dumps({"train": train, **order()}).encode()
         self._persist(lambda: self._channel.ask("start", payload, number=number))
         (self._run.path / LOG).unlink(missing_ok=True)
 

@@ -5,17 +5,22 @@ from dataclasses import replace
 
 from agentgym.compute.base import Address, Machine, Provider
 from agentgym.compute.ending import Waits, end, find
-from agentgym.compute.lease import KEY_FILE, Lease
+from agentgym.compute.lease import Lease
 from agentgym.compute.quote import Effort, Quote, choose
 from agentgym.compute.record import FILE as MACHINE_FILE
-from agentgym.compute.record import MachineRecord, now
+from agentgym.compute.record import KEY_FILE, MachineRecord, now
 from agentgym.compute.registry import PROVIDERS
 from agentgym.compute.remote import KNOWN_HOSTS, bring_home, train_elsewhere
 from agentgym.compute.sizes import need_of
 from agentgym.compute.ssh import plan_elsewhere
 from agentgym.compute.watchdog import Limits
 from agentgym.core.config import TrainingConfig
-from agentgym.errors import ComputeError, UnsupportedError, UsageError
+from agentgym.errors import (
+    ComputeError,
+    TrainingInterrupted,
+    UnsupportedError,
+    UsageError,
+)
 from agentgym.evaluate.progress import Progress
 from agentgym.models.reference import is_remote
 from agentgym.train.places import Elsewhere, Place
@@ -24,8 +29,6 @@ from agentgym.train.run_folder import RunFolder
 
 SILENT_S = 1800.0
 """Without a word from home, a rented machine ends itself."""
-_OPEN = ("asked", "unclear", "rented", "left")
-"""Fates of machines that may still be there."""
 
 
 def is_rented(gpu: str) -> bool:
@@ -105,7 +108,7 @@ class Rented(Place):
             offers, before = [], held[1].before
             rest = _with_rest_of(config, before).max_cost
             limit = rest or held[1].limit
-        with Lease(
+        lease = Lease(
             provider,
             offers,
             run.path,
@@ -115,21 +118,29 @@ class Rented(Place):
             tell=progress.starting,
             waits=self.waits,
             held=held,
-        ) as lease:
-            return train_elsewhere(
-                config,
-                lease.address,
-                lease.key_file,
-                run,
-                progress,
-                ending=lease.ending,
-                limits=Limits(longest_s=lease.seconds_left, silent_s=SILENT_S),
-            )
+            rescue=lambda: bring_home(lease.address, lease.key_file, run, Progress()),
+        )
+        try:
+            with lease:
+                return train_elsewhere(
+                    config,
+                    lease.address,
+                    lease.key_file,
+                    run,
+                    progress,
+                    ending=lease.ending,
+                    limits=lambda: _limits(lease),
+                )
+        except (KeyboardInterrupt, TrainingInterrupted):
+            lost = "what its machine finished later is lost" if lease.lost else ""
+            ended = run.interrupted(lost)
+            ended.add_note(lease.told)
+            raise ended from None
 
     def bring_home(self, config: TrainingConfig, run: RunFolder) -> str | None:
         """Fetch what is finished on the machine of a run, and end that."""
         record = MachineRecord.read(run.path)
-        if record is None or record.fate not in _OPEN:
+        if record is None or not record.is_open:
             return None
         problems, key = [], run.path / KEY_FILE
         try:
@@ -148,7 +159,7 @@ class Rented(Place):
     ) -> tuple[Machine, MachineRecord] | None:
         """Return the machine that a run has already, if it can still be used."""
         record = MachineRecord.read(run.path)
-        if record is None or record.fate not in _OPEN:
+        if record is None or not record.is_open:
             return None
         if record.provider == provider.name and (run.path / KEY_FILE).is_file():
             found = find(provider, record.name, replace(self.waits, looks=2))
@@ -157,6 +168,17 @@ class Rented(Place):
                 return found, record
         end_recorded(PROVIDERS.get(record.provider), record, run, self.waits)
         return None
+
+
+def _limits(lease: Lease) -> Limits:
+    """Return what holds from this moment on, while home is there and when it is not.
+
+    Home stops the run at its limit; the machine does by itself, a little later.
+    """
+    lease.guarded()
+    left, paid = lease.seconds_left, lease.seconds_paid
+    longest = None if left is None or paid is None else (left + paid) / 2
+    return Limits(longest_s=longest, ends_s=paid, silent_s=SILENT_S)
 
 
 def _cost_so_far(run: RunFolder) -> float:

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -32,6 +33,8 @@ class Limits:
 
     Attributes:
         longest_s: Seconds from the start of training.
+        ends_s: Seconds from then on after which a rented machine is ended, whatever it
+            does: no more are paid for.
         silent_s: Seconds without a word from home.
         idle_s: Seconds that a rented machine waits, once training has ended, for home
             to fetch what is left.
@@ -39,6 +42,7 @@ class Limits:
     """
 
     longest_s: float | None = None
+    ends_s: float | None = None
     silent_s: float | None = None
     idle_s: float | None = 900.0
     grace_s: float = 60.0
@@ -69,6 +73,10 @@ class Watchdog:
     def run(self) -> None:
         """Train, write the outcome if the training could not, end the machine."""
         child = self._start()
+        if self._ending is not None and self._limits.ends_s is not None:
+            end = threading.Timer(self._limits.ends_s, self._end_machine)
+            end.daemon = True
+            end.start()
         with suppress(Exception):  # the machine must end, whatever fails
             self._watch(child)
         _kill(child)
@@ -108,7 +116,7 @@ class Watchdog:
             if (asked or self._why) and not told:
                 told = True
                 child.send_signal(signal.SIGINT)
-            if self._why and until is None:
+            if told and until is None:
                 until = time.monotonic() + self._limits.grace_s
             if until is not None and time.monotonic() > until:
                 return
@@ -138,6 +146,8 @@ class Watchdog:
             found = json.loads(path.read_text())
         if self._why is not None and found["kind"] != "done":
             found = {"kind": "limit", "message": self._why}
+        elif found["kind"] == "killed" and (self._attempt / "stop").exists():
+            found = {"kind": "interrupted"}
         new = path.with_suffix(".new")
         with suppress(OSError):
             new.write_text(json.dumps(found))

@@ -18,6 +18,7 @@ from agentgym.core.files import disk_trouble, new_folder, write_atomically, writ
 from agentgym.core.ledger import Ledger
 from agentgym.errors import (
     CheckpointError,
+    LimitReached,
     NotFoundError,
     OutputClosed,
     RunFolderError,
@@ -185,11 +186,15 @@ class RunFolder:
             file.flush()
             yield
 
-    def interrupted(self) -> TrainingInterrupted:
-        """Return the error that says where the run stands and how it goes on."""
+    def interrupted(self, lost: str = "") -> TrainingInterrupted:
+        """Return the error that says where the run stands and how it goes on.
+
+        Args:
+            lost: What is lost though it was finished; empty if nothing is.
+        """
         found = self.checkpoints()
         step = int(found[-1].name.removeprefix("step-")) if found else None
-        return TrainingInterrupted(str(self.path), step)
+        return TrainingInterrupted(str(self.path), step, lost)
 
     def can_go_on(self) -> bool:
         """Say whether anything of it is finished, here or on another machine."""
@@ -237,7 +242,7 @@ class RunFolder:
         except (TrainingInterrupted, KeyboardInterrupt, OutputClosed):
             self.write_record(status="interrupted")
             raise
-        except (StoreError, UnreachableError, OSError) as error:
+        except (LimitReached, StoreError, UnreachableError, OSError) as error:
             with suppress(OSError):  # the disk may be full
                 self.write_record(status="interrupted", error=str(error))
             raise

@@ -9,6 +9,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
 from agentgym.core.task import Split
 from agentgym.errors import (
+    LimitReached,
     TrainingFailedError,
     TrainingInterrupted,
     UsageError,
@@ -319,7 +320,8 @@ def _ended_helpfully(run: RunFolder, *, is_new: bool) -> Iterator[None]:
         raise
     except Exception as error:
         is_vain = isinstance(error, TrainingFailedError) and not error.resumable
-        if run.can_go_on() and not is_vain:
+        says_how = isinstance(error, LimitReached)
+        if run.can_go_on() and not is_vain and not says_how:
             error.add_note(resume_hint(str(run.path)))
         raise
 
