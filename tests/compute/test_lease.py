@@ -7,8 +7,10 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from agentgym.errors import (
     NoCapacityError,
     OutputClosed,
     UnclearLaunchError,
+    UnreachableError,
 )
 from tests.compute.fakes import client
 from tests.compute.fakes.fixtures import QUICK
@@ -271,6 +274,77 @@ def test_a_limit_interrupts_the_block(
     assert record(tmp_path).limit == limit
 
 
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_what_a_machine_has_is_home_before_a_signal_ends_it(
+    runpod: FakeRunPod, tmp_path: Path, number: signal.Signals
+) -> None:
+    there: list[int] = []
+
+    def rescue() -> None:
+        there.append(len(runpod.pods))
+        if len(there) < 3:
+            raise UnreachableError("the connection broke")
+
+    held = lease(tmp_path, rescue=rescue)
+    old = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught, held:
+            os.kill(os.getpid(), number)
+            threading.Event().wait(60)
+    finally:
+        signal.signal(signal.SIGTERM, old)
+    assert there == [1, 1, 1]
+    assert held.lost == ""
+    assert "lost" not in " ".join(caught.value.__notes__)
+    check_nothing_left(runpod, tmp_path)
+
+
+def test_a_second_signal_does_not_lose_what_a_machine_has(
+    runpod: FakeRunPod, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done: list[bool] = []
+
+    def rescue() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        time.sleep(0.3)
+        done.append(True)
+
+    held = lease(tmp_path, rescue=rescue)
+    with pytest.raises(KeyboardInterrupt), held:
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait(60)
+    assert (done, held.lost) == ([True], "")
+    assert "being brought home first; 2 more" in capfd.readouterr().err
+    check_nothing_left(runpod, tmp_path)
+
+
+@pytest.mark.parametrize("how", ["waits", "limit", "signals"])
+def test_bringing_home_has_a_bound_and_says_what_is_lost(
+    runpod: FakeRunPod, tmp_path: Path, how: str
+) -> None:
+    """No run costs more because its machine hangs."""
+    hangs = threading.Event()
+
+    def rescue() -> None:
+        for _ in range(3 * (how == "signals")):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+        hangs.wait(60)
+
+    waits = replace(QUICK, home_s=0.2 if how == "waits" else 60.0)
+    limit = 3e-4 if how == "limit" else None
+    held = Lease(RunPod(), offers(), tmp_path, waits=waits, rescue=rescue, limit=limit)
+    with pytest.raises(RuntimeError) as caught, held:
+        raise RuntimeError("its own")
+    hangs.set()
+    assert held.lost
+    assert "is lost" in " ".join(caught.value.__notes__)
+    check_nothing_left(runpod, tmp_path)
+
+
 def test_time_left_is_what_the_limit_pays_for(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:
@@ -351,7 +425,7 @@ def started(runpod: FakeRunPod, tmp_path: Path) -> Iterator[Started]:
         child.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("until", ["Renting", "up at"])
 def test_a_signal_ends_the_machine(
     runpod: FakeRunPod,

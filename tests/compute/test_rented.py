@@ -2,21 +2,26 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentgym.compute import rented
+from agentgym.compute import quote, rented
 from agentgym.compute.base import Address
+from agentgym.compute.quote import Quote
 from agentgym.compute.record import KEY_FILE, MachineRecord, now
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import (
     ComputeError,
+    LimitReached,
     NoCapacityError,
     NotFoundError,
     TrainingInterrupted,
@@ -28,8 +33,9 @@ from agentgym.evaluate.progress import Progress
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
+from tests.compute.fakes.fixtures import QUICK
 from tests.compute.fakes.runpod import FakeRunPod
-from tests.compute.home import SMALL, ended
+from tests.compute.home import SMALL, ended, wait_for
 from tests.compute.sshd import Machine
 from tests.ui import made_up
 
@@ -193,6 +199,60 @@ def test_a_run_that_breaks_keeps_its_folder_and_no_machine(
     assert any("is ended. It cost about $0.0" in each for each in told)
 
 
+def test_an_end_that_loses_something_says_so(
+    runpod: FakeRunPod, there: There, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*words: object) -> None:
+        (Path("runs/r/checkpoints/step-000002")).mkdir(exist_ok=True)
+        raise ComputeError("its disk is full")
+
+    monkeypatch.setattr(rented, "bring_home", fails)
+    there.error = KeyboardInterrupt()
+    with pytest.raises(TrainingInterrupted) as caught:
+        train(yes=True)
+    assert "after step 2; what its machine finished later is lost" in str(caught.value)
+    assert "its disk is full" in " ".join(caught.value.__notes__)
+    assert (runpod.pods, record().fate) == ({}, "ended")
+
+
+def test_the_limit_stops_a_run_as_ctrl_c_does(
+    runpod: FakeRunPod, there: There, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waits(*words: Any, **more: Any) -> TrainingResult:
+        assert more["limits"]().ends_s is not None
+        assert record().guarded
+        threading.Event().wait(60)
+        raise AssertionError
+
+    monkeypatch.setattr(rented, "train_elsewhere", waits)
+    monkeypatch.setattr(quote, "SETUP_MINUTES", 0.0)
+    monkeypatch.setattr(Quote, "limit", 2e-4)
+    with pytest.raises(LimitReached) as caught:
+        train(yes=True)
+    told = " ".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert "is ended. It cost about" in told
+    assert told.count("Continue with: agentgym train --resume runs/r") == 1
+    assert told.endswith("--max-cost 2")
+    assert RunFolder(Path("runs/r")).record()["status"] == "interrupted"
+
+
+def test_a_limit_that_cannot_end_the_machine_does_not_say_that_it_did(
+    runpod: FakeRunPod, there: There, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Quote, "limit", 2e-4)
+    monkeypatch.setattr(rented.Rented, "waits", replace(QUICK, end_s=0.2))
+
+    def waits(*words: Any, **more: Any) -> TrainingResult:
+        runpod.undying = 10**6
+        threading.Event().wait(60)
+        raise AssertionError
+
+    monkeypatch.setattr(rented, "train_elsewhere", waits)
+    with pytest.raises(LimitReached, match="COULD NOT BE ENDED") as caught:
+        train(yes=True)
+    assert "machine ended" not in str(caught.value)
+
+
 def test_a_machine_that_was_never_there_leaves_no_run(
     runpod: FakeRunPod, there: There
 ) -> None:
@@ -264,25 +324,56 @@ def test_a_run_that_goes_on_elsewhere_gives_its_machine_back(
     assert (found, runpod.pods, record().fate) == (None, {}, "ended")
 
 
+def start_rented(
+    runpod: FakeRunPod, machine: Machine, folder: Path, episodes: str
+) -> "subprocess.Popen[str]":
+    """Start a real training, on a real SSH server that only lets in its own key."""
+    runpod.ssh = machine.port
+    runpod.authorized = machine.folder / "authorized"
+    settings = {f"AGENTGYM_{key}": value for key, value in SMALL.items()}
+    words = ["train", "coding", "--framework", "native", "--episodes", episodes]
+    words += ["--name", "r", "--gpu", "runpod", "--yes", "--max-cost", "5"]
+    return subprocess.Popen(
+        [sys.executable, "-m", CLIENT, runpod.url, "agentgym", *words],
+        cwd=folder,
+        env={**os.environ, **settings, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_loses_nothing_that_is_finished(
+    runpod: FakeRunPod, machine: Machine, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = start_rented(runpod, machine, tmp_path, "3200")
+
+    def steps_there() -> int:
+        paths = machine.home.rglob("runs/r/metrics.jsonl")
+        return sum(len(path.read_text().splitlines()) for path in paths)
+
+    wait_for(lambda: steps_there() >= 3, process)
+    finished = steps_there()
+    process.send_signal(number)
+    code, out, err = ended(process)
+    assert code != 0
+    assert "nothing finished is lost" in err, (out, err)
+    run = RunFolder(tmp_path / "runs" / "r")
+    assert len(run.metrics()) >= finished
+    assert run.checkpoints()[-1].name == f"step-{len(run.metrics()):06d}"
+    assert (runpod.pods, machine.trainees()) == ({}, [])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_from_the_key_to_the_agent(
     runpod: FakeRunPod, machine: Machine, tmp_path: Path
 ) -> None:
     """A real training, on a real SSH server that only lets in the run's own key."""
-    runpod.ssh = machine.port
-    runpod.authorized = machine.folder / "authorized"
-    settings = {f"AGENTGYM_{key}": value for key, value in SMALL.items()}
-    words = ["train", "coding", "--framework", "native", "--episodes", "32", "--name"]
-    words += ["r", "--gpu", "runpod", "--yes", "--max-cost", "5"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", CLIENT, runpod.url, "agentgym", *words],
-        cwd=tmp_path,
-        env={**os.environ, **settings, "PYTHONPATH": str(Path(__file__).parents[2])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start_rented(runpod, machine, tmp_path, "32")
     code, out, err = ended(process)
     assert code == 0, err
     assert "Before and after" in out

@@ -146,6 +146,35 @@ def test_an_idle_machine_ends_itself(tmp_path: Path, provider: HTTPServer) -> No
     assert not any(KEY.encode() in data for data in written)
 
 
+def test_money_ends_a_machine_that_waits_for_home(
+    tmp_path: Path, provider: HTTPServer
+) -> None:
+    """Home is gone and training has ended: what was set-up before it counts, too."""
+    ending = {
+        "method": "DELETE",
+        "url": f"http://127.0.0.1:{provider.server_port}/v2/pods/abc",
+        "key": KEY,
+        "body": "",
+    }
+    guarded = Guarded(tmp_path, ending, ends_s=3.0, idle_s=None, silent_s=None)
+    os.kill(guarded.wait_until_awake().pid, signal.SIGKILL)
+    while not Provider.asked:
+        time.sleep(0.05)
+    guarded.process.kill()
+    guarded.process.wait()
+    assert Provider.asked[0][:2] == ("DELETE", "/v2/pods/abc")
+
+
+def test_training_that_does_not_heed_a_stop_is_killed(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, None, grace_s=0.5)
+    child = guarded.wait_until_awake()
+    child.suspend()
+    (guarded.attempt / "stop").touch()
+    guarded.process.wait(60)
+    assert not child.is_running()
+    assert guarded.outcome() == {"kind": "interrupted"}
+
+
 def test_without_its_watchdog_training_ends(tmp_path: Path) -> None:
     guarded = Guarded(tmp_path, None)
     child = guarded.wait_until_awake()

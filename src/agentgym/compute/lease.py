@@ -25,7 +25,6 @@ from agentgym.compute.base import (
 )
 from agentgym.compute.ending import Waits, end, find
 from agentgym.compute.record import KEY_FILE, MachineRecord, now, remove_key
-from agentgym.compute.signals import Signals
 from agentgym.errors import (
     AgentGymError,
     ComputeError,
@@ -36,6 +35,7 @@ from agentgym.errors import (
     UnclearLaunchError,
     UnreachableError,
 )
+from agentgym.train.process import DeferredSignals
 
 TRIES = 4
 """Offers that are asked for, one after the other, where there is no capacity."""
@@ -115,7 +115,7 @@ class Lease:
         self._limit = limit
         self._tell = tell
         self._waits = waits or Waits()
-        self._signals = Signals()
+        self._signals = DeferredSignals()
         self._rescue = rescue
         self._machine = held[0] if held else None
         self._left = threading.Event()
@@ -185,6 +185,7 @@ class Lease:
             threading.Thread(target=self._watch, daemon=True).start()
         except BaseException as error:
             self._leave(error)
+            self._raise_over_limit()
             raise
         return self
 
@@ -198,7 +199,11 @@ class Lease:
         is_last = isinstance(error, TrainingHalted) and self.seconds_left == 0
         self._is_over_limit |= is_last
         self._leave(error)
-        if error is not None and self._is_over_limit:
+        if error is not None:
+            self._raise_over_limit()
+
+    def _raise_over_limit(self) -> None:
+        if self._is_over_limit:
             spent, before = self.record.total, self.record.before
             earlier = f" (${before:.2f} of it for earlier machines)" if before else ""
             raise LimitReached(
@@ -345,13 +350,13 @@ class Lease:
         given_up = threading.Event()
         self.lost = f"it was not home within {bound:.0f} s"
         work = threading.Thread(target=self._try, args=(given_up,), daemon=True)
-        work.start()
         try:
             with self._signals.deferred(
                 "What the machine has finished is being brought home first",
                 "a signal came again while it was being brought home",
                 _PATIENCE,
             ):
+                work.start()
                 work.join(bound)
         except Interrupted as error:
             self.lost = str(error)
