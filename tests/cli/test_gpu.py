@@ -98,14 +98,40 @@ def test_reap_asks_and_without_an_answer_ends_nothing(
 
 def test_reap_ends_what_is_its_own(agentgym: Command, runpod: FakeRunPod) -> None:
     run = left(runpod, "a", "agentgym-a-1")
-    runpod.make("agentgym-unknown-2")
+    other = runpod.make("agentgym-unknown-2")
     theirs = runpod.make("production")
     ended = agentgym("gpu", "reap", "--yes")
+    assert (ended.code, ended.err) == (0, "")
+    assert (set(runpod.pods), fate(run)) == ({theirs["id"], other["id"]}, "ended")
+    assert "--all" in ended.out
+    ended = agentgym("gpu", "reap", "--all", "--yes")
     assert (ended.code, ended.err) == (0, "")
     assert "not of this folder" in ended.out
     assert "production" not in ended.out
     assert (set(runpod.pods), fate(run)) == ({theirs["id"]}, "ended")
     assert "nothing of AgentGym's is rented" in agentgym("gpu", "reap").out
+
+
+def test_what_a_run_costs_is_in_the_lists(
+    agentgym: Command, runpod: FakeRunPod
+) -> None:
+    RunFolder.create(TrainingConfig.create(name="here"))
+    assert "MACHINE" not in agentgym("runs", "list").out
+    run = left(runpod, "a", "agentgym-a-1")
+    found = MachineRecord.read(run.path)
+    assert found is not None
+    found.changed(before=1.5, gpu="L4").write(run.path)
+    assert "runpod $1.50, may cost more" in agentgym("runs", "list").out
+    row, other = json.loads(agentgym("runs", "list", "--json").out)
+    assert (row["machine"]["open"], row["machine"]["cost"]) == (True, 1.5)
+    assert other["machine"] is None
+    shown = agentgym("runs", "show", "a").out
+    assert "L4 (agentgym-a-1) is rented" in " ".join(shown.split())
+    assert "gpu reap" in shown
+    assert json.loads(agentgym("runs", "show", "a", "--json").out)["machine"]["open"]
+    agentgym("gpu", "reap", "--yes")
+    assert "may cost more" not in agentgym("runs", "list").out
+    assert "is ended" in " ".join(agentgym("runs", "show", "a").out.split())
 
 
 def test_reap_leaves_runs_alone_that_go_on(

@@ -109,6 +109,42 @@ def test_a_pod_whose_launch_had_no_answer_is_found_by_its_name(
     assert record(tmp_path).fate == "ended"
 
 
+ODD = [(201, "[]"), (200, ""), (200, "null"), (201, "3"), (200, '{"data": null}')]
+ODD += [(200, '{"data": []}'), (302, ""), (304, ""), (200, '{"data": {}}')]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+@pytest.mark.parametrize("name", ["runpod", "lambda"])
+def test_an_answer_that_cannot_be_read_orphans_no_machine(
+    runpod: FakeRunPod,
+    lambda_cloud: FakeLambda,
+    tmp_path: Path,
+    name: str,
+    odd: tuple[int, str],
+) -> None:
+    provider = RunPod() if name == "runpod" else LambdaCloud()
+    fake = runpod if name == "runpod" else lambda_cloud
+    there = runpod.pods if name == "runpod" else lambda_cloud.instances
+    chosen = [each for each in provider.offers() if each.is_available][:1]
+    fake.odd = odd
+    with Lease(provider, chosen, tmp_path, waits=QUICK) as held:
+        assert [each["name"] for each in there.values()] == [held.record.name]
+    assert there == {}
+    assert record(tmp_path).fate == "ended"
+
+
+def test_a_launch_that_never_shows_leaves_no_key(
+    lambda_cloud: FakeLambda, tmp_path: Path
+) -> None:
+    provider = LambdaCloud()
+    chosen = [each for each in provider.offers() if each.is_available][:1]
+    lambda_cloud.on_launch = "none"
+    with pytest.raises(UnclearLaunchError):
+        Lease(provider, chosen, tmp_path, waits=QUICK).__enter__()
+    assert record(tmp_path).fate == "unclear"
+    assert (lambda_cloud.instances, lambda_cloud.keys) == ({}, {})
+
+
 def test_a_pod_that_never_shows_is_not_taken_for_granted(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:

@@ -1,5 +1,7 @@
 """What a run is said to cost, and which offers are for it."""
 
+from dataclasses import replace
+
 import pytest
 
 from agentgym.compute.base import Offer
@@ -110,3 +112,12 @@ def test_words_tell_price_total_and_limit() -> None:
     for words in ("$0.43 an hour", f"${quote.total:.2f}", f"${quote.limit:.2f}", "GB"):
         assert words in told
     assert quote.record()["total"] == round(quote.total, 2)
+
+
+@pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
+def test_a_price_that_is_none_is_not_quoted(price: float) -> None:
+    [good, odd] = offers(L4, RTX)
+    [quote] = chosen([good, replace(odd, hourly=price)])
+    assert quote.offer == good
+    with pytest.raises(ComputeError, match=r"the largest 24 GB"):
+        chosen([good, replace(odd, gpu_memory_gb=price)], "Qwen/Qwen3-235B")

@@ -3,13 +3,15 @@
 import signal
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from agentgym.compute.providers.lambda_cloud import LambdaCloud
 from agentgym.compute.providers.runpod import RunPod
-from agentgym.compute.reap import find_machines, reap
-from agentgym.compute.record import MachineRecord
+from agentgym.compute.reap import find_machines, reap, settle
+from agentgym.compute.record import KEY_FILE, MachineRecord
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError
 from agentgym.train.run_folder import RunFolder
@@ -35,15 +37,17 @@ def test_a_machine_whose_client_was_killed_right_after_its_launch(
     child.wait()
     before = MachineRecord.read(run.path)
     assert before is not None
+    assert (run.path / KEY_FILE).exists()
     assert before.fate in ("asked", "rented")
     theirs = runpod.make("somebody-elses")
 
     [found], problems = find_machines([RunPod()], tmp_path)
-    assert problems == []
+    assert problems == {}
     assert (found.machine.name, found.is_used) == (before.name, False)
     reap(found, RunPod(), QUICK)
 
     assert set(runpod.pods) == {theirs["id"]}
+    assert not (run.path / KEY_FILE).exists()
     after = MachineRecord.read(run.path)
     assert after is not None
     assert (after.fate, after.id) == ("ended", found.machine.id)
@@ -69,13 +73,11 @@ def test_a_run_that_goes_on_is_known(runpod: FakeRunPod, tmp_path: Path) -> None
 def test_a_provider_that_fails_does_not_hide_another(
     runpod: FakeRunPod, lambda_cloud: FakeLambda, tmp_path: Path
 ) -> None:
-    from agentgym.compute.providers.lambda_cloud import LambdaCloud
-
     runpod.broken = 10**6
     lambda_cloud.make("agentgym-x")
     found, problems = find_machines([RunPod(), LambdaCloud()], tmp_path)
     assert [each.machine.provider for each in found] == ["lambda"]
-    assert "runpod gave no answer" in problems[0]
+    assert "runpod gave no answer" in problems["runpod"]
 
 
 def test_a_record_that_cannot_be_read_hides_no_machine(
@@ -88,3 +90,63 @@ def test_a_record_that_cannot_be_read_hides_no_machine(
     assert found.run is None
     with pytest.raises(ComputeError, match=r"machine.json cannot be read"):
         MachineRecord.read(run.path)
+
+
+def ago(hours: float) -> str:
+    return (datetime.now().astimezone() - timedelta(hours=hours)).isoformat()
+
+
+def settled(output: Path) -> list[MachineRecord]:
+    provider = RunPod()
+    found, _ = find_machines([provider], output)
+    return settle({"runpod": provider}, found, output, QUICK)
+
+
+def test_a_machine_that_ended_itself_costs_what_it_can_have_cost(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    run = run_of(tmp_path, "r")
+    left = MachineRecord("agentgym-r-1", "runpod", "rented", id="pod9", hourly=0.43)
+    left = left.changed(asked=ago(24), seen=ago(23.5), guarded=True, limit=5.0)
+    left.write(run.path)
+    (run.path / KEY_FILE).write_text("PRIVATE KEY")
+    with run.lock():
+        assert settled(tmp_path) == []
+    [after] = settled(tmp_path)
+    assert MachineRecord.read(run.path) == after
+    assert after.fate == "gone"
+    assert 0.43 / 2 < after.spent < 0.43 * 1.4
+    assert "at most $0.5" in after.words()
+    assert not (run.path / KEY_FILE).exists()
+    assert settled(tmp_path) == []
+
+
+def test_a_limit_bounds_what_a_machine_that_is_gone_can_have_cost(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    made = MachineRecord("agentgym-r-1", "runpod", "rented", id="pod9", hourly=0.43)
+    made = made.changed(asked=ago(24), seen=ago(1), guarded=True, limit=5.0)
+    assert made.found_gone().spent == pytest.approx(5.0)
+    alone = made.changed(guarded=False)  # nobody knows
+    assert alone.found_gone().spent == pytest.approx(0.43 * 24, abs=0.01)
+
+
+def test_what_is_there_or_may_come_is_not_taken_for_gone(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    for name, hours in (("new", 0.0), ("there", 24.0)):
+        made = MachineRecord(f"agentgym-{name}", "runpod", "rented", id=name)
+        made.changed(asked=ago(hours)).write(run_of(tmp_path, name).path)
+    runpod.make("agentgym-there")
+    assert settled(tmp_path) == []
+
+
+def test_a_launch_that_never_became_a_machine_costs_nothing_and_leaves_no_key(
+    lambda_cloud: FakeLambda, tmp_path: Path
+) -> None:
+    run = run_of(tmp_path, "r")
+    left = MachineRecord("agentgym-r-1", "lambda", "unclear", hourly=1.29)
+    left.changed(asked=ago(24)).write(run.path)
+    lambda_cloud.keys["k"] = {"id": "k", "name": "agentgym-r-1", "public_key": "x"}
+    [after] = settle({"lambda": LambdaCloud()}, [], tmp_path, QUICK)
+    assert (after.fate, after.spent, lambda_cloud.keys) == ("never", 0.0, {})

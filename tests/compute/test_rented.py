@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -304,7 +305,7 @@ def test_a_cap_is_for_all_machines_of_a_run(runpod: FakeRunPod, there: There) ->
     _killed(run, runpod, key=False).changed(hourly=3600.0, before=4.0).write(run)
     time.sleep(1)  # a dollar a second
     trainer = Trainer(TrainingConfig.create())
-    with pytest.raises(UsageError, match=r"has cost \$\d.*--max-cost is \$4.50"):
+    with pytest.raises(UsageError, match=r"have cost \$\d.*--max-cost is \$4.50"):
         trainer.train(resume="r", yes=True, max_cost=4.5)
     assert (runpod.pods, runpod.count("POST", "/pods")) == ({}, 0)
     trainer.train(resume="r", yes=True, max_cost=1000)
@@ -312,6 +313,19 @@ def test_a_cap_is_for_all_machines_of_a_run(runpod: FakeRunPod, there: There) ->
     assert limit is not None
     assert record().before > 5
     assert limit == pytest.approx(1000 - record().before)
+
+
+def test_the_next_day_a_killed_run_costs_what_its_machine_can_have_cost(
+    runpod: FakeRunPod, there: There
+) -> None:
+    run = Path("runs/r")
+    made = _killed(run, runpod, key=True)
+    day = (datetime.now().astimezone() - timedelta(hours=24)).isoformat()
+    made.changed(asked=day, seen=day, guarded=True).write(run)
+    runpod.pods.clear()  # it ended itself
+    Trainer(TrainingConfig.create()).train(resume="r", yes=True, max_cost=5.0)
+    assert 0 < record().before < 0.5
+    assert record().total < 0.6
 
 
 def test_a_run_that_goes_on_elsewhere_gives_its_machine_back(

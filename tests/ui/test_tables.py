@@ -138,6 +138,7 @@ def test_plan_says_what_will_be_done() -> None:
 
 
 def test_report_is_markdown_with_everything() -> None:
+    assert "L4 is ended" in render_report(made_up.result(), "runpod's L4 is ended.")
     text = render_report(made_up.result())
     for part in (
         "# coding, trained through langchain\n",

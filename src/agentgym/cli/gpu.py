@@ -90,7 +90,7 @@ def _offers(named: str | None) -> "tuple[list[Offer], list[str]]":
     offers, problems = [], []
     for provider in asked:
         try:
-            offers += provider.offers()
+            offers += [offer for offer in provider.offers() if offer.is_sound]
         except ComputeError as error:
             problems.append(str(error))
     return offers, problems
@@ -118,17 +118,22 @@ def _configured(asked: "list[Provider]") -> "list[Provider]":
 def reap(
     run: Annotated[str | None, opt("Only the machine of this run.")] = None,
     output: Runs = Path("runs"),
+    every: Annotated[
+        bool, opt("Also those that were not rented from this folder.", "--all")
+    ] = False,
     yes: Annotated[bool, opt("End them without a question.", "--yes")] = False,
     as_json: AsJson = False,
 ) -> None:
     """End rented machines that no run uses any more.
 
     Only machines whose name begins with "agentgym-" are shown and ended. Those of runs
-    that are going on in the folder of runs are left alone, unless --run names one.
-    Exits with 1 if one could not be ended.
+    that are going on in the folder of runs are left alone, unless --run names one; so
+    are those that another folder or computer rented, which may be in use, unless --all
+    is given. Exits with 1 if one could not be ended.
     """
-    from agentgym.compute.reap import find_machines
+    from agentgym.compute.reap import find_machines, settle
     from agentgym.compute.registry import problem, rented
+    from agentgym.compute.rented import Rented
     from agentgym.errors import ComputeError, UsageError
     from agentgym.ui.machines import machines_view
 
@@ -138,19 +143,30 @@ def reap(
     found, problems = find_machines(providers.values(), output)
     if name is not None:
         found = [each for each in found if each.machine.name == name]
-    ended = [each for each in found if name is not None or not each.is_used]
+    foreign = [each for each in found if each.run is None and not every]
+    left = [each for each in found if each.is_used or each in foreign]
+    ended = [each for each in found if name is not None or each not in left]
     console = progress_console(as_json)
+    answered = {n: each for n, each in providers.items() if n not in problems}
+    for record in settle(answered, found, output, Rented.waits):
+        console.print(record.words())
     if found:
         console.print(machines_view(found))
-    else:
-        console.print(f"{', '.join(providers)}: nothing of AgentGym's is rented.")
+    elif answered:
+        console.print(f"{', '.join(answered)}: nothing of AgentGym's is rented.")
+    if name is None and foreign:
+        console.print(
+            "What is not of this folder may be in use and is left alone; --all ends "
+            "it, too."
+        )
     if ended and not yes and not _agreed(len(ended)):
         raise UsageError("Nothing was ended. With --yes there is no question.")
-    problems += [told for each in ended if (told := _end(each, providers))]
+    wrong = [*problems.values()]
+    wrong += [told for each in ended if (told := _end(each, providers))]
     if as_json:
         print_json([{**e.as_json(), "ended": e in ended} for e in found])
-    if problems:
-        raise ComputeError(" ".join(problems))
+    if wrong:
+        raise ComputeError(" ".join(wrong))
     if ended:
         console.print("Ended; their providers no longer list them.")
 

@@ -39,7 +39,43 @@ def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
 
     rows = [_run_row(path) for path in sorted(Path(output).glob("*/run.json"))]
     empty = f"No runs in {output}. Start one with: agentgym train coding"
-    return _render(rows, as_json, empty)
+    if as_json:
+        return _render(rows, as_json, empty)
+    if not any(row["machine"] for row in rows):  # no column of nothing
+        return _render([_without(row, ("machine",)) for row in rows], as_json, empty)
+    rows = [{**row, "machine": _bill(row["machine"])} for row in rows]
+    return _render(rows, as_json, empty, below=("machine",))
+
+
+def machine_of(run: "Path") -> Row | None:
+    """Return what a run's rented machines cost; None if none was rented.
+
+    ``open`` says that one may still be there, and go on to cost money.
+    """
+    from agentgym.compute.record import MachineRecord
+    from agentgym.errors import ComputeError
+
+    try:
+        record = MachineRecord.read(run)
+    except ComputeError:
+        return {"name": None, "provider": None, "cost": None, "open": True}
+    if record is None:
+        return None
+    return {
+        "name": record.name,
+        "provider": record.provider,
+        "cost": round(record.total, 2),
+        "open": record.is_open,
+    }
+
+
+def _bill(machine: Row | None) -> str:
+    if machine is None:
+        return ""
+    if machine["provider"] is None:
+        return "machine.json unreadable"
+    more = ", may cost more" if machine["open"] else ""
+    return f"{machine['provider']} ${machine['cost']:.2f}{more}"
 
 
 def _run_row(path: "Path") -> Row:
@@ -55,6 +91,7 @@ def _run_row(path: "Path") -> Row:
         "framework": _text(data, "config", "framework"),
         "updated": _text(data, "updated"),
         **_changes(result),
+        "machine": machine_of(path.parent),
     }
 
 

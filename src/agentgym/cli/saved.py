@@ -100,6 +100,7 @@ def show_run(
     as_json: AsJson = False,
 ) -> None:
     """Show a run: its settings, its steps, and its result once there is one."""
+    from agentgym.compute.record import bill
     from agentgym.train.result import TrainingResult
     from agentgym.train.run_folder import RunFolder
 
@@ -107,11 +108,14 @@ def show_run(
     record, result = folder.record(), TrainingResult.load(folder.path)
     record["status"] = listing.run_status(folder.path, record)
     if as_json:
-        print_json({**record, "steps": folder.metrics(), "result": result})
+        machine = listing.machine_of(folder.path)
+        more = {"steps": folder.metrics(), "machine": machine, "result": result}
+        print_json({**record, **more})
     else:
         from agentgym.ui.cards import run_view
 
-        progress_console().print(run_view(folder, record["status"], result))
+        told = bill(folder.path)
+        progress_console().print(run_view(folder, record["status"], result, told))
 
 
 def serve(

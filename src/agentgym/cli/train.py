@@ -313,6 +313,7 @@ def _train(
     as_json: bool,
 ) -> None:
     """Train, show the result, and write it as ``report.md`` into the run folder."""
+    from agentgym.compute.record import bill
     from agentgym.core.files import write_atomically
     from agentgym.train.trainer import Trainer
     from agentgym.ui.live import TerminalProgress
@@ -323,7 +324,8 @@ def _train(
     with TerminalProgress(console) as progress:
         trainer = Trainer(settings, progress=progress)
         result = trainer.train(resume=resume, **may_change)
-    write_atomically(result.artifacts.run / "report.md", render_report(result))
+    folder = result.artifacts.run
+    write_atomically(folder / "report.md", render_report(result, bill(folder)))
     console.print(result_view(result))
     if as_json:
         print_json(result)

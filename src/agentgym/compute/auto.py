@@ -46,8 +46,7 @@ def settle(config: TrainingConfig) -> str:
     if not providers:
         raise ComputeError(
             f"{config.model!r} needs {need.words}, and {why}. {_would_rent(need)} To "
-            f"do so, give a key: {_keys()}. To train here all the same: --gpu "
-            f"{'local' if _has_gpu() else 'none'}."
+            f"train here all the same: --gpu {'local' if _has_gpu() else 'none'}."
         )
     return _cheapest(providers, config, need).offer.provider
 
@@ -78,8 +77,14 @@ def _would_rent(need: Need) -> str:
     for gpu, memory, hourly in _USUAL:
         if memory >= need.gb:
             price = f"{gpu} for about ${hourly:.2f} an hour"
-            return f"It would be trained on a rented GPU, {price}."
-    return "No single GPU that can be rented is large enough."
+            return (
+                f"It would be trained on a rented GPU, {price}. To do so, give a key: "
+                f"{_keys()}."
+            )
+    return (
+        "No single GPU that can be rented is large enough, either: take a smaller "
+        "model" + ("." if need.rank else ", or an adapter: --lora-rank 16.")
+    )
 
 
 def _keys() -> str:

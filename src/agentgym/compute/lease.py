@@ -401,6 +401,7 @@ class Lease:
     def _end(self, error: BaseException | None) -> None:
         why = self.record.why if error is None else f"{type(error).__name__}: {error}"
         if not self._may_be_there:  # never asked for, or refused
+            self._provider.forget(self.record.name)
             self._write(fate="never", why=why)
             return
         with suppress(Exception):  # nobody may read it any more

@@ -190,6 +190,7 @@ def choose(
         NoCapacityError: Those that fit are all taken.
         UsageError: They cost more than ``max_hourly`` or ``max_cost`` allow.
     """
+    offers = [offer for offer in offers if offer.is_sound]
     whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"
     model = f"{config.model!r} needs {need.words}"
     fitting = [offer for offer in offers if fits(offer, need)]

@@ -93,6 +93,13 @@ class MachineRecord:
         return self.before + self.spent
 
     @property
+    def age_s(self) -> float:
+        """Seconds since it was asked for."""
+        if not self.asked:
+            return 0.0
+        return (_now() - datetime.fromisoformat(self.asked)).total_seconds()
+
+    @property
     def is_open(self) -> bool:
         """Whether the machine may still be there, and cost money."""
         return self.fate in _OPEN
@@ -166,6 +173,25 @@ class MachineRecord:
                 f"{path} cannot be read: {error!r}. Look at your provider's own list "
                 "for the machine of this run."
             ) from None
+
+
+def bill(folder: Path) -> str:
+    """Say what was rented for a run, what it cost, and whether it may cost more.
+
+    Empty if nothing was. A record that cannot be read is said to be one.
+    """
+    try:
+        record = MachineRecord.read(folder)
+    except ComputeError as error:
+        return str(error)
+    if record is None:
+        return ""
+    told = record.words()
+    if record.before:
+        told += f" All machines of the run: ${record.total:.2f}."
+    if record.is_open:
+        told += " If no process follows the run, look with: agentgym gpu reap"
+    return told
 
 
 def now() -> str:

@@ -35,6 +35,8 @@ _REST = 4.0
 """Bringing things home takes at most a fifth of the time."""
 _ENDING_S = 300.0
 _MEANWHILE = "; what trains there goes on"
+_END = 1 << 40
+"""Behind what any file of a run holds, and within what file systems take."""
 
 
 def train_elsewhere(
@@ -268,7 +270,7 @@ class _Followed:
         self._trains = False
 
     def _look(self) -> dict[str, Any]:
-        state, _ = self._channel.ask("poll", offset=1 << 40, log=1 << 40)
+        state, _ = self._channel.ask("poll", offset=_END, log=_END)
         found: dict[str, Any] = state
         return found
 

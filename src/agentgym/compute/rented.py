@@ -8,7 +8,7 @@ from agentgym.compute.ending import Waits, end, find
 from agentgym.compute.lease import Lease
 from agentgym.compute.quote import Effort, Quote, choose
 from agentgym.compute.record import FILE as MACHINE_FILE
-from agentgym.compute.record import KEY_FILE, MachineRecord, now
+from agentgym.compute.record import KEY_FILE, MachineRecord, now, remove_key
 from agentgym.compute.registry import PROVIDERS
 from agentgym.compute.remote import KNOWN_HOSTS, bring_home, train_elsewhere
 from agentgym.compute.sizes import need_of
@@ -149,7 +149,7 @@ class Rented(Place):
         except ComputeError as error:
             problems.append(str(error))
         try:
-            end_recorded(PROVIDERS.get(record.provider), record, run, self.waits)
+            end_recorded(record, run, self.waits)
         except ComputeError as error:
             problems.append(str(error))
         return " ".join(problems) or None
@@ -166,7 +166,7 @@ class Rented(Place):
             if found is not None:
                 progress.starting(f"The run's machine is still there: {record.words()}")
                 return found, record
-        end_recorded(PROVIDERS.get(record.provider), record, run, self.waits)
+        progress.starting(end_recorded(record, run, self.waits).words())
         return None
 
 
@@ -184,7 +184,7 @@ def _limits(lease: Lease) -> Limits:
 def _cost_so_far(run: RunFolder) -> float:
     """Return the $ that machines of a run have cost, all of which are gone."""
     record = MachineRecord.read(run.path)
-    return 0.0 if record is None else record.before + record.spent
+    return 0.0 if record is None else record.total
 
 
 def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
@@ -197,21 +197,26 @@ def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
         return config
     if spent >= config.max_cost:
         raise UsageError(
-            f"The run has cost ${spent:.2f} already, and --max-cost is "
+            f"The run's machines have cost ${spent:.2f} already, and --max-cost is "
             f"${config.max_cost:.2f}. Raise it to go on."
         )
     return config.replaced(max_cost=config.max_cost - spent)
 
 
-def end_recorded(
-    provider: Provider, record: MachineRecord, run: RunFolder, waits: Waits
-) -> MachineRecord:
+def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> MachineRecord:
     """End the machine that a record speaks of, and write down that it is gone.
+
+    One that its provider does not list any more ended itself, or somebody else did.
 
     Raises:
         ComputeError: It could not be ended.
     """
-    end(provider, record.machine, waits)
+    provider = PROVIDERS.get(record.provider)
+    found = find(provider, record.name, replace(waits, looks=2))
+    end(provider, found or record.machine, waits)
+    remove_key(run.path)
+    if found is None:
+        return record.found_gone().write(run.path)
     return record.changed(fate="ended", ended=now()).write(run.path)
 
 

@@ -56,9 +56,16 @@ def scenario_view(scenario: Scenario) -> RenderableType:
 
 
 def run_view(
-    run: RunFolder, status: str, result: TrainingResult | None
+    run: RunFolder, status: str, result: TrainingResult | None, machine: str = ""
 ) -> RenderableType:
-    """Show a run's settings, its newest step, its validations, and its result."""
+    """Show a run's settings, its newest step, its validations, and its result.
+
+    Args:
+        run: Its folder.
+        status: Its own.
+        result: Once there is one.
+        machine: What became of the machine that was rented for it, and its cost.
+    """
     config, steps = run.config(), run.metrics()
     facts = grid(
         ("status", status),
@@ -74,6 +81,8 @@ def run_view(
             f"success {percent(last['success_rate'])}, "
             f"tool reliability {percent(last['tool_reliability'])}",
         )
+    if machine:
+        facts.add_row("machine", machine)
     parts: list[RenderableType] = [Text(str(run.path), "bold cyan"), indent(facts)]
     measured = [line for line in steps if "validation" in line]
     if measured:

@@ -27,8 +27,13 @@ agent = TrainedAgent.load("{name}").{exported}
 """
 
 
-def render_report(result: TrainingResult) -> str:
-    """Return the Markdown report of a run."""
+def render_report(result: TrainingResult, machine: str = "") -> str:
+    """Return the Markdown report of a run.
+
+    Args:
+        result: Of the run.
+        machine: What became of the machine that was rented for it, and its cost.
+    """
     config, metrics, ledger = result.config, result.metrics, result.ledger
     spent = (
         f"{plural(result.steps, 'step')} and {plural(result.episodes, 'episode')}; "
@@ -41,6 +46,7 @@ def render_report(result: TrainingResult) -> str:
     parts = [
         f"# {result.scenario}, trained through {config.get('framework', '?')}\n",
         spent,
+        *([f"{machine}\n"] if machine else []),
         "## Before and after, on held-out tasks\n",
         f"{size} after training; 95 % intervals over tasks in brackets.\n",
         _gains(rows(result.baseline, metrics, warm=result.warm_start)),

@@ -33,7 +33,7 @@ class FakeLambda(Fake):
     Attributes:
         instances: By id.
         keys: SSH keys, by id.
-        on_launch: As of RunPod's fake, ``lost`` or ``page``.
+        on_launch: As of RunPod's fake, ``lost``, ``page`` or ``none``.
         no_capacity: Regions that have none.
         quota: Whether launches are refused because the account may have no more.
         lose_key: Whether the connection breaks in the place of saying that a key is
@@ -44,7 +44,7 @@ class FakeLambda(Fake):
         super().__init__()
         self.instances: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, dict[str, str]] = {}
-        self.on_launch: Literal["", "lost", "page"] = ""
+        self.on_launch: Literal["", "lost", "page", "none"] = ""
         self.no_capacity: set[str] = set()
         self.quota = False
         self.lose_key = False
@@ -110,8 +110,12 @@ class FakeLambda(Fake):
                 "instance-operations/launch/insufficient-capacity",
                 "Not enough capacity to fulfill launch request.",
             )
-        made = self.make(body["name"], body["instance_type_name"])
         how, self.on_launch = self.on_launch, ""
+        if how == "none":
+            return web.Response(status=502, text=PAGE, content_type="text/html")
+        made = self.make(body["name"], body["instance_type_name"])
+        if self.odd is not None:
+            return web.Response(status=self.odd[0], text=self.odd[1])
         if how == "lost":
             return lost(request)
         if how == "page":

@@ -155,6 +155,8 @@ class FakeRunPod(Fake):
             if how == "lost":
                 return lost(request)
             return web.Response(status=502, text=PAGE, content_type="text/html")
+        if self.odd is not None:
+            return web.Response(status=self.odd[0], text=self.odd[1])
         return web.json_response(pod, status=201)
 
     async def _list(self, request: web.Request) -> web.Response:

@@ -31,6 +31,8 @@ class Fake:
         busy: So many next requests are refused with 429.
         broken: So many next requests are answered by a proxy's page.
         retry_after: What a 429 asks for, in seconds.
+        odd: Status and body with which what makes a machine answers in the place of
+            its own; the machine is made.
         ssh: The port at which all its machines say ``banner``, and nothing else.
     """
 
@@ -39,6 +41,7 @@ class Fake:
     def __init__(self) -> None:
         self.asked: list[Request] = []
         self.busy = self.broken = 0
+        self.odd: tuple[int, str] | None = None
         self.retry_after = "0"
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

@@ -48,6 +48,8 @@ def test_an_instance_comes_up_and_goes_with_its_key(lambda_cloud: FakeLambda) ->
     assert "jupyter" not in repr(machine)
     provider.terminate(machine)
     provider.terminate(machine)  # one that is gone is no error
+    provider.forget(NAME)
+    provider.forget(NAME)
     assert (provider.machines(), lambda_cloud.keys) == ([], {})
     assert provider.describe(machine).state is MachineState.GONE
 

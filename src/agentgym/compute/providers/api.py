@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -111,14 +111,23 @@ class Api:
             time.sleep(min(_WAIT_CAP_S, asked or self.backoff_s * 2**attempt))
         raise AssertionError("unreachable")
 
-    def ask_once(self, path: str, body: Any) -> dict[str, Any]:
+    def ask_once[T](
+        self, path: str, body: Any, read: Callable[[dict[str, Any]], T]
+    ) -> T:
         """Return the answer to a POST that must not be repeated blindly.
 
-        Only a 429, which says that nothing was done, is tried again.
+        Only a 429, which says that nothing was done, is tried again. That nothing was
+        done is believed of a 4xx alone.
+
+        Args:
+            path: Asked.
+            body: Sent, as JSON.
+            read: Makes what is wanted of the answer; may raise what lookups raise.
 
         Raises:
             ComputeRefusedError: The provider said no: nothing was done.
-            UnclearLaunchError: It was sent, and no answer says what became of it.
+            UnclearLaunchError: It was sent, and no answer says what became of it, or
+                none that can be read.
             UnreachableError: It was never sent.
         """
         unclear = f"{self.name} was asked for a machine, and what became of it is not"
@@ -133,7 +142,12 @@ class Api:
             except httpx.HTTPError as error:
                 raise UnclearLaunchError(f"{unclear} {self._clean(error)}.") from None
             try:
-                return self._answer(response)
+                with understood(self.name):
+                    return read(self._answer(response))
+            except ComputeRefusedError as error:
+                if response.status_code >= 400:
+                    raise
+                raise UnclearLaunchError(f"{unclear} {self._clean(error)}.") from None
             except UnreachableError as error:
                 if response.status_code != 429:
                     raise UnclearLaunchError(

@@ -108,19 +108,18 @@ class LambdaCloud(Provider):
             "ssh_key_names": [name],
             "name": name,
         }
+
+        def launched(found: dict[str, Any]) -> Machine:
+            first = _data(found, dict)["instance_ids"][0]
+            return Machine(self.name, str(first), name, MachineState.STARTING)
+
         try:
-            ids = _data(self._api().ask_once(_LAUNCH, body), dict)["instance_ids"]
-            machine = Machine(self.name, str(ids[0]), name, MachineState.STARTING)
+            return self._api().ask_once(_LAUNCH, body, launched)
         except ComputeRefusedError as error:
-            self._forget(name)
+            self.forget(name)
             if error.code.endswith("insufficient-capacity"):
                 raise NoCapacityError(str(error)) from None
             raise
-        except (LookupError, TypeError) as error:
-            raise UnclearLaunchError(
-                f"lambda's answer to a launch names no instance: {error!r}."
-            ) from None
-        return machine
 
     def describe(self, machine: Machine) -> Machine:
         """Return an instance as it is now."""
@@ -133,13 +132,12 @@ class LambdaCloud(Provider):
         return Machine(self.name, machine.id, machine.name, MachineState.GONE)
 
     def terminate(self, machine: Machine) -> None:
-        """Terminate an instance and remove its key."""
+        """Terminate an instance."""
         try:
             self._api().ask("POST", _TERMINATE, {"instance_ids": [_id(machine)]})
         except ComputeRefusedError as error:
             if error.status != _NOT_FOUND:
                 raise
-        self._forget(machine.name)
 
     def machines(self) -> list[Machine]:
         """Return the instances that bear AgentGym's name."""
@@ -160,8 +158,9 @@ class LambdaCloud(Provider):
         """Make a key known, once."""
         if any(key["name"] == name for key in self._keys()):
             return
+        body = {"name": name, "public_key": public_key}
         try:
-            self._api().ask_once("/ssh-keys", {"name": name, "public_key": public_key})
+            self._api().ask_once("/ssh-keys", body, lambda found: _data(found, dict))
         except UnclearLaunchError as error:
             if not any(key["name"] == name for key in self._keys()):
                 raise UnreachableError(
@@ -172,7 +171,7 @@ class LambdaCloud(Provider):
         found: list[dict[str, Any]] = _data(self._api().ask("GET", "/ssh-keys"), list)
         return found
 
-    def _forget(self, name: str) -> None:
+    def forget(self, name: str) -> None:
         """Remove the key of an instance, which only opens what is gone."""
         try:
             for key in self._keys():

@@ -17,7 +17,6 @@ from agentgym.errors import (
     ComputeError,
     ComputeRefusedError,
     NoCapacityError,
-    UnclearLaunchError,
 )
 
 IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
@@ -92,7 +91,7 @@ class RunPod(Provider):
             "startSsh": True,
         }
         try:
-            pod = self._api().ask_once("/pods", body)
+            return self._api().ask_once("/pods", body, self._machine)
         except ComputeRefusedError as error:
             if error.status in _ELSEWHERE:
                 raise NoCapacityError(str(error)) from None
@@ -101,10 +100,6 @@ class RunPod(Provider):
                     f"{error} Add credit at https://console.runpod.io/user/billing."
                 ) from None
             raise
-        try:
-            return self._machine(pod)
-        except ComputeRefusedError as error:
-            raise UnclearLaunchError(str(error)) from None
 
     def describe(self, machine: Machine) -> Machine:
         """Return a pod as it is now."""
