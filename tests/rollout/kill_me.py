@@ -7,7 +7,7 @@ from agentlightning.schemas import EventCreate, RolloutCreate, RolloutState
 
 from agentgym.rollout.store.events import RecordedCall
 from agentgym.rollout.store.store import Store
-from tests.rollout.recording import record
+from tests.rollout.recording import record, recorded_by
 
 
 def recorded(step: int, turn: int) -> RecordedCall:
@@ -28,7 +28,7 @@ def main() -> None:
         store.claim("w", len(ids))
         for rollout_id in ids:
             for turn in range(3):
-                store.record_call(rollout_id, "0", recorded(step, turn))
+                recorded_by(store, rollout_id, recorded(step, turn))
             store.finish(
                 rollout_id,
                 "0",

@@ -2,7 +2,16 @@
 
 from typing import Any
 
+import orjson
+
 from agentgym.rollout.store.events import RecordedCall
+from agentgym.rollout.store.store import Store
+
+
+def recorded_by(store: Store, rollout_id: str, call: RecordedCall) -> None:
+    """Have a call recorded as the gateway does, in a rollout's first attempt."""
+    routed = call.data.get("routed_experts") is not None
+    store.record_call(rollout_id, "0", orjson.dumps(call.data), routed=routed)
 
 
 def record(

@@ -30,7 +30,7 @@ from agentgym.rollout.store import signals
 from agentgym.rollout.store.database import SCHEMA_VERSION
 from agentgym.rollout.store.events import RecordedCall, triplets
 from agentgym.rollout.store.store import Store
-from tests.rollout.recording import record
+from tests.rollout.recording import record, recorded_by
 
 REWARD = EventCreate(event_type="reward", data={"value": 0.5})
 
@@ -130,7 +130,7 @@ def test_a_failed_attempt_is_retried_with_fresh_events() -> None:
     with Store(max_attempts=2) as store:
         create(store, "a")
         store.claim("w")
-        store.record_call("a", "0", recorded())
+        recorded_by(store, "a", recorded())
         after = store.finish(
             "a",
             "0",
@@ -144,7 +144,7 @@ def test_a_failed_attempt_is_retried_with_fresh_events() -> None:
         with pytest.raises(RolloutStateError, match="Attempt 0"):
             store.begin_call("a", "0", "agent")
         with pytest.raises(RolloutStateError, match="Attempt 0"):
-            store.record_call("a", "0", recorded())
+            recorded_by(store, "a", recorded())
         with pytest.raises(RolloutStateError, match="Attempt 0"):
             store.finish("a", "0", state=RolloutState.SUCCEEDED)
         ended = store.finish(
@@ -231,7 +231,7 @@ def test_model_calls_are_steps_with_exact_ids() -> None:
     with Store() as store:
         create(store, "a")
         for turn in range(3):
-            store.record_call("a", "0", recorded(turn))
+            recorded_by(store, "a", recorded(turn))
         calls = store.model_calls("a")
         assert [c.content for c in calls] == ["answer 0", "answer 1", "answer 2"]
         assert calls[2].prompt_ids == list(range(100, 120))
@@ -244,7 +244,7 @@ def test_model_calls_are_steps_with_exact_ids() -> None:
 def test_failed_model_calls_are_events_but_no_steps() -> None:
     with Store() as store:
         create(store, "a")
-        store.record_call("a", "0", record(status=500))
+        recorded_by(store, "a", record(status=500))
         assert store.model_calls("a") == []
         [event] = store.events("a")
         assert event.data["status"] == "error"
@@ -262,8 +262,8 @@ def fill(store: Store) -> None:
     store.claim("w", 2)
     for turn in range(3):
         for agent in ("planner", "coder"):
-            store.record_call("done", "0", recorded(turn, agent=agent))
-    store.record_call("running", "0", recorded())
+            recorded_by(store, "done", recorded(turn, agent=agent))
+    recorded_by(store, "running", recorded())
     store.finish("done", "0", state=RolloutState.SUCCEEDED, events=[REWARD])
     store.register_models([Model(model="m", endpoint="http://one", version=4)])
 
@@ -313,7 +313,7 @@ def test_an_ended_rollout_takes_events_and_notes_but_no_calls() -> None:
         assert store.get("done") == noted
         assert store.list_terminal(0, 9)[0] == [noted]
         with pytest.raises(RolloutStateError, match="has ended"):
-            store.record_call("done", "0", recorded())
+            recorded_by(store, "done", recorded())
 
 
 def test_ended_rollouts_are_listed_in_the_order_they_ended() -> None:
@@ -362,8 +362,8 @@ def test_only_the_last_of_continued_routes_is_kept(tmp_path: Path) -> None:
         create(store, "a")
         first = recorded(0, routes=[[1, 2]])
         longer = record(prompt_ids=[*range(100, 110), 0, 70_000, 9], routes=[[3]])
-        store.record_call("a", "0", first)
-        store.record_call("a", "0", longer)
+        recorded_by(store, "a", first)
+        recorded_by(store, "a", longer)
         routes = [e.data.get("routed_experts") for e in store.events("a")]
         assert routes == [None, [[3]]]
     with Store(tmp_path / "rollouts.db") as store:
@@ -373,10 +373,10 @@ def test_only_the_last_of_continued_routes_is_kept(tmp_path: Path) -> None:
 def test_calls_that_continue_nothing_keep_their_routes() -> None:
     with Store() as store:
         create(store, "a")
-        store.record_call("a", "0", recorded(0, routes=[[1]]))
-        store.record_call("a", "0", record(prompt_ids=[7], routes=[[2]]))
-        store.record_call("a", "0", record(prompt_ids=[8]))
-        store.record_call("a", "0", record(prompt_ids=[8], routes=[[3]]))
+        recorded_by(store, "a", recorded(0, routes=[[1]]))
+        recorded_by(store, "a", record(prompt_ids=[7], routes=[[2]]))
+        recorded_by(store, "a", record(prompt_ids=[8]))
+        recorded_by(store, "a", record(prompt_ids=[8], routes=[[3]]))
         found = [e.data.get("routed_experts") for e in store.events("a")]
         assert found == [[[1]], [[2]], None, [[3]]]
 
@@ -388,7 +388,7 @@ def test_what_ended_long_ago_is_read_from_the_file(tmp_path: Path) -> None:
         seen = {}
         for rollout_id in ids:
             store.claim("w")
-            store.record_call(rollout_id, "0", recorded(1))
+            recorded_by(store, rollout_id, recorded(1))
             store.finish(rollout_id, "0", state=RolloutState.SUCCEEDED, events=[REWARD])
             seen[rollout_id] = (store.get(rollout_id), store.events(rollout_id))
         for rollout_id in ids:
@@ -403,7 +403,7 @@ def test_triplets_keep_the_last_of_equal_prompts_only() -> None:
     with Store() as store:
         create(store, "a")
         for turn in (0, 0, 1):
-            store.record_call("a", "0", recorded(turn))
+            recorded_by(store, "a", recorded(turn))
         store.add_event("a", "0", "reward", {"value": 1, "source": "x", "other": 2})
         *calls, reward = triplets(store.events("a"))
         assert [len(c["data"]["prompt_token_ids"]) for c in calls] == [10, 15]

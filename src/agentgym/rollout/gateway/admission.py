@@ -1,9 +1,7 @@
 """Admission: how many model calls are answered at a time, and whether any are."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 from agentgym.core.openai import ApiError
 from agentgym.rollout.gateway.protocol import GatewaySettings
@@ -46,26 +44,32 @@ class Admission:
             "inflight": self.in_flight,
         }
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold one of the places.
+    def slot(self) -> Self:
+        """Hold one of the places within an ``async with`` block.
 
         Raises:
             ApiError: 429, with ``Retry-After``: paused, or no place became free.
         """
-        self._refuse_if_paused()
-        await self._take_place()
-        self.in_flight += 1
-        try:
-            self._refuse_if_paused()
-            yield
-        finally:
-            self.in_flight -= 1
-            self._places.release()
+        return self
 
-    async def _take_place(self) -> None:
+    async def __aenter__(self) -> None:
+        self._refuse_if_paused()
+        if self._places.locked():
+            await self._wait()
+        else:
+            await self._places.acquire()
+        if self._paused:
+            self._places.release()
+            self._refuse_if_paused()
+        self.in_flight += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self.in_flight -= 1
+        self._places.release()
+
+    async def _wait(self) -> None:
         most, wait_s = self._settings.max_waiting, self._settings.max_wait_s
-        if self._places.locked() and self.waiting >= most:
+        if self.waiting >= most:
             raise _too_many(f"{self.waiting} calls are waiting already")
         self.waiting += 1
         try:

@@ -20,6 +20,7 @@ STREAM_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
+_JSON = {"Content-Type": "application/json"}
 _TOKENS = ("max_completion_tokens", "max_tokens")
 
 
@@ -130,8 +131,14 @@ def reply(
 ) -> web.Response:
     """Return a response with JSON; pydantic's models are JSON too."""
     body = orjson.dumps(value, default=lambda m: orjson.Fragment(m.model_dump_json()))
-    kind = "application/json"
-    return web.Response(body=body, status=status, headers=headers, content_type=kind)
+    return answer_json(body, status, headers)
+
+
+def answer_json(
+    body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """Return a response with JSON that is written already."""
+    return web.Response(body=body, status=status, headers={**_JSON, **(headers or {})})
 
 
 def json_object(raw: bytes) -> dict[str, Any]:

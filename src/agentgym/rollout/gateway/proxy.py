@@ -12,6 +12,7 @@ from agentgym.rollout.gateway.protocol import (
     STREAM_HEADERS,
     Mode,
     ProxyCall,
+    answer_json,
     json_object,
     models_reply,
     reply,
@@ -80,10 +81,9 @@ class Proxy:
                 data = item if isinstance(item, bytes) else item.payload
                 if isinstance(item, Answer):  # recorded first: the agent may end it
                     where = call.rollout_id, call.attempt_id
-                    self._store.record_call(*where, item.record)
+                    self._store.record_call(*where, item.raw, routed=item.routed)
                     if not response.prepared:
-                        status, kind = item.record.http_status, "application/json"
-                        return web.Response(body=data, status=status, content_type=kind)
+                        return answer_json(data, item.status)
                 elif not response.prepared:
                     await response.prepare(request)
                 if data:

@@ -76,7 +76,7 @@ class ForwardingUpstream(Upstream):
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
         """Pass on what a server answers, a stream byte for byte as it comes."""
-        sent = Exchange(call, "", "", None, {})
+        sent = Exchange(call, "", "", None, b"")
 
         def retry(why: str) -> None:
             sent.retries += 1
@@ -85,11 +85,11 @@ class ForwardingUpstream(Upstream):
         attempts = Attempts(self._client, call.session, retry)
         try:
             async for attempt in attempts:
-                replicas, sent.version, sent.request = self.prepare(call)
+                replicas, sent.version, body = self.prepare(call)
+                sent.request = data = orjson.dumps(body)
                 sent.model = replicas.model
                 async with attempt.at(replicas) as server:
                     sent.endpoint = server.url
-                    data = orjson.dumps(sent.request)
                     response = await attempt.post(call.path, data, stream=call.streams)
                     async with response:
                         kind = response.content_type
@@ -251,11 +251,13 @@ class ProviderUpstream(ForwardingUpstream):
         return Forwarded(self._replicas, 0, body)
 
     def _judge(self, answer: Answer) -> None:
-        status, error = answer.record.http_status, answer.record.error
+        status = answer.status
         if status < 400:
             self._has_answered = True
             return
-        code, body = error.get("code"), answer.record.completion.body
+        record = answer.record
+        error, body = record.error, record.completion.body
+        code = error.get("code")
         said = " ".join(str(error.get("message") or body).split())[:300]
         url = answer.record.data["server"]["endpoint"]
         where = f"The model server at {url}"
@@ -344,7 +346,7 @@ def _whole(sent: Exchange, status: int, payload: bytes, tried: str) -> Answer:
             said = Completion(body)
             problem = (said.problem or said.length_problem) if is_good else None
             if problem is None:
-                return sent.answer(body, payload, status)
+                return sent.answer(body, payload, status, is_whole=True)
     except ValueError as error:
         problem = str(error)
     why = f" ({problem})" if problem else ""

@@ -17,10 +17,24 @@ from agentgym.rollout.store.events import RecordedCall
 
 
 class Answer(NamedTuple):
-    """How a model call ended: the (last) bytes, and what to record before them."""
+    """How a model call ended.
+
+    Attributes:
+        payload: The (last) bytes to send.
+        raw: What to record before them, as JSON.
+        status: HTTP status.
+        routed: Whether it has routed experts.
+    """
 
     payload: bytes
-    record: RecordedCall
+    raw: bytes
+    status: int
+    routed: bool = False
+
+    @property
+    def record(self) -> RecordedCall:
+        """What to record, parsed."""
+        return RecordedCall(orjson.loads(self.raw))
 
 
 @dataclass(slots=True)
@@ -31,41 +45,51 @@ class Exchange:
     model: str
     endpoint: str
     version: int | None  # updates that the model had had
-    request: dict[str, Any]
+    request: bytes  # as it is sent
     retries: int = 0
     _started: float = field(default_factory=time.perf_counter)
 
     def answer(
-        self, response: dict[str, Any], payload: bytes, status: int = 200
+        self,
+        response: dict[str, Any],
+        payload: bytes,
+        status: int = 200,
+        *,
+        is_whole: bool = False,
     ) -> Answer:
-        """Return the answer; routed experts are recorded, and not passed on."""
+        """Return the answer; routed experts are recorded, and not passed on.
+
+        Args:
+            response: The body, parsed.
+            payload: The (last) bytes to send.
+            status: HTTP status.
+            is_whole: Whether the payload is all of the body, to be kept as it came.
+        """
         choices = response.get("choices")
         routes = [
             choice.pop("routed_experts")
             for choice in (choices if isinstance(choices, list) else ())
             if isinstance(choice, dict) and choice.get("routed_experts")
         ]
-        if routes and payload.startswith(b"{"):
+        if routes and is_whole:
             payload = orjson.dumps(response)
         server = {"model": self.model, "version": self.version}
-        record = RecordedCall(
-            {
-                "model": self.model,
-                "model_version": self.version,
-                "request": self.request,
-                "response": response,
-                "server": server | {"endpoint": self.endpoint},
-                "latency_ms": 1000 * (time.perf_counter() - self._started),
-                "http_status": status,
-                "status": "ok" if status < 400 else "error",
-                "retry_count": self.retries,
-                "routed_experts": routes[0] if routes else None,
-                "usage": response.get("usage"),
-                "finish_reason": Completion(response).choice.get("finish_reason"),
-                "agent": self.call.agent,
-            }
-        )
-        return Answer(payload, record)
+        record = {
+            "model": self.model,
+            "model_version": self.version,
+            "request": orjson.Fragment(self.request),
+            "response": orjson.Fragment(payload) if is_whole else response,
+            "server": server | {"endpoint": self.endpoint},
+            "latency_ms": 1000 * (time.perf_counter() - self._started),
+            "http_status": status,
+            "status": "ok" if status < 400 else "error",
+            "retry_count": self.retries,
+            "routed_experts": routes[0] if routes else None,
+            "usage": response.get("usage"),
+            "finish_reason": Completion(response).choice.get("finish_reason"),
+            "agent": self.call.agent,
+        }
+        return Answer(payload, orjson.dumps(record), status, bool(routes))
 
     def refusal(self, error: ApiError, *, has_begun: bool = False) -> Answer:
         """Return an error as the answer, in the stream if that has begun."""
@@ -132,7 +156,7 @@ class PolicyUpstream(Upstream):
         request = chat_request(
             call.body, in_training=True, session=call.session, **sampling
         )
-        asked = call.body | sampling
+        asked = orjson.dumps(call.body | sampling)
         exchange = Exchange(call, self.model_name, "in-process", None, asked)
         chat = Chat(
             self._policy,

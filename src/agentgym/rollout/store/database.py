@@ -4,7 +4,11 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +17,14 @@ from agentgym.errors import RecordError, RolloutError, StoreError
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _SCHEMA = """
 CREATE TABLE rollouts (
     rollout_id TEXT PRIMARY KEY,
     terminal_order INTEGER,
     rollout TEXT NOT NULL,
+    hidden INTEGER NOT NULL DEFAULT 0,
     is_train INTEGER AS (json_extract(rollout, '$.is_train')),
     step INTEGER AS (json_extract(rollout, '$.metadata.step')),
     status TEXT AS (json_extract(rollout, '$.status')),
@@ -43,7 +48,11 @@ CREATE TABLE models (
     PRIMARY KEY (model, endpoint)
 );
 """
+_MIGRATIONS = {2: "ALTER TABLE rollouts ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;"}
+"""What makes a file of an older version one of the next."""
 _MAX_PENDING = 20_000
+_ROWS = "VALUES ?"
+_ROW_COUNTS = (64, 16, 4, 1)  # of one statement; each is prepared once
 _BUSY_S = 0.25
 _REFUSALS = frozenset(
     {
@@ -55,9 +64,12 @@ _REFUSALS = frozenset(
 )
 """Codes that are about the row, not about the file."""
 
-Params = Sequence[Any] | Mapping[str, Any]
-Write = tuple[str, Params | Callable[[], Params]]
-"""A statement, and its parameters or what computes them in the writing thread."""
+Params = Sequence[Any]
+Write = tuple[str, Params]
+"""A statement and its parameters.
+
+One that ends with ``VALUES ?`` adds a row, in one go with those next to it.
+"""
 
 
 class _RefusedError(Exception):
@@ -111,9 +123,7 @@ class Database:
         self._on_failure = on_failure
         self._connection = self._open()
         self._connection_lock = threading.Lock()
-        self._reader, self._reader_lock = self._connection, self._connection_lock
-        if path is not None:
-            self._reader, self._reader_lock = self._connect(), threading.Lock()
+        self._readers: deque[sqlite3.Connection] = deque()
         self._changed = threading.Condition()
         self._pending: list[tuple[Write, ...]] = []
         self._submitted = self._committed = 0
@@ -126,8 +136,12 @@ class Database:
         )
         self._thread.start()
 
-    def submit(self, *writes: Write) -> None:
-        """Queue writes that belong together; blocks while too many wait."""
+    def submit(self, *writes: Write) -> int:
+        """Queue writes that belong together; blocks while too many wait.
+
+        Returns:
+            Their number, for :meth:`flush` and :meth:`has_committed`.
+        """
         with self._changed:
             self.check()
             if self._is_closed:
@@ -135,9 +149,14 @@ class Database:
             if not self._pending:
                 self._changed.notify_all()
             self._pending.append(writes)
-            self._submitted += 1
+            self._submitted = number = self._submitted + 1
         if len(self._pending) > _MAX_PENDING:
             self.flush()
+        return number
+
+    def has_committed(self, number: int) -> bool:
+        """Say whether so many submissions are dealt with."""
+        return self._committed >= number
 
     def check(self) -> None:
         """Raise StoreError if nothing can be written any more; says why."""
@@ -146,14 +165,17 @@ class Database:
         if not self._thread.is_alive() and not self._is_closed:
             raise StoreError(f"{self._what()} failed: its writing thread has ended.")
 
-    def flush(self, beat: Beat = no_beat) -> None:
+    def flush(self, beat: Beat = no_beat, number: int | None = None) -> None:
         """Return once everything submitted before is committed.
 
         Args:
             beat: Called every half second until then; may raise to give up.
+            number: Wait for the submissions up to this one alone.
         """
-        with self._changed:
-            wanted = self._submitted
+        wanted = self._submitted if number is None else number
+        if self.has_committed(wanted):
+            self.check()
+            return
         self._hurry.set()
         while not self._is_flushed(wanted):
             beat(self.stalled)
@@ -169,9 +191,9 @@ class Database:
             RecordError: A parameter cannot be in the database.
             StoreError: The database cannot be read.
         """
-        with self._reader_lock:
+        with self._reading() as reader:
             try:
-                return self._reader.execute(sql, params).fetchall()
+                return reader.execute(sql, params).fetchall()
             except sqlite3.Error as error:
                 raise self._explained(error) from error
             except (OverflowError, UnicodeEncodeError) as error:
@@ -184,10 +206,26 @@ class Database:
             self._changed.notify_all()
         self._hurry.set()
         self._thread.join()
-        with self._reader_lock:
-            self._reader.close()
+        while self._readers:
+            self._readers.pop().close()
         self._connection.close()
         self.check()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection to read with; nobody waits for who reads long."""
+        if self.path is None:  # there is but one
+            with self._connection_lock:
+                yield self._connection
+            return
+        try:
+            reader = self._readers.pop()
+        except IndexError:
+            reader = self._connect()
+        try:
+            yield reader
+        finally:
+            self._readers.append(reader)
 
     def _is_flushed(self, wanted: int) -> bool:
         """Wait a while; say whether so many submissions are dealt with by then."""
@@ -250,19 +288,51 @@ class Database:
         execute = self._connection.execute
         try:
             execute("BEGIN IMMEDIATE")
-            for place, writes in enumerate(group):
-                try:
-                    for sql, params in writes:
-                        execute(sql, params() if callable(params) else params)
-                except Exception as error:
-                    if _is_about_the_file(error):
-                        raise
-                    raise _RefusedError(place) from error
+            if not self._write_at_once(group):
+                self._write_one_by_one(group)
             execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
                 execute("ROLLBACK")
             raise
+
+    def _write_at_once(self, group: list[tuple[Write, ...]]) -> bool:
+        """Write with as few statements as possible; say whether it could be done.
+
+        Each one lets other threads run, and then has to wait for them.
+        """
+        execute = self._connection.execute
+        execute("SAVEPOINT at_once")
+        try:
+            writes = (write for each in group for write in each)
+            for sql, found in groupby(writes, key=itemgetter(0)):
+                rows = [params for _, params in found]
+                if not sql.endswith(_ROWS):
+                    for row in rows:
+                        execute(sql, row)
+                    continue
+                while rows:
+                    count = next(n for n in _ROW_COUNTS if n <= len(rows))
+                    some, rows = rows[:count], rows[count:]
+                    execute(_of_rows(sql, some), [x for row in some for x in row])
+        except Exception as error:
+            if _is_about_the_file(error):
+                raise
+            execute("ROLLBACK TO at_once")
+            return False
+        return True
+
+    def _write_one_by_one(self, group: list[tuple[Write, ...]]) -> None:
+        """Write what cannot be written at once, up to the submission to blame."""
+        for place, writes in enumerate(group):
+            try:
+                for sql, row in writes:
+                    whole = _of_rows(sql, [row]) if sql.endswith(_ROWS) else sql
+                    self._connection.execute(whole, row)
+            except Exception as error:
+                if _is_about_the_file(error):
+                    raise
+                raise _RefusedError(place) from error
 
     def _connect(self) -> sqlite3.Connection:
         path = self.path or ":memory:"
@@ -284,9 +354,11 @@ class Database:
             if version == 0 and tables:
                 told = f"{self.path} is an SQLite file but no rollout store."
                 raise RolloutError(told)
-            if version == 0:
+            change = _SCHEMA if version == 0 else _MIGRATIONS.get(version)
+            if change is not None:
                 connection.executescript(
-                    f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;"
+                    f"BEGIN IMMEDIATE;{change}"
+                    f"PRAGMA user_version={SCHEMA_VERSION};COMMIT;"
                 )
             elif version != SCHEMA_VERSION:
                 raise RolloutError(
@@ -316,6 +388,12 @@ class Database:
         else:
             told = f"failed: {text}."
         return StoreError(f"{self._what()} {told}")
+
+
+def _of_rows(sql: str, rows: Sequence[Params]) -> str:
+    """Return a statement that adds so many rows."""
+    row = "(" + ", ".join("?" * len(rows[0])) + ")"
+    return sql.removesuffix("?") + ", ".join([row] * len(rows))
 
 
 def _is_about_the_file(error: Exception) -> bool:

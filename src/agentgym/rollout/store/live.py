@@ -1,23 +1,24 @@
 """LiveRollout: a rollout in memory, with what its next steps depend on."""
 
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Self
 
 from agentlightning.schemas import (
     DEFAULT_ATTEMPT_ID,
     TERMINAL_STATES,
     Rollout,
+    RolloutConfig,
+    RolloutCreate,
+    RolloutLifecycleStatus,
+    RolloutMetadata,
     RolloutState,
 )
 
-from agentgym.errors import RolloutStateError
-from agentgym.rollout.store.events import (
-    ATTEMPT_FAILED,
-    MODEL_REQUEST,
-    RecordedCall,
-    RecordedEvent,
-)
+from agentgym.errors import RolloutNotFoundError, RolloutStateError
+from agentgym.rollout.store.events import ATTEMPT_FAILED, RecordedCall, RecordedEvent
 
 
 @dataclass(slots=True)
@@ -26,17 +27,37 @@ class LiveRollout:
 
     Attributes:
         rollout: As Agent Lightning shapes it; replaced, never changed.
+        hidden: Whether a client has deleted it.
         worker: Who runs it.
         tries: Failed attempts that count against the limit.
         calls: Model calls begun, by attempt and agent.
-        events: By attempt, in order.
+        number: Of what was last submitted about it to the database.
+        routed: By attempt: the last model call, if it has routed experts.
     """
 
     rollout: Rollout
+    hidden: bool = False
     worker: str = ""
     tries: int = 0
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
-    events: dict[str, list[RecordedEvent]] = field(default_factory=dict)
+    number: int = 0
+    routed: dict[str, RecordedEvent] = field(default_factory=dict)
+
+    @classmethod
+    def new(cls, rollout_id: str, item: RolloutCreate) -> Self:
+        """Return a rollout that is queued."""
+        now = time.time()
+        status = RolloutLifecycleStatus(created_at=now, updated_at=now)
+        return cls(
+            Rollout(
+                rollout_id=rollout_id,
+                input=item.input,
+                is_train=item.is_train,
+                config=item.config or RolloutConfig(),
+                metadata=RolloutMetadata.model_validate(item.metadata or {}),
+                status=status,
+            )
+        )
 
     @property
     def state(self) -> RolloutState:
@@ -58,38 +79,42 @@ class LiveRollout:
         return self.state is RolloutState.RUNNING and self.worker == worker
 
     def restore(self, events: Iterable[RecordedEvent]) -> None:
-        """Take over the events that an earlier store recorded."""
+        """Go on from the events that an earlier store recorded."""
         for event in events:
-            self.append(event)
-            if event.call is not None:
-                self.calls[event.attempt_id, event.call.agent] += 1
+            if (call := event.call) is not None:
+                self.calls[event.attempt_id, call.agent] += 1
+                self.routes_of(event, call)
             elif event.event_type == ATTEMPT_FAILED:
                 self.tries += bool(event.data.get("charged"))
 
-    def append(self, event: RecordedEvent) -> None:
-        """Add an event."""
-        self.events.setdefault(event.attempt_id, []).append(event)
-
-    def drop_repeated_routes(
-        self, attempt_id: str, call: RecordedCall
+    def routes_of(
+        self, event: RecordedEvent, call: RecordedCall
     ) -> RecordedEvent | None:
-        """Return the last model call, changed if ``call`` repeats its routed experts.
+        """Take note of a model call's routed experts.
 
         They are large: of calls that continue each other only the last keeps them.
+
+        Returns:
+            The call before, without its own, if ``call`` repeats them.
         """
+        before = self.routed.pop(event.attempt_id, None)
         if call.data.get("routed_experts") is None:
             return None
-        events = self.events.get(attempt_id, [])
-        places = [i for i, e in enumerate(events) if e.event_type == MODEL_REQUEST]
-        last = events[places[-1]] if places else None
-        if last is None or not call.repeats_routes(RecordedCall(last.data)):
+        self.routed[event.attempt_id] = event
+        if before is None or not call.repeats_routes(RecordedCall(before.data)):
             return None
-        events[places[-1]] = last = last.without_routes()
-        return last
+        return before.without_routes()
 
     def check_current(self, attempt_id: str) -> None:
-        """Refuse with RolloutStateError what comes from an attempt that is over."""
+        """Refuse what comes from an attempt that is over.
+
+        Raises:
+            RolloutStateError: It is.
+            RolloutNotFoundError: A client has deleted the rollout.
+        """
         rollout_id = self.rollout.rollout_id
+        if self.hidden:
+            raise RolloutNotFoundError(rollout_id)
         if self.ended:
             raise RolloutStateError(f"Rollout {rollout_id} has ended: {self.state}.")
         current = self.attempt_id

@@ -3,7 +3,7 @@
 import threading
 import time
 import uuid
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -14,10 +14,7 @@ from agentlightning.schemas import (
     EventCreate,
     Model,
     Rollout,
-    RolloutConfig,
     RolloutCreate,
-    RolloutLifecycleStatus,
-    RolloutMetadata,
     RolloutState,
     RolloutStatusPatch,
 )
@@ -35,17 +32,19 @@ from agentgym.rollout.store.events import (
     answered_calls,
 )
 from agentgym.rollout.store.live import LiveRollout
+from agentgym.rollout.store.memory import Memory
 from agentgym.rollout.store.signals import Signals
 
-_RECENT = 64  # ended rollouts that stay in memory, for who reads them next
+_DELETED = Reason(kind="deleted", detail="a client of the gateway deleted it")
 
 
 class Store:
     """Rollouts, their attempts and their events. Thread-safe.
 
     Writes reach SQLite within ``group_commit_s``; :meth:`flush` is the barrier.
-    Unfinished rollouts, and those that ended last, are in memory as well; the others
-    are read from SQLite, behind that barrier. One store per file at a time.
+    The state of unfinished rollouts, and of those that ended last, is in memory as
+    well; the others, and all events, are read from SQLite once they are there. One
+    store per file at a time.
 
     What takes a rollout's id raises :class:`RolloutNotFoundError` if there is none
     with this id, and :class:`RolloutStateError` if it has ended or the attempt was
@@ -79,9 +78,9 @@ class Store:
             disk_wait_s=disk_wait_s,
             on_failure=self.signals.notify_all,
         )
-        self._live: dict[str, LiveRollout] = {}
-        self._queue: deque[str] = deque()
-        self._recent: deque[str] = deque()
+        self._memory = Memory(database)
+        self._live = self._memory.live
+        self._queue: OrderedDict[str, None] = OrderedDict()
         self._retired: set[str] = set()
         known = database.read("SELECT server FROM models")
         models = [Model.model_validate_json(text) for (text,) in known]
@@ -90,9 +89,10 @@ class Store:
         self._ended = last or 0
         unfinished = set(RolloutState) - TERMINAL_STATES
         for rollout in tables.read_in_states(database, unfinished, -1):
-            self._live[rollout.rollout_id] = self._load(rollout)
-            if rollout.status.state is RolloutState.QUEUING:
-                self._queue.append(rollout.rollout_id)
+            live = self._live[rollout.rollout_id] = LiveRollout(rollout)
+            live.restore(tables.read_events(database, rollout.rollout_id))
+            if live.state is RolloutState.QUEUING:
+                self._queue[rollout.rollout_id] = None
 
     def __enter__(self) -> Self:
         return self
@@ -130,25 +130,38 @@ class Store:
     def create_rollouts(self, items: Sequence[RolloutCreate]) -> list[Rollout]:
         """Queue rollouts; those whose id is known are returned as they are."""
         created: dict[str, LiveRollout] = {}
+        writes: list[Write] = []
         found = []
         with self._lock:
             for item in items:
                 name = item.rollout_id or uuid.uuid4().hex
-                live = created.get(name) or self._find(name)
+                live = created.get(name) or self._memory.find(name)
+                if live is not None and live.hidden:  # its id is free again
+                    kept = f"{name}~{uuid.uuid4().hex[:8]}"
+                    writes += tables.rename_rollout(name, kept)
+                    live = None
                 if live is None:
-                    live = created[name] = LiveRollout(_new_rollout(name, item))
+                    live = created[name] = LiveRollout.new(name, item)
+                    writes.append(tables.write_rollout(live.rollout))
                 found.append(live.rollout)
-            new = (tables.write_rollout(live.rollout) for live in created.values())
-            self._database.submit(*new)
-            self._live |= created
-            self._queue += created
+            number = self._database.submit(*writes)
+            for live in created.values():
+                live.number = number
+            self._live.update(created)
+            self._queue |= dict.fromkeys(created)
         self.signals.notify(signals.QUEUE, signals.ANY)
         return found
 
     def get(self, rollout_id: str) -> Rollout:
         """Return a rollout."""
         with self._lock:
-            return self._get_live(rollout_id).rollout
+            return self._memory.get(rollout_id).rollout
+
+    def check_shown(self, rollout_id: str) -> None:
+        """Refuse a rollout that a client has deleted, as one that is not there."""
+        with self._lock:
+            if self._memory.get(rollout_id).hidden:
+                raise RolloutNotFoundError(rollout_id)
 
     def list_rollouts(
         self, states: Collection[RolloutState], limit: int = 500
@@ -170,15 +183,14 @@ class Store:
     def list_terminal(self, after: int, limit: int) -> tuple[list[Rollout], int, int]:
         """Return rollouts in the order they ended, behind the cursor ``after``.
 
+        Cursors stay what they are when rollouts are deleted, and after a restart.
+
         Returns:
             The rollouts, the next cursor, and how many ever ended.
         """
         self.flush()
-        sql = """SELECT rollout, terminal_order FROM rollouts
-            WHERE terminal_order > ? ORDER BY terminal_order LIMIT ?"""
-        rows = self._database.read(sql, (after, limit))
-        found = [Rollout.model_validate_json(text) for text, _ in rows]
-        return found, rows[-1][1] if rows else after, self._ended
+        found, after = tables.read_ended(self._database, after, limit)
+        return found, after, self._ended
 
     def wait_terminal(
         self,
@@ -209,7 +221,7 @@ class Store:
         """Change what ``status`` sets, as Agent Lightning's transitions allow."""
         updates = status.model_dump(exclude_unset=True)
         with self._lock:
-            live = self._get_live(rollout_id)
+            live = self._memory.get(rollout_id)
             new = updates.get("state")
             if "state" in updates and new not in VALID_TRANSITIONS[live.state]:
                 raise RolloutStateError(
@@ -217,14 +229,27 @@ class Store:
                 )
             return self._change(live, **updates) if updates else live.rollout
 
+    def hide(self, rollout_id: str) -> None:
+        """Delete a rollout as far as clients can see; its id is free for another.
+
+        What it recorded stays, and who waits for it here sees it end. One that is not
+        there is no error.
+        """
+        with self._lock:
+            live = self._memory.find(rollout_id)
+            if live is None or live.hidden:
+                return
+            live.hidden = True
+            if not live.ended:
+                self._give_up(live, _DELETED, retry=False)
+            live.number = self._database.submit(tables.hide_rollout(rollout_id))
+        self.signals.notify(signals.ANY)
+
     def delete(self, rollout_id: str) -> None:
         """Remove a rollout and its events; one that is not there is no error."""
         with self._lock:
-            live = self._live.pop(rollout_id, None)
-            self._database.submit(
-                ("DELETE FROM events WHERE rollout_id = ?", (rollout_id,)),
-                ("DELETE FROM rollouts WHERE rollout_id = ?", (rollout_id,)),
-            )
+            self._queue.pop(rollout_id, None)
+            live = self._memory.delete(rollout_id)
         if live is not None:
             self.signals.notify(signals.terminal(rollout_id), signals.ANY)
 
@@ -234,8 +259,9 @@ class Store:
         A resumed run makes them again, under the same ids.
         """
         self.flush()
-        for rollout in tables.read_rollouts(self._database, "step > ?", (step,)):
-            self.delete(rollout.rollout_id)
+        sql = "SELECT rollout_id FROM rollouts WHERE step > ?"
+        for (rollout_id,) in self._database.read(sql, (step,)):
+            self.delete(rollout_id)
 
     # Attempts
 
@@ -248,7 +274,7 @@ class Store:
         with self._lock:
             self._database.check()
             while self._queue and len(claimed) < n and worker not in self._retired:
-                live = self._live.get(self._queue.popleft())
+                live = self._live.get(self._queue.popitem(last=False)[0])
                 if live and live.state is RolloutState.QUEUING:
                     live.worker = worker
                     state, attempt = RolloutState.RUNNING, live.attempt_id
@@ -279,7 +305,7 @@ class Store:
         left and ``retry`` is true.
         """
         with self._lock:
-            live = self._get_live(rollout_id)
+            live = self._memory.get(rollout_id)
             live.check_current(attempt_id)
             if state not in VALID_TRANSITIONS[live.state] & TERMINAL_STATES:
                 raise RolloutStateError(
@@ -295,7 +321,7 @@ class Store:
     def fail(self, rollout_id: str, reason: Reason) -> None:
         """End a rollout as failed; one that has ended is left as it is."""
         with self._lock:
-            live = self._get_live(rollout_id)
+            live = self._memory.get(rollout_id)
             if not live.ended:
                 self._give_up(live, reason, retry=False)
 
@@ -319,7 +345,7 @@ class Store:
             Whether it was queued; if no tries are left it ends as failed.
         """
         with self._lock:
-            live = self._get_live(rollout_id)
+            live = self._memory.get(rollout_id)
             if worker is not None and not live.is_run_by(worker):
                 return False
             live.check_current(live.attempt_id)
@@ -341,45 +367,51 @@ class Store:
         """Admit a model call; return how many this agent made in the attempt before."""
         with self._lock:
             self._database.check()
-            live = self._get_live(rollout_id)
+            live = self._memory.get(rollout_id)
             live.check_current(attempt_id)
             live.calls[attempt_id, agent] += 1
             return live.calls[attempt_id, agent] - 1
 
-    def record_call(self, rollout_id: str, attempt_id: str, call: RecordedCall) -> None:
-        """Record a model call, unless the answer came too late."""
+    def record_call(
+        self, rollout_id: str, attempt_id: str, raw: bytes, *, routed: bool = False
+    ) -> None:
+        """Record a model call, unless the answer came too late.
+
+        Args:
+            rollout_id: The rollout, ``attempt_id`` its try.
+            attempt_id: The try.
+            raw: The payload of Agent Lightning's ``model_request`` event, as JSON.
+            routed: Whether it has routed experts.
+        """
+        event = RecordedEvent(MODEL_REQUEST, rollout_id, attempt_id, time.time(), raw)
         with self._lock:
-            self._get_live(rollout_id).check_current(attempt_id)
-            self.add_event(rollout_id, attempt_id, MODEL_REQUEST, call.data)
+            live = self._memory.get(rollout_id)
+            live.check_current(attempt_id)
+            call = RecordedCall(event.data) if routed or live.routed else None
+            self._append(live, event, call)
 
     def add_event(
         self, rollout_id: str, attempt_id: str, event_type: str, data: dict[str, Any]
     ) -> RecordedEvent:
         """Record an event of any type, also after the rollout ended."""
         event = RecordedEvent.now(event_type, rollout_id, attempt_id, data)
-        writes = [tables.write_event(event)]
+        call = RecordedCall(data) if event_type == MODEL_REQUEST else None
         with self._lock:
-            live = self._get_live(rollout_id)
-            if event_type == MODEL_REQUEST:
-                changed = live.drop_repeated_routes(attempt_id, RecordedCall(data))
-                if changed is not None:
-                    writes.insert(0, tables.write_event(changed, anew=True))
-            live.append(event)
-            self._database.submit(*writes)
+            self._append(self._memory.get(rollout_id), event, call)
         return event
 
     def attempts(self, rollout_id: str) -> list[str]:
         """Return the attempts that recorded something, in order."""
-        with self._lock:
-            return list(self._get_live(rollout_id).events)
+        self._settled(rollout_id)
+        return tables.read_attempts(self._database, rollout_id)
 
     def events(
         self, rollout_id: str, attempt_id: str | None = None
     ) -> list[RecordedEvent]:
         """Return the events of an attempt, by default the last one, in order."""
-        with self._lock:
-            live = self._get_live(rollout_id)
-            return list(live.events.get(attempt_id or live.attempt_id, ()))
+        attempt = self._settled(rollout_id).attempt_id
+        found = tables.read_events(self._database, rollout_id, attempt_id or attempt)
+        return list(found)
 
     def model_calls(
         self, rollout_id: str, attempt_id: str | None = None
@@ -410,48 +442,44 @@ class Store:
             self._models.clear()
             self._database.submit(("DELETE FROM models", ()))
 
-    def _find(self, rollout_id: str) -> LiveRollout | None:
-        if live := self._live.get(rollout_id):
-            return live
-        self.flush()
-        found = tables.read_rollouts(self._database, "rollout_id = ?", (rollout_id,))
-        return self._load(found[0]) if found else None
-
-    def _load(self, rollout: Rollout) -> LiveRollout:
-        live = LiveRollout(rollout)
-        live.restore(tables.read_events(self._database, rollout.rollout_id))
+    def _settled(self, rollout_id: str) -> LiveRollout:
+        """Return a rollout once all of it is in SQLite. Nobody waits meanwhile."""
+        with self._lock:
+            live = self._memory.get(rollout_id)
+            number = live.number if rollout_id in self._live else None
+        self._database.flush(number=number)
         return live
 
-    def _get_live(self, rollout_id: str) -> LiveRollout:
-        live = self._find(rollout_id)
-        if live is None:
-            raise RolloutNotFoundError(rollout_id)
-        return live
+    def _append(
+        self, live: LiveRollout, event: RecordedEvent, call: RecordedCall | None = None
+    ) -> None:
+        """Record an event; ``call`` if it is a model call that matters to others."""
+        writes = [tables.write_event(event)]
+        if call is not None and (before := live.routes_of(event, call)) is not None:
+            writes.insert(0, tables.rewrite_call(before))
+        live.number = self._database.submit(*writes)
 
     def _change(
         self, live: LiveRollout, events: Sequence[RecordedEvent] = (), **updates: Any
     ) -> Rollout:
         """Record events and a new status as one, and wake who waits for it."""
         writes: list[Write] = [tables.write_event(event) for event in events]
-        had_ended = live.ended
-        for event in events:
-            live.append(event)
+        rollout_id, had_ended = live.rollout.rollout_id, live.ended
         status = live.rollout.status
         updates |= {"version": status.version + 1, "updated_at": time.time()}
         changed = {"status": status.model_copy(update=updates)}
         live.rollout = live.rollout.model_copy(update=changed)
-        order = None
-        if live.ended and not had_ended:
+        has_ended, order = live.ended and not had_ended, None
+        if has_ended and not live.hidden:
             order = self._ended = self._ended + 1
-        self._database.submit(*writes, tables.write_rollout(live.rollout, order))
+        write = tables.write_rollout(live.rollout, order)
+        live.number = self._database.submit(*writes, write)
+        if live.state is not RolloutState.QUEUING:
+            self._queue.pop(rollout_id, None)
         self.signals.notify(signals.ANY)
-        if order is not None:
-            self._recent.append(live.rollout.rollout_id)
-            if len(self._recent) > _RECENT:
-                oldest = self._live.get(rollout_id := self._recent.popleft())
-                if oldest is not None and oldest.ended:  # not made anew meanwhile
-                    del self._live[rollout_id]
-            self.signals.notify(signals.terminal(live.rollout.rollout_id))
+        if has_ended:
+            self._memory.ended(rollout_id)
+            self.signals.notify(signals.terminal(rollout_id))
         return live.rollout
 
     def _give_up(
@@ -482,18 +510,7 @@ class Store:
         )
         live.tries, live.worker = tries, ""
         if is_tried_again:
-            self._queue.appendleft(rollout_id)
+            self._queue[rollout_id] = None
+            self._queue.move_to_end(rollout_id, last=False)
             self.signals.notify(signals.QUEUE)
         return rollout
-
-
-def _new_rollout(rollout_id: str, item: RolloutCreate) -> Rollout:
-    now = time.time()
-    return Rollout(
-        rollout_id=rollout_id,
-        input=item.input,
-        is_train=item.is_train,
-        config=item.config or RolloutConfig(),
-        metadata=RolloutMetadata.model_validate(item.metadata or {}),
-        status=RolloutLifecycleStatus(created_at=now, updated_at=now),
-    )

@@ -1,8 +1,7 @@
 """The store's rows: JSON, compressed by zlib in the case of model calls."""
 
 import zlib
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator
 
 from agentlightning.schemas import Rollout, RolloutState
 
@@ -11,15 +10,14 @@ from agentgym.rollout.store.database import Database, Write
 from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent
 
 _FASTEST = 1  # level of zlib; the best takes twice the time to save another eighth
-_ROLLOUT = """INSERT INTO rollouts VALUES (?, ?, ?) ON CONFLICT (rollout_id) DO UPDATE
+_ROLLOUT = """INSERT INTO rollouts (rollout_id, terminal_order, rollout)
+    VALUES (?, ?, ?) ON CONFLICT (rollout_id) DO UPDATE
     SET rollout = excluded.rollout,
         terminal_order = coalesce(terminal_order, excluded.terminal_order)"""
-_KEY = ("event_type", "rollout_id", "attempt_id", "timestamp")
-_EVENT = """INSERT INTO events
-    VALUES (:event_type, :rollout_id, :attempt_id, :timestamp, :data)"""
-_LAST_EVENT = """UPDATE events SET data = :data WHERE rowid = (
-    SELECT max(rowid) FROM events WHERE rollout_id = :rollout_id
-    AND attempt_id = :attempt_id AND event_type = :event_type)"""
+_EVENT = "INSERT INTO events VALUES ?"
+_LAST_CALL = f"""UPDATE events SET data = ? WHERE rowid = (
+    SELECT max(rowid) FROM events WHERE event_type = '{MODEL_REQUEST}'
+    AND rollout_id = ? AND attempt_id = ?)"""
 
 
 def write_rollout(rollout: Rollout, terminal_order: int | None = None) -> Write:
@@ -31,21 +29,42 @@ def write_rollout(rollout: Rollout, terminal_order: int | None = None) -> Write:
         raise RecordError(f"Rollout {rollout_id} is not JSON: {error}") from error
 
 
-def write_event(event: RecordedEvent, *, anew: bool = False) -> Write:
-    """Add an event, or write an attempt's last one of this type anew."""
-    row = {name: getattr(event, name) for name in _KEY}
-    sql = _LAST_EVENT if anew else _EVENT
-    if event.event_type != MODEL_REQUEST:
-        return sql, row | {"data": event.raw.decode()}
-    return sql, lambda: row | {"data": zlib.compress(event.raw, _FASTEST)}
+def hide_rollout(rollout_id: str) -> Write:
+    """Let clients see a rollout no more."""
+    return "UPDATE rollouts SET hidden = 1 WHERE rollout_id = ?", (rollout_id,)
 
 
-def read_rollouts(
-    database: Database, where: str, params: Sequence[Any] = ()
-) -> list[Rollout]:
-    """Return the rollouts of a condition."""
-    rows = database.read(f"SELECT rollout FROM rollouts WHERE {where}", params)
-    return [Rollout.model_validate_json(text) for (text,) in rows]
+def rename_rollout(rollout_id: str, new: str) -> tuple[Write, Write]:
+    """Give a rollout another id, its events too."""
+    sql = "UPDATE {} SET rollout_id = ? WHERE rollout_id = ?"
+    row = new, rollout_id
+    return (sql.format("events"), row), (sql.format("rollouts"), row)
+
+
+def delete_rollout(rollout_id: str) -> tuple[Write, Write]:
+    """Remove a rollout and its events."""
+    sql = "DELETE FROM {} WHERE rollout_id = ?"
+    row = (rollout_id,)
+    return (sql.format("events"), row), (sql.format("rollouts"), row)
+
+
+def write_event(event: RecordedEvent) -> Write:
+    """Add an event."""
+    row = event.event_type, event.rollout_id, event.attempt_id, event.timestamp
+    return _EVENT, (*row, _stored(event))
+
+
+def rewrite_call(event: RecordedEvent) -> Write:
+    """Write the last model call of an attempt anew."""
+    return _LAST_CALL, (_stored(event), event.rollout_id, event.attempt_id)
+
+
+def find_rollout(database: Database, rollout_id: str) -> tuple[Rollout, bool] | None:
+    """Return a rollout, and whether a client has deleted it; None if there is none."""
+    sql = "SELECT rollout, hidden FROM rollouts WHERE rollout_id = ?"
+    rows = database.read(sql, (rollout_id,))
+    found = ((Rollout.model_validate_json(text), bool(gone)) for text, gone in rows)
+    return next(found, None)
 
 
 def read_in_states(
@@ -53,18 +72,48 @@ def read_in_states(
 ) -> list[Rollout]:
     """Return the oldest rollouts in the given states; -1 is no limit."""
     marks = ", ".join("?" * len(states))
-    where = f"state IN ({marks}) ORDER BY rowid LIMIT ?"
-    return read_rollouts(database, where, (*states, limit))
+    sql = f"""SELECT rollout FROM rollouts WHERE state IN ({marks}) AND NOT hidden
+        ORDER BY rowid LIMIT ?"""
+    rows = database.read(sql, (*states, limit))
+    return [Rollout.model_validate_json(text) for (text,) in rows]
 
 
-def read_events(database: Database, rollout_id: str) -> list[RecordedEvent]:
-    """Return a rollout's events in order."""
-    sql = "SELECT * FROM events WHERE rollout_id = ? ORDER BY rowid"
-    rows = database.read(sql, (rollout_id,))
-    return [
-        RecordedEvent(kind, rollout_id, attempt_id, timestamp, _read(data))
-        for kind, _, attempt_id, timestamp, data in rows
-    ]
+def read_ended(database: Database, after: int, limit: int) -> tuple[list[Rollout], int]:
+    """Return rollouts in the order they ended, and how far that is.
+
+    Those that a client has deleted have their place in that order, and are left out.
+    """
+    sql = """SELECT terminal_order, hidden, rollout FROM rollouts
+        WHERE terminal_order > ? ORDER BY terminal_order LIMIT ?"""
+    rows = database.read(sql, (after, limit))
+    found = [Rollout.model_validate_json(text) for _, gone, text in rows if not gone]
+    return found, rows[-1][0] if rows else after
+
+
+def read_events(
+    database: Database, rollout_id: str, attempt_id: str | None = None
+) -> Iterator[RecordedEvent]:
+    """Yield the events of a rollout, or of one of its attempts, in order."""
+    sql, params = "SELECT * FROM events WHERE rollout_id = ?", [rollout_id]
+    if attempt_id is not None:
+        sql, params = f"{sql} AND attempt_id = ?", [rollout_id, attempt_id]
+    for kind, _, attempt, timestamp, data in database.read(
+        f"{sql} ORDER BY rowid", params
+    ):
+        yield RecordedEvent(kind, rollout_id, attempt, timestamp, _read(data))
+
+
+def read_attempts(database: Database, rollout_id: str) -> list[str]:
+    """Return the attempts of a rollout that recorded something, in order."""
+    sql = """SELECT attempt_id FROM events WHERE rollout_id = ?
+        GROUP BY attempt_id ORDER BY min(rowid)"""
+    return [name for (name,) in database.read(sql, (rollout_id,))]
+
+
+def _stored(event: RecordedEvent) -> str | bytes:
+    if event.event_type != MODEL_REQUEST:
+        return event.raw.decode()
+    return zlib.compress(event.raw, _FASTEST)
 
 
 def _read(data: str | bytes) -> bytes:

@@ -1,0 +1,61 @@
+"""Memory: which rollouts are in memory as well as in SQLite."""
+
+from collections import deque
+
+from agentgym.errors import RolloutNotFoundError
+from agentgym.rollout.store import tables
+from agentgym.rollout.store.database import Database
+from agentgym.rollout.store.live import LiveRollout
+
+_RECENT = 64  # ended rollouts that stay, for who asks for them next
+
+
+class Memory:
+    """Unfinished rollouts, and those that ended last. Not thread-safe.
+
+    A rollout leaves once SQLite has all of it, so that it is always in one of both.
+
+    Attributes:
+        live: Those in memory, by id.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.live: dict[str, LiveRollout] = {}
+        self._recent: deque[str] = deque()
+        self._deleted: dict[str, int] = {}  # until SQLite knows
+
+    def find(self, rollout_id: str) -> LiveRollout | None:
+        """Return a rollout; None if there is none."""
+        if live := self.live.get(rollout_id):
+            return live
+        if not self._database.has_committed(self._deleted.get(rollout_id, 0)):
+            return None
+        found = tables.find_rollout(self._database, rollout_id)
+        return None if found is None else LiveRollout(*found)
+
+    def get(self, rollout_id: str) -> LiveRollout:
+        """Return a rollout, or raise RolloutNotFoundError."""
+        live = self.find(rollout_id)
+        if live is None:
+            raise RolloutNotFoundError(rollout_id)
+        return live
+
+    def ended(self, rollout_id: str) -> None:
+        """Keep one that has just ended a while; let old ones go."""
+        self._recent.append(rollout_id)
+        while len(self._recent) > _RECENT:
+            oldest = self.live.get(self._recent[0])
+            if oldest is not None and oldest.ended:  # not made anew meanwhile
+                if not self._database.has_committed(oldest.number):
+                    return
+                del self.live[self._recent[0]]
+            self._recent.popleft()
+
+    def delete(self, rollout_id: str) -> LiveRollout | None:
+        """Remove a rollout from memory and from SQLite; return it if it was in both."""
+        is_known = self._database.has_committed
+        waiting = {i: n for i, n in self._deleted.items() if not is_known(n)}
+        number = self._database.submit(*tables.delete_rollout(rollout_id))
+        self._deleted = waiting | {rollout_id: number}
+        return self.live.pop(rollout_id, None)
