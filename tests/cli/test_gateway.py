@@ -33,7 +33,7 @@ def announced(process: "subprocess.Popen[str]") -> dict[str, str]:
     assert process.stdout is not None
     found: dict[str, str] = {}
     for line in process.stdout:
-        for name in ("address", "agents", "models", "data", "API key"):
+        for name in ("address", "agents", "models", "store", "agent key", "API key"):
             if line.strip().startswith(f"{name} "):
                 found[name] = line.strip().removeprefix(name).strip()
         if "API key" in found:

@@ -14,6 +14,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.service import GatewayService
+from agentgym.rollout.session import DATABASE_FILE
 from agentgym.rollout.task_input import as_row
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks
@@ -123,7 +124,7 @@ def service(
     where = GatewaySettings(model_name=MODEL, api_key=KEY)
     with (
         model_server(before) as url,
-        GatewayService(folder, where, config, workers) as served,
+        GatewayService(folder / DATABASE_FILE, where, config, workers) as served,
         httpx.Client(
             base_url=served.gateway.url, headers={"Authorization": f"Bearer {KEY}"}
         ) as api,

@@ -75,6 +75,10 @@ def gateway(
     data: Annotated[
         Path, opt("Folder of what is recorded; what it holds goes on.")
     ] = Path("gateway"),
+    store: Annotated[
+        Path | None,
+        opt("SQLite file of what is recorded.", show_default="rollouts.db in --data"),
+    ] = None,
     framework: Framework = None,
     agent: Agent = None,
     context: Context = None,
@@ -104,6 +108,7 @@ def gateway(
     from agentgym.rollout.located import located
     from agentgym.rollout.service import GatewayService
     from agentgym.rollout.session import (
+        DATABASE_FILE,
         check_rollouts,
         gateway_settings,
         worker_count,
@@ -129,7 +134,8 @@ def gateway(
         found, _ = check_rollouts(chosen)
         found.close()
         count = worker_count(chosen)
-    _make_folder(data)
+    database = store or data / DATABASE_FILE
+    _make_folder(database.parent)
     settings = gateway_settings(
         chosen,
         host=host,
@@ -139,7 +145,7 @@ def gateway(
         upstreams=servers,
         upstream_key=os.environ.get(KEY_OF_ADDRESS, "").strip(),
     )
-    with GatewayService(data, settings, chosen, count) as service:
+    with GatewayService(database, settings, chosen, count) as service:
         who = "a controller's, each runs `agentgym job`"
         if count:
             ours = "1 worker runs" if count == 1 else f"{count} workers run"
@@ -151,7 +157,9 @@ def gateway(
         console.print(f"  agents   {who}")
         if servers:
             console.print(f"  models   {', '.join(servers)}", soft_wrap=True)
-        console.print(f"  data     {data}", soft_wrap=True)
+        console.print(f"  store    {database}", soft_wrap=True)
+        agents = f"{service.gateway.agent_key}: asks the model, and nothing else"
+        console.print(f"  agent key  {agents}", soft_wrap=True)
         console.print(f"  API key  {key}", soft_wrap=True)
         _wait(service)
     raise Interrupted("The gateway no longer answers.")
@@ -226,7 +234,8 @@ def _make_folder(data: Path) -> None:
         data.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{data} cannot be a folder: {error.strerror}. Choose another with --data."
+            f"{data} cannot be a folder: {error.strerror}. Choose another with --data "
+            "or --store."
         ) from None
 
 

@@ -19,7 +19,7 @@ class Blueprint:
         max_turns: Model calls after which an episode is cut, over all turns of the
             user.
         gateway: Base URL of the gateway, without a path.
-        api_key: For the gateway.
+        api_key: The gateway's for agents: it asks the model, and nothing else.
         model: The name of the policy.
         connections: Requests in flight at most.
         agent: ``module:name`` of the user's own agent or factory, None for the default

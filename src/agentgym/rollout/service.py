@@ -6,13 +6,14 @@ from typing import Self
 
 from agentlightning.schemas import RolloutState
 
+from agentgym.core.collector import calm_collector
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutError
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import HANG, WORKER_DIED
-from agentgym.rollout.session import DATABASE_FILE, WORKER_LOG
+from agentgym.rollout.session import WORKER_LOG
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
 from agentgym.rollout.workers.spec import WorkerSpec
@@ -28,7 +29,8 @@ class GatewayService:
     fresh attempt of what crashed, up to ``max_attempts`` of the config.
 
     Args:
-        folder: Where rollouts.db and the workers' log go; what it holds goes on.
+        database: SQLite file of what is recorded; what it holds goes on. The workers'
+            log goes beside it.
         settings: Address, key, sampling, and the name of the policy.
         config: Scenario, framework, agent and limits of the workers.
         workers: Worker processes; 0 leaves rollouts to a controller.
@@ -36,12 +38,12 @@ class GatewayService:
 
     def __init__(
         self,
-        folder: Path,
+        database: Path,
         settings: GatewaySettings,
         config: TrainingConfig,
         workers: int = 0,
     ) -> None:
-        self._folder = folder
+        self._database = database
         self._settings = settings
         self._config = config
         self._workers = workers
@@ -51,8 +53,9 @@ class GatewayService:
     def __enter__(self) -> Self:
         config = self._config
         with ExitStack() as stack:
+            stack.enter_context(calm_collector())
             self.store = stack.enter_context(
-                Store(self._folder / DATABASE_FILE, max_attempts=config.max_attempts)
+                Store(self._database, max_attempts=config.max_attempts)
             )
             self.gateway = stack.enter_context(
                 Gateway(self.store, settings=self._settings)
@@ -69,7 +72,7 @@ class GatewayService:
                     WorkerPool(
                         spec,
                         count=self._workers,
-                        log=self._folder / WORKER_LOG,
+                        log=self._database.with_name(WORKER_LOG),
                         on_death=self._worker_died,
                     )
                 )

@@ -14,6 +14,7 @@ from agentgym.errors import UsageError
 from agentgym.rollout.gateway.address import check_address, why_unusable
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.chat import Chat, Ended, chat_request
+from agentgym.rollout.gateway.keys import Keys
 from agentgym.rollout.gateway.listener import Listener
 from agentgym.rollout.gateway.protocol import (
     STREAM_HEADERS,
@@ -25,6 +26,8 @@ from agentgym.rollout.gateway.protocol import (
     models_reply,
     reply,
 )
+from agentgym.rollout.gateway.requests import Request
+from agentgym.rollout.gateway.routes import Route
 
 _ENDPOINTS = "POST /v1/chat/completions and GET /v1/models"
 
@@ -75,13 +78,13 @@ class AgentServer:
         self._admission = Admission(settings)
         self._listener = Listener(
             [
-                web.post("/v1/chat/completions", self._complete),
-                web.get("/v1/models", self._list),
-                web.get("/v1/models/{model:.+}", self._show),
-                web.route("*", "/{path:.*}", self._nothing),
+                Route("POST", "/v1/chat/completions", self._complete),
+                Route("GET", "/v1/models", self._list),
+                Route("GET", "/v1/models/{model:.+}", self._show),
+                Route("*", "/{path:.*}", self._nothing),
             ],
             settings,
-            api_key=api_key or "",
+            keys=Keys(api_key or ""),
             name="agentgym-server",
             grace_s=grace_s,
         )
@@ -147,7 +150,7 @@ class AgentServer:
             if self._policy is not None:
                 self._policy.close()
 
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
+    async def _complete(self, request: Request) -> web.StreamResponse:
         body = json_object(await request.read())
         self._require(body.get("model", self.models[0]))
         chat = self._chat(body)
@@ -192,15 +195,15 @@ class AgentServer:
             told = f"The model {model!r:.80} does not exist. This server has: {known}."
             raise ApiError(404, told, "model_not_found")
 
-    async def _list(self, request: web.Request) -> web.Response:
+    async def _list(self, request: Request) -> web.Response:
         return models_reply(self.models)
 
-    async def _show(self, request: web.Request) -> web.Response:
-        name = request.match_info["model"]
+    async def _show(self, request: Request) -> web.Response:
+        name = request.names["model"]
         self._require(name)
         return reply(model_card(name))
 
-    async def _nothing(self, request: web.Request) -> web.Response:
+    async def _nothing(self, request: Request) -> web.Response:
         told = f"{request.method} {request.path} is nothing that this server has. "
         told += f"It answers {_ENDPOINTS}."
         raise ApiError(404, told, "not_found")

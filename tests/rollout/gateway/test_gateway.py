@@ -350,7 +350,7 @@ def test_unknown_and_ended_rollouts_and_old_attempts_are_refused() -> None:
 )
 def test_wrong_paths_get_an_error_object(path: str, status: int) -> None:
     with serving() as gateway, http(gateway) as agent:
-        answer = agent.post(path, json={"messages": HI})
+        answer = agent.post(path, json={"messages": HI, "prompt": "hi"})
         assert answer.status_code == status
         assert answer.json()["error"]["message"]
 

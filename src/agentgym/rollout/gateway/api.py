@@ -1,6 +1,7 @@
 """Api: Agent Lightning's rollouts, events and models over HTTP, plus what we add."""
 
 import asyncio
+import re
 from typing import Any
 
 from agentlightning.schemas import (
@@ -17,6 +18,8 @@ from pydantic import BaseModel, Field, TypeAdapter
 from agentgym.core.openai import ApiError
 from agentgym.core.trajectory import Reason
 from agentgym.rollout.gateway.protocol import reply
+from agentgym.rollout.gateway.requests import Request
+from agentgym.rollout.gateway.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.wire import read_json
 from agentgym.rollout.store import signals
 from agentgym.rollout.store.events import MODEL_REQUEST, check_event, triplets
@@ -27,6 +30,7 @@ _MOST = 2**63 - 1
 _ROLLOUTS = TypeAdapter(list[RolloutCreate])
 _MODELS = TypeAdapter(list[Model])
 _STATES = TypeAdapter(list[RolloutState])
+_ADDRESS = re.compile(r"https?://[^/\s?#]+[^\s]*\Z")
 _FALSE = ("0", "false", "no", "off")
 
 
@@ -57,48 +61,53 @@ class Api:
         self._store = store
         self._takes_models = takes_models
 
-    def routes(self) -> list[web.RouteDef]:
+    def routes(self) -> list[Route]:
         """Return the routes below ``/api``."""
         one = "/api/rollouts/{rollout_id}"
         attempt = one + "/attempt/{attempt_id}"
         return [
-            web.post("/api/rollouts", self._create_rollouts),
-            web.get("/api/rollouts", self._list_rollouts),
-            web.post("/api/rollouts/claim", self._claim),
-            web.get("/api/rollouts/terminal", self._list_terminal),
-            web.get(one, self._get_rollout),
-            web.patch(one, self._patch_rollout),
-            web.delete(one, self._delete_rollout),
-            web.get(one + "/events", self._list_events),
-            web.post(attempt + "/events", self._add_event),
-            web.get(attempt + "/calls", self._list_calls),
-            web.post(attempt + "/finish", self._finish),
-            web.post("/api/models", self._register_models),
-            web.delete("/api/models", self._delete_models),
+            Route("POST", "/api/rollouts", self._create_rollouts),
+            Route("GET", "/api/rollouts", self._list_rollouts),
+            Route("POST", "/api/rollouts/claim", self._claim),
+            Route("GET", "/api/rollouts/terminal", self._list_terminal),
+            Route("GET", one, self._get_rollout),
+            Route("PATCH", one, self._patch_rollout),
+            Route("DELETE", one, self._delete_rollout),
+            Route("GET", one + "/events", self._list_events),
+            Route("POST", attempt + "/events", self._add_event),
+            Route("GET", attempt + "/calls", self._list_calls),
+            Route("POST", attempt + "/finish", self._finish),
+            Route("POST", "/api/models", self._register_models),
+            Route("DELETE", "/api/models", self._delete_models),
         ]
 
-    async def _create_rollouts(self, request: web.Request) -> web.Response:
+    async def _create_rollouts(self, request: Request) -> web.Response:
         items = _ROLLOUTS.validate_python(await read_json(request))
+        for item in items:
+            name = item.rollout_id or ""
+            if len(name) > MOST_NAME or "/" in name:
+                told = f"rollout_id = {name!r:.80} can be part of no address."
+                raise ApiError(422, told, "invalid_value")
         return reply(self._store.create_rollouts(items), status=201)
 
-    async def _list_rollouts(self, request: web.Request) -> web.Response:
+    async def _list_rollouts(self, request: Request) -> web.Response:
         """List rollouts by state; with ``wait_s``, once there is one."""
         states = set(_STATES.validate_python(request.query.getall("state_in", [])))
         if not states:
             raise ApiError(422, "Query parameter state_in is missing.", "invalid_value")
-        limit = _number(request, "limit", 500)
+        limit = max(_number(request, "limit", 500), 0)
         if wait_s := _wait_s(request):
             await self._store.signals.wait_async(
                 signals.ANY, lambda: self._store.list_rollouts(states, 1), wait_s
             )
         return reply(await asyncio.to_thread(self._store.list_rollouts, states, limit))
 
-    async def _claim(self, request: web.Request) -> web.Response:
+    async def _claim(self, request: Request) -> web.Response:
         body = ClaimRequest.model_validate(await read_json(request))
         wait_s = min(body.wait_s, _MAX_WAIT_S)
         return reply(await self._store.claim_async(body.worker, body.n, wait_s=wait_s))
 
-    async def _list_terminal(self, request: web.Request) -> web.Response:
+    async def _list_terminal(self, request: Request) -> web.Response:
         after = max(_number(request, "after", 0), 0)
         limit = max(_number(request, "limit", 1000), 1)
         found, after, total = await asyncio.to_thread(
@@ -115,9 +124,9 @@ class Api:
         ]
         return reply({"items": items, "next_after": after, "total_terminal": total})
 
-    async def _get_rollout(self, request: web.Request) -> web.Response:
+    async def _get_rollout(self, request: Request) -> web.Response:
         """Return a rollout; with ``wait_s``, once it has ended."""
-        rollout_id, store = request.match_info["rollout_id"], self._store
+        rollout_id, store = self._shown(request), self._store
         rollout = store.get(rollout_id)
         if wait_s := _wait_s(request):
             ended = signals.terminal(rollout_id)
@@ -128,18 +137,18 @@ class Api:
         attempts = await asyncio.to_thread(store.attempts, rollout_id)
         return reply({"rollout": rollout, "attempts": attempts})
 
-    async def _patch_rollout(self, request: web.Request) -> web.Response:
+    async def _patch_rollout(self, request: Request) -> web.Response:
         body = RolloutPatch.model_validate(await read_json(request))
         status = body.status or RolloutStatusPatch()
-        return reply(self._store.patch(request.match_info["rollout_id"], status))
+        return reply(self._store.patch(self._shown(request), status))
 
-    async def _delete_rollout(self, request: web.Request) -> web.Response:
-        self._store.delete(request.match_info["rollout_id"])
+    async def _delete_rollout(self, request: Request) -> web.Response:
+        self._store.hide(request.names["rollout_id"])
         return web.Response(status=204)
 
-    async def _list_events(self, request: web.Request) -> web.Response:
+    async def _list_events(self, request: Request) -> web.Response:
         """Return the events of the last attempt, or of ``attempt_id``."""
-        rollout_id, query = request.match_info["rollout_id"], request.query
+        rollout_id, query = self._shown(request), request.query
         events = await asyncio.to_thread(
             self._store.events, rollout_id, query.get("attempt_id")
         )
@@ -151,33 +160,49 @@ class Api:
             return reply(triplets(events))
         return reply([event.to_dict() for event in events])
 
-    async def _add_event(self, request: web.Request) -> web.Response:
+    async def _add_event(self, request: Request) -> web.Response:
         body = EventCreate.model_validate(await read_json(request))
-        where: Any = request.match_info
+        where = self._where(request)
         self._check(body)
         return reply(self._store.add_event(**where, **dict(body)).to_dict())
 
-    async def _list_calls(self, request: web.Request) -> web.Response:
+    async def _list_calls(self, request: Request) -> web.Response:
         """Return the model calls that were answered, as steps of a trajectory."""
-        where: Any = request.match_info
+        where = self._where(request)
         return reply(await asyncio.to_thread(self._store.model_calls, **where))
 
-    async def _finish(self, request: web.Request) -> web.Response:
+    async def _finish(self, request: Request) -> web.Response:
         """Record an attempt's last events and its end, all or nothing."""
         body = FinishRequest.model_validate(await read_json(request))
-        where: Any = request.match_info
+        where = self._where(request)
         for event in body.events:
             self._check(event)
         return reply(self._store.finish(**where, **dict(body)))
 
-    async def _register_models(self, request: web.Request) -> web.Response:
+    async def _register_models(self, request: Request) -> web.Response:
         models = _MODELS.validate_python(await read_json(request))
+        for model in models:
+            if not _ADDRESS.match(model.endpoint):
+                told = f"endpoint = {model.endpoint!r:.80} is no address, such as "
+                told += "http://127.0.0.1:8000/v1."
+                raise ApiError(422, told, "invalid_value")
         if not self._takes_models:
             told = "This gateway answers for the policy that it was given; it forwards "
             told += "to no model server that is registered."
             raise ApiError(409, told, "policy_given")
         self._store.register_models(models)
         return reply(models, status=201)
+
+    def _shown(self, request: Request) -> str:
+        """Return the rollout that a request is about, unless a client deleted it."""
+        rollout_id = request.names["rollout_id"]
+        self._store.check_shown(rollout_id)
+        return rollout_id
+
+    def _where(self, request: Request) -> Any:
+        """Return the rollout and its attempt."""
+        self._shown(request)
+        return request.names
 
     def _check(self, event: EventCreate) -> None:
         """Refuse an event that cannot be read back, or is not its poster's to tell."""
@@ -187,7 +212,7 @@ class Api:
             raise ApiError(409, told, "policy_given")
         check_event(event.event_type, event.data)
 
-    async def _delete_models(self, request: web.Request) -> web.Response:
+    async def _delete_models(self, request: Request) -> web.Response:
         self._store.clear_models()
         return reply({"status": "ok"})
 
@@ -199,7 +224,7 @@ def _data_id(task: Any) -> str:
     return str(task.get("data_id") or task.get("instance_id") or "")
 
 
-def _number[N: (int, float)](request: web.Request, name: str, default: N) -> N:
+def _number[N: (int, float)](request: Request, name: str, default: N) -> N:
     value = request.query.get(name, default)
     try:
         number = type(default)(value)
@@ -212,5 +237,5 @@ def _number[N: (int, float)](request: web.Request, name: str, default: N) -> N:
         raise ApiError(422, told, "invalid_value") from None
 
 
-def _wait_s(request: web.Request) -> float:
+def _wait_s(request: Request) -> float:
     return min(max(_number(request, "wait_s", 0.0), 0.0), _MAX_WAIT_S)

@@ -3,6 +3,7 @@
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Self
 
 from aiohttp import web
@@ -14,10 +15,13 @@ from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.api import Api
 from agentgym.rollout.gateway.cached import CachedUpstream
+from agentgym.rollout.gateway.keys import Keys, agent_key
 from agentgym.rollout.gateway.listener import Listener
 from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, reply
 from agentgym.rollout.gateway.proxy import Proxy
 from agentgym.rollout.gateway.remote import ProviderUpstream, RemoteUpstream
+from agentgym.rollout.gateway.requests import Request
+from agentgym.rollout.gateway.routes import Route
 from agentgym.rollout.gateway.upstream import PolicyUpstream, Upstream
 from agentgym.rollout.store.store import Store
 
@@ -52,12 +56,12 @@ class Gateway:
         self._upstream = _upstream(store, policy, self._settings, cache)
         self._listener = Listener(
             [
-                web.get("/api/refused", self._count_refused),
+                *Proxy(store, self._upstream, self.admission, self._settings).routes(),
                 *Api(store, takes_models=policy is None).routes(),
-                *Proxy(store, self._upstream, self.admission).routes(),
+                Route("GET", "/api/refused", self._count_refused),
             ],
             self._settings,
-            api_key=self.api_key,
+            keys=Keys(self.api_key, for_agents=True),
             name="agentgym-gateway",
             grace_s=_GRACE_S,
             lifespan=self._lifespan,
@@ -73,6 +77,11 @@ class Gateway:
     def url(self) -> str:
         """Where it listens, e.g. ``http://127.0.0.1:41234``."""
         return self._listener.url
+
+    @property
+    def agent_key(self) -> str:
+        """The key for agents: it asks the model, and nothing else."""
+        return agent_key(self.api_key)
 
     @property
     def failure(self) -> str | None:
@@ -119,13 +128,16 @@ class Gateway:
         """Stop listening; requests that wait are cut off."""
         self._listener.close()
 
-    async def _count_refused(self, request: web.Request) -> web.Response:
+    async def _count_refused(self, request: Request) -> web.Response:
         return reply({"requests": self.refused, "records": self.store.refused})
 
-    async def _lifespan(self, app: web.Application) -> AsyncIterator[None]:
+    @asynccontextmanager
+    async def _lifespan(self) -> AsyncIterator[None]:
         await self._upstream.start()
-        yield
-        await self._upstream.close()
+        try:
+            yield
+        finally:
+            await self._upstream.close()
 
 
 def _upstream(

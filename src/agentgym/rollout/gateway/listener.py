@@ -1,13 +1,13 @@
 """Listener: HTTP on a thread of this process, with a key and errors in one shape."""
 
 import asyncio
-import hmac
 import logging
 import socket
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 import uvloop
 from aiohttp import web
@@ -20,16 +20,14 @@ from agentgym.errors import (
     RolloutStateError,
     StoreError,
 )
+from agentgym.rollout.gateway.keys import Keys
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
-from agentgym.rollout.gateway.wire import is_writable
+from agentgym.rollout.gateway.requests import Request, Server
+from agentgym.rollout.gateway.routes import Route, Routes
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 _BACKLOG = 1024
-_HEALTH = "/healthz"
-_MOST_NAME = 1000  # characters
 _CLOSE_S = 2.0
 
 
@@ -38,8 +36,8 @@ class Listener:
 
     Args:
         routes: What it serves.
-        settings: Address and most bytes of a request.
-        api_key: Bearer key of all but ``/healthz``; empty asks for none.
+        settings: Address, and most bytes and seconds of a request.
+        keys: Who may what.
         name: Of the thread.
         grace_s: How long answers under way may go on once it is closed.
         lifespan: Entered on the event loop before it listens, left after the last
@@ -51,17 +49,17 @@ class Listener:
 
     def __init__(
         self,
-        routes: Sequence[web.RouteDef],
+        routes: Sequence[Route],
         settings: GatewaySettings,
         *,
-        api_key: str,
+        keys: Keys,
         name: str,
         grace_s: float,
-        lifespan: Callable[[web.Application], AsyncIterator[None]] | None = None,
+        lifespan: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
-        self._routes = routes
+        self._routes = Routes([Route("GET", "/healthz", _health), *routes])
         self._settings = settings
-        self._api_key = api_key
+        self._keys = keys
         self._grace_s = grace_s
         self._lifespan = lifespan
         self.refused: Counter[str] = Counter()
@@ -130,66 +128,40 @@ class Listener:
             self._listens.set_exception(error)
 
     async def _serve(self) -> None:
-        app = web.Application(
-            middlewares=[self._guard], client_max_size=self._settings.max_body_bytes
-        )
-        app.router.add_get(_HEALTH, _health)
-        app.router.add_routes(self._routes)
-        if self._lifespan is not None:
-            app.cleanup_ctx.append(self._lifespan)
-        server = web.AppRunner(
-            app,
-            access_log=None,
-            handler_cancellation=True,  # a caller that hangs up frees its place
-            shutdown_timeout=self._grace_s,
+        server = web.ServerRunner(
+            Server(self._answer, self._settings), shutdown_timeout=self._grace_s
         )
         self._loop = asyncio.get_running_loop()
-        try:
-            await server.setup()
-            await web.SockSite(server, self._bound(), backlog=_BACKLOG).start()
-            self._listens.set_result(None)
-            await self._stop.wait()
-        finally:
-            await server.cleanup()
+        async with self._lifespan():
+            try:
+                await server.setup()
+                await web.SockSite(server, self._bound(), backlog=_BACKLOG).start()
+                self._listens.set_result(None)
+                await self._stop.wait()
+            finally:
+                await server.cleanup()
 
-    @web.middleware
-    async def _guard(
-        self, request: web.Request, handler: Handler
-    ) -> web.StreamResponse:
-        """Check the key, and shape every error."""
+    async def _answer(self, request: Request) -> web.StreamResponse:
+        """Check the key, find the handler, and shape every error."""
         try:
-            if request.path != _HEALTH and not self._is_authorized(request):
-                key, kind = "invalid_api_key", "authentication_error"
-                raise ApiError(401, "Invalid or missing API key", key, kind)
-            for name, text in request.match_info.items():
-                if len(text) > _MOST_NAME or not is_writable(text):
-                    what = f"{name} = {text!r:.80} is no name that can be stored."
-                    raise ApiError(400, what, "invalid_value")
+            self._keys.check(request)
+            path = request.rel_url.raw_path
+            handler, request.names = self._routes.find(request.method, path)
             return await handler(request)
         except Exception as error:
-            told = _told(error)
+            told = as_told(error)
             self.refused[told.code] += 1
-            if told.code == "internal_error":
+            if told.status >= 500 and not isinstance(error, ApiError):
                 logger.exception("%s %s failed", request.method, request.path)
             return reply(told.body, told.status, told.headers)
 
-    def _is_authorized(self, request: web.Request) -> bool:
-        if not self._api_key:
-            return True
-        header = request.headers.get("Authorization", "")
-        given = header.removeprefix("Bearer ") if header.startswith("Bearer ") else ""
-        expected = self._api_key.encode()
-        return any(
-            hmac.compare_digest(key.encode(errors="surrogateescape"), expected)
-            for key in (given, request.headers.get("X-API-Key", ""))
-        )
 
-
-async def _health(request: web.Request) -> web.Response:
+async def _health(request: Request) -> web.Response:
     return reply({"status": "ok"})
 
 
-def _told(error: Exception) -> ApiError:
+def as_told(error: Exception) -> ApiError:
+    """Return what a caller is told of an error: nothing of how this is made."""
     match error:
         case ApiError():
             return error
@@ -198,12 +170,22 @@ def _told(error: Exception) -> ApiError:
         case RolloutStateError():
             return ApiError(409, str(error), "rollout_state")
         case ValidationError():
-            return ApiError(422, str(error), "invalid_value")
+            return ApiError(422, _problem(error), "invalid_value")
         case RecordError():
             return ApiError(422, str(error), "invalid_record")
         case StoreError():
-            return ApiError(503, str(error), "store_failed", "server_error")
-        case web.HTTPException():
-            return ApiError(error.status, error.reason, "http_error")
-    message = f"{type(error).__name__}: {error}"
-    return ApiError(500, message, "internal_error", "server_error")
+            told = "Nothing can be recorded any more; this server's log says why."
+            return ApiError(503, told, "store_failed", "server_error")
+    told = "This server has failed; its log says why."
+    return ApiError(500, told, "internal_error", "server_error")
+
+
+def _problem(error: ValidationError) -> str:
+    """Return the first thing that is wrong, without the names of our classes."""
+    first = error.errors(include_url=False)[0]
+    parts = [str(part) for part in first["loc"]]
+    where = ".".join(part for part in parts if not part[:1].isupper()) or "the body"
+    what = first["msg"]
+    if first["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        what = "Input should be an object"
+    return f"{where}: {what}, not {first['input']!r:.80}."

@@ -46,6 +46,8 @@ class GatewaySettings:
         max_waiting: Calls that may wait; beyond it they are refused with 429.
         max_wait_s: How long a call may wait before it is refused with 429.
         max_body_bytes: Of one request.
+        header_timeout_s: Until a new connection has brought a whole request's head.
+        body_timeout_s: Until the body has come too, or a piece of a stream is taken.
         upstreams: Base URLs of servers of the model where none are registered, with
             the key that they want in ``upstream_key``.
         upstream_attempts: Tries of a call at remote servers.
@@ -70,6 +72,8 @@ class GatewaySettings:
     max_body_bytes: int = 64 * 2**20
     upstreams: tuple[str, ...] = ()
     upstream_key: str = field(default="", repr=False)
+    header_timeout_s: float = 15.0
+    body_timeout_s: float = 60.0
     upstream_attempts: int = 6
     upstream_timeout_s: float = 300.0
     upstream_backoff_s: float = 0.5
@@ -155,6 +159,30 @@ def json_object(raw: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise ApiError(400, "Request body must be a JSON object", "invalid_json")
     return body
+
+
+def check_call(path: str, body: Mapping[str, Any]) -> None:
+    """Check what every model server wants of a call.
+
+    Raises:
+        ApiError: 400; says what is missing, or of the wrong type.
+    """
+    if path == "completions":
+        if not isinstance(body.get("prompt"), str | list) or not body["prompt"]:
+            told = "'prompt' must be a text or a list."
+            raise ApiError(400, told, "invalid_prompt")
+    else:
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages or not _objects(messages):
+            told = "'messages' must be a list of objects."
+            raise ApiError(400, told, "invalid_messages")
+    if not isinstance(body.get("stream"), bool | None):
+        told = f"stream = {body['stream']!r:.80} is neither true nor false."
+        raise ApiError(400, told, "invalid_value")
+
+
+def _objects(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, dict) for value in values)
 
 
 def asked_temperature(body: Mapping[str, Any], default: float) -> float:

@@ -1,69 +1,81 @@
 """Proxy: the OpenAI-compatible endpoint of every rollout attempt."""
 
+import asyncio
 from contextlib import aclosing
-from typing import cast
+from typing import Any, cast
 
 from aiohttp import web
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
+from agentgym.errors import RolloutError
 from agentgym.rollout.gateway.admission import Admission
+from agentgym.rollout.gateway.listener import as_told
 from agentgym.rollout.gateway.protocol import (
     STREAM_HEADERS,
+    GatewaySettings,
     Mode,
     ProxyCall,
     answer_json,
+    check_call,
     json_object,
     models_reply,
     reply,
 )
+from agentgym.rollout.gateway.requests import Request
+from agentgym.rollout.gateway.routes import MOST_NAME, Route
+from agentgym.rollout.gateway.sse import frame
 from agentgym.rollout.gateway.upstream import Answer, Upstream
 from agentgym.rollout.gateway.wire import is_writable, read_json
 from agentgym.rollout.store.store import Store
 
 _BASE = "/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1"
 _PATHS = ("chat/completions", "completions")
+_DAY_S = 86_400
 
 
 class PauseRequest(BaseModel):
     """Body of ``POST /proxy/pause``."""
 
-    retry_after_seconds: int = 5
+    retry_after_seconds: int = Field(default=5, ge=0, le=_DAY_S)
     reason: str | None = None
 
 
 class Proxy:
     """Has the upstream answer model calls that are admitted; the store records them."""
 
-    def __init__(self, store: Store, upstream: Upstream, admission: Admission) -> None:
+    def __init__(
+        self,
+        store: Store,
+        upstream: Upstream,
+        admission: Admission,
+        settings: GatewaySettings,
+    ) -> None:
         self._store = store
         self._upstream = upstream
         self._admission = admission
+        self._write_timeout_s = settings.body_timeout_s
 
-    def routes(self) -> list[web.RouteDef]:
+    def routes(self) -> list[Route]:
         """Return the routes below ``/proxy``."""
         return [
-            web.post("/proxy/pause", self._pause),
-            web.post("/proxy/resume", self._resume),
-            web.get("/proxy/state", self._state),
-            web.get(_BASE + "/models", self._models),
-            web.post(_BASE + "/{path:.+}", self._complete),
+            Route("POST", _BASE + "/{path:.+}", self._complete),
+            Route("GET", _BASE + "/models", self._models),
+            Route("POST", "/proxy/pause", self._pause),
+            Route("POST", "/proxy/resume", self._resume),
+            Route("GET", "/proxy/state", self._state),
         ]
 
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
-        where = request.match_info
+    async def _complete(self, request: Request) -> web.StreamResponse:
+        where = request.names
         mode, path = where["mode"], where["path"]
         if mode not in ("train", "val"):
-            raise ApiError(404, f"Unsupported proxy mode: {mode}", "not_found")
+            raise ApiError(404, f"Unsupported proxy mode: {mode:.80}", "not_found")
         if path not in _PATHS:
-            raise ApiError(404, f"Unsupported upstream path: {path}", "not_found")
+            raise ApiError(404, f"Unsupported upstream path: {path:.80}", "not_found")
         body = json_object(await request.read())
-        agent = str(
-            request.headers.get("X-Agent-ID") or body.get("user") or DEFAULT_AGENT
-        )
-        if not is_writable(agent):
-            told = f"X-Agent-ID = {agent!r:.80} is not UTF-8."
-            raise ApiError(400, told, "invalid_value")
+        check_call(path, body)
+        agent = _agent(request.headers.get("X-Agent-ID") or body.get("user"))
         rollout_id, attempt_id = where["rollout_id"], where["attempt_id"]
         async with self._admission.slot():
             index = self._store.begin_call(rollout_id, attempt_id, agent)
@@ -72,37 +84,63 @@ class Proxy:
             )
             return await self._answer(request, call)
 
-    async def _answer(
-        self, request: web.Request, call: ProxyCall
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers=STREAM_HEADERS)
+    async def _answer(self, request: Request, call: ProxyCall) -> web.StreamResponse:
+        response: web.StreamResponse | None = None
         async with aclosing(self._upstream.answer(call)) as items:
-            async for item in items:
-                data = item if isinstance(item, bytes) else item.payload
-                if isinstance(item, Answer):  # recorded first: the agent may end it
-                    where = call.rollout_id, call.attempt_id
-                    self._store.record_call(*where, item.raw, routed=item.routed)
-                    if not response.prepared:
-                        return answer_json(data, item.status)
-                elif not response.prepared:
-                    await response.prepare(request)
-                if data:
-                    await response.write(data)
+            try:
+                async for item in items:
+                    data = item if isinstance(item, bytes) else item.payload
+                    if isinstance(item, Answer):  # first: the agent may end it
+                        self._record(call, item)
+                        if response is None:
+                            return answer_json(data, item.status)
+                    elif response is None:
+                        response = web.StreamResponse(headers=STREAM_HEADERS)
+                        await response.prepare(request)
+                    if data and response is not None:
+                        await self._write(response, data)
+            except RolloutError as error:
+                if response is None:
+                    raise
+                await self._write(response, frame(as_told(error).body))
+        assert response is not None  # upstreams end with an Answer
         await response.write_eof()
         return response
 
-    async def _models(self, request: web.Request) -> web.Response:
+    def _record(self, call: ProxyCall, answer: Answer) -> None:
+        self._store.record_call(
+            call.rollout_id, call.attempt_id, answer.raw, routed=answer.routed
+        )
+
+    async def _write(self, response: web.StreamResponse, data: bytes) -> None:
+        """Send a piece of a stream; hang up on who does not take it."""
+        try:
+            async with asyncio.timeout(self._write_timeout_s):
+                await response.write(data)
+        except TimeoutError:
+            raise ConnectionResetError("a stream is not read") from None
+
+    async def _models(self, request: Request) -> web.Response:
         """List the one model there is, as OpenAI does."""
         return models_reply([self._upstream.model_name])
 
-    async def _pause(self, request: web.Request) -> web.Response:
+    async def _pause(self, request: Request) -> web.Response:
         body = PauseRequest.model_validate(await read_json(request, b"{}"))
         self._admission.pause(body.reason, body.retry_after_seconds)
         return reply(self._admission.state())
 
-    async def _resume(self, request: web.Request) -> web.Response:
+    async def _resume(self, request: Request) -> web.Response:
         self._admission.resume()
         return reply(self._admission.state())
 
-    async def _state(self, request: web.Request) -> web.Response:
+    async def _state(self, request: Request) -> web.Response:
         return reply(self._admission.state())
+
+
+def _agent(told: Any) -> str:
+    """Return who of a team speaks."""
+    agent = told or DEFAULT_AGENT
+    if not isinstance(agent, str) or len(agent) > MOST_NAME or not is_writable(agent):
+        what = f"The agent's name, {agent!r:.80}, is no text that can be stored."
+        raise ApiError(400, what, "invalid_value")
+    return agent

@@ -33,7 +33,7 @@ def load_json(raw: bytes) -> Any:
     return value
 
 
-async def read_json(request: web.Request, empty: bytes = b"") -> Any:
+async def read_json(request: web.BaseRequest, empty: bytes = b"") -> Any:
     """Return the body of a request, or of one without a body what ``empty`` holds.
 
     Raises:

@@ -36,6 +36,7 @@ from agentgym.integrations.base import AgentLoop, Blueprint
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.integrations.run import ScenarioEnding, converse, run_episode
+from agentgym.rollout.gateway.keys import agent_key
 from agentgym.rollout.task_input import read_task
 from agentgym.rollout.workers.assemble import assemble_steps
 from agentgym.rollout.workers.loop_watch import LoopWatch
@@ -322,7 +323,7 @@ def make_worker(spec: WorkerSpec) -> Worker:
         tools=scenario.tools(),
         max_turns=scenario.max_turns,
         gateway=spec.gateway,
-        api_key=spec.api_key,
+        api_key=agent_key(spec.api_key),
         model=spec.model,
         connections=spec.concurrency,
         agent=spec.agent,

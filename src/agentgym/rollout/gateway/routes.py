@@ -1,0 +1,97 @@
+"""Routes: which handler answers a request."""
+
+import re
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from agentgym.core.openai import ApiError
+from agentgym.rollout.gateway.requests import Request
+from agentgym.rollout.gateway.wire import is_writable
+
+Handler = Callable[[Request], Awaitable[web.StreamResponse]]
+Names = dict[str, str]
+
+MOST_NAME = 1000
+"""Characters of what names a rollout, an attempt or an agent."""
+
+_NAME = re.compile(r"\{(\w+)(?::(.+?))?\}")
+
+
+class Route(NamedTuple):
+    """Which handler answers a method, ``*`` for any, on a path.
+
+    In the path ``{name}`` stands for a part of it, ``{name:.+}`` for the rest.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+
+
+class Routes:
+    """Finds the handler of a request; what is named first wins."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        methods: defaultdict[str, dict[str, Handler]] = defaultdict(dict)
+        for route in routes:
+            methods[route.path].setdefault(route.method, route.handler)
+        self._fixed = {path: methods[path] for path in methods if "{" not in path}
+        self._others = [
+            (_pattern(path), methods[path]) for path in methods if "{" in path
+        ]
+
+    def find(self, method: str, raw_path: str) -> tuple[Handler, Names]:
+        """Return the handler of a request, and what its path names.
+
+        Args:
+            method: Of the request; ``HEAD`` is answered as ``GET``.
+            raw_path: As it came, percent signs and all.
+
+        Raises:
+            ApiError: 404 or 405; there is none. 400; a name cannot be stored.
+        """
+        method = "GET" if method == "HEAD" else method
+        allowed: set[str] = set()
+        for found, names in self._look_up(raw_path):
+            handler = found.get(method) or found.get("*")
+            if handler is not None:
+                return handler, _checked(names)
+            allowed |= found.keys()
+        path = unquote(raw_path)
+        if allowed:
+            few = ", ".join(sorted(allowed))
+            told = f"{method:.20} is not for {path!r:.80}, but {few}."
+            raise ApiError(405, told, "method_not_allowed", headers={"Allow": few})
+        told = f"{path!r:.80} is nothing that this server has."
+        raise ApiError(404, told, "not_found")
+
+    def _look_up(self, path: str) -> Iterator[tuple[dict[str, Handler], Names]]:
+        if (fixed := self._fixed.get(path)) is not None:
+            yield fixed, {}
+        for pattern, methods in self._others:
+            if match := pattern.fullmatch(path):
+                yield methods, match.groupdict()
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    parts, end = [], 0
+    for name in _NAME.finditer(path):
+        parts += [re.escape(path[end : name.start()]), f"(?P<{name[1]}>"]
+        parts += [name[2] or "[^/]+", ")"]
+        end = name.end()
+    return re.compile("".join([*parts, re.escape(path[end:])]))
+
+
+def _checked(found: Names) -> Names:
+    """Return what a path names; refuse what cannot be stored."""
+    for name, text in found.items():
+        if "%" in text:
+            found[name] = text = unquote(text, errors="surrogateescape")
+        if len(text) > MOST_NAME or not is_writable(text):
+            what = f"{name} = {text!r:.80} is no name that can be stored."
+            raise ApiError(400, what, "invalid_value")
+    return found
