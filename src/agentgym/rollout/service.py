@@ -6,10 +6,10 @@ from typing import Self
 
 from agentlightning.schemas import RolloutState
 
-from agentgym.core.collector import calm_collector
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutError
+from agentgym.rollout.collector import calm_collector
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import HANG, WORKER_DIED

@@ -14,8 +14,10 @@ from agentgym.errors import UsageError
 from agentgym.rollout.gateway.address import check_address, why_unusable
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.chat import Chat, Ended, chat_request
-from agentgym.rollout.gateway.keys import Keys
-from agentgym.rollout.gateway.listener import Listener
+from agentgym.rollout.gateway.http.keys import Keys
+from agentgym.rollout.gateway.http.listener import Listener
+from agentgym.rollout.gateway.http.requests import Request
+from agentgym.rollout.gateway.http.routes import Route
 from agentgym.rollout.gateway.protocol import (
     STREAM_HEADERS,
     GatewaySettings,
@@ -26,8 +28,6 @@ from agentgym.rollout.gateway.protocol import (
     models_reply,
     reply,
 )
-from agentgym.rollout.gateway.requests import Request
-from agentgym.rollout.gateway.routes import Route
 
 _ENDPOINTS = "POST /v1/chat/completions and GET /v1/models"
 

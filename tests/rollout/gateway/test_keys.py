@@ -8,7 +8,7 @@ import pytest
 from agentlightning.schemas import RolloutCreate
 
 from agentgym.rollout.gateway.gateway import Gateway
-from agentgym.rollout.gateway.keys import agent_key
+from agentgym.rollout.gateway.http.keys import agent_key
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.store.store import Store
 from tests.rollout.fake_policy import FakePolicy

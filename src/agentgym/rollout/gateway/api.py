@@ -17,9 +17,9 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from agentgym.core.openai import ApiError
 from agentgym.core.trajectory import Reason
+from agentgym.rollout.gateway.http.requests import Request
+from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.protocol import reply
-from agentgym.rollout.gateway.requests import Request
-from agentgym.rollout.gateway.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.wire import read_json
 from agentgym.rollout.store import signals
 from agentgym.rollout.store.events import MODEL_REQUEST, check_event, triplets

@@ -15,13 +15,13 @@ from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.api import Api
 from agentgym.rollout.gateway.cached import CachedUpstream
-from agentgym.rollout.gateway.keys import Keys, agent_key
-from agentgym.rollout.gateway.listener import Listener
+from agentgym.rollout.gateway.http.keys import Keys, agent_key
+from agentgym.rollout.gateway.http.listener import Listener
+from agentgym.rollout.gateway.http.requests import Request
+from agentgym.rollout.gateway.http.routes import Route
 from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, reply
 from agentgym.rollout.gateway.proxy import Proxy
 from agentgym.rollout.gateway.remote import ProviderUpstream, RemoteUpstream
-from agentgym.rollout.gateway.requests import Request
-from agentgym.rollout.gateway.routes import Route
 from agentgym.rollout.gateway.upstream import PolicyUpstream, Upstream
 from agentgym.rollout.store.store import Store
 

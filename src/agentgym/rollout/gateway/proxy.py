@@ -10,7 +10,9 @@ from pydantic import BaseModel, Field
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.errors import RolloutError
 from agentgym.rollout.gateway.admission import Admission
-from agentgym.rollout.gateway.listener import as_told
+from agentgym.rollout.gateway.http.listener import as_told
+from agentgym.rollout.gateway.http.requests import Request
+from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.protocol import (
     STREAM_HEADERS,
     GatewaySettings,
@@ -22,8 +24,6 @@ from agentgym.rollout.gateway.protocol import (
     models_reply,
     reply,
 )
-from agentgym.rollout.gateway.requests import Request
-from agentgym.rollout.gateway.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.sse import frame
 from agentgym.rollout.gateway.upstream import Answer, Upstream
 from agentgym.rollout.gateway.wire import is_writable, read_json

@@ -332,8 +332,7 @@ async def _passed_on(
 
 
 def _whole(sent: Exchange, status: int, payload: bytes, tried: str) -> Answer:
-    if status == 400:
-        _refuse_overflow(payload)
+    overflow = overflow_told(payload) if status == 400 else None
     if status >= 500 and tried:
         error = ApiError(status, tried, "upstream_error", "server_error")
         return sent.refusal(error)
@@ -342,19 +341,29 @@ def _whole(sent: Exchange, status: int, payload: bytes, tried: str) -> Answer:
     try:
         body = load_json(payload)
         what = "a completion"
+        if overflow is not None and _has_error(body):  # what is kept is what it said
+            shown = engine_error(ContextLengthError(overflow))
+            return sent.answer(body, orjson.dumps(shown.body), status, code=shown.code)
         if isinstance(body, dict):
             said = Completion(body)
             problem = (said.problem or said.length_problem) if is_good else None
-            if problem is None:
+            if problem is None and overflow is None:
                 return sent.answer(body, payload, status, is_whole=True)
     except ValueError as error:
         problem = str(error)
+    if overflow is not None:
+        raise ContextLengthError(overflow)
     why = f" ({problem})" if problem else ""
     text = payload[:200].decode(errors="replace")
     told = f"The model server {sent.endpoint} answered {status}, not {what}{why}: "
     told += repr(text)
     status = 502 if is_good else status
     return sent.refusal(ApiError(status, told, "upstream_error", "server_error"))
+
+
+def _has_error(body: Any) -> bool:
+    """Say whether a body holds an error in OpenAI's shape."""
+    return isinstance(body, dict) and isinstance(body.get("error"), dict)
 
 
 def _refuse_overflow(payload: bytes) -> None:

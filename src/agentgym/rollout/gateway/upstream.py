@@ -56,6 +56,7 @@ class Exchange:
         status: int = 200,
         *,
         is_whole: bool = False,
+        code: str | None = None,
     ) -> Answer:
         """Return the answer; routed experts are recorded, and not passed on.
 
@@ -64,6 +65,7 @@ class Exchange:
             payload: The (last) bytes to send.
             status: HTTP status.
             is_whole: Whether the payload is all of the body, to be kept as it came.
+            code: Of the error, where the body does not say it in OpenAI's words.
         """
         choices = response.get("choices")
         routes = [
@@ -89,6 +91,8 @@ class Exchange:
             "finish_reason": Completion(response).choice.get("finish_reason"),
             "agent": self.call.agent,
         }
+        if code is not None:
+            record["error_code"] = code
         return Answer(payload, orjson.dumps(record), status, bool(routes))
 
     def refusal(self, error: ApiError, *, has_begun: bool = False) -> Answer:

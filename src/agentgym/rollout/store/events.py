@@ -56,7 +56,9 @@ class RecordedCall:
     def error(self) -> dict[str, Any]:
         """OpenAI's error object; empty if there is none of this shape."""
         error = self.completion.body.get("error")
-        return error if isinstance(error, dict) else {}
+        found = error if isinstance(error, dict) else {}
+        code = self.data.get("error_code")
+        return found if code is None else {**found, "code": code}
 
     def to_triplet(self) -> dict[str, Any]:
         """Return the payload in Agent Lightning's ``triplet`` format."""
@@ -130,7 +132,8 @@ def check_event(kind: str, data: dict[str, Any]) -> None:
         call = RecordedCall(data)
         try:
             if call.ok:
-                told = call.completion.problem or call.completion.length_problem
+                said = _with_message(call.completion)
+                told = said.problem or said.length_problem
                 ModelCall.model_validate(vars(call.to_model_call()))
         except ValidationError as error:
             told = told or first_problem(error)
@@ -218,6 +221,14 @@ def triplets(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
         kept.pop(key, None)  # the last one counts, at its own place
         kept[key] = event.to_dict(data)
     return list(kept.values())
+
+
+def _with_message(completion: Completion) -> Completion:
+    """Return a completion whose token ids may be all that it says."""
+    body, choice = completion.body, completion.choice
+    if not choice.get("token_ids") or choice.keys() & {"message", "text"}:
+        return completion
+    return Completion({**body, "choices": [{**choice, "message": {}}]})
 
 
 def _text(content: Any) -> str | None:

@@ -36,7 +36,7 @@ from agentgym.integrations.base import AgentLoop, Blueprint
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.integrations.run import ScenarioEnding, converse, run_episode
-from agentgym.rollout.gateway.keys import agent_key
+from agentgym.rollout.gateway.http.keys import agent_key
 from agentgym.rollout.task_input import read_task
 from agentgym.rollout.workers.assemble import assemble_steps
 from agentgym.rollout.workers.loop_watch import LoopWatch

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from agentgym.core.openai import ApiError
-from agentgym.rollout.gateway.requests import Request
+from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.wire import is_writable
 
 Handler = Callable[[Request], Awaitable[web.StreamResponse]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from agentgym.core.openai import ApiError
 
 if TYPE_CHECKING:
-    from agentgym.rollout.gateway.requests import Request
+    from agentgym.rollout.gateway.http.requests import Request
 
 _FREE = ("/healthz",)
 _AGENTS = "/proxy/rollout/"

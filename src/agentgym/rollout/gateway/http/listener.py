@@ -20,10 +20,10 @@ from agentgym.errors import (
     RolloutStateError,
     StoreError,
 )
-from agentgym.rollout.gateway.keys import Keys
+from agentgym.rollout.gateway.http.keys import Keys
+from agentgym.rollout.gateway.http.requests import Request, Server
+from agentgym.rollout.gateway.http.routes import Route, Routes
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
-from agentgym.rollout.gateway.requests import Request, Server
-from agentgym.rollout.gateway.routes import Route, Routes
 
 logger = logging.getLogger(__name__)
 

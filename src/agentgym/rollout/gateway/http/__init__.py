@@ -1,0 +1,1 @@
+"""HTTP: connections, keys and routes, beneath everything that is answered."""
