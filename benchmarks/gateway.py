@@ -297,6 +297,7 @@ def serve_gateway(port: int, *, with_policy: bool) -> None:
     """Be our gateway, its store on disk."""
     from agentgym.core.policy import ChatResult
     from agentgym.engines.scripted import ScriptedPolicy
+    from agentgym.rollout.collector import calm_collector
     from agentgym.rollout.gateway.gateway import Gateway
     from agentgym.rollout.gateway.protocol import GatewaySettings
     from agentgym.rollout.store.store import Store
@@ -322,6 +323,7 @@ def serve_gateway(port: int, *, with_policy: bool) -> None:
     settings = GatewaySettings(port=port, api_key=KEY, model_name=MODEL)
     policy = InstantPolicy() if with_policy else None
     with (
+        calm_collector(),  # as `agentgym gateway` has it
         tempfile.TemporaryDirectory() as folder,
         Store(Path(folder) / "rollouts.db") as store,
         Gateway(store, policy=policy, settings=settings),

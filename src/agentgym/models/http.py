@@ -15,6 +15,7 @@ import aiohttp
 import orjson
 
 from agentgym.core.openai import CONTEXT_LENGTH
+from agentgym.models.links import Links, WholeAnswer
 from agentgym.models.servers import LONGEST_REST_S, Replicas, Server, ServerPool
 
 logger = logging.getLogger(__name__)
@@ -81,8 +82,11 @@ class ModelClient:
             headers={"Content-Type": "application/json"},
         )
 
+        self.links = Links(timeout_s, _CONNECT_S)
+
     async def close(self) -> None:
         """Close the connections."""
+        self.links.close()
         for probe in self._probes.values():
             probe.cancel()
         await self.session.close()
@@ -213,7 +217,7 @@ class Attempts:
 
     async def post(
         self, path: str, data: bytes, *, stream: bool = False
-    ) -> aiohttp.ClientResponse:
+    ) -> aiohttp.ClientResponse | WholeAnswer:
         """Send to this try's server, and return what is the call's answer.
 
         Args:
@@ -222,9 +226,13 @@ class Attempts:
             stream: Return once the answer begins; otherwise it has been read whole.
         """
         server, pool = self._server, self._client.pool
-        response = await self._client.session.post(
-            f"{server.url}/{path}", data=data, headers=pool.replicas.headers
-        )
+        url, headers = f"{server.url}/{path}", pool.replicas.headers
+        response: aiohttp.ClientResponse | WholeAnswer
+        if not stream and Links.take(url):
+            response = await self._client.links.post(url, data, headers)
+        else:
+            session = self._client.session
+            response = await session.post(url, data=data, headers=headers)
         status = response.status
         if stream and status < 400:
             return response

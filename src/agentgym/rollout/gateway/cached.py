@@ -3,6 +3,8 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+import orjson
+
 from agentgym.models.answers import AnswerCache
 from agentgym.rollout.gateway.protocol import ProxyCall
 from agentgym.rollout.gateway.remote import ForwardingUpstream
@@ -70,16 +72,16 @@ class CachedUpstream(Upstream):
                         parts.append(item)
                     else:
                         parts.append(item.payload)
-                        if item.record.ok:
+                        if item.status < 400:
                             self._cache.keep(key, b"".join(parts))
                     yield item
 
     def _again(self, call: ProxyCall, kept: bytes) -> list[bytes | Answer]:
         """Return an answer as it came the first time."""
         replicas, version, body = self._upstream.prepare(call)
-        sent = Exchange(call, replicas.model, _CACHE, version, body)
+        sent = Exchange(call, replicas.model, _CACHE, version, orjson.dumps(body))
         if kept.lstrip().startswith(b"{"):
-            return [sent.answer(load_json(kept), kept)]
+            return [sent.answer(load_json(kept), kept, is_whole=True)]
         stream = StreamAssembler()
         stream.feed(kept)
         return [b"", sent.answer(stream.response, kept)]

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.errors import RolloutError
 from agentgym.rollout.gateway.admission import Admission
+from agentgym.rollout.gateway.http.direct import DirectRequest, NotDirectError
 from agentgym.rollout.gateway.http.listener import as_told
 from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
@@ -66,7 +67,7 @@ class Proxy:
             Route("GET", "/proxy/state", self._state),
         ]
 
-    async def _complete(self, request: Request) -> web.StreamResponse:
+    async def _complete(self, request: Request | DirectRequest) -> web.StreamResponse:
         where = request.names
         mode, path = where["mode"], where["path"]
         if mode not in ("train", "val"):
@@ -75,7 +76,9 @@ class Proxy:
             raise ApiError(404, f"Unsupported upstream path: {path:.80}", "not_found")
         body = json_object(await request.read())
         check_call(path, body)
-        agent = _agent(request.headers.get("X-Agent-ID") or body.get("user"))
+        if body.get("stream") and isinstance(request, DirectRequest):
+            raise NotDirectError
+        agent = _agent(request.header("x-agent-id") or body.get("user"))
         rollout_id, attempt_id = where["rollout_id"], where["attempt_id"]
         async with self._admission.slot():
             index = self._store.begin_call(rollout_id, attempt_id, agent)
@@ -84,7 +87,9 @@ class Proxy:
             )
             return await self._answer(request, call)
 
-    async def _answer(self, request: Request, call: ProxyCall) -> web.StreamResponse:
+    async def _answer(
+        self, request: Request | DirectRequest, call: ProxyCall
+    ) -> web.StreamResponse:
         response: web.StreamResponse | None = None
         async with aclosing(self._upstream.answer(call)) as items:
             try:
@@ -95,6 +100,7 @@ class Proxy:
                         if response is None:
                             return answer_json(data, item.status)
                     elif response is None:
+                        assert isinstance(request, Request)
                         response = web.StreamResponse(headers=STREAM_HEADERS)
                         await response.prepare(request)
                     if data and response is not None:

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import aiohttp
 import orjson
@@ -14,6 +14,7 @@ from agentgym.core.openai import CONTEXT_LENGTH, ApiError, Completion
 from agentgym.core.policy import ServedPolicy
 from agentgym.errors import ContextLengthError, NoServerError
 from agentgym.models.http import Attempts, ModelClient, overflow_told
+from agentgym.models.links import WholeAnswer
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
 from agentgym.rollout.gateway.chat import chat_request, refused_option
@@ -92,8 +93,7 @@ class ForwardingUpstream(Upstream):
                     sent.endpoint = server.url
                     response = await attempt.post(call.path, data, stream=call.streams)
                     async with response:
-                        kind = response.content_type
-                        if not call.streams or kind != "text/event-stream":
+                        if not (call.streams and _is_stream(response)):
                             payload = await response.read()
                             yield _whole(sent, response.status, payload, attempts.tried)
                             return
@@ -359,6 +359,15 @@ def _whole(sent: Exchange, status: int, payload: bytes, tried: str) -> Answer:
     told += repr(text)
     status = 502 if is_good else status
     return sent.refusal(ApiError(status, told, "upstream_error", "server_error"))
+
+
+def _is_stream(
+    response: aiohttp.ClientResponse | WholeAnswer,
+) -> TypeGuard[aiohttp.ClientResponse]:
+    """Say whether an answer comes as server-sent events."""
+    if isinstance(response, WholeAnswer):
+        return False
+    return response.content_type == "text/event-stream"
 
 
 def _has_error(body: Any) -> bool:

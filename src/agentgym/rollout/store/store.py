@@ -33,6 +33,7 @@ from agentgym.rollout.store.events import (
 )
 from agentgym.rollout.store.live import LiveRollout
 from agentgym.rollout.store.memory import Memory
+from agentgym.rollout.store.registry import ModelRegistry
 from agentgym.rollout.store.signals import Signals
 
 _DELETED = Reason(kind="deleted", detail="a client of the gateway deleted it")
@@ -82,9 +83,7 @@ class Store:
         self._live = self._memory.live
         self._queue: OrderedDict[str, None] = OrderedDict()
         self._retired: set[str] = set()
-        known = database.read("SELECT server FROM models")
-        models = [Model.model_validate_json(text) for (text,) in known]
-        self._models = {(model.model, model.endpoint): model for model in models}
+        self._models = ModelRegistry(database)
         ((last,),) = database.read("SELECT max(terminal_order) FROM rollouts")
         self._ended = last or 0
         unfinished = set(RolloutState) - TERMINAL_STATES
@@ -111,10 +110,7 @@ class Store:
         return self._database.refused
 
     def flush(self, beat: Beat = no_beat) -> None:
-        """Return once everything recorded so far is in SQLite.
-
-        ``beat`` is called every half second until then, and may raise to give up.
-        """
+        """Return once everything so far is in SQLite; ``beat`` may raise to give up."""
         self._database.flush(beat)
 
     def give_up(self) -> None:
@@ -254,10 +250,7 @@ class Store:
             self.signals.notify(signals.terminal(rollout_id), signals.ANY)
 
     def delete_steps_after(self, step: int) -> None:
-        """Remove rollouts of training steps after ``step`` (``metadata.step``).
-
-        A resumed run makes them again, under the same ids.
-        """
+        """Remove rollouts of training steps after it, which a resumed run repeats."""
         self.flush()
         sql = "SELECT rollout_id FROM rollouts WHERE step > ?"
         for (rollout_id,) in self._database.read(sql, (step,)):
@@ -266,10 +259,7 @@ class Store:
     # Attempts
 
     def claim(self, worker: str, n: int = 1) -> list[Rollout]:
-        """Hand up to ``n`` queued rollouts to a worker and mark them running.
-
-        A worker that was retired gets none.
-        """
+        """Hand up to ``n`` queued rollouts to a worker; a retired one gets none."""
         claimed: list[Rollout] = []
         with self._lock:
             self._database.check()
@@ -377,11 +367,8 @@ class Store:
     ) -> None:
         """Record a model call, unless the answer came too late.
 
-        Args:
-            rollout_id: The rollout, ``attempt_id`` its try.
-            attempt_id: The try.
-            raw: The payload of Agent Lightning's ``model_request`` event, as JSON.
-            routed: Whether it has routed experts.
+        ``raw`` is the payload of Agent Lightning's ``model_request`` event, as JSON;
+        ``routed`` says whether it has routed experts.
         """
         event = RecordedEvent(MODEL_REQUEST, rollout_id, attempt_id, time.time(), raw)
         with self._lock:
@@ -425,22 +412,17 @@ class Store:
     def models(self, name: str) -> list[Model]:
         """Return the servers of a model."""
         with self._lock:
-            return [model for model in self._models.values() if model.model == name]
+            return self._models.named(name)
 
     def register_models(self, models: Iterable[Model]) -> None:
         """Add servers, or replace those with the same model and endpoint."""
         with self._lock:
-            for model in models:
-                self._models[model.model, model.endpoint] = model
-                row = (model.model, model.endpoint, model.model_dump_json())
-                sql = "INSERT OR REPLACE INTO models VALUES (?, ?, ?)"
-                self._database.submit((sql, row))
+            self._models.add(models)
 
     def clear_models(self) -> None:
         """Remove all servers."""
         with self._lock:
             self._models.clear()
-            self._database.submit(("DELETE FROM models", ()))
 
     def _settled(self, rollout_id: str) -> LiveRollout:
         """Return a rollout once all of it is in SQLite. Nobody waits meanwhile."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from agentgym.core.openai import ApiError
 
 if TYPE_CHECKING:
+    from agentgym.rollout.gateway.http.direct import DirectRequest
     from agentgym.rollout.gateway.http.requests import Request
 
 _FREE = ("/healthz",)
@@ -39,7 +40,7 @@ class Keys:
             self._known.append(("agent", agent_key(api_key).encode()))
         self._is_open = not api_key
 
-    def check(self, request: "Request") -> None:
+    def check(self, request: "Request | DirectRequest") -> None:
         """Note whose key a request has.
 
         Raises:
@@ -49,10 +50,9 @@ class Keys:
         if self._is_open or path in _FREE:
             request.key = "none"
             return
-        headers = request.headers
-        given = headers.get("Authorization", "")
+        given = request.header("authorization")
         given = given[7:] if given.startswith("Bearer ") else ""
-        who = self._owner(given) or self._owner(headers.get("X-API-Key", ""))
+        who = self._owner(given) or self._owner(request.header("x-api-key"))
         if who is None:
             kind = "authentication_error"
             told = "Invalid or missing API key"

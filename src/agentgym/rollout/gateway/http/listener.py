@@ -20,6 +20,7 @@ from agentgym.errors import (
     RolloutStateError,
     StoreError,
 )
+from agentgym.rollout.gateway.http.direct import DirectRequest, NotDirectError
 from agentgym.rollout.gateway.http.keys import Keys
 from agentgym.rollout.gateway.http.requests import Request, Server
 from agentgym.rollout.gateway.http.routes import Route, Routes
@@ -141,13 +142,15 @@ class Listener:
             finally:
                 await server.cleanup()
 
-    async def _answer(self, request: Request) -> web.StreamResponse:
+    async def _answer(self, request: Request | DirectRequest) -> web.StreamResponse:
         """Check the key, find the handler, and shape every error."""
         try:
             self._keys.check(request)
-            path = request.rel_url.raw_path
-            handler, request.names = self._routes.find(request.method, path)
+            found = self._routes.find(request.method, request.raw_path)
+            handler, request.names = found
             return await handler(request)
+        except NotDirectError:
+            raise
         except Exception as error:
             told = as_told(error)
             self.refused[told.code] += 1

@@ -10,12 +10,22 @@ from aiohttp.http import RawRequestMessage
 from aiohttp.streams import StreamReader
 
 from agentgym.core.openai import ApiError
+from agentgym.rollout.gateway.http.direct import (
+    DirectRequest,
+    Head,
+    NotDirectError,
+    answer,
+    read_head,
+)
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
 
 logger = logging.getLogger(__name__)
 
+_IDLE_S = 75.0  # between two requests
+_MOST_UNREAD = 2**20
+_LOOK_S = 0.1
 _OPTIONS: dict[str, Any] = {
-    "keepalive_timeout": 75.0,  # between two requests
+    "keepalive_timeout": 1e7,  # deadlines are ours
     "lingering_time": 1.0,  # for who still sends when it is answered
     "access_log": None,
 }
@@ -34,6 +44,15 @@ class Request(web.BaseRequest):
     key: str = ""
     names: dict[str, str]
     body_timeout_s: float
+
+    @property
+    def raw_path(self) -> str:
+        """Its path as it came, percent signs and all, without a query."""
+        return self.rel_url.raw_path
+
+    def header(self, name: str) -> str:
+        """Return a header; empty if there is none."""
+        return self.headers.get(name, "")
 
     async def read(self) -> bytes:
         """Return the whole body.
@@ -59,29 +78,171 @@ class Request(web.BaseRequest):
 
 
 class Connection(web.RequestHandler):
-    """A connection on which a first request must come in time."""
+    """A connection with deadlines, which answers direct requests by itself.
 
-    is_used = False
+    From the first request on that is not one, aiohttp answers all of it.
 
-    def __init__(self, server: "Server", *, header_timeout_s: float) -> None:
-        self._header_timeout_s = header_timeout_s
+    Attributes:
+        busy: Requests that are being answered.
+        is_used: Whether a whole request has come.
+    """
+
+    def __init__(self, server: "Server", settings: GatewaySettings) -> None:
+        self.busy = 0
+        self.is_used = False
+        self._is_closing = False
+        self._server = server
+        self._settings = settings
+        self._is_direct = True
+        self._buffer = bytearray()
+        self._head: Head | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0
         super().__init__(
             server, loop=asyncio.get_running_loop(), logger=logger, **_OPTIONS
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the deadline."""
+        """Set the deadline of the first request."""
         super().connection_made(transport)
-        loop = asyncio.get_running_loop()
-        self._late = loop.call_later(self._header_timeout_s, self._close_unused)
+        self._look_again(self._settings.header_timeout_s)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget the deadline."""
-        self._late.cancel()
+        """Give up what is being answered."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
         super().connection_lost(exc)
 
-    def _close_unused(self) -> None:
-        if not self.is_used:
+    def data_received(self, data: bytes) -> None:
+        """Take what came."""
+        if not self._is_direct or self._is_closing:
+            super().data_received(data)
+            return
+        self._buffer += data
+        if self._task is None:
+            self._read_direct()
+        elif len(self._buffer) > self._settings.max_body_bytes:  # who sends so much
+            self.force_close()  # before it is answered wants something else
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        """Let what is being answered end, within some seconds."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=timeout)
+            if self._task is not None:
+                self._task.cancel()
+        await super().shutdown(timeout)
+
+    def touch(self) -> None:
+        """Note that a request has come, or was answered."""
+        self.is_used, self._since = True, self._loop.time()
+
+    def close(self) -> None:
+        """Stop once what is being answered has been."""
+        self._is_closing = True
+        if self._task is None:
+            super().close()
+
+    def _read_direct(self) -> None:
+        """Answer the request in the buffer once it is whole."""
+        if not self._buffer:
+            return
+        if is_new := self._head is None:
+            try:
+                self._head = read_head(self._buffer)
+            except BlockingIOError:
+                return
+        head = self._head
+        if head is None or head.length > self._settings.max_body_bytes:
+            self._leave_direct()
+            return
+        end = head.size + head.length
+        if len(self._buffer) < end:
+            if is_new:
+                self._look_again(self._settings.body_timeout_s)
+            return
+        body = bytes(self._buffer[head.size : end])
+        if b'"stream"' in body:
+            self._leave_direct()
+            return
+        assert self.transport is not None
+        peer = self.transport.get_extra_info("peername")
+        request = DirectRequest(head, body, peer[0] if peer else None)
+        self.touch()
+        self._task = asyncio.Task(
+            self._answer_direct(request, end), loop=self._loop, eager_start=True
+        )
+        if self._task.done():
+            self._task = None
+
+    async def _answer_direct(self, request: DirectRequest, end: int) -> None:
+        self.busy += 1
+        try:
+            response = await self._server.handler(request)
+        except NotDirectError:
+            self._task = None
+            self._leave_direct()
+            return
+        except Exception:
+            logger.exception("a request could not be answered")
+            self.force_close()
+            return
+        finally:
+            self.busy -= 1
+        transport = self.transport
+        if transport is None:
+            return
+        assert isinstance(response, web.Response)
+        transport.write(answer(response))
+        self._since = self._loop.time()
+        del self._buffer[:end]
+        self._head = self._task = None
+        if self._is_closing or response.headers.get("Connection") == "close":
+            self.force_close()
+        elif self._buffer:
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Read what was sent before its time, unless nobody reads what is answered."""
+        transport = self.transport
+        if transport is None or not self._is_direct or self._task is not None:
+            return
+        if transport.get_write_buffer_size() > _MOST_UNREAD:
+            self._loop.call_later(_LOOK_S, self._go_on)
+        else:
+            self._read_direct()
+
+    def _leave_direct(self) -> None:
+        """Have aiohttp's server answer, from the request in the buffer on."""
+        self._is_direct, data = False, bytes(self._buffer)
+        self._buffer.clear()
+        self._head = None
+        super().data_received(data)
+
+    def _look_again(self, delay_s: float) -> None:
+        """See in some seconds whether somebody lets us wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._since = self._loop.time()
+        self._timer = self._loop.call_later(delay_s, self._look)
+
+    def _look(self) -> None:
+        """Close who lets us wait: for a first head, a body, or anything at all."""
+        has_body_to_come = self._head is not None and self._task is None
+        limit_s = _IDLE_S
+        if has_body_to_come:
+            limit_s = self._settings.body_timeout_s
+        elif not self.is_used:
+            limit_s = self._settings.header_timeout_s
+        left_s = self._since + limit_s - self._loop.time()
+        if self.busy or left_s > 0:
+            self._timer = self._loop.call_later(max(left_s, 1.0), self._look)
+        elif has_body_to_come and self._is_direct:
+            self._leave_direct()  # aiohttp's server waits for it, and says that
+            self._look_again(_IDLE_S)
+        else:
             self.force_close()
 
     def handle_error(
@@ -114,15 +275,30 @@ class Server(web.Server):
         settings: GatewaySettings,
     ) -> None:
         self._settings = settings
+        self.handler = handler
         # a caller that hangs up frees its place
         super().__init__(
-            handler, request_factory=self._request, handler_cancellation=True
+            self._counted, request_factory=self._request, handler_cancellation=True
         )
 
     def __call__(self) -> Connection:
         """Return a new connection."""
-        timeout_s = self._settings.header_timeout_s
-        return Connection(self, header_timeout_s=timeout_s)
+        return Connection(self, self._settings)
+
+    async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer, while the connection knows that it is busy."""
+        connection = request.protocol
+        assert isinstance(connection, Connection)
+        connection.busy += 1
+        connection.touch()
+        try:
+            if request.headers.get("Expect", "").lower() == "100-continue":
+                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                request.writer.output_size = 0  # the answer has not begun
+            return await self.handler(request)
+        finally:
+            connection.busy -= 1
+            connection.touch()
 
     def _request(
         self,
@@ -132,8 +308,6 @@ class Server(web.Server):
         writer: Any,
         task: "asyncio.Task[None]",
     ) -> Request:
-        if isinstance(protocol, Connection):
-            protocol.is_used = True
         request = Request(
             message,
             payload,

@@ -3,16 +3,15 @@
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from aiohttp import web
 
 from agentgym.core.openai import ApiError
-from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.wire import is_writable
 
-Handler = Callable[[Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 Names = dict[str, str]
 
 MOST_NAME = 1000

@@ -1,0 +1,128 @@
+"""Direct requests: most model calls, read and answered with little around them.
+
+Such a request is one JSON document behind plain headers, and so is its answer. What is
+anything else, or looks like it, goes to aiohttp's server as if this were not here.
+"""
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+START = b"POST /proxy/rollout/"
+"""What all of them begin with."""
+
+_MOST_HEAD = 8190
+_END = b"\r\n\r\n"
+_HEAD = re.compile(
+    rb"POST (?P<path>/[!-~]+) HTTP/1\.1\r\n"
+    rb"(?P<fields>(?:[A-Za-z0-9-]+:[\t -~]*\r\n)+)\r\n"
+)
+_KNOWN = frozenset(
+    b"accept accept-encoding accept-language authorization connection content-length"
+    b" content-type host traceparent tracestate user-agent x-agent-id x-api-key"
+    b" x-request-id".decode().split()
+)
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+
+class NotDirectError(Exception):
+    """A request is not answered in one piece after all."""
+
+
+class Head(NamedTuple):
+    """The head of a request.
+
+    Attributes:
+        size: Its bytes.
+        length: Bytes of the body.
+    """
+
+    path: str
+    headers: Mapping[str, str]
+    size: int
+    length: int
+
+
+class DirectRequest:
+    """A request that has come whole; what handlers of model calls use of one.
+
+    Attributes:
+        key: As of :class:`~agentgym.rollout.gateway.http.requests.Request`.
+        names: What its path names.
+        remote: Who makes it.
+    """
+
+    __slots__ = ("_body", "_headers", "key", "names", "raw_path", "remote")
+    method = "POST"
+
+    def __init__(self, head: Head, body: bytes, remote: str | None) -> None:
+        self.raw_path = head.path
+        self.remote = remote
+        self.key = ""
+        self.names: dict[str, str] = {}
+        self._headers = head.headers
+        self._body = body
+
+    @property
+    def path(self) -> str:
+        """Its path, without a query."""
+        return self.raw_path
+
+    def header(self, name: str) -> str:
+        """Return a header by its name in small letters; empty if there is none."""
+        return self._headers.get(name, "")
+
+    async def read(self) -> bytes:
+        """Return the body."""
+        return self._body
+
+
+def read_head(data: bytes | bytearray) -> Head | None:
+    """Return the head that a request begins with, None if it is not a plain one.
+
+    Raises:
+        BlockingIOError: More of it has yet to come.
+    """
+    end = data.find(_END, 0, _MOST_HEAD)
+    if end < 0:
+        if len(data) < _MOST_HEAD and data.startswith(START[: len(data)]):
+            raise BlockingIOError
+        return None
+    found = _HEAD.fullmatch(data, 0, end + len(_END))
+    if found is None or b"?" in found["path"] or b"%" in found["path"]:
+        return None
+    lines = found["fields"].decode("ascii").split("\r\n")[:-1]
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip(" \t")
+    usual = len(headers) == len(lines) and _is_usual(headers)
+    if not usual or not data.startswith(START):
+        return None
+    length = int(headers["content-length"])
+    return Head(found["path"].decode("ascii"), headers, found.end(), length)
+
+
+def answer(response: web.Response) -> bytes:
+    """Return the bytes of a response."""
+    body = response.body
+    assert isinstance(body, bytes)
+    fields = "".join(f"{name}: {value}\r\n" for name, value in response.headers.items())
+    status = response.status
+    reason = _REASONS.get(status, "")
+    head = f"HTTP/1.1 {status} {reason}\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
+    return head.encode("ascii") + body
+
+
+def _is_usual(headers: dict[str, Any]) -> bool:
+    length = headers.get("content-length", "")
+    return (
+        "host" in headers
+        and length.isdecimal()
+        and len(length) < 10
+        and headers.get("connection", "keep-alive").lower() == "keep-alive"
+        and all(name in _KNOWN or name.startswith("x-") for name in headers)
+    )

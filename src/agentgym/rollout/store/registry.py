@@ -1,0 +1,35 @@
+"""Registry: the model servers that a trainer registered."""
+
+from collections.abc import Iterable
+
+from agentlightning.schemas import Model
+
+from agentgym.rollout.store.database import Database
+
+
+class ModelRegistry:
+    """Model servers, in memory and in SQLite. Not thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        known = database.read("SELECT server FROM models")
+        models = [Model.model_validate_json(text) for (text,) in known]
+        self._models = {(model.model, model.endpoint): model for model in models}
+
+    def named(self, name: str) -> list[Model]:
+        """Return the servers of a model."""
+        return [model for model in self._models.values() if model.model == name]
+
+    def add(self, models: Iterable[Model]) -> None:
+        """Add servers, or replace those with the same model and endpoint."""
+        for model in models:
+            self._models[model.model, model.endpoint] = model
+            row = (model.model, model.endpoint, model.model_dump_json())
+            self._database.submit(
+                ("INSERT OR REPLACE INTO models VALUES (?, ?, ?)", row)
+            )
+
+    def clear(self) -> None:
+        """Remove all servers."""
+        self._models.clear()
+        self._database.submit(("DELETE FROM models", ()))

@@ -1,0 +1,136 @@
+"""Answers over kept connections, whatever form a server gives them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from agentgym.models.links import Links
+
+WHOLE = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+)
+Script = Callable[[int], bytes]
+
+
+@asynccontextmanager
+async def server(script: Script, *, hangs_up: bool = False) -> AsyncIterator[list[str]]:
+    """Answer request number N with ``script(N)``; yield the address and who came."""
+    seen: list[str] = [""]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append("connection")
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = int(head.lower().split(b"content-length: ")[1].split(b"\r")[0])
+                await reader.readexactly(length)
+                seen.append("request")
+                for byte in script(seen.count("request")):
+                    writer.write(bytes([byte]))
+                    await asyncio.sleep(0)
+                if hangs_up:
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    seen[0] = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1/x"
+    async with listening:
+        yield seen
+
+
+async def test_a_connection_is_kept() -> None:
+    links = Links(30, 30)
+    async with server(lambda _: WHOLE) as seen:
+        for _ in range(3):
+            async with await links.post(seen[0], b"{}", None) as answer:
+                assert (answer.status, await answer.read()) == (200, b"{}")
+                assert answer.content_type == "application/json"
+        assert seen[1:] == ["connection", *["request"] * 3]
+        links.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "body"),
+    [
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"one two"),
+        (
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 \r\nContent-Length: 1\r\n\r\nx",
+            b"x",
+        ),
+        (b"HTTP/1.0 429 Slow\r\nRetry-After: 3\r\nContent-Length: 0\r\n\r\n", b""),
+        (b"HTTP/1.1 204 No\r\n\r\n", b""),
+    ],
+)
+async def test_every_form_of_an_answer_is_read(said: bytes, body: bytes) -> None:
+    if b"chunked" in said:
+        said += b"3;a=b\r\none\r\n4\r\n two\r\n0\r\nTrailer: x\r\n\r\n"
+    links = Links(30, 30)
+    async with server(lambda _: said) as seen:
+        for _ in range(2):
+            answer = await links.post(seen[0], b"{}", {"Authorization": "Bearer k"})
+            assert await answer.read() == body
+        if answer.status == 429:
+            assert answer.headers["retry-after"] == "3"
+        links.close()
+
+
+async def test_a_body_that_ends_with_the_connection_is_whole() -> None:
+    links = Links(30, 30)
+    async with server(lambda _: b"HTTP/1.1 200 OK\r\n\r\n{}", hangs_up=True) as seen:
+        assert await (await links.post(seen[0], b"{}", None)).read() == b"{}"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhalf",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+        b"HTTP/1.1 200 OK\r\nno header\r\n\r\n",
+    ],
+)
+async def test_what_is_no_whole_answer_is_an_error(said: bytes) -> None:
+    links = Links(30, 30)
+    async with server(lambda _: said, hangs_up=True) as seen:
+        with pytest.raises(aiohttp.ClientError):
+            await links.post(seen[0], b"{}", None)
+
+
+async def test_a_connection_that_was_closed_meanwhile_is_not_used() -> None:
+    links = Links(30, 30)
+    async with server(lambda _: WHOLE, hangs_up=True) as seen:
+        for _ in range(3):
+            await links.post(seen[0], b"{}", None)
+            while seen.count("connection") != seen.count("request"):
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
+        assert seen.count("connection") == 3
+
+
+async def test_silence_has_an_end_and_closes_the_connection() -> None:
+    links = Links(0.1, 30)
+    async with server(lambda _: b"HTTP/1.1 200") as seen:
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await links.post(seen[0], b"{}", None)
+        assert seen.count("connection") == 2
+
+
+async def test_who_cannot_be_reached_is_told_from_who_has_no_address() -> None:
+    links = Links(5, 5)
+    async with server(lambda _: WHOLE) as seen:
+        url = seen[0]
+    with pytest.raises(aiohttp.ClientConnectorError) as caught:
+        await links.post(url, b"{}", None)
+    assert isinstance(caught.value.os_error, ConnectionRefusedError)
+    for wrong in ("http://", "http://a b/", "http://x:port/", "http://x/\r\nEvil: 1"):
+        with pytest.raises(aiohttp.InvalidURL):
+            await links.post(wrong, b"{}", None)
+    assert not Links.take("https://x/v1")
