@@ -61,9 +61,9 @@ def test_without_skypilot(agentgym: Command) -> None:
 
 def test_reap_ends_its_clusters_and_no_others(agentgym: Command, sky: FakeSky) -> None:
     sky.change(clusters={"agentgym-a-1": "UP", "mine": "UP"})
-    assert agentgym("gpu", "reap").code == 2  # nobody is here to be asked
+    assert agentgym("gpu", "reap", "--all").code == 2  # nobody is here to be asked
     assert list(sky["clusters"]) == ["agentgym-a-1", "mine"]
-    ended = agentgym("gpu", "reap", "--yes", "--json")
+    ended = agentgym("gpu", "reap", "--all", "--yes", "--json")
     assert ended.code == 0, ended.err
     assert [row["name"] for row in json.loads(ended.out)] == ["agentgym-a-1"]
     assert list(sky["clusters"]) == ["mine"]

@@ -231,7 +231,9 @@ class Lease:
                 f"${offer.hourly:.2f} an hour, as {self.record.name}."
             )
             try:
-                with self._signals.deferred("The answer to the launch is awaited"):
+                with self._signals.deferred(
+                    "The answer to the launch is awaited first"
+                ):
                     machine = self._asked(offer, public_key)
                     self._machine = machine
                     self._write(fate="rented", id=machine.id)

@@ -175,7 +175,8 @@ def _limits(lease: Lease) -> Limits:
 
     Home stops the run at its limit; the machine does by itself, a little later.
     """
-    lease.guarded()
+    if lease.ending is not None:
+        lease.guarded()
     left, paid = lease.seconds_left, lease.seconds_paid
     longest = None if left is None or paid is None else (left + paid) / 2
     return Limits(longest_s=longest, ends_s=paid, silent_s=SILENT_S)
