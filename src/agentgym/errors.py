@@ -51,6 +51,12 @@ class AgentGymError(Exception):
 
     exit_code = 1
 
+    def __str__(self) -> str:
+        """Return the message, without the secrets that may be quoted in it."""
+        from agentgym.security.redaction import redacted
+
+        return redacted(super().__str__())
+
 
 class UsageError(AgentGymError):
     """The caller asked for something that cannot be meant: a bad value or option."""
@@ -125,6 +131,8 @@ class ScenarioError(AgentGymError):
 
 class ToolError(AgentGymError):
     """A tool refused or failed; its message is shown to the agent as the result."""
+
+    __str__ = Exception.__str__  # exactly: the policy reads it, and learns from it
 
 
 class RuleViolation(ToolError):

@@ -25,6 +25,8 @@ from agentgym.cli import (
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
 from agentgym.cli.output import discard_output, only_results
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
+from agentgym.security.audit import AuditLog, audited, home_log
+from agentgym.security.redaction import LogFilter, redacted, redacted_output
 from agentgym.version import __version__
 
 
@@ -65,10 +67,16 @@ def run(words: list[str], *, owns_process: bool = False) -> int:
     words = [word for word in words if word != "--debug"]
     if debug:
         logging.basicConfig(level=logging.INFO)
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(LogFilter())
     else:  # what libraries say beside their errors is for those who mend them
         logging.basicConfig(handlers=[logging.NullHandler()])
         warnings.simplefilter("ignore")
-    with Interrupts(hard=owns_process) as interrupts:
+    with (
+        redacted_output(),
+        audited(AuditLog(home_log())),
+        Interrupts(hard=owns_process) as interrupts,
+    ):
         return interrupts.exit_code(_run(words, debug=debug))
 
 
@@ -100,7 +108,8 @@ def explain(error: Exception) -> str:
 
     The notes of the error (PEP 678) are part of it.
     """
-    return " ".join([_problem(error), *getattr(error, "__notes__", [])])
+    told = " ".join([_problem(error), *getattr(error, "__notes__", [])])
+    return redacted(told)
 
 
 def _problem(error: Exception) -> str:

@@ -58,12 +58,20 @@ def _load_env_file() -> None:
     file = os.path.abspath(".env")
     if not os.path.isfile(file):
         return
-    from dotenv import load_dotenv
+    from dotenv import dotenv_values, load_dotenv
+
+    from agentgym.security.redaction import VARIABLE, looks_secret
 
     try:
-        load_dotenv(file)
+        if not load_dotenv(file):
+            return
+        names = dotenv_values(file)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"Cannot read {file}: {error}.") from None
+    further = [n for n in names if looks_secret(n, os.environ.get(n, ""))]
+    if further:
+        named = filter(None, os.environ.get(VARIABLE, "").split(","))
+        os.environ[VARIABLE] = ",".join(dict.fromkeys([*named, *further]))
 
 
 def _write(text: str) -> int:

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentgym.security.redaction import Redactor
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -73,5 +75,6 @@ def _plain(value: Any) -> Any:
 def print_result(text: str) -> None:
     """Write ``text`` to standard output, also while only results go there."""
     sys.stdout.flush()
+    text = Redactor.of_environment().written(text)
     with open(_RESULTS.get(), "w", encoding="utf-8", closefd=False) as file:
         file.write(text)

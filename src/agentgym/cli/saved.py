@@ -118,6 +118,54 @@ def show_run(
         progress_console().print(run_view(folder, record["status"], result, told))
 
 
+@runs.command("audit")
+def show_audit(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            help="Its folder or name, or the folder of a gateway; without one, what "
+            "belongs to no run.",
+            show_default=False,
+        ),
+    ] = None,
+    rollout: Annotated[str | None, opt("Only what this rollout asked for.")] = None,
+    what: Annotated[
+        str | None,
+        opt("Only this: executed, tool, gateway, refused key, machine, began."),
+    ] = None,
+    last: Annotated[int, opt("How many entries, the newest; 0 for all.")] = 50,
+    output: Runs = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Show what was executed, and who asked for it.
+
+    Without a run: of `eval`, `rollout`, `job` and `scenarios check`.
+    """
+    from agentgym.errors import NotFoundError, UsageError
+    from agentgym.security import audit
+    from agentgym.train.run_folder import list_runs
+    from agentgym.ui.audit import audit_lines
+
+    if last < 0:
+        raise UsageError(f"--last {last} is no number of entries: give 0 for all.")
+    path = audit.home_log()
+    if run is not None:
+        found = [path for path in (Path(run), output / run) if path.is_dir()]
+        if not found:
+            names = [folder.path.name for folder in list_runs(output)]
+            raise NotFoundError("run", run, names)
+        path = found[0]
+    kept = {"rollout": rollout, "what": what}
+    wanted = {name: value for name, value in kept.items() if value is not None}
+    entries = [e for e in audit.read(path) if wanted.items() <= e.items()][-last:]
+    if as_json:
+        print_json(entries)
+    elif entries:
+        print_result("".join(f"{line}\n" for line in audit_lines(entries)))
+    else:
+        progress_console().print(f"No such entries in {path}.", soft_wrap=True)
+
+
 def serve(
     name: Annotated[
         str, typer.Argument(help="NAME, NAME@N, a folder, or a Hugging Face id.")

@@ -320,15 +320,16 @@ def _refuse_existing(output: Path) -> None:
 
 
 def _write(text: str, output: Path | None) -> None:
-    """Write a tasks file; one that is there stays."""
+    """Write a tasks file, without secrets; one that is there stays."""
     from agentgym.errors import UsageError
+    from agentgym.security.redaction import redacted
 
     if output is None:
         print_result(text)
         return
     try:
         with output.open("x", encoding="utf-8") as file:
-            file.write(text)
+            file.write(redacted(text))
     except FileExistsError:
         raise UsageError(f"{output} exists; choose another --output.") from None
     except OSError as error:

@@ -16,8 +16,10 @@ from typing import Any, Literal, Self
 from agentgym.compute.base import Machine, MachineState
 from agentgym.core.files import write_json
 from agentgym.errors import ComputeError
+from agentgym.security.audit import MACHINES_FILE, AuditLog
 
 FILE = "machine.json"
+_NOTED = ("name", "provider", "fate", "kind", "id", "region", "hourly", "limit", "why")
 KEY_FILE = "machine_key"
 """Private SSH key of the machine, in the run's folder as long as that is there."""
 ALONE_S = 3_000.0
@@ -149,7 +151,13 @@ class MachineRecord:
         return self.changed(fate="gone", ended=_written(min(latest)))
 
     def write(self, folder: Path) -> Self:
-        """Write it into a run's folder, durably and as a whole."""
+        """Write it into a run's folder, durably and as a whole.
+
+        What becomes of the machine is noted in the run's audit log.
+        """
+        if _fate_in(folder) != (self.name, self.fate):
+            known = {n: v for n, v in asdict(self).items() if n in _NOTED and v}
+            AuditLog(folder / MACHINES_FILE).write("machine", **known)
         write_json(folder / FILE, {**asdict(self), "spent": round(self.spent, 4)})
         return self
 
@@ -192,6 +200,15 @@ def bill(folder: Path) -> str:
     if record.is_open:
         told += " If no process follows the run, look with: agentgym gpu reap"
     return told
+
+
+def _fate_in(folder: Path) -> tuple[str, str] | None:
+    """Return of which machine it is on disk, and what had become of that."""
+    try:
+        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        return found["name"], found["fate"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def now() -> str:

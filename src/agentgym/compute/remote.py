@@ -24,6 +24,7 @@ from agentgym.compute.watchdog import Limits
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, TrainingInterrupted, UnreachableError
 from agentgym.evaluate.progress import Plan, Progress
+from agentgym.security.redaction import redacted
 from agentgym.train.process import InterruptFlag
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -174,6 +175,7 @@ class _Followed:
         self._trains = self._stopped = False
         self._replies: dict[int, Any] = {}
         self._told = self._said = 0
+        self._unsaid = b""
         if known is None:
             self._mirror.forget_parts()
 
@@ -351,11 +353,19 @@ class _Followed:
         state, data = self._channel.ask("poll", offset=self._told, log=self._said)
         told, said = data[: state["told"]], data[state["told"] :]
         self._told, self._said = self._told + len(told), self._said + len(said)
-        if said:
-            with (self._run.path / LOG).open("ab") as log:
-                log.write(said)
+        self._log(said)
         made = retell(told, self._progress, self._planned, self._replies.__setitem__)
         return {**state, "has_made": made, "has_more": bool(data)}
+
+    def _log(self, said: bytes) -> None:
+        """Add what it says to the log at home, by whole lines, without secrets."""
+        text = self._unsaid + said
+        end = text.rfind(b"\n") + 1 if said else len(text)
+        lines, self._unsaid = text[:end], text[end:]
+        if lines:
+            clean = redacted(lines.decode("utf-8", "surrogateescape"))
+            with (self._run.path / LOG).open("ab") as log:
+                log.write(clean.encode("utf-8", "surrogateescape"))
 
     def _answer(self) -> None:
         """Send the answers to what the run has asked."""

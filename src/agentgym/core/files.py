@@ -15,6 +15,7 @@ from shutil import rmtree
 from typing import Any
 
 from agentgym.errors import UsageError
+from agentgym.security.redaction import Redactor
 
 WAIT_S = 10.0
 """How long a run waits for space or for the disk before it ends."""
@@ -61,7 +62,8 @@ def check_name(name: str) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text``, durable once this returns."""
+    """Replace ``path`` by ``text`` without secrets, durable once this returns."""
+    text = Redactor.of_environment().written(text)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -72,7 +74,8 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace ``path`` by ``value`` as JSON, atomically."""
+    """Replace ``path`` by ``value`` as JSON without secrets, atomically."""
+    value = Redactor.of_environment().json(value)
     write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 

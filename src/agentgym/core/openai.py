@@ -44,13 +44,14 @@ class ApiError(RolloutError):
     @property
     def body(self) -> dict[str, Any]:
         """The response's body; ``detail`` is where Agent Lightning's clients look."""
+        told = str(self)
         error = {
-            "message": self.message,
+            "message": told,
             "type": self.kind,
             "param": None,
             "code": self.code,
         }
-        return {"error": error, "detail": self.message}
+        return {"error": error, "detail": told}
 
 
 _FORM: Mapping[str, tuple[Any, ...]] = {

@@ -12,7 +12,7 @@ from agentgym.errors import ConfigError
 
 PREFIX = "AGENTGYM_"
 OTHER_VARIABLES = frozenset(
-    {"home", "api_key", "elsewhere_python", "engine_key", "gateway_key"}
+    {"home", "api_key", "elsewhere_python", "engine_key", "gateway_key", "secrets"}
 )
 """``AGENTGYM_HOME`` and so on, which are no settings."""
 LONGEST_S = 7 * 86_400.0

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, field_validator
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import ToolOutcome
 from agentgym.errors import told_by
+from agentgym.security.redaction import redacted
 
 TRAJECTORY_VERSION = 5
 _FIRST = 3
@@ -35,6 +36,11 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
 
     kind: str
     detail: str = ""
+
+    @field_validator("kind", "detail")
+    @classmethod
+    def _redact(cls, text: str) -> str:
+        return redacted(text)
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind

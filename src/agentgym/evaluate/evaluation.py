@@ -31,6 +31,7 @@ from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import make_tasks, needs_of
+from agentgym.security.audit import home_log
 
 _PROVIDER_TIMEOUT_S = 600.0
 _PROVIDER_CONCURRENCY = 8
@@ -125,7 +126,14 @@ def evaluate(
             policy = engine.policy
         folder = stack.enter_context(scratch_folder("eval"))
         session = stack.enter_context(
-            RolloutSession(config, policy, folder, worker_count(config), cache=cache)
+            RolloutSession(
+                config,
+                policy,
+                folder,
+                worker_count(config),
+                cache=cache,
+                audit=home_log(),
+            )
         )
         progress.phase("evaluation", len(tasks) * config.eval_samples)
         found = attempt(

@@ -42,6 +42,7 @@ from agentgym.errors import (
 )
 from agentgym.models.reply import Llm, Reply, read_reply
 from agentgym.scenarios.base import Environment
+from agentgym.security.audit import asking, digest, is_audited, note
 
 STUCK_AFTER = 3
 """Calls in a row, the same and failing the same way, after which an episode ends."""
@@ -233,9 +234,12 @@ class Episode:
         outcome, result = ToolOutcome.MALFORMED, _MALFORMED
         if parsed is not None:
             try:
-                outcome, result = await run_tool(self.tools, name, parsed)
+                with asking(tool=name, call=call_id):
+                    outcome, result = await run_tool(self.tools, name, parsed)
             except Exception as error:
                 self.crash = error
+                crash = f"crash: {type(error).__name__}"
+                _note_tool(name, call_id, arguments, crash)
                 raise
         made = ToolCall(
             id=call_id,
@@ -245,6 +249,7 @@ class Episode:
             result=whole_text(result),
             duration_ms=1000 * (time.perf_counter() - started),
         )
+        _note_tool(name, call_id, arguments, outcome, made.duration_ms)
         self.steps.append(made)
         if self._is_stuck(made):
             self.cut_short("stuck")
@@ -329,6 +334,14 @@ def episode_or_none() -> Episode | None:
 
 def _shortened(reason: Reason) -> Reason:
     return Reason(kind=reason.kind, detail=whole_text(reason.detail[:_MAX_REASON]))
+
+
+def _note_tool(
+    name: str, call_id: str | None, arguments: Any, outcome: str, ms: float = 0.0
+) -> None:
+    if is_audited():
+        what = {"tool": name, "call": call_id, "arguments": digest(arguments)}
+        note("tool", **what, outcome=outcome, ms=round(ms, 1))
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:

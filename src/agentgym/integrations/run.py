@@ -5,11 +5,11 @@ scenarios all run their episodes here.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from agentgym.core.background import call_in_thread
+from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reason, RolloutStatus, Step, Trajectory
 from agentgym.errors import (
@@ -24,8 +24,10 @@ from agentgym.integrations.base import AgentLoop, Conversation
 from agentgym.integrations.episode import Episode, EpisodeCut
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.scoring import score
+from agentgym.security.audit import asking
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _GRACE_S = 1.0
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
@@ -124,12 +126,15 @@ async def run_episode(
             cut_off = episode.cut is not None
             status = RolloutStatus.FAILED if cut_off else RolloutStatus.SUCCEEDED
             ended = episode.trajectory(status, episode.cut, answer)
-            return await ending.score(episode, environment, ended)
+            with asking(tool=None, call=None, purpose="reward"):
+                return await ending.score(episode, environment, ended)
         finally:
             environment.close()
 
+    who = {"rollout": episode.rollout_id, "attempt": episode.attempt}
     try:
-        return await _run_to_end(work(), timeout_s)
+        with asking(**who, task=episode.task.id, agent=DEFAULT_AGENT):
+            return await _run_to_end(work(), timeout_s)
     except _CutOffError as cut:
         return episode.trajectory(RolloutStatus.DROPPED, cut.reason)
     except Exception as error:  # the agent's and the scenario's own code

@@ -11,6 +11,7 @@ from httpx_aiohttp import AiohttpTransport
 from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import Episode, EpisodeCut, current_episode
+from agentgym.security.audit import asking
 
 PLACEHOLDER = "/episode"
 """Path that clients are built with; replaced by the episode's own."""
@@ -35,7 +36,8 @@ def speaking_as(role: str) -> Iterator[None]:
     """
     token = _SPEAKER.set(_on_one_line(role))
     try:
-        yield
+        with asking(agent=_on_one_line(role)):
+            yield
     finally:
         _SPEAKER.reset(token)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import logging
 import sqlite3
 import threading
 import time
@@ -16,8 +15,9 @@ from weakref import WeakValueDictionary
 import orjson
 
 from agentgym.errors import UsageError
+from agentgym.security.redaction import Redactor, get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MOST_BYTES = 2**30
 _SCHEMA = """
@@ -134,7 +134,9 @@ class AnswerCache:
         return answer
 
     def keep(self, key: bytes, answer: bytes) -> None:
-        """Keep an answer, if there is room for it at all."""
+        """Keep an answer, if it holds no secret and there is room for it at all."""
+        if Redactor.of_environment().finds(answer.decode(errors="replace")):
+            return  # it could not be given back as it was
         packed = zlib.compress(answer, 1)
         size = len(packed)
         if size > self._most:

@@ -1,7 +1,6 @@
 """Asking the servers of a model, and asking again where that may help."""
 
 import asyncio
-import logging
 import random
 import re
 import time
@@ -17,8 +16,9 @@ import orjson
 from agentgym.core.openai import CONTEXT_LENGTH
 from agentgym.models.links import Links, WholeAnswer
 from agentgym.models.servers import LONGEST_REST_S, Replicas, Server, ServerPool
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _RETRIED = frozenset({408, 409, 429, *range(500, 600)})
 """HTTP statuses of requests that may succeed later."""

@@ -1,7 +1,6 @@
 """Providers: which server answers for a model that runs somewhere else."""
 
 import json
-import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -11,11 +10,12 @@ from urllib.parse import urldefrag, urlsplit
 
 from agentgym.core.openai import NO_KEY
 from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
+from agentgym.security.redaction import get_logger
 
 if TYPE_CHECKING:
     import httpx
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
 """Environment variable with the key for servers that are given by address."""

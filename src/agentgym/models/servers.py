@@ -1,14 +1,14 @@
 """Several servers of one model: which is asked next, and which is left alone."""
 
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from agentgym.errors import NoServerError
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _OUT_AFTER = 3
 """Calls in a row, none of them answered, after which a server is taken out."""

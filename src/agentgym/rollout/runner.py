@@ -1,6 +1,5 @@
 """The runner: brings every rollout to an end, whatever happens to its worker."""
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,8 +17,9 @@ from agentgym.rollout.record import to_trajectory
 from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 GIVEN_UP = Reason(kind="given up", detail="the run was ended")
 HANG = Reason(kind="hang", detail="it blocked its worker")

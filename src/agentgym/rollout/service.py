@@ -17,6 +17,8 @@ from agentgym.rollout.session import WORKER_LOG
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
 from agentgym.rollout.workers.spec import WorkerSpec
+from agentgym.security.audit import FILE as AUDIT_FILE
+from agentgym.security.audit import AuditLog
 
 _RESTARTED = Reason(kind="the gateway was restarted")
 
@@ -55,10 +57,11 @@ class GatewayService:
         with ExitStack() as stack:
             stack.enter_context(calm_collector())
             self.store = stack.enter_context(
-                Store(self._database, max_attempts=config.max_attempts)
+                Store(self._database, max_attempts=config.max_attempts, goes_on=True)
             )
+            audit = AuditLog(self._database.with_name(AUDIT_FILE))
             self.gateway = stack.enter_context(
-                Gateway(self.store, settings=self._settings)
+                Gateway(self.store, settings=self._settings, audit=audit)
             )
             if self._workers:
                 self._requeue_running()
@@ -67,6 +70,7 @@ class GatewayService:
                     gateway=self.gateway.url,
                     api_key=self.gateway.api_key,
                     model=self.gateway.model_name,
+                    audit=audit.path,
                 )
                 self._pool = stack.enter_context(
                     WorkerPool(

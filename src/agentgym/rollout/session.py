@@ -25,6 +25,8 @@ from agentgym.sandbox.commands import SandboxConfig
 from agentgym.sandbox.ladder import choose_rung
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
+from agentgym.security.audit import FILE as AUDIT_FILE
+from agentgym.security.audit import AuditLog, log_or_none
 
 DATABASE_FILE = "rollouts.db"
 WORKER_LOG = "workers.log"
@@ -44,6 +46,8 @@ class RolloutSession:
             store waits for itself; may raise to give up.
         hosts: A file: workers reach no other machine, and it names those tried.
         cache: Of answers that a provider's model gave before.
+        audit: Where the audit log goes; by default that of the caller's context, or a
+            file in ``folder``.
     """
 
     def __init__(
@@ -57,7 +61,10 @@ class RolloutSession:
         beat: Beat = no_beat,
         hosts: Path | None = None,
         cache: AnswerCache | None = None,
+        audit: Path | None = None,
     ) -> None:
+        above = log_or_none()
+        self._audit = AuditLog(audit or (above.path if above else folder / AUDIT_FILE))
         self._cache = cache
         self._hosts = None if hosts is None else str(hosts)
         self._config = config
@@ -81,6 +88,7 @@ class RolloutSession:
                     policy=self._policy,
                     settings=gateway_settings(config),
                     cache=self._cache,
+                    audit=self._audit,
                 )
             )
             self._runner = Runner(
@@ -96,6 +104,7 @@ class RolloutSession:
                         api_key=gateway.api_key,
                         model=gateway.model_name,
                         hosts=self._hosts,
+                        audit=self._audit.path,
                     ),
                     count=self._workers,
                     log=self._folder / WORKER_LOG,

@@ -1,7 +1,6 @@
 """Find the safest rung that works here, by running a real execution under each."""
 
 import functools
-import logging
 import os
 import shutil
 import sys
@@ -11,8 +10,9 @@ from agentgym.errors import SandboxError, SandboxUnavailableError
 from agentgym.sandbox.commands import Job, PythonScript, SandboxConfig
 from agentgym.sandbox.guest.settings import RUNGS, Rung
 from agentgym.sandbox.guest_process import GuestProcess
+from agentgym.security.redaction import get_logger
 
-_LOG = logging.getLogger("agentgym.sandbox")
+_LOG = get_logger("agentgym.sandbox")
 _FOR_ROOT = ("bubblewrap", "bubblewrap-user", "landlock")
 _FOR_OTHERS = ("bubblewrap-user", "landlock-user")
 _PROBE_TIMEOUT_S = 10.0

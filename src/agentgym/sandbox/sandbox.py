@@ -14,6 +14,7 @@ from agentgym.sandbox.commands import Command, Job, SandboxConfig
 from agentgym.sandbox.guest.settings import Rung
 from agentgym.sandbox.guest_process import GuestDiedError, GuestProcess
 from agentgym.sandbox.ladder import choose_rung
+from agentgym.sandbox.noted import noted
 from agentgym.sandbox.result import SandboxResult
 
 DEFAULT_TIMEOUT_S = 10.0
@@ -71,7 +72,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
                 could not be started.
         """
         job = Job(dict(files), command, timeout_s, collect)
-        return await asyncio.wrap_future(self._submit(job))
+        return await asyncio.wrap_future(noted(job, self.config, self._submit(job)))
 
     def run_sync(
         self,
@@ -83,7 +84,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     ) -> SandboxResult:
         """Run a command in a fresh workspace and wait; see :meth:`run`."""
         job = Job(dict(files), command, timeout_s, collect)
-        return self._submit(job).result()
+        return noted(job, self.config, self._submit(job)).result()
 
     def _submit(self, job: Job) -> Future[SandboxResult]:
         """Answer from the cache, or hand the job to a thread."""

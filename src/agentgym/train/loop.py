@@ -27,6 +27,8 @@ from agentgym.evaluate.roles import check_roles
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
+from agentgym.security.audit import FILE as AUDIT_FILE
+from agentgym.security.audit import AuditLog, audited
 from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.export import export_agent
 from agentgym.train.measuring import Measuring
@@ -93,6 +95,7 @@ class TrainingLoop:
                 self._engine.load_checkpoint(checkpoint)
                 self._run.truncate_metrics(self.state.step)
             stack.enter_context(self._run.recorded(self._config))
+            stack.enter_context(audited(AuditLog(self._run.path / AUDIT_FILE)))
             stack.enter_context(self._interrupt)
             self._use = stack.enter_context(ResourceUse(self.state))
             self._session = stack.enter_context(

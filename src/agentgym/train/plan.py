@@ -1,5 +1,6 @@
 """Says what a run would do, and refuses what cannot work before anything starts."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -11,8 +12,10 @@ from agentgym.evaluate.criteria import flaws
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.session import check_rollouts, worker_count
+from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
+from agentgym.security.redaction import Redactor
 from agentgym.train.tracking import require_tracker
 from agentgym.train.versions import Versions
 from agentgym.train.warm_start.plans import check_calls_known
@@ -53,6 +56,7 @@ def make_plan(config: TrainingConfig) -> Plan:
     wrong = list(flaws(scenario))
     if wrong:
         raise ScenarioError(f"{scenario.name} cannot be trained on: {'; '.join(wrong)}")
+    _refuse_secrets(scenario)
     Versions(scenario.name)  # which its agent will be saved under
     require_tracker(config.tracker)
     summary = check_engine(config)
@@ -83,6 +87,24 @@ def make_plan(config: TrainingConfig) -> Plan:
         held_out=config.eval_samples * sum(map(len, sets)),
         validations=validations,
     )
+
+
+def _refuse_secrets(scenario: Scenario) -> None:
+    """Check that an agent's folder can keep its prompt and tools as they are.
+
+    Raises:
+        ScenarioError: One holds a secret.
+    """
+    kept = {"system prompt": scenario.system_prompt()}
+    kept |= {f"tool {t.name!r}": json.dumps(t.to_openai()) for t in scenario.tools()}
+    redactor = Redactor.of_environment()
+    for what, text in kept.items():
+        if redactor.written(text) != text:
+            raise ScenarioError(
+                f"The {what} of {scenario.name} holds a secret, and a trained agent's "
+                "folder keeps it. Take it out: what a tool needs it reads from an "
+                "environment variable."
+            )
 
 
 def require_sound(config: TrainingConfig) -> None:

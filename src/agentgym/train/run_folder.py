@@ -18,6 +18,7 @@ from agentgym.core.files import disk_trouble, new_folder, write_atomically, writ
 from agentgym.core.ledger import Ledger
 from agentgym.errors import (
     CheckpointError,
+    ConfigError,
     LimitReached,
     NotFoundError,
     OutputClosed,
@@ -28,6 +29,7 @@ from agentgym.errors import (
 )
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import StepReport
+from agentgym.security.redaction import Redactor
 from agentgym.train.tasks import StreamState
 from agentgym.train.warm_start.record import WarmStart
 from agentgym.train.watch import Watch
@@ -102,7 +104,9 @@ class RunFolder:
         Raises:
             RunFolderError: It exists with anything in it, cannot be written, or the
                 disk is nearly full.
+            ConfigError: A setting holds a secret.
         """
+        _refuse_secrets(config)
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         default = f"{config.scenario_name}-{config.framework}-{stamp}"
         path = place = config.output / (config.name or default)
@@ -322,7 +326,8 @@ class RunFolder:
 
     def append_metrics(self, line: dict[str, Any]) -> None:
         """Append one step's line to metrics.jsonl, durably, or nothing of it."""
-        left = json.dumps(line).encode() + b"\n"
+        text = Redactor.of_environment().written(json.dumps(line))
+        left = text.encode() + b"\n"
         with (self.path / "metrics.jsonl").open("ab", buffering=0) as file:
             before = file.tell()
             try:
@@ -376,6 +381,18 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
         raise RunFolderError(
             f"{where}, holds no step: {error}. Remove that line to do without it."
         ) from None
+
+
+def _refuse_secrets(config: TrainingConfig) -> None:
+    """Check that a run can be resumed from settings without secrets."""
+    redactor = Redactor.of_environment()
+    for name, value in config.model_dump(mode="json").items():
+        if (clean := redactor.json(value)) != value:
+            raise ConfigError(
+                f"{name} = {clean!r:.200} holds a secret, and a run's folder keeps its "
+                "settings. Put it into an environment variable, or into .env, and let "
+                "your code read it from there."
+            )
 
 
 def _unwritable(path: Path, why: str) -> RunFolderError:

@@ -19,6 +19,7 @@ from agentgym.compute.elsewhere.there import BLOCK, copy_database, digests
 from agentgym.core.files import new_folder, sync_folder
 from agentgym.errors import ComputeError
 from agentgym.rollout.session import DATABASE_FILE
+from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.train.run_folder import RunFolder
 
 PART = 4 << 20
@@ -103,7 +104,8 @@ class Mirror:
             record.write_text(json.dumps({**self._run.record(), "config": config}))
             with tarfile.open(fileobj=file, mode="w") as tar:
                 tar.add(record, "run.json")
-                for name in _MOVED:
+                logs = [log.name for log in path.glob(f"{AUDIT_FILE}*")]
+                for name in (*_MOVED, *logs):
                     if (path / name).exists():
                         tar.add(path / name, name)
                 if (path / DATABASE_FILE).exists():

@@ -21,7 +21,7 @@ _OWN_VARIABLES = frozenset(
 _SECRET = (".env", ".key", ".pem", ".p12", ".pfx")
 _SKIPPED = frozenset({"__pycache__", "node_modules"})
 _NOT_PINNED = frozenset({"agentgym", "torch"})
-_ALWAYS = ("HF_ENDPOINT", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_ALWAYS = ("HF_ENDPOINT", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AGENTGYM_SECRETS")
 
 
 @dataclass

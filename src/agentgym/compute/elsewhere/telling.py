@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
+from agentgym.security.redaction import Redactor
 
 _PLAN, _STEP = TypeAdapter(Plan), TypeAdapter(StepReport)
 _METRICS, _LEDGER = TypeAdapter(Metrics), TypeAdapter(Ledger)
@@ -48,7 +49,8 @@ class Told(Progress):
             kinds[place].dump_python(value, mode="json") if place in kinds else value
             for place, value in enumerate(args)
         ]
-        self._file.write(json.dumps({"method": method, "args": plain, **more}) + "\n")
+        line = json.dumps({"method": method, "args": plain, **more})
+        self._file.write(Redactor.of_environment().written(line) + "\n")
 
     def _ask(self, method: str, *args: Any) -> Any:
         self._asked += 1

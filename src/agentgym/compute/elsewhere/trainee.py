@@ -20,6 +20,7 @@ from agentgym.compute.elsewhere.telling import Told
 from agentgym.core.config import TrainingConfig
 from agentgym.core.settings import PREFIX
 from agentgym.errors import AgentGymError, Interrupted
+from agentgym.security.redaction import redacted, redacted_output
 from agentgym.train.trainer import Trainer
 
 _SET_DEATH_SIGNAL = 1
@@ -38,17 +39,18 @@ def main(attempt: Path) -> None:
         os.environ["AGENTGYM_HOME"] = str(attempt.parent / "home")
         os.environ.update(order["variables"])
         sys.path.insert(0, os.getcwd())
-        _train(order, Told(attempt))
+        with redacted_output():
+            _train(order, Told(attempt))
         outcome: dict[str, Any] = {"kind": "done"}
     except (KeyboardInterrupt, Interrupted):
         outcome = {"kind": "interrupted"}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - it is told at home
         if not isinstance(error, AgentGymError):
-            traceback.print_exc()
+            sys.stderr.write(redacted(traceback.format_exc()))
         outcome = {
             "kind": "error",
             "type": type(error).__name__,
-            "message": str(error),
+            "message": redacted(str(error)),
             "resumable": getattr(error, "resumable", True),
         }
     new = attempt / "outcome.new"

@@ -1,7 +1,6 @@
 """Starts verl's server on this machine, in verl's own environment, for one run."""
 
 import os
-import secrets
 import subprocess
 import time
 from pathlib import Path
@@ -11,6 +10,8 @@ from tempfile import gettempdir, mkdtemp
 from agentgym.engines.verl.environment import ENVIRONMENT
 from agentgym.engines.verl.protocol import KEY_VARIABLE
 from agentgym.errors import EngineError
+from agentgym.security.log_file import LogFile
+from agentgym.security.redaction import new_key
 
 _STARTS_S = 60.0
 _ENDS_S = 45.0
@@ -32,7 +33,7 @@ class LocalServer:
         python = ENVIRONMENT.interpreter()
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
-        self.key = secrets.token_urlsafe(32)
+        self.key = new_key()
         self._folder = Path(mkdtemp(prefix="agv-", dir=_short_place()))
         packages = self._folder / "path"
         packages.mkdir()
@@ -42,14 +43,14 @@ class LocalServer:
         port = self._folder / "port"
         words = [str(python), "-m", "agentgym.engines.verl.server", "--port", "0"]
         words += ["--once", str(self._folder), "--log", str(log.absolute())]
-        with (self._folder / "server.log").open("w") as output:
+        with LogFile(self._folder / "server.log") as self._output:
             self._process = subprocess.Popen(
                 words,
                 env=self._environment(packages),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=self._output.fileno(),
+                stderr=self._output.fileno(),
                 start_new_session=True,  # Ctrl-C is for us, who then end it
             )
         try:
@@ -86,6 +87,7 @@ class LocalServer:
             if port.exists():
                 return int(port.read_text())
             if self._process.poll() is not None:
+                self._output.wait()
                 said = (self._folder / "server.log").read_text(errors="replace")
                 raise EngineError(f"verl's server did not start: {said.strip()[-800:]}")
             time.sleep(_TURN_S)

@@ -26,6 +26,7 @@ from typing import Any
 
 from agentgym.engines.supervise import adopt_orphans, end_descendants
 from agentgym.engines.verl.protocol import KEY_VARIABLE, PROTOCOL, row_problem
+from agentgym.security.log_file import LogFile
 
 BEAT_S = 2.0
 _VERBS = frozenset({"update", "save", "load", "export"})
@@ -33,6 +34,7 @@ _UNUSED_S = 120.0
 _ENDING_S = 25.0
 _MOST_BYTES = 2**31
 _SHOWN_LINES = 12
+_LAST_WORDS_S = 1.0
 DRIVER = (sys.executable, "-m", "agentgym.engines.verl.driver")
 """Starts what drives verl."""
 
@@ -55,12 +57,12 @@ class Driver:
     def __init__(self, log: Path, command: Sequence[str]) -> None:
         self._log = log
         self._lock = threading.Lock()
-        with log.open("a") as file:
+        with LogFile(log) as self._output:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=file,
+                stderr=self._output.fileno(),
                 text=True,
                 start_new_session=True,
             )
@@ -97,6 +99,7 @@ class Driver:
 
     def last_words(self) -> str:
         """Return the end of its log."""
+        self._output.wait(0 if self.is_alive else _LAST_WORDS_S)
         lines = self._log.read_text(errors="replace").splitlines()
         return f"Its log, {self._log}, ends: " + " | ".join(lines[-_SHOWN_LINES:])
 

@@ -1,6 +1,5 @@
 """VllmEngine: vLLM answers with the adapter that the learner here has trained."""
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -21,8 +20,9 @@ from agentgym.engines.local.responses import Detokenizer
 from agentgym.engines.vllm.server import VllmServer
 from agentgym.engines.vllm.settings import BASE, shares_gpu, trained_rank
 from agentgym.errors import EngineError
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _RESETS = 5
 

@@ -1,7 +1,6 @@
 """vLLM's process: started, watched, asked, and ended with all that it started."""
 
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -26,6 +25,8 @@ from agentgym.engines.vllm.settings import (
     variables,
 )
 from agentgym.errors import EngineError, UsageError
+from agentgym.security.log_file import LogFile
+from agentgym.security.redaction import new_key
 
 _STARTS_S = 1800.0
 """It may have to download the model, and compiles it."""
@@ -37,6 +38,7 @@ _TRIES = 8
 _BUSY = frozenset({429, 503})
 _BACKOFF_S, _BACKOFF_CAP_S = 0.5, 8.0
 _SHOWN_LINES, _SHOWN = 8, 2000
+_LAST_WORDS_S = 1.0
 _TAKEN = "address already in use"
 _ADVICE = {
     "no available memory for the cache": "Raise memory_share, or lower "
@@ -65,7 +67,7 @@ class VllmServer:
     def __init__(self, config: TrainingConfig, port: int) -> None:
         program = require_command()
         self.address = f"http://127.0.0.1:{port}"
-        self.key = secrets.token_urlsafe(32)
+        self.key = new_key()
         self.log = log_file(config)
         self.failure = ""
         self._on_end: Callable[[str], None] = lambda _: None
@@ -79,7 +81,7 @@ class VllmServer:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self._begin = self.log.stat().st_size if self.log.exists() else 0
         words = [sys.executable, "-P", supervise.__file__, str(os.getpid())]
-        with self.log.open("a") as output:
+        with LogFile(self.log) as self._output:
             self._process = subprocess.Popen(
                 [*words, *command_line(config, str(program), port)],
                 env={
@@ -88,8 +90,8 @@ class VllmServer:
                     KEY_VARIABLE: self.key,
                 },
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=self._output.fileno(),
+                stderr=self._output.fileno(),
                 start_new_session=True,  # Ctrl-C is for us, who then end it
             )
 
@@ -163,6 +165,7 @@ class VllmServer:
             self._process.wait(_ENDS_S)
         self._kill_group()
         self._process.wait()
+        self._output.wait()
 
     def _await(self) -> None:
         """Wait until it answers as the one that was started.
@@ -223,6 +226,7 @@ class VllmServer:
 
     def _last_words(self) -> str:
         """Return the end of its log, and what to do where that is known."""
+        self._output.wait(_LAST_WORDS_S)
         with self.log.open(errors="replace") as file:
             file.seek(self._begin)
             text = file.read()

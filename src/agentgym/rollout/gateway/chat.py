@@ -1,6 +1,5 @@
 """Chat: one chat completion in OpenAI's shape, answered by a policy in this process."""
 
-import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +20,9 @@ from agentgym.errors import ContextLengthError, EngineError, PromptError
 from agentgym.models.stopping import stream_until_stop, until_stop
 from agentgym.rollout.gateway.protocol import engine_error
 from agentgym.rollout.gateway.sse import ChunkWriter, frame
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Ended(NamedTuple):

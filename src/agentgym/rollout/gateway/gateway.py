@@ -17,6 +17,7 @@ from agentgym.rollout.gateway.api import Api
 from agentgym.rollout.gateway.cached import CachedUpstream
 from agentgym.rollout.gateway.http.keys import Keys, agent_key
 from agentgym.rollout.gateway.http.listener import Listener
+from agentgym.rollout.gateway.http.noted import Noted
 from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.http.routes import Route
 from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, reply
@@ -24,6 +25,7 @@ from agentgym.rollout.gateway.proxy import Proxy
 from agentgym.rollout.gateway.remote import ProviderUpstream, RemoteUpstream
 from agentgym.rollout.gateway.upstream import PolicyUpstream, Upstream
 from agentgym.rollout.store.store import Store
+from agentgym.security.audit import AuditLog
 
 _GRACE_S = 0.2
 
@@ -38,6 +40,7 @@ class Gateway:
             that are registered at ``/api/models``.
         settings: Limits, sampling, address and key.
         cache: Of answers that a provider's endpoint gave before.
+        audit: Where it is noted who wrote what, and which keys were refused.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Gateway:
         policy: Policy | ServedPolicy | Endpoint | None = None,
         settings: GatewaySettings | None = None,
         cache: AnswerCache | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self._settings = settings or GatewaySettings()
         key = self._settings.api_key
@@ -65,6 +69,7 @@ class Gateway:
             name="agentgym-gateway",
             grace_s=_GRACE_S,
             lifespan=self._lifespan,
+            noted=Noted(audit),
         )
 
     def __enter__(self) -> Self:

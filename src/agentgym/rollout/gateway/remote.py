@@ -1,6 +1,5 @@
 """Upstreams over HTTP: servers of the policy that is trained, and providers."""
 
-import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -23,8 +22,9 @@ from agentgym.rollout.gateway.sse import StreamAssembler
 from agentgym.rollout.gateway.upstream import Answer, Exchange, Upstream
 from agentgym.rollout.gateway.wire import load_json
 from agentgym.rollout.store.store import Store
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _NO_CREDIT = 402
 _NOT_UNDERSTOOD = frozenset({400, 404, 405, 422})

@@ -1,7 +1,6 @@
 """Trajectories on disk: one JSON object a line, whole after every line."""
 
 import json
-import logging
 import mmap
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,8 +10,9 @@ from pydantic import ValidationError
 
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrajectoryFileError, first_problem
+from agentgym.security.redaction import Redactor, get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class TrajectoryWriter:
@@ -27,6 +27,7 @@ class TrajectoryWriter:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._redactor = Redactor.of_environment()
         self._file = path.open("a+b")
         _mend_last_line(path, self._file)
 
@@ -37,12 +38,13 @@ class TrajectoryWriter:
         self._file.close()
 
     def write(self, trajectory: Trajectory) -> None:
-        """Append one trajectory and flush it.
+        """Append one trajectory, without secrets, and flush it.
 
         Raises:
             OSError: The disk is full, or the file cannot be written.
         """
         line = json.dumps(trajectory.to_dict(), ensure_ascii=False)
+        line = self._redactor.record(line)
         self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
         self._file.flush()
 

@@ -1,6 +1,5 @@
 """Database: SQLite written behind the caller's back, in groups, by one thread."""
 
-import logging
 import sqlite3
 import threading
 import time
@@ -14,8 +13,9 @@ from typing import Any
 
 from agentgym.core.files import BEAT_S, WAIT_S, Beat, disk_trouble, no_beat
 from agentgym.errors import RecordError, RolloutError, StoreError
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 SCHEMA_VERSION = 3
 
@@ -349,6 +349,7 @@ class Database:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("PRAGMA secure_delete=ON")  # what was there is zeroed
             ((version,),) = connection.execute("PRAGMA user_version")
             ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
             if version == 0 and tables:

@@ -31,6 +31,7 @@ from agentgym.rollout.store.events import (
     RecordedEvent,
     answered_calls,
 )
+from agentgym.rollout.store.exact import Exact
 from agentgym.rollout.store.live import LiveRollout
 from agentgym.rollout.store.memory import Memory
 from agentgym.rollout.store.registry import ModelRegistry
@@ -57,6 +58,8 @@ class Store:
         max_attempts: Tries of a rollout before :meth:`requeue` lets it fail.
         group_commit_s: Longest time a write waits for others.
         disk_wait_s: How long a full or failing disk is waited for.
+        goes_on: Whether a later process goes on with unfinished rollouts, whose inputs
+            are then in the file as they were given, with secrets.
 
     Raises:
         RolloutError: The file is corrupt, of another version, or something else.
@@ -69,8 +72,10 @@ class Store:
         max_attempts: int = 3,
         group_commit_s: float = 0.03,
         disk_wait_s: float = WAIT_S,
+        goes_on: bool = False,
     ) -> None:
         self.signals = Signals()
+        self._exact = Exact(goes_on=goes_on)
         self._max_attempts = max_attempts
         self._lock = threading.RLock()
         self._database = database = Database(
@@ -89,7 +94,7 @@ class Store:
         unfinished = set(RolloutState) - TERMINAL_STATES
         for rollout in tables.read_in_states(database, unfinished, -1):
             live = self._live[rollout.rollout_id] = LiveRollout(rollout)
-            live.restore(tables.read_events(database, rollout.rollout_id))
+            live.restore(tables.read_events(database, self._exact, rollout.rollout_id))
             if live.state is RolloutState.QUEUING:
                 self._queue[rollout.rollout_id] = None
 
@@ -120,6 +125,7 @@ class Store:
     def close(self) -> None:
         """Write what is left and close the file."""
         self._database.close()
+        self._exact.close()
 
     # Rollouts
 
@@ -138,7 +144,7 @@ class Store:
                     live = None
                 if live is None:
                     live = created[name] = LiveRollout.new(name, item)
-                    writes.append(tables.write_rollout(live.rollout))
+                    writes.append(tables.write_rollout(live.rollout, self._exact))
                 found.append(live.rollout)
             number = self._database.submit(*writes)
             for live in created.values():
@@ -397,7 +403,9 @@ class Store:
     ) -> list[RecordedEvent]:
         """Return the events of an attempt, by default the last one, in order."""
         attempt = self._settled(rollout_id).attempt_id
-        found = tables.read_events(self._database, rollout_id, attempt_id or attempt)
+        found = tables.read_events(
+            self._database, self._exact, rollout_id, attempt_id or attempt
+        )
         return list(found)
 
     def model_calls(
@@ -436,16 +444,16 @@ class Store:
         self, live: LiveRollout, event: RecordedEvent, call: RecordedCall | None = None
     ) -> None:
         """Record an event; ``call`` if it is a model call that matters to others."""
-        writes = [tables.write_event(event)]
+        writes = [tables.write_event(event, self._exact)]
         if call is not None and (before := live.routes_of(event, call)) is not None:
-            writes.insert(0, tables.rewrite_call(before))
+            writes.insert(0, tables.rewrite_call(before, self._exact))
         live.number = self._database.submit(*writes)
 
     def _change(
         self, live: LiveRollout, events: Sequence[RecordedEvent] = (), **updates: Any
     ) -> Rollout:
         """Record events and a new status as one, and wake who waits for it."""
-        writes: list[Write] = [tables.write_event(event) for event in events]
+        writes: list[Write] = [tables.write_event(e, self._exact) for e in events]
         rollout_id, had_ended = live.rollout.rollout_id, live.ended
         status = live.rollout.status
         updates |= {"version": status.version + 1, "updated_at": time.time()}
@@ -454,7 +462,7 @@ class Store:
         has_ended, order = live.ended and not had_ended, None
         if has_ended and not live.hidden:
             order = self._ended = self._ended + 1
-        write = tables.write_rollout(live.rollout, order)
+        write = tables.write_rollout(live.rollout, self._exact, order)
         live.number = self._database.submit(*writes, write)
         if live.state is not RolloutState.QUEUING:
             self._queue.pop(rollout_id, None)

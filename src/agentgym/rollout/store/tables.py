@@ -3,11 +3,12 @@
 import zlib
 from collections.abc import Collection, Iterator
 
-from agentlightning.schemas import Rollout, RolloutState
+from agentlightning.schemas import TERMINAL_STATES, Rollout, RolloutState
 
 from agentgym.errors import RecordError
 from agentgym.rollout.store.database import Database, Write
 from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent
+from agentgym.rollout.store.exact import Exact
 
 _FASTEST = 1  # level of zlib; the best takes twice the time to save another eighth
 _ROLLOUT = """INSERT INTO rollouts (rollout_id, terminal_order, rollout)
@@ -20,13 +21,17 @@ _LAST_CALL = f"""UPDATE events SET data = ? WHERE rowid = (
     AND rollout_id = ? AND attempt_id = ?)"""
 
 
-def write_rollout(rollout: Rollout, terminal_order: int | None = None) -> Write:
+def write_rollout(
+    rollout: Rollout, exact: Exact, terminal_order: int | None = None
+) -> Write:
     """Add a rollout, or store its new status and its place if it has just ended."""
     rollout_id = rollout.rollout_id
     try:
-        return _ROLLOUT, (rollout_id, terminal_order, rollout.model_dump_json())
+        text = rollout.model_dump_json()
     except ValueError as error:
         raise RecordError(f"Rollout {rollout_id} is not JSON: {error}") from error
+    is_over = rollout.status.state in TERMINAL_STATES
+    return _ROLLOUT, (rollout_id, terminal_order, exact.clean_rollout(text, is_over))
 
 
 def hide_rollout(rollout_id: str) -> Write:
@@ -48,15 +53,15 @@ def delete_rollout(rollout_id: str) -> tuple[Write, Write]:
     return (sql.format("events"), row), (sql.format("rollouts"), row)
 
 
-def write_event(event: RecordedEvent) -> Write:
+def write_event(event: RecordedEvent, exact: Exact) -> Write:
     """Add an event."""
     row = event.event_type, event.rollout_id, event.attempt_id, event.timestamp
-    return _EVENT, (*row, _stored(event))
+    return _EVENT, (*row, _stored(event, exact))
 
 
-def rewrite_call(event: RecordedEvent) -> Write:
+def rewrite_call(event: RecordedEvent, exact: Exact) -> Write:
     """Write the last model call of an attempt anew."""
-    return _LAST_CALL, (_stored(event), event.rollout_id, event.attempt_id)
+    return _LAST_CALL, (_stored(event, exact), event.rollout_id, event.attempt_id)
 
 
 def find_rollout(database: Database, rollout_id: str) -> tuple[Rollout, bool] | None:
@@ -91,16 +96,20 @@ def read_ended(database: Database, after: int, limit: int) -> tuple[list[Rollout
 
 
 def read_events(
-    database: Database, rollout_id: str, attempt_id: str | None = None
+    database: Database, exact: Exact, rollout_id: str, attempt_id: str | None = None
 ) -> Iterator[RecordedEvent]:
-    """Yield the events of a rollout, or of one of its attempts, in order."""
+    """Yield the events of a rollout, or of one of its attempts, in order.
+
+    Those that this process wrote are as they were before.
+    """
     sql, params = "SELECT * FROM events WHERE rollout_id = ?", [rollout_id]
     if attempt_id is not None:
         sql, params = f"{sql} AND attempt_id = ?", [rollout_id, attempt_id]
     for kind, _, attempt, timestamp, data in database.read(
         f"{sql} ORDER BY rowid", params
     ):
-        yield RecordedEvent(kind, rollout_id, attempt, timestamp, _read(data))
+        raw = exact.restored(_read(data))
+        yield RecordedEvent(kind, rollout_id, attempt, timestamp, raw)
 
 
 def read_attempts(database: Database, rollout_id: str) -> list[str]:
@@ -110,10 +119,11 @@ def read_attempts(database: Database, rollout_id: str) -> list[str]:
     return [name for (name,) in database.read(sql, (rollout_id,))]
 
 
-def _stored(event: RecordedEvent) -> str | bytes:
+def _stored(event: RecordedEvent, exact: Exact) -> str | bytes:
+    raw = exact.clean(event.raw)
     if event.event_type != MODEL_REQUEST:
-        return event.raw.decode()
-    return zlib.compress(event.raw, _FASTEST)
+        return raw.decode()
+    return zlib.compress(raw, _FASTEST)
 
 
 def _read(data: str | bytes) -> bytes:

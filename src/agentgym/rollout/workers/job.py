@@ -28,6 +28,7 @@ from agentgym.rollout.workers.worker import (
     limit_memory,
     make_worker,
 )
+from agentgym.security.audit import home_log
 
 BASE_URL, KEY = "AGL_OPENAI_BASE_URL", "AGL_KEY"
 
@@ -96,6 +97,7 @@ def run_job(config: TrainingConfig, assignment: Assignment) -> Trajectory:
         gateway=assignment.gateway,
         api_key=assignment.api_key,
         model=_MODEL,
+        audit=home_log(),
     )
     limit_memory(spec.memory_mb)
     return asyncio.run(_run(spec, assignment))

@@ -1,14 +1,15 @@
 """LoopWatch: notices when the event loop that all rollouts share stands still."""
 
 import asyncio
-import logging
 import sys
 import threading
 import traceback
 from collections.abc import Callable
 from typing import Self
 
-logger = logging.getLogger(__name__)
+from agentgym.security.redaction import get_logger
+
+logger = get_logger(__name__)
 
 _FRAMES = 4
 

@@ -1,6 +1,5 @@
 """Worker processes: started, watched, replaced when they die, ended."""
 
-import logging
 import signal
 import threading
 import time
@@ -14,8 +13,10 @@ import orjson
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.workers.forks import Child, ForkServer, fork_server
 from agentgym.rollout.workers.spec import WorkerSpec
+from agentgym.security.log_file import LogFile
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _START_LIMIT_S = 180.0
 _SILENCE_FACTOR = 2.0
@@ -50,13 +51,11 @@ class _Worker:
         self.child: Child | None = None
         self._spec = spec
 
-    def run(self, server: ForkServer, log: Path, silence_s: float) -> str:
+    def run(self, server: ForkServer, errors: int, silence_s: float) -> str:
         """Start the process and listen to it until it ends; return why it ended."""
         try:
-            with log.open("ab") as errors:
-                self.child = server.fork(
-                    _MAIN, self._spec.model_dump_json(), errors=errors.fileno()
-                )
+            argument = self._spec.model_dump_json()
+            self.child = server.fork(_MAIN, argument, errors=errors)
             return self._listen(self.child, silence_s)
         except Exception as error:
             logger.exception("worker %s could not be run", self.name)
@@ -107,7 +106,7 @@ class WorkerPool:
     Args:
         spec: What each runs; ``worker`` is the prefix of their names.
         count: How many.
-        log: File that their standard error goes to.
+        log: File that their standard error goes to, without secrets.
         on_death: Called from a watching thread for each unexpected death, before
             the replacement starts.
     """
@@ -121,7 +120,7 @@ class WorkerPool:
         on_death: Callable[[WorkerDeath], None],
     ) -> None:
         self._spec = spec
-        self._log = log
+        self._log_path = log
         self._on_death = on_death
         self._closing = threading.Event()
         self._workers: dict[int, _Worker] = {}
@@ -140,6 +139,7 @@ class WorkerPool:
         ]
 
     def __enter__(self) -> Self:
+        self._log = LogFile(self._log_path)
         for thread in self._threads:
             thread.start()
         return self
@@ -154,6 +154,8 @@ class WorkerPool:
             process.end(until)
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
+        self._log.close()
+        self._log.wait()
 
     @property
     def failure(self) -> str | None:
@@ -163,7 +165,7 @@ class WorkerPool:
         said = [p.error for p in list(self._workers.values()) if p.error]
         if said:
             return said[0]
-        return f"they end while starting: {self._last_end}; see {self._log}"
+        return f"they end while starting: {self._last_end}; see {self._log_path}"
 
     @property
     def pids(self) -> list[int]:
@@ -180,7 +182,7 @@ class WorkerPool:
             spec = self._spec.model_copy(update={"worker": name})
             process = self._workers[slot] = _Worker(spec)
             silence_s = _SILENCE_FACTOR * self._spec.timeout_s
-            reason = process.run(self._server, self._log, silence_s)
+            reason = process.run(self._server, self._log.fileno(), silence_s)
             if self._closing.is_set():
                 return
             self._last_end = reason

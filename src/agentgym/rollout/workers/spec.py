@@ -1,5 +1,6 @@
 """WorkerSpec: what a process that runs agents is told."""
 
+from pathlib import Path
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict
@@ -16,6 +17,7 @@ class WorkerSpec(BaseModel):
         timeout_s: Wall seconds after which an episode is ended.
         own_tools: ``stub`` answers the agent's own tools, but for ``allow_tools``.
         hosts: A file: no other machine may be reached, and it names those tried.
+        audit: File of the audit log; None keeps none.
         memory_mb: Address space beyond which allocations fail in the worker.
     """
 
@@ -33,6 +35,7 @@ class WorkerSpec(BaseModel):
     own_tools: str | None = None
     allow_tools: tuple[str, ...] = ()
     hosts: str | None = None
+    audit: str | None = None
     concurrency: int = 64
     timeout_s: float = 60.0
     memory_mb: int = 8192
@@ -47,6 +50,7 @@ class WorkerSpec(BaseModel):
         api_key: str,
         model: str,
         hosts: str | None = None,
+        audit: Path | None = None,
     ) -> Self:
         """Return what workers of ``config`` need to know."""
         return cls(
@@ -62,6 +66,7 @@ class WorkerSpec(BaseModel):
             own_tools=config.own_tools,
             allow_tools=config.allow_tools,
             hosts=hosts,
+            audit=None if audit is None else str(audit.absolute()),
             concurrency=config.concurrency,
             timeout_s=config.rollout_timeout_s,
             unsafe_local_exec=config.unsafe_local_exec,

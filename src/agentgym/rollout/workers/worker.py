@@ -45,8 +45,10 @@ from agentgym.rollout.workers.own_tools import own_stubs
 from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
+from agentgym.security.audit import audit_into
+from agentgym.security.redaction import LogFilter, get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 EXIT_BLOCKED = 70
 """Exit code of a worker whose event loop an episode blocked."""
@@ -330,6 +332,8 @@ def make_worker(spec: WorkerSpec) -> Worker:
         context=spec.context,
         inputs=spec.inputs,
     )
+    if spec.audit is not None:
+        audit_into(Path(spec.audit))
     if spec.hosts is not None:
         keep_offline(Path(spec.hosts))
     adapter = FRAMEWORKS.get(spec.framework)
@@ -370,6 +374,8 @@ def main(argument: str) -> int:
     """Run a worker to its end, given its spec as JSON; return the exit code."""
     control = ControlChannel()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(LogFilter())
     logging.getLogger("agentgym.integrations").setLevel(logging.INFO)  # what crashed
     spec = WorkerSpec.model_validate_json(argument)
     limit_memory(spec.memory_mb)

@@ -9,7 +9,6 @@ of several tokens a row, so that a response takes fewer steps than it has tokens
 
 import atexit
 import functools
-import logging
 import threading
 import time
 import weakref
@@ -28,8 +27,9 @@ from agentgym.engines.local.decoding import sampling
 from agentgym.engines.local.decoding.forward import BatchForward
 from agentgym.engines.local.decoding.kv_cache import SegmentStore
 from agentgym.errors import EngineError
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _GATHER_SECONDS = 0.002
 _PREFILL_TOKENS = 4096

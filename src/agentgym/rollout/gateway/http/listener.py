@@ -1,7 +1,6 @@
 """Listener: HTTP on a thread of this process, with a key and errors in one shape."""
 
 import asyncio
-import logging
 import socket
 import threading
 from collections import Counter
@@ -25,8 +24,9 @@ from agentgym.rollout.gateway.http.keys import Keys
 from agentgym.rollout.gateway.http.requests import Request, Server
 from agentgym.rollout.gateway.http.routes import Route, Routes
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _BACKLOG = 1024
 _CLOSE_S = 2.0
@@ -43,6 +43,7 @@ class Listener:
         grace_s: How long answers under way may go on once it is closed.
         lifespan: Entered on the event loop before it listens, left after the last
             answer.
+        noted: Told of every request and its status.
 
     Attributes:
         refused: Requests that were answered with an error of ours, by its code.
@@ -57,7 +58,11 @@ class Listener:
         name: str,
         grace_s: float,
         lifespan: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+        noted: Callable[
+            [Request | DirectRequest, int], None
+        ] = lambda request, status: None,
     ) -> None:
+        self._noted = noted
         self._routes = Routes([Route("GET", "/healthz", _health), *routes])
         self._settings = settings
         self._keys = keys
@@ -148,11 +153,14 @@ class Listener:
             self._keys.check(request)
             found = self._routes.find(request.method, request.raw_path)
             handler, request.names = found
-            return await handler(request)
+            answer = await handler(request)
+            self._noted(request, answer.status)
+            return answer
         except NotDirectError:
             raise
         except Exception as error:
             told = as_told(error)
+            self._noted(request, told.status)
             self.refused[told.code] += 1
             if told.status >= 500 and not isinstance(error, ApiError):
                 logger.exception("%s %s failed", request.method, request.path)

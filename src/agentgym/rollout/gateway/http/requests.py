@@ -1,7 +1,6 @@
 """Requests and connections: what comes in, and until when it must have come."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,8 +17,9 @@ from agentgym.rollout.gateway.http.direct import (
     read_head,
 )
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
+from agentgym.security.redaction import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _IDLE_S = 75.0  # between two requests
 _MOST_UNREAD = 2**20

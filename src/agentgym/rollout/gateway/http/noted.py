@@ -1,0 +1,66 @@
+"""What the audit log is told of a gateway's requests."""
+
+import time
+from collections import Counter
+
+from agentgym.rollout.gateway.http.direct import DirectRequest
+from agentgym.rollout.gateway.http.requests import Request
+from agentgym.security.audit import AuditLog
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_REFUSED = (401, 403)
+_EVERY_S = 60.0
+"""Refused keys of one address are one line in this time: nobody can fill the log."""
+_MOST_PEERS = 1000
+
+
+AnyRequest = Request | DirectRequest
+
+
+class Noted:
+    """Notes who wrote rollouts, rewards and models, and which keys were refused.
+
+    Model calls, and the claims of workers, are in the store.
+    """
+
+    def __init__(self, log: AuditLog | None) -> None:
+        self._log = log
+        self._refused: Counter[str] = Counter()
+        self._told_at: dict[str, float] = {}
+
+    def __call__(self, request: AnyRequest, status: int) -> None:
+        """Note a request that was answered with ``status``."""
+        if self._log is None:
+            return
+        if status in _REFUSED:
+            self._note_refused(request, status)
+        elif request.method not in _READS and _is_written(request.path):
+            self._note("gateway", request, status)
+
+    def _note(
+        self, what: str, request: AnyRequest, status: int, times: int = 1
+    ) -> None:
+        assert self._log is not None
+        self._log.write(
+            what,
+            key=request.key or None,
+            peer=request.remote,
+            method=request.method,
+            path=request.path[:200],
+            status=status,
+            times=times if times > 1 else None,
+        )
+
+    def _note_refused(self, request: AnyRequest, status: int) -> None:
+        peer = request.remote or "" if len(self._told_at) < _MOST_PEERS else "others"
+        self._refused[peer] += 1
+        now = time.monotonic()
+        if now - self._told_at.get(peer, -_EVERY_S) >= _EVERY_S:
+            self._told_at[peer] = now
+            self._note("refused key", request, status, self._refused.pop(peer))
+
+
+def _is_written(path: str) -> bool:
+    claims = path == "/api/rollouts/claim"
+    calls = path.startswith("/proxy/rollout/")
+    return not claims and not calls

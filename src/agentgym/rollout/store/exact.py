@@ -1,0 +1,87 @@
+"""Exact: what the file must not have, for as long as this process lives."""
+
+import re
+import secrets
+import sqlite3
+import threading
+
+import orjson
+
+from agentgym.security.redaction import Redactor
+
+_MOST = 20_000
+_MARK = "redacted"
+_MARKED = re.compile(rb'\{"redacted":"([0-9a-f]+)-([0-9]+)",')
+
+
+class Exact:
+    """Takes secrets out of what is written, and remembers it as it was. Thread-safe.
+
+    A policy is trained on the tokens that it saw and sampled, also where they spell a
+    secret. So what was taken out stays readable until the store is closed: in a
+    database without a name, which SQLite removes as it makes it. What is written
+    instead begins with a mark, by which it is found there. The newest records are
+    kept.
+
+    Args:
+        goes_on: Whether a later process goes on with unfinished rollouts, which are
+            then written as they are.
+    """
+
+    def __init__(self, *, goes_on: bool = False) -> None:
+        self._goes_on = goes_on
+        self._redactor = Redactor.of_environment()
+        self._lock = threading.Lock()
+        self._session = secrets.token_hex(8)
+        self._database: sqlite3.Connection | None = None
+
+    def clean_rollout(self, rollout: str, is_over: bool) -> str:
+        """Return what may be written of a rollout, which is given as JSON."""
+        as_given = self._goes_on and not is_over
+        return rollout if as_given else self._redactor.written(rollout)
+
+    def clean(self, raw: bytes) -> bytes:
+        """Return what may be written of an event, and remember it if that is less."""
+        text = raw.decode()
+        written = self._redactor.record(text)
+        if written is text:
+            return raw
+        with self._lock:
+            database = self._opened()
+            row = database.execute("INSERT INTO events (raw) VALUES (?)", (raw,))
+            number = row.lastrowid or 0
+            database.execute("DELETE FROM events WHERE number <= ?", (number - _MOST,))
+        return f'{{"{_MARK}":"{self._session}-{number}",{written[1:]}'.encode()
+
+    def restored(self, written: bytes) -> bytes:
+        """Return an event as it was before it was written, if that is known here."""
+        mark = _MARKED.match(written)
+        if mark is None:
+            return written
+        if mark[1].decode() == self._session and self._database is not None:
+            sql = "SELECT raw FROM events WHERE number = ?"
+            with self._lock:
+                rows = self._database.execute(sql, (int(mark[2]),)).fetchall()
+            if rows:
+                raw: bytes = rows[0][0]
+                return raw
+        data = orjson.loads(written)
+        del data[_MARK]
+        return orjson.dumps(data)
+
+    def close(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._database is None:
+            self._database = sqlite3.connect(
+                "", isolation_level=None, check_same_thread=False
+            )
+            self._database.execute(
+                "CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, raw)"
+            )
+        return self._database

@@ -1,0 +1,80 @@
+"""What the audit log is told of an execution."""
+
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from agentgym.sandbox.commands import Argv, Job, PythonScript, SandboxConfig
+from agentgym.sandbox.result import SandboxResult
+from agentgym.security import audit
+
+_MOST_FILES = 50
+
+
+def noted(
+    job: Job, config: SandboxConfig, execution: Future[SandboxResult]
+) -> Future[SandboxResult]:
+    """Let an execution be noted once it has ended; return it."""
+    log = audit.log_or_none()
+    if log is not None:
+        execution.add_done_callback(partial(_note, log, audit.asker(), job, config))
+    return execution
+
+
+def _note(
+    log: audit.AuditLog,
+    asker: dict[str, Any],
+    job: Job,
+    config: SandboxConfig,
+    execution: Future[SandboxResult],
+) -> None:
+    facts: dict[str, Any] = {
+        "command": audit.head(_words(job)),
+        "script": _script(job),
+        "sha256": job.key.hex(),
+        "files": {
+            name: audit.digest(text)
+            for name, text in sorted(job.files.items())[:_MOST_FILES]
+        },
+        "more_files": max(0, len(job.files) - _MOST_FILES) or None,
+        "timeout_s": job.timeout_s,
+        "limits": dict(vars(config.limits)),
+    }
+    if execution.cancelled() or execution.exception() is not None:
+        failed = None if execution.cancelled() else str(execution.exception())
+        log.write("not executed", **asker, **facts, error=failed)
+        return
+    result = execution.result()
+    if result.tests is not None:
+        facts["tests"] = f"{result.passed} of {len(result.tests)} passed"
+    log.write(
+        "executed",
+        **asker,
+        **facts,
+        rung=result.rung,
+        status=result.status,
+        exit_code=result.exit_code,
+        signal=result.signal,
+        cpu_s=result.cpu_s,
+        wall_s=result.wall_s,
+        cached=result.cached or None,
+        error=result.error or None,
+    )
+
+
+def _words(job: Job) -> str:
+    match job.command:
+        case PythonScript(path, args):
+            return " ".join(("python", path, *args))
+        case Argv(argv):
+            return " ".join(argv)
+        case tests:
+            return " ".join(("tests", *tests.paths, *tests.select))
+
+
+def _script(job: Job) -> str | None:
+    """Return the beginning of the script that is run, if it is one."""
+    match job.command:
+        case PythonScript(path):
+            return audit.head(job.files[path])
+    return None

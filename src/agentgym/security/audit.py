@@ -1,0 +1,224 @@
+"""The audit log: what was executed, and who asked for it, one JSON object a line.
+
+Who asks is known where it is asked (:func:`asking`), what was done where it is done
+(:func:`note`); neither knows of the other. Every process of a run appends to the same
+files, a line in one write. They are turned over at a size, and the oldest are removed.
+"""
+
+import fcntl
+import getpass
+import hashlib
+import json
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agentgym.security.redaction import Redactor, get_logger
+
+FILE = "audit.jsonl"
+MACHINES_FILE = "audit-machines.jsonl"
+"""That of the client that rents machines, of a run whose :data:`FILE` is made there."""
+MOST_BYTES = 32 << 20
+"""Of a file, before the next one is begun."""
+KEPT = 8
+"""Files, the newest included."""
+_HEAD = 200
+_DIGITS = 16
+
+logger = get_logger(__name__)
+
+
+class AuditLog:
+    """Appends to the audit log of a run, or of anything else. Thread-safe.
+
+    The file is opened with the first line. A disk that cannot be written ends no run:
+    it is logged, and the number of lost lines is the next line that can be written.
+
+    Args:
+        path: The file; its folder is made if it is not there.
+        most_bytes: Size at which it is turned over.
+    """
+
+    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+        self.path = path
+        self._most_bytes = most_bytes
+        self._file = -1
+        self._owner = 0
+        self._lost = 0
+        self._lock = threading.Lock()
+        self._redactor = Redactor.of_environment()
+
+    def write(self, what: str, **facts: Any) -> None:
+        """Append a line: when, what, and the facts that are known."""
+        with self._lock:
+            try:
+                self._open()
+                if self._lost:
+                    self._append({"what": "lost", "lines": self._lost})
+                    self._lost = 0
+                self._append({"what": what, **facts})
+            except OSError as error:
+                if not self._lost:
+                    told = "the audit log %s cannot be written: %s"
+                    logger.error(told, self.path, error)
+                self._lost += 1
+
+    def _append(self, facts: dict[str, Any]) -> None:
+        now = datetime.now(UTC).isoformat("T", "milliseconds")
+        known = {name: value for name, value in facts.items() if value is not None}
+        line = json.dumps({"at": now, "process": self._owner, **known}, default=str)
+        os.write(self._file, self._redactor.written(line).encode() + b"\n")
+        if os.fstat(self._file).st_size >= self._most_bytes:
+            self._turn_over()
+
+    def _open(self) -> None:
+        """Open the file in this process, and say who that is."""
+        if self._file >= 0 and self._owner == os.getpid():
+            return
+        self._redactor = Redactor.of_environment()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._opened()
+        self._owner = os.getpid()
+        self._append(
+            {
+                "what": "began",
+                "command": " ".join(sys.argv)[:_HEAD],
+                "user": _user(),
+                "host": socket.gethostname(),
+                "parent": os.getppid(),
+            }
+        )
+
+    def _opened(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        return os.open(self.path, flags, 0o600)
+
+    def _turn_over(self) -> None:
+        """Begin a new file, unless another process has begun one."""
+        old = self._file
+        fcntl.flock(old, fcntl.LOCK_EX)  # until it is closed
+        try:
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(old), os.stat(self.path)):
+                    for number in range(KEPT - 2, 0, -1):
+                        with suppress(FileNotFoundError):
+                            self._numbered(number).rename(self._numbered(number + 1))
+                    self.path.rename(self._numbered(1))
+            self._file = self._opened()
+        finally:
+            os.close(old)
+
+    def _numbered(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}")
+
+
+_LOG: ContextVar[AuditLog | None] = ContextVar("agentgym_audit", default=None)
+_ASKER: ContextVar[dict[str, Any]] = ContextVar("agentgym_asker")
+
+
+@contextmanager
+def audited(log: AuditLog) -> Iterator[AuditLog]:
+    """Let what is done within, by tasks and threads with its context too, be noted."""
+    token = _LOG.set(log)
+    try:
+        yield log
+    finally:
+        _LOG.reset(token)
+
+
+def audit_into(path: Path) -> None:
+    """Let what is done in this context from here on be noted in a file."""
+    _LOG.set(AuditLog(path))
+
+
+@contextmanager
+def asking(**who: Any) -> Iterator[None]:
+    """Say who asks for what is done within: ``rollout``, ``agent``, ``tool`` and so on.
+
+    It adds to what is known around it.
+    """
+    token = _ASKER.set({**_ASKER.get({}), **who})
+    try:
+        yield
+    finally:
+        _ASKER.reset(token)
+
+
+def note(what: str, **facts: Any) -> None:
+    """Note what was done, and for whom, where an audit log is kept."""
+    if (log := _LOG.get()) is not None:
+        log.write(what, **_ASKER.get({}), **facts)
+
+
+def is_audited() -> bool:
+    """Say whether :func:`note` writes anything here."""
+    return _LOG.get() is not None
+
+
+def asker() -> dict[str, Any]:
+    """Return who asks, for what is noted from another thread."""
+    return _ASKER.get({})
+
+
+def log_or_none() -> AuditLog | None:
+    """Return the log of this context."""
+    return _LOG.get()
+
+
+def digest(value: Any) -> str:
+    """Return what tells a text, or a JSON value, from all others."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+
+
+def head(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    return " ".join(text[: 2 * _HEAD].split())[:_HEAD]
+
+
+def home_log() -> Path:
+    """Return the log of what belongs to no run, in ``AGENTGYM_HOME``."""
+    home = os.environ.get("AGENTGYM_HOME", "~/.agentgym")
+    return Path(home).expanduser() / FILE
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a log, those of files that were turned over first.
+
+    Args:
+        path: The newest file, or a run's folder.
+
+    A line that was cut, as by a full disk, is left out.
+    """
+    files = [path]
+    if path.is_dir():
+        files = [path / FILE, path / MACHINES_FILE]
+    entries: list[dict[str, Any]] = []
+    for newest in files:
+        turned = [newest.with_name(f"{newest.name}.{n}") for n in range(1, KEPT)]
+        for file in (*reversed(turned), newest):
+            entries += _lines(file)
+    yield from sorted(entries, key=lambda entry: str(entry.get("at", "")))
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    with suppress(FileNotFoundError), file.open("rb") as lines:
+        for line in lines:
+            with suppress(ValueError):
+                entry = json.loads(line)
+                if isinstance(entry, dict):
+                    yield entry
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user is known here
+        return str(os.geteuid())

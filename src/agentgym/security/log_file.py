@@ -1,0 +1,74 @@
+"""LogFile: what processes write to a descriptor, in a file, without secrets."""
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from agentgym.security.redaction import Redactor
+
+_PART = 1 << 16
+_LONGEST = 1 << 20
+"""Of a line; what goes on for longer is written in pieces."""
+_END_S = 2.0
+
+
+class LogFile:
+    """A descriptor for the standard error of other processes, and where it leads.
+
+    Lines are added to the file once they are whole, by a thread, without the secrets of
+    this process's environment. Processes that outlive this one write to nobody.
+
+    Args:
+        path: The file; it is made if it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+        self._redactor = Redactor.of_environment()
+        self._reader, self._writer = os.pipe()
+        self._thread = threading.Thread(
+            target=self._copy, name="agentgym-log", daemon=True
+        )
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        """Return the descriptor to write to."""
+        return self._writer
+
+    def close(self) -> None:
+        """Give this process's descriptor back; what others write still arrives."""
+        if self._writer >= 0:
+            os.close(self._writer)
+            self._writer = -1
+
+    def wait(self, most_s: float = _END_S) -> None:
+        """Wait for the last words of those who hold the descriptor."""
+        self._thread.join(most_s)
+
+    def _copy(self) -> None:
+        rest = b""
+        with self._file, suppress(OSError):  # the disk is full: what comes is lost
+            while part := os.read(self._reader, _PART):
+                whole, end, rest = (rest + part).rpartition(b"\n")
+                self._write(whole + end)
+                if len(rest) > _LONGEST:
+                    self._write(rest)
+                    rest = b""
+            self._write(rest)
+        while os.read(self._reader, _PART):  # nobody shall wait for a full pipe
+            pass
+        os.close(self._reader)
+
+    def _write(self, lines: bytes) -> None:
+        text = lines.decode("utf-8", "surrogateescape")
+        clean = self._redactor.text(text).encode("utf-8", "surrogateescape")
+        while clean:
+            clean = clean[self._file.write(clean) :]

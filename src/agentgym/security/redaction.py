@@ -1,0 +1,346 @@
+"""Secrets taken out of text, wherever it is written to a disk or shown to somebody.
+
+Two things are secrets: the values of variables that are named like one (and of those
+that ``AGENTGYM_SECRETS`` names), and what has the form of a key. The forms are those
+that providers publish. Scanners of source code, as detect-secrets, know more of them;
+they look through files line by line and replace nothing.
+
+Standard library only: processes of other environments use it too.
+"""
+
+import functools
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+VARIABLE = "AGENTGYM_SECRETS"
+"""Names of further variables whose values are secrets, with commas between them."""
+GONE = "[redacted]"
+
+_LEAST = 8
+"""Characters of a value: what is shorter stands in ordinary text too."""
+_WORD = 12
+"""Characters below which a value counts only where no letter or digit adjoins it."""
+_NAMED = re.compile(
+    r"(?:^|_)(?:(?:API|ACCESS|PRIVATE|SECRET)?_?KEYS?|APIKEY|TOKEN|SECRETS?|PASSWORD"
+    r"|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIALS?|CONNECTION_STRING|DSN)(?:_|$)",
+    re.IGNORECASE,
+)
+_ORDINARY = re.compile(
+    r"(?:^|_)(?:MODEL|VERSION|REGION|ZONE|HOST|URL|PORT|NAME|LEVEL|PATH|DIR|FOLDER"
+    r"|FILE|HOME|ENDPOINT|MODE|USER|EMAIL|PROJECT|AGENTGYM)(?:_|$)",
+    re.IGNORECASE,
+)
+_QUERIED = ("key", "api_key", "apikey", "token", "access_token", "secret")
+_QUERY = r"[^\s&\"'\\\[#]{6,}"
+_PEM = (
+    r"-BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"(?:[\s\S]{0,20000}?-----END [A-Z ]*KEY-----|(?:[A-Za-z0-9+/=\s]|\\+[nr])*)"
+)
+_HEADED = (
+    ("(?i:authori)", "z", "ation"),
+    ("AUTHORI", "Z", "ATION"),
+    ("(?i:api)", "-", "(?i:key)"),
+)
+_HEADER = (
+    r"\\*[\"']?\s*[:=]\s*\\*[\"']?"
+    r"(?:(?:Basic|Bearer|Digest|Token) ([\w.~+/=-]{8,})|((?=\S*[\d=])[\w.~+/=-]{8,}))"
+)
+_SHAPES: tuple[tuple[str, str, str], ...] = (
+    # OpenAI, Anthropic, OpenRouter and many who follow them
+    (r"\bsk", "-", r"(?=[\w-]*\d)[A-Za-z0-9_-]{20,}"),
+    (r"\b[rs]k", "_", r"(?:live|test)_[A-Za-z0-9]{16,}"),  # Stripe
+    (r"\bhf", "_", r"[A-Za-z0-9]{30,}"),  # Hugging Face
+    (r"\brpa", "_", r"[A-Za-z0-9]{30,}"),  # RunPod
+    (r"\bgsk", "_", r"[A-Za-z0-9]{30,}"),  # Groq
+    (r"\bxai", "-", r"[A-Za-z0-9]{40,}"),
+    (r"\blsv2", "_", r"[a-z]{2}_[A-Za-z0-9_]{30,}"),  # LangSmith
+    (r"\bgh[opsur]", "_", r"[A-Za-z0-9]{36,}"),  # GitHub
+    (r"\bgithub_pat", "_", r"[A-Za-z0-9_]{30,}"),
+    (r"\bglpat", "-", r"[A-Za-z0-9_-]{20,}"),  # GitLab
+    (r"\bA[KS]", "I", r"A[0-9A-Z]{16}\b"),  # AWS
+    (r"\bA", "I", r"za[A-Za-z0-9_-]{35}"),  # Google
+    (r"\bxox[abeoprs]", "-", r"[A-Za-z0-9-]{10,}"),  # Slack
+    (r"\bnpm", "_", r"[A-Za-z0-9]{36}"),
+    (r"\bpypi", "-", r"[A-Za-z0-9_-]{50,}"),
+    (r"\bS", "G", r"\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),  # SendGrid
+    (r"\bey", "J", r"[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+    (r"\b", "B", r"earer ([\w.~+/-]{16,}=*)"),
+    (r"\b", "b", r"earer ([\w.~+/-]{16,}=*)"),
+    ("---", "-", _PEM),
+    ("", ":", r"//[^\s/@:\"'\\]*:([^\s/@\"'\\]+)(?=@)"),  # a password in a URL
+    *((f"[?&]{name}", "=", f"({_QUERY})") for name in _QUERIED),
+    *((before, anchor, f"{after}{_HEADER}") for before, anchor, after in _HEADED),
+)
+"""The forms of keys: what is before a rare character, that, and the rest.
+
+A group is the secret itself. The rare character is what a text is searched for: so it
+takes 3 ns a character. What is before it has a fixed length.
+"""
+_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
+_TOKENS = frozenset(
+    {
+        *("prompt_token_ids", "token_ids", "prompt_ids", "response_ids", "logprobs"),
+        *("prompt_logprobs", "routed_experts"),
+    }
+)
+"""What spells a text in another way."""
+
+
+class Redactor:
+    """Takes secrets out of texts.
+
+    Args:
+        values: What is secret, by the name of the variable that holds it.
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        known = sorted(values.items(), key=lambda item: -len(item[1]))
+        self._plain = [_plainest(value) for _, value in known]
+        self._forms = [
+            (re.compile(_spelt(value)), f"[redacted: {name}]") for name, value in known
+        ]
+        self._forms += [(form, GONE) for form in _forms()]
+
+    @classmethod
+    def of_environment(cls) -> "Redactor":
+        """Return one that knows the secrets of this process's environment."""
+        return _known(tuple(_secrets_of(os.environ)))
+
+    def finds(self, text: str) -> bool:
+        """Say whether there is, or may be, a secret in a text, or in JSON as written.
+
+        Most texts hold none, so this is what takes time.
+        """
+        if _any_form().search(text) is not None:
+            return True
+        return any(plain in text for plain in self._plain)
+
+    def text(self, text: str) -> str:
+        """Return a text without its secrets."""
+        return self.replaced(text, lambda _, told: told)
+
+    def replaced(self, text: str, by: Callable[[str, str], str]) -> str:
+        """Return a text with something else in the place of each secret.
+
+        Args:
+            text: The text.
+            by: Returns it, of the secret and what :meth:`text` puts there.
+        """
+        if not self.finds(text):
+            return text
+        for form, told in self._forms:
+            text = form.sub(functools.partial(_exchanged, by, told), text)
+        return text
+
+    def json(self, value: Any) -> Any:
+        """Return a JSON value without the secrets in its texts."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list | tuple):
+            return [self.json(each) for each in value]
+        if isinstance(value, dict):
+            return {self.json(k): self._member(k, v) for k, v in value.items()}
+        return value
+
+    def _member(self, key: Any, value: Any) -> Any:
+        if isinstance(value, str) and str(key).lower() in _HEADERS:
+            return GONE if len(value) >= _LEAST else value
+        return self.json(value)
+
+    def written(self, text: str) -> str:
+        """Return JSON as it is written without its secrets; other text likewise."""
+        return self._rewritten(text, lambda value: value)
+
+    def record(self, text: str) -> str:
+        """Do as :meth:`written`, for what was recorded of model calls, as JSON.
+
+        Where anything is taken out, token ids and log-probabilities are too: they
+        spell the same text. How many there were is kept.
+        """
+        return self._rewritten(text, _without_tokens)
+
+    def _rewritten(self, text: str, also: Callable[[Any], Any]) -> str:
+        if not self.finds(text):
+            return text
+        try:
+            value = json.loads(text)
+        except ValueError:
+            return self.text(text)
+        clean = self.json(value)
+        return text if clean == value else json.dumps(also(clean))
+
+
+def redacted(text: str) -> str:
+    """Return a text without the secrets of this process's environment."""
+    return Redactor.of_environment().text(text)
+
+
+def new_key() -> str:
+    """Return a new random key, of a form that is taken out of texts."""
+    import secrets
+
+    return f"sk-agentgym0-{secrets.token_urlsafe(24)}"
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """Say whether the value of a variable in ``.env`` is one, whatever its name."""
+    letters, digits = re.search("[A-Za-z]", value), re.search("[0-9]", value)
+    is_random = letters and digits and re.fullmatch(r"[^\s/]{16,}", value)
+    return bool(is_random) and _ORDINARY.search(name) is None
+
+
+@contextmanager
+def redacted_output() -> Iterator[None]:
+    """Take secrets out of what Python writes to standard output and standard error."""
+    stdout, stderr = sys.stdout, sys.stderr
+    ours = RedactedStream(stdout), RedactedStream(stderr)
+    sys.stdout, sys.stderr = cast(tuple[TextIO, TextIO], ours)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = stdout, stderr
+
+
+class RedactedStream:
+    """A text stream, as standard output, that secrets are taken out of.
+
+    Args:
+        stream: What is written to; all but :meth:`write` is its own.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text without its secrets; return how long it was."""
+        self._stream.write(redacted(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write texts without their secrets."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the stream has."""
+        return getattr(self._stream, name)
+
+
+class LogFilter(logging.Filter):
+    """Takes secrets out of log records, tracebacks included; drops none."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Redact a record."""
+        redactor = Redactor.of_environment()
+        try:
+            told = record.getMessage()
+        except Exception:  # noqa: BLE001 - whoever handles the record reports it
+            return True
+        record.msg, record.args = redactor.text(told), None
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = redactor.text(record.exc_text)
+        return True
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger of one of our modules: what it is told is redacted."""
+    logger = logging.getLogger(name)
+    if not any(isinstance(each, LogFilter) for each in logger.filters):
+        logger.addFilter(LogFilter())
+    return logger
+
+
+def _secrets_of(variables: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return names and values of the variables that hold secrets."""
+    further = {name.strip() for name in variables.get(VARIABLE, "").split(",")}
+    return [
+        (name, value.strip())
+        for name, value in variables.items()
+        if (name in further or _NAMED.search(name))
+        and name != VARIABLE
+        and _can_be_one(value.strip())
+    ]
+
+
+def _can_be_one(value: str) -> bool:
+    is_path = value.startswith(("/", "~", "./")) and os.path.exists(
+        os.path.expanduser(value)
+    )
+    return len(value) >= _LEAST and not is_path and not value.isspace()
+
+
+@functools.lru_cache(maxsize=16)
+def _known(values: tuple[tuple[str, str], ...]) -> Redactor:
+    return Redactor(dict(values))
+
+
+@functools.cache
+def _forms() -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(f"{a}{b}{c}") for a, b, c in _SHAPES)
+
+
+@functools.cache
+def _any_form() -> re.Pattern[str]:
+    """Return a pattern that is found where one of the forms is."""
+    after: dict[str, list[str]] = {}
+    for before, rare, rest in _SHAPES:
+        after.setdefault(rare, []).append(f"(?<={before}{rare})(?={rest})")
+    ways = (f"{rare}(?:{'|'.join(rests)})" for rare, rests in after.items())
+    return re.compile("|".join(ways))
+
+
+def _exchanged(by: Callable[[str, str], str], told: str, found: re.Match[str]) -> str:
+    if not found.lastindex:
+        return by(found[0], told)
+    start, end = found.start(found.lastindex), found.end(found.lastindex)
+    offset = found.start()
+    whole = found[0]
+    return whole[: start - offset] + by(found[1], told) + whole[end - offset :]
+
+
+def _plainest(value: str) -> str:
+    """Return the longest part of a value that is written the same in any JSON."""
+    return max(re.split(r"[^A-Za-z0-9_.~+=-]", value), key=len)
+
+
+def _spelt(value: str) -> str:
+    """Return a pattern of a value, also as it stands in JSON within JSON, or a URL."""
+    from urllib.parse import quote
+
+    ways = [value, quote(value, safe="")]
+    for plain in (True, False):
+        inner = value
+        for _ in range(3):
+            inner = json.dumps(inner, ensure_ascii=plain)[1:-1]
+            ways.append(inner)
+    found = "|".join(map(re.escape, sorted(set(ways), key=len, reverse=True)))
+    return rf"(?<![^\W_])(?:{found})(?![^\W_])" if len(value) < _WORD else found
+
+
+def _without_tokens(value: Any) -> Any:
+    """Return a record without ids and log-probabilities of tokens, but their counts."""
+    if isinstance(value, list):
+        return [_without_tokens(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    counts = {}
+    if isinstance(value.get("prompt_ids"), list) and "response_ids" in value:
+        counts = {
+            f"{what}_tokens": len(value[f"{what}_ids"])
+            for what in ("prompt", "response")
+            if value[f"{what}_ids"]
+        }
+    return {
+        name: ([] if isinstance(each, list) else None)
+        if name in _TOKENS
+        else _without_tokens(each)
+        for name, each in value.items()
+    } | counts
