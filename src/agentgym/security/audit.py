@@ -186,7 +186,10 @@ def head(text: str) -> str:
 def home_log() -> Path:
     """Return the log of what belongs to no run, in ``AGENTGYM_HOME``."""
     home = os.environ.get("AGENTGYM_HOME", "~/.agentgym")
-    return Path(home).expanduser() / FILE
+    try:
+        return Path(home).expanduser() / FILE
+    except RuntimeError:  # nobody knows the user's home: nothing can be written there
+        return Path(os.devnull) / FILE
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
