@@ -7,7 +7,6 @@ once, for tensors of one shape at one place: so rows, tokens and columns are fil
 to powers of two, and what was filled up is left out of the answer.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-logger = logging.getLogger(__name__)
+from agentgym.security.redaction import get_logger
+
+logger = get_logger(__name__)
 
 _LEAST_WIDTH = 128
 _TRIES = 3
