@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from agentlightning.schemas import (
     DEFAULT_ATTEMPT_ID,
@@ -73,6 +73,19 @@ class LiveRollout:
     def attempt_id(self) -> str:
         """The current attempt."""
         return str(self.rollout.status.last_attempt_id or DEFAULT_ATTEMPT_ID)
+
+    @property
+    def next_attempt_id(self) -> str:
+        """The attempt after the current one."""
+        now = self.attempt_id
+        return str(int(now) + 1) if now.isdecimal() else f"{now}-again"
+
+    def change(self, **updates: Any) -> None:
+        """Give the rollout a new status, with ``updates`` over the old one."""
+        status = self.rollout.status
+        updates |= {"version": status.version + 1, "updated_at": time.time()}
+        changed = {"status": status.model_copy(update=updates)}
+        self.rollout = self.rollout.model_copy(update=changed)
 
     def is_run_by(self, worker: str) -> bool:
         """Say whether a worker is running the rollout."""

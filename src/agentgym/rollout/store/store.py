@@ -58,8 +58,7 @@ class Store:
         max_attempts: Tries of a rollout before :meth:`requeue` lets it fail.
         group_commit_s: Longest time a write waits for others.
         disk_wait_s: How long a full or failing disk is waited for.
-        goes_on: Whether a later process goes on with unfinished rollouts, whose inputs
-            are then in the file as they were given, with secrets.
+        goes_on: Whether a later process runs what is unfinished: its input is kept.
 
     Raises:
         RolloutError: The file is corrupt, of another version, or something else.
@@ -403,10 +402,9 @@ class Store:
     ) -> list[RecordedEvent]:
         """Return the events of an attempt, by default the last one, in order."""
         attempt = self._settled(rollout_id).attempt_id
-        found = tables.read_events(
-            self._database, self._exact, rollout_id, attempt_id or attempt
-        )
-        return list(found)
+        chosen = attempt_id or attempt
+        database, exact = self._database, self._exact
+        return list(tables.read_events(database, exact, rollout_id, chosen))
 
     def model_calls(
         self, rollout_id: str, attempt_id: str | None = None
@@ -455,10 +453,7 @@ class Store:
         """Record events and a new status as one, and wake who waits for it."""
         writes: list[Write] = [tables.write_event(e, self._exact) for e in events]
         rollout_id, had_ended = live.rollout.rollout_id, live.ended
-        status = live.rollout.status
-        updates |= {"version": status.version + 1, "updated_at": time.time()}
-        changed = {"status": status.model_copy(update=updates)}
-        live.rollout = live.rollout.model_copy(update=changed)
+        live.change(**updates)
         has_ended, order = live.ended and not had_ended, None
         if has_ended and not live.hidden:
             order = self._ended = self._ended + 1
@@ -489,8 +484,7 @@ class Store:
         state = RolloutState.FAILED
         if is_tried_again := retry and tries < self._max_attempts:
             state = RolloutState.QUEUING
-            number = attempt_id.isdecimal()
-            attempt_id = str(int(attempt_id) + 1) if number else f"{attempt_id}-again"
+            attempt_id = live.next_attempt_id
         rollout = self._change(
             live,
             [*events, given_up],
