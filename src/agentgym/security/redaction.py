@@ -51,6 +51,8 @@ _HEADER = (
     r"\\*[\"']?\s*[:=]\s*\\*[\"']?"
     r"(?:(?:Basic|Bearer|Digest|Token) ([\w.~+/=-]{8,})|((?=\S*[\d=])[\w.~+/=-]{8,}))"
 )
+_URL = r"://[^\s/@:\"'\\]*:([^\s/@\"'\\]+)(?=@)"
+"""With a password in it."""
 _SHAPES: tuple[tuple[str, str, str], ...] = (
     # OpenAI, Anthropic, OpenRouter and many who follow them
     (r"\bsk", "-", r"(?=[\w-]*\d)[A-Za-z0-9_-]{20,}"),
@@ -73,7 +75,6 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     (r"\b", "B", r"earer ([\w.~+/-]{16,}=*)"),
     (r"\b", "b", r"earer ([\w.~+/-]{16,}=*)"),
     ("---", "-", _PEM),
-    ("", ":", r"//[^\s/@:\"'\\]*:([^\s/@\"'\\]+)(?=@)"),  # a password in a URL
     *((f"[?&]{name}", "=", f"({_QUERY})") for name in _QUERIED),
     *((before, anchor, f"{after}{_HEADER}") for before, anchor, after in _HEADED),
 )
@@ -82,6 +83,8 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
 A group is the secret itself. The rare character is what a text is searched for: so it
 takes 3 ns a character. What is before it has a fixed length.
 """
+_BESIDE = {"-": "(?<=[kitabeoprsI-]-)", "_": "(?<=[kfa2opsurtm]_)", "b": "(?=earer )"}
+"""Of rare characters that are not so rare: what is beside them in all forms."""
 _HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
 _TOKENS = frozenset(
     {
@@ -118,6 +121,8 @@ class Redactor:
         Most texts hold none, so this is what takes time.
         """
         if _any_form().search(text) is not None:
+            return True
+        if "@" in text and _forms()[0].search(text) is not None:
             return True
         return any(plain in text for plain in self._plain)
 
@@ -284,16 +289,20 @@ def _known(values: tuple[tuple[str, str], ...]) -> Redactor:
 
 @functools.cache
 def _forms() -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(f"{a}{b}{c}") for a, b, c in _SHAPES)
+    """Return patterns of the forms, that of URLs first."""
+    return tuple(map(re.compile, (_URL, *map("".join, _SHAPES))))
 
 
 @functools.cache
 def _any_form() -> re.Pattern[str]:
-    """Return a pattern that is found where one of the forms is."""
+    """Return a pattern that is found where one of the forms is, but that of URLs."""
     after: dict[str, list[str]] = {}
     for before, rare, rest in _SHAPES:
         after.setdefault(rare, []).append(f"(?<={before}{rare})(?={rest})")
-    ways = (f"{rare}(?:{'|'.join(rests)})" for rare, rests in after.items())
+    ways = (
+        f"{rare}{_BESIDE.get(rare, '')}(?:{'|'.join(rests)})"
+        for rare, rests in after.items()
+    )
     return re.compile("|".join(ways))
 
 
