@@ -94,6 +94,8 @@ async def test_a_body_that_ends_with_the_connection_is_whole() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
         b"HTTP/1.1 200 OK\r\nno header\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000,
     ],
 )
 async def test_what_is_no_whole_answer_is_an_error(said: bytes) -> None:
@@ -101,6 +103,15 @@ async def test_what_is_no_whole_answer_is_an_error(said: bytes) -> None:
     async with server(lambda _: said, hangs_up=True) as seen:
         with pytest.raises(aiohttp.ClientError):
             await links.post(seen[0], b"{}", None)
+
+
+async def test_a_server_that_says_more_than_it_was_asked_is_left() -> None:
+    links = Links(30, 30)
+    async with server(lambda _: WHOLE + WHOLE) as seen:
+        for _ in range(2):
+            assert await (await links.post(seen[0], b"{}", None)).read() == b"{}"
+            await asyncio.sleep(0.1)
+        assert seen.count("connection") == 2
 
 
 async def test_a_connection_that_was_closed_meanwhile_is_not_used() -> None:

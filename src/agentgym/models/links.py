@@ -5,19 +5,20 @@ A request is written with one call, and read with little around it. What needs m
 """
 
 import asyncio
+import sys
 from collections import defaultdict
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Self, cast
 from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.client_reqrep import ConnectionKey
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from multidict import CIMultiDict
 
-_END = b"\r\n\r\n"
 _MOST_HEAD = 65_536
 _PORT = 80
-_NO_BODY = frozenset({204, 304})
 
 
 class WholeAnswer:
@@ -52,16 +53,17 @@ class WholeAnswer:
 
 
 class _Link(asyncio.Protocol):
-    """A connection: one request at a time."""
+    """A connection: one request at a time, whose answer httptools reads."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray()
+        self._parser = HttpResponseParser(self)
         self._answer: asyncio.Future[WholeAnswer] | None = None
-        self._head: tuple[int, CIMultiDict[str], int] | None = None
-        self._length: int | None = None
-        self._is_chunked = False
+        self._headers: CIMultiDict[str] = CIMultiDict()
+        self._body: list[bytes] = []
+        self._head_size = 0
+        self._is_open_ended = False
         self.is_open = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -70,11 +72,10 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
-        if self._head is not None and self._length is None and exc is None:
-            self._done(len(self._buffer))  # the end of the connection is the body's
-        elif self._answer is not None and not self._answer.done():
-            error = aiohttp.ServerDisconnectedError()
-            self._answer.set_exception(error)
+        if self._is_open_ended and exc is None:
+            self._done()  # the end of the connection is the body's
+        else:
+            self._fail(aiohttp.ServerDisconnectedError())
 
     def close(self) -> None:
         self.is_open = False
@@ -91,61 +92,55 @@ class _Link(asyncio.Protocol):
         if self._answer is None or self._answer.done():
             self.close()  # it speaks unasked
             return
-        self._buffer += data
+        self._head_size += len(data)  # until the head has ended
         try:
-            self._read()
-        except ValueError as error:
-            told = aiohttp.ClientPayloadError(f"its answer is no HTTP: {error}")
-            self._answer.set_exception(told)
+            self._parser.feed_data(data)
+            if self._head_size > _MOST_HEAD:
+                raise HttpParserError("its head has no end")
+        except (HttpParserError, HttpParserUpgrade) as error:
+            cause = error.__context__ or error
+            told = f"its answer is no HTTP: {cause}"
+            self._fail(aiohttp.ClientPayloadError(told))
             self.close()
 
-    def _read(self) -> None:
-        """Take what of the answer has come."""
-        while self._head is None:
-            end = self._buffer.find(_END)
-            if end < 0:
-                if len(self._buffer) > _MOST_HEAD:
-                    raise ValueError("its head has no end")
-                return
-            status, headers = _read_head(bytes(self._buffer[:end]))
-            if status >= 200:
-                self._head = status, headers, end + len(_END)
-                self._begin(status, headers)
-            else:
-                del self._buffer[: end + len(_END)]
-        at = self._head[2]
-        if self._is_chunked:
-            if (body := _joined(self._buffer, at)) is not None:
-                self._done(len(self._buffer), body)
-        elif self._length is not None and len(self._buffer) >= at + self._length:
-            self._done(at + self._length)
+    # What the parser calls
 
-    def _begin(self, status: int, headers: "CIMultiDict[str]") -> None:
-        coding = headers.get("Transfer-Encoding", "").lower()
-        self._is_chunked = coding == "chunked"
+    def on_message_begin(self) -> None:
+        self._headers, self._body = CIMultiDict(), []
+        if self._answer is None or self._answer.done():
+            self.close()  # it says more than it was asked
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.add(name.decode("latin-1"), value.decode("latin-1"))
+
+    def on_headers_complete(self) -> None:
+        coding = self._headers.get("Transfer-Encoding", "").lower()
         if coding not in ("", "chunked"):
             raise ValueError(f"its transfer encoding is {coding!r:.40}")
-        if headers.get("Content-Encoding", "identity").lower() != "identity":
+        if self._headers.get("Content-Encoding", "identity").lower() != "identity":
             raise ValueError("it is compressed, which was not asked for")
-        length = headers.get("Content-Length")
-        if status in _NO_BODY:
-            length = "0"
-        if length is not None and not (length.isascii() and length.isdecimal()):
-            raise ValueError(f"its length is {length!r:.40}")
-        self._length = None if length is None else int(length)
+        self._head_size = -sys.maxsize
+        self._is_open_ended = not coding and "Content-Length" not in self._headers
 
-    def _done(self, end: int, body: bytes | None = None) -> None:
-        assert self._head is not None
-        status, headers, at = self._head
-        kept = self.is_open and "close" not in headers.get("Connection", "").lower()
-        if not kept or len(self._buffer) > end:
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        self._head_size, self._is_open_ended = 0, False
+        if self._parser.get_status_code() >= HTTPStatus.OK:
+            self._done()
+
+    def _done(self) -> None:
+        status = self._parser.get_status_code()
+        if not self._parser.should_keep_alive():
             self.close()
-        whole = bytes(self._buffer[at:end]) if body is None else body
-        self._buffer.clear()
-        answer, self._head = self._answer, None
-        self._length, self._is_chunked = None, False
-        if answer is not None and not answer.done():
-            answer.set_result(WholeAnswer(status, headers, whole))
+        if self._answer is not None and not self._answer.done():
+            body = b"".join(self._body)
+            self._answer.set_result(WholeAnswer(status, self._headers, body))
+
+    def _fail(self, error: aiohttp.ClientError) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
 
 
 class Links:
@@ -241,38 +236,3 @@ class Links:
             key = ConnectionKey(host, port, False, True, None, None, None)
             raise aiohttp.ClientConnectorError(key, error) from error
         return link
-
-
-def _read_head(head: bytes) -> tuple[int, "CIMultiDict[str]"]:
-    first, *lines = head.decode("latin-1").split("\r\n")
-    version, _, rest = first.partition(" ")
-    status = rest[:3]
-    if not version.startswith("HTTP/1.") or not status.isdecimal():
-        raise ValueError(f"it begins with {first!r:.60}")
-    headers: CIMultiDict[str] = CIMultiDict()
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon:
-            raise ValueError(f"a header is {line!r:.60}")
-        headers.add(name, value.strip(" \t"))
-    if version == "HTTP/1.0":
-        headers.setdefault("Connection", "close")
-    return int(status), headers
-
-
-def _joined(buffer: bytearray, at: int) -> bytes | None:
-    """Return the body that came in chunks, None while there is more to come."""
-    parts: list[bytes] = []
-    while (line := buffer.find(b"\r\n", at)) >= 0:
-        size = int(bytes(buffer[at:line]).partition(b";")[0], 16)
-        begin = line + 2
-        if size == 0:
-            end = (
-                begin if buffer.startswith(b"\r\n", begin) else buffer.find(_END, begin)
-            )
-            return b"".join(parts) if end >= 0 else None
-        if len(buffer) < begin + size + 2:
-            return None
-        parts.append(bytes(buffer[begin : begin + size]))
-        at = begin + size + 2
-    return None
