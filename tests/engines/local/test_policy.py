@@ -1,6 +1,8 @@
 """The policy: exact log-probabilities, many at once, streams, ends."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -316,3 +318,24 @@ def test_closing_fails_what_runs(loaded: LoadedModel) -> None:
     failed = [end for end in ends if isinstance(end, BaseException)]
     assert failed
     assert all(isinstance(e, EngineError) and "closed" in str(e) for e in failed)
+
+
+LET_GO = """
+import asyncio
+import sys
+from agentgym.core.policy import ChatRequest
+from agentgym.engines.local.policy import LocalPolicy
+
+policies = [LocalPolicy.load(sys.argv[1]) for _ in range(8)]
+asked = ChatRequest(messages=[{"role": "user", "content": "Hello"}], max_tokens=2)
+for policy in policies:
+    asyncio.run(policy.chat(asked))
+del policy, policies
+"""
+
+
+def test_a_process_may_end_as_it_lets_policies_go(model_folder: Path) -> None:
+    """In a process of its own, whose end is the point."""
+    command = [sys.executable, "-c", LET_GO, str(model_folder)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")

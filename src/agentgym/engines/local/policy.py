@@ -5,7 +5,6 @@ import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from typing import Any, Self
 
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
@@ -60,9 +59,8 @@ class LocalPolicy(Policy):
         """
         device = check_device(gpu)
         policy = cls(load_model(str(path), device=device, rank=None, seed=0))
-        # Closing waits for the decoder's thread, which may be the one that lets go.
-        close = Thread(target=policy.decoder.close, daemon=True)
-        weakref.finalize(policy, close.start).atexit = False
+        # Not closed, which waits for the decoder's thread: that may be who lets go.
+        weakref.finalize(policy, policy.decoder.stop).atexit = False
         return policy
 
     @property

@@ -138,8 +138,9 @@ class Decoder:
             target=self._run, name="agentgym-decoder", daemon=True
         )
         self._thread.start()
-        # A thread that computes while the interpreter goes down aborts the process.
-        self._at_exit = functools.partial(_close, weakref.ref(self))
+        # A thread that computes, or lets tensors go, while the interpreter goes down
+        # aborts the process.
+        self._at_exit = functools.partial(_end, weakref.ref(self), self._thread)
         atexit.register(self._at_exit)
 
     def submit(self, job: Job) -> None:
@@ -179,13 +180,15 @@ class Decoder:
 
     def close(self) -> None:
         """End the thread; jobs that run or wait fail with EngineError."""
+        self.stop()
+        self._thread.join()
+        atexit.unregister(self._at_exit)
+
+    def stop(self) -> None:
+        """Do as :meth:`close`, but do not wait for the thread."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
-        atexit.unregister(self._at_exit)
-        self._thread.join()
-        self._fail(self._waiting, "The policy was closed while the request ran.")
-        self._waiting.clear()
 
     def _run(self) -> None:
         torch.set_num_threads(self._loaded.threads[1])
@@ -200,6 +203,8 @@ class Decoder:
                 self._busy = False
                 if self._paused:
                     self._wake.notify_all()
+        self._fail(self._waiting, "The policy was closed while the request ran.")
+        self._waiting.clear()
 
     def _fail(self, jobs: Iterable[Job], reason: str) -> None:
         """Answer some jobs, and all that run, with an error."""
@@ -428,7 +433,9 @@ def _chunk(lengths: list[int]) -> int:
     return len(lengths)
 
 
-def _close(decoder: "weakref.ref[Decoder]") -> None:
-    """Close a decoder that is still there."""
+def _end(decoder: "weakref.ref[Decoder]", thread: threading.Thread) -> None:
+    """Stop a decoder that is still there, and wait until its thread has let it go."""
     if (found := decoder()) is not None:
-        found.close()
+        found.stop()
+    del found
+    thread.join()
