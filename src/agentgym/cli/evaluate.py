@@ -9,6 +9,7 @@ from agentgym.cli.options import (
     AllowTool,
     AsJson,
     CheckFunction,
+    Framework,
     ToolAnswers,
     ToolsFrom,
     UnsafeLocalExec,
@@ -50,9 +51,7 @@ def evaluate(
             metavar="A B",
         ),
     ] = None,
-    framework: Annotated[
-        str | None, opt("Whose agent loop: langchain, autogen, crewai or native.")
-    ] = None,
+    framework: Framework = None,
     gpu: Annotated[str | None, opt("auto, local or none.")] = None,
     split: Annotated[
         str | None, opt("test, validation or out_of_vocabulary.", show_default="test")

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentgym.cli.options import (
+    Agent,
     AllowTool,
     CheckFunction,
+    Context,
+    Framework,
+    Inputs,
     ToolAnswers,
     ToolsFrom,
     UnsafeLocalExec,
@@ -26,18 +30,6 @@ if TYPE_CHECKING:
 _KEY = "AGENTGYM_GATEWAY_KEY"
 _LOOK_S = 0.5
 
-Framework = Annotated[
-    str | None, opt("Whose agent: langchain, autogen, crewai or native.")
-]
-Agent = Annotated[
-    str | None, opt("module:name of your agent as it is, or of what makes it.")
-]
-Context = Annotated[
-    str | None, opt("module:name of a function of the task: a graph's runtime context.")
-]
-Inputs = Annotated[
-    str | None, opt("module:name of a function of the task: more keys of its state.")
-]
 Timeout = Annotated[
     float | None, opt("Seconds after which a rollout is ended.", "--timeout")
 ]

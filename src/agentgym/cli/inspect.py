@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.options import AllowTool, AsJson, ToolAnswers, opt, own_tools
+from agentgym.cli.options import (
+    AllowTool,
+    AsJson,
+    Context,
+    Inputs,
+    ToolAnswers,
+    opt,
+    own_tools,
+)
 from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
@@ -25,8 +33,8 @@ def inspect(
     framework: Annotated[
         str | None, opt("Whose agent, where it cannot be told.")
     ] = None,
-    context: Annotated[str | None, opt("As for `agentgym train`.")] = None,
-    inputs: Annotated[str | None, opt("As for `agentgym train`.")] = None,
+    context: Context = None,
+    inputs: Inputs = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     as_json: AsJson = False,

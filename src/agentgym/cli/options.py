@@ -23,6 +23,21 @@ UnsafeLocalExec = Annotated[
 ]
 
 
+Framework = Annotated[
+    str | None, opt("Whose agent: langchain, autogen, crewai or native.")
+]
+Agent = Annotated[
+    str | None, opt("module:name of your agent as it is, or of what makes it.")
+]
+Context = Annotated[
+    str | None, opt("module:name of a function of the task: a graph's runtime context.")
+]
+Inputs = Annotated[
+    str | None,
+    opt("module:name of a function of the task: more keys of a graph's state."),
+]
+
+
 def named_model(name: str) -> "TrainedAgent | str":
     """Say what ``name`` means: a saved agent, or else a model.
 

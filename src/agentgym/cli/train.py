@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentgym.cli.options import (
+    Agent,
     AllowTool,
     AsJson,
     CheckFunction,
+    Context,
+    Framework,
+    Inputs,
     ToolAnswers,
     ToolsFrom,
     UnsafeLocalExec,
@@ -47,20 +51,10 @@ def train(
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
-    framework: Annotated[
-        str | None, opt("Whose agent: langchain, autogen, crewai or native.")
-    ] = None,
-    agent: Annotated[
-        str | None, opt("module:name of your agent as it is, or of what makes it.")
-    ] = None,
-    context: Annotated[
-        str | None,
-        opt("module:name of a function of the task: a graph's runtime context."),
-    ] = None,
-    inputs: Annotated[
-        str | None,
-        opt("module:name of a function of the task: more keys of a graph's state."),
-    ] = None,
+    framework: Framework = None,
+    agent: Agent = None,
+    context: Context = None,
+    inputs: Inputs = None,
     model: Annotated[str | None, opt("nano, a folder, or a Hugging Face id.")] = None,
     engine: Annotated[str | None, opt("local, vllm or verl.")] = None,
     gpus_per_node: Annotated[

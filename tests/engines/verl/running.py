@@ -10,6 +10,9 @@ import pytest
 from safetensors.torch import load_file
 
 from agentgym.core.config import TrainingConfig
+from agentgym.engines.base import TrainingBatch, UpdateMetrics
+from agentgym.engines.local.engine import LocalEngine
+from agentgym.engines.verl.engine import VerlEngine
 from tests.processes import MARK, processes_of
 
 ENVIRONMENT = "VERL_ENVIRONMENT"
@@ -88,6 +91,22 @@ def on_cpu(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield mark
     left = processes_of(mark)
     assert not left, left
+
+
+def updates_of(
+    engine: type[LocalEngine] | type[VerlEngine], monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[TrainingBatch, UpdateMetrics]]:
+    """Return where engines of a class note what they are given and what they say."""
+    seen: list[tuple[TrainingBatch, UpdateMetrics]] = []
+    update: Any = engine.update
+
+    def watched(self: Any, batch: TrainingBatch) -> UpdateMetrics:
+        done: UpdateMetrics = update(self, batch)
+        seen.append((batch, done))
+        return done
+
+    monkeypatch.setattr(engine, "update", watched)
+    return seen
 
 
 def tensors(folder: Path) -> dict[str, Any]:

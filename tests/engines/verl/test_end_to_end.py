@@ -12,12 +12,11 @@ import pytest
 import torch
 
 from agentgym import Trainer
-from agentgym.engines.base import TrainingBatch, UpdateMetrics
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.verl.engine import VerlEngine
 from agentgym.errors import EngineError
 from agentgym.models.nano import nano_path
-from tests.engines.verl.running import ON_CPU, config, on_cpu, tensors
+from tests.engines.verl.running import ON_CPU, config, on_cpu, tensors, updates_of
 from tests.processes import listening, processes_of
 
 __all__ = ["on_cpu"]
@@ -38,15 +37,7 @@ time.sleep(600)
 def test_two_steps_as_the_local_engine_does_them_and_a_resume(
     on_cpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[tuple[TrainingBatch, UpdateMetrics]] = []
-    update = VerlEngine.update
-
-    def watched(self: VerlEngine, batch: TrainingBatch) -> UpdateMetrics:
-        done = update(self, batch)
-        seen.append((batch, done))
-        return done
-
-    monkeypatch.setattr(VerlEngine, "update", watched)
+    seen = updates_of(VerlEngine, monkeypatch)
     settings = config(tmp_path, name="whole")
     first = Trainer(settings.replaced(episodes=8)).train()
     assert first.steps == 1

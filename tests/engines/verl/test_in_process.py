@@ -13,12 +13,18 @@ import torch
 
 import agentgym
 from agentgym import Trainer
-from agentgym.engines.base import TrainingBatch, UpdateMetrics, scheduled_rate
+from agentgym.engines.base import scheduled_rate
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.verl.engine import row_of
 from agentgym.engines.verl.settings import learning_rate, verl_settings
 from agentgym.models.nano import nano_path
-from tests.engines.verl.running import ENVIRONMENT, ON_THE_CPU, config, tensors
+from tests.engines.verl.running import (
+    ENVIRONMENT,
+    ON_THE_CPU,
+    config,
+    tensors,
+    updates_of,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -29,15 +35,7 @@ def test_two_updates_are_those_of_the_local_engine(
     place = os.environ.get(ENVIRONMENT)
     if not place:
         pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
-    seen: list[tuple[TrainingBatch, UpdateMetrics]] = []
-    update = LocalEngine.update
-
-    def watched(self: LocalEngine, batch: TrainingBatch) -> UpdateMetrics:
-        done = update(self, batch)
-        seen.append((batch, done))
-        return done
-
-    monkeypatch.setattr(LocalEngine, "update", watched)
+    seen = updates_of(LocalEngine, monkeypatch)
     settings = config(tmp_path)
     local = settings.replaced(engine="local", gpu="none", verl={})
     trained = tensors(Trainer(local).train().artifacts.agent)
