@@ -1,8 +1,12 @@
 """What is malformed gets a 4xx that tells nothing of how the gateway is made."""
 
+import gzip
+import json
 import re
+import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,9 +17,11 @@ import pytest
 from agentlightning.schemas import Model, RolloutCreate
 from aiohttp import web
 
+from agentgym.core.openai import ApiError
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.store.store import Store
+from tests.cycles import only_collected
 from tests.rollout.stub_server import Handler, StubServer
 
 KEY = "operator's"
@@ -320,3 +326,31 @@ def test_who_reads_no_stream_is_hung_up_on() -> None:
         passes = threading.Event()
         while gateway.admission.in_flight:  # else the test's own deadline ends it
             passes.wait(0.05)
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+def test_a_refused_body_leaves_with_its_answer(encoding: str) -> None:
+    body = json.dumps(HI | {"stream": "yes", "more": "x" * 2**16}).encode()
+    headers = {"Content-Encoding": encoding} if encoding else {}
+    with serving() as gateway, client(gateway) as api, only_collected() as collected:
+        for _ in range(5):
+            sent = gzip.compress(body) if encoding else body
+            assert api.post(CHAT, content=sent, headers=headers).status_code == 400
+    assert not [each for each in collected if isinstance(each, ApiError)]
+    assert not [each for each in collected if isinstance(each, dict) and "more" in each]
+
+
+def test_a_body_that_does_not_come_is_waited_for_once() -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
+    with (
+        serving(body_timeout_s=2.0) as gateway,
+        socket.create_connection(address(gateway), 30) as first,
+        socket.create_connection(address(gateway), 30) as second,
+    ):
+        first.sendall(f"{head}Content-Length: 9\r\n\r\n{{".encode())
+        time.sleep(1.0)
+        second.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n5\r\n[".encode())
+        ended, _, _ = select.select([first, second], [], [])
+        assert ended == [first]
+        for connection in (first, second):
+            assert read_all(connection).startswith(b"HTTP/1.1 408")

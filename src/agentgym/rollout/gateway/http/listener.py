@@ -158,13 +158,24 @@ class Listener:
             return answer
         except NotDirectError:
             raise
-        except Exception as error:
-            told = as_told(error)
-            self._noted(request, told.status)
-            self.refused[told.code] += 1
-            if told.status >= 500 and not isinstance(error, ApiError):
-                logger.exception("%s %s failed", request.method, request.path)
-            return reply(told.body, told.status, told.headers)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is answered
+            return self._refusal(request, error)
+
+    def _refusal(
+        self, request: Request | DirectRequest, error: Exception
+    ) -> web.Response:
+        """Return what is answered instead.
+
+        An error leads to the frames that it came through, and these to the body: none
+        of them may name it once this returns, or both stay until the collector runs.
+        """
+        told = as_told(error)
+        self._noted(request, told.status)
+        self.refused[told.code] += 1
+        if told.status >= 500 and not isinstance(error, ApiError):
+            where = request.method, request.path
+            logger.error("%s %s failed", *where, exc_info=error)
+        return reply(told.body, told.status, told.headers)
 
 
 async def _health(request: Request) -> web.Response:

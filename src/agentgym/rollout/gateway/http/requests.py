@@ -67,14 +67,19 @@ class Request(web.BaseRequest):
             async with asyncio.timeout(self.body_timeout_s):
                 return await super().read()
         except TimeoutError:
-            told = f"The body did not come within {self.body_timeout_s:g} s."
-            raise ApiError(408, told, "timeout", headers=_TIMEOUT) from None
+            raise _too_late(self.body_timeout_s) from None
         except web.HTTPRequestEntityTooLarge:
             told = f"The body has more than {self._client_max_size:,} bytes."
             raise ApiError(413, told, "too_large", headers=_TIMEOUT) from None
         except web.RequestPayloadError:
             told = "The body is cut, or not encoded as its headers say."
             raise ApiError(400, told, "invalid_body", headers=_TIMEOUT) from None
+
+
+def _too_late(limit_s: float) -> ApiError:
+    """Return what is told of a body that did not come in time."""
+    told = f"The body did not come within {limit_s:g} s."
+    return ApiError(408, told, "timeout", headers=_TIMEOUT)
 
 
 class Connection(web.RequestHandler):
@@ -239,10 +244,12 @@ class Connection(web.RequestHandler):
         left_s = self._since + limit_s - self._loop.time()
         if self.busy or left_s > 0:
             self._timer = self._loop.call_later(max(left_s, 1.0), self._look)
-        elif has_body_to_come and self._is_direct:
-            self._leave_direct()  # aiohttp's server waits for it, and says that
-            self._look_again(_IDLE_S)
         else:
+            if has_body_to_come and self.transport is not None:
+                told = _too_late(limit_s)
+                self.transport.write(
+                    answer(reply(told.body, told.status, told.headers))
+                )
             self.force_close()
 
     def handle_error(
