@@ -1,13 +1,14 @@
 """Answers over kept connections, whatever form a server gives them."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 
-from agentgym.models.links import Links
+from agentgym.models.links import Links, WholeAnswer, read_answer
 
 WHOLE = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -145,3 +146,32 @@ async def test_who_cannot_be_reached_is_told_from_who_has_no_address() -> None:
         with pytest.raises(aiohttp.InvalidURL):
             await links.post(wrong, b"{}", None)
     assert not Links.take("https://x/v1")
+
+
+async def test_an_answer_without_an_end_is_cut_off() -> None:
+    links = Links(30, 30, most=2**20)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n"
+    async with server(lambda _: head + b" " * 2**21) as seen:
+        with pytest.raises(aiohttp.ClientPayloadError, match="1,048,576 bytes"):
+            await links.post(seen[0], b"{}", None)
+
+
+async def test_a_streamed_answer_without_an_end_is_cut_off() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    async with (
+        server(lambda _: head + b" " * 2**21) as seen,
+        aiohttp.ClientSession() as session,
+        session.post(seen[0]) as answer,
+    ):
+        with pytest.raises(aiohttp.ClientPayloadError, match="1,048,576 bytes"):
+            await read_answer(answer, most=2**20)
+
+
+async def test_an_answer_is_not_held_by_an_idle_connection() -> None:
+    links = Links(30, 30)
+    async with server(lambda _: WHOLE) as seen:
+        await links.post(seen[0], b"{}", None)
+        await asyncio.sleep(0)  # what woke this task has it until then
+        held = [each for each in gc.get_objects() if isinstance(each, WholeAnswer)]
+        links.close()
+    assert not held

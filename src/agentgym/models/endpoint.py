@@ -76,6 +76,8 @@ class EndpointLlm:
                     where = server.url
                     response = await attempt.post(_PATH, data)
                     payload = await response.read()
+                    if response.status < 400:
+                        attempt.end(_problem(payload))
         except (aiohttp.ClientError, TimeoutError) as error:
             raise ModelCallError(
                 tries.tried
@@ -94,6 +96,12 @@ class EndpointLlm:
         if answer is None:
             raise ModelCallError(f"{where} answered {status}, not JSON: {text!r}")
         return payload, answer
+
+
+def _problem(payload: bytes) -> str | None:
+    """Return why an answer is no completion, None if it is one."""
+    answer = _parsed(payload)
+    return "it is no JSON object" if answer is None else Completion(answer).problem
 
 
 def _parsed(payload: bytes | None) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ import aiohttp
 import orjson
 
 from agentgym.core.openai import CONTEXT_LENGTH
-from agentgym.models.links import Links, WholeAnswer
+from agentgym.models.links import Links, WholeAnswer, read_answer
 from agentgym.models.servers import LONGEST_REST_S, Replicas, Server, ServerPool
 from agentgym.security.redaction import get_logger
 
@@ -220,6 +220,9 @@ class Attempts:
     ) -> aiohttp.ClientResponse | WholeAnswer:
         """Send to this try's server, and return what is the call's answer.
 
+        Of one that is no error it is for the caller to say, by :meth:`end`, whether it
+        is any good.
+
         Args:
             path: Below the server's base URL.
             data: The body.
@@ -236,13 +239,14 @@ class Attempts:
         status = response.status
         if stream and status < 400:
             return response
-        body = await response.read()
+        body = await read_answer(response)
+        response = WholeAnswer(status, response.headers, body)
         if status == 404 and _names(pool.replicas.model, body):
             reason = f"has no model {pool.replicas.model!r}"
             pool.failed(server, reason, at_once=True)
             if self._finds_other(1):
                 raise AskAgain(reason)
-        elif status not in _RETRIED:
+        elif status not in _RETRIED and status >= 400:
             pool.answered(server)
         if status not in _RETRIED:
             return response
@@ -257,9 +261,18 @@ class Attempts:
         self._tried.append((server.url, reason))
         return response
 
-    def end(self) -> None:
-        """Say that the answer is whole; of one that is not streamed it is known."""
-        self._client.pool.answered(self._server)
+    def end(self, problem: str | None = None) -> None:
+        """Say that the answer is whole and good, or what is wrong with it.
+
+        Raises:
+            AskAgain: It is no answer, and another server can be asked at once.
+        """
+        if problem is None:
+            self._client.pool.answered(self._server)
+            return
+        self._blame(f"answered what is no completion ({problem})")
+        if not self.has_begun and self._finds_other(1):
+            raise AskAgain(f"answered what is no completion ({problem})")
 
     def _finds_other(self, reached: int) -> bool:
         """Say whether another server is to be asked at once, as this one failed."""

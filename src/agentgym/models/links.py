@@ -7,7 +7,7 @@ A request is written with one call, and read with little around it. What needs m
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from typing import Self, cast
 from urllib.parse import urlsplit
@@ -16,6 +16,9 @@ import aiohttp
 from aiohttp.client_reqrep import ConnectionKey
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from multidict import CIMultiDict
+
+MOST_ANSWER = 2**28
+"""Bytes of an answer; routed experts of a long one take tens of millions."""
 
 _MOST_HEAD = 65_536
 _PORT = 80
@@ -31,7 +34,7 @@ class WholeAnswer:
 
     __slots__ = ("_body", "headers", "status")
 
-    def __init__(self, status: int, headers: "CIMultiDict[str]", body: bytes) -> None:
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status = status
         self.headers = headers
         self._body = body
@@ -52,17 +55,54 @@ class WholeAnswer:
         return self._body
 
 
+async def read_answer(
+    answer: aiohttp.ClientResponse | WholeAnswer, most: int = MOST_ANSWER
+) -> bytes:
+    """Return the body of an answer.
+
+    Raises:
+        aiohttp.ClientPayloadError: It has more than ``most`` bytes, or is cut.
+    """
+    if isinstance(answer, WholeAnswer):
+        return await answer.read()
+    parts: list[bytes] = []
+    async for part in limited(answer, most):
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def limited(
+    answer: aiohttp.ClientResponse, most: int = MOST_ANSWER
+) -> AsyncGenerator[bytes]:
+    """Yield the body of an answer as it comes.
+
+    Raises:
+        aiohttp.ClientPayloadError: It has more than ``most`` bytes, or is cut.
+    """
+    size = 0
+    async for part in answer.content.iter_any():
+        size += len(part)
+        if size > most:
+            raise aiohttp.ClientPayloadError(_too_large(most))
+        yield part
+
+
+def _too_large(most: int) -> str:
+    return f"its answer has more than {most:,} bytes"
+
+
 class _Link(asyncio.Protocol):
     """A connection: one request at a time, whose answer httptools reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._parser = HttpResponseParser(self)
         self._answer: asyncio.Future[WholeAnswer] | None = None
         self._headers: CIMultiDict[str] = CIMultiDict()
         self._body: list[bytes] = []
-        self._head_size = 0
+        self._head_size = self._size = 0
         self._is_open_ended = False
         self.is_open = False
 
@@ -76,6 +116,7 @@ class _Link(asyncio.Protocol):
             self._done()  # the end of the connection is the body's
         else:
             self._fail(aiohttp.ServerDisconnectedError())
+        self.forget()
 
     def close(self) -> None:
         self.is_open = False
@@ -87,6 +128,10 @@ class _Link(asyncio.Protocol):
         self._answer = self._loop.create_future()
         self._transport.write(request)
         return self._answer
+
+    def forget(self) -> None:
+        """Let go of the last answer: the parser and this hold each other."""
+        self._answer, self._body = None, []
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
@@ -102,11 +147,14 @@ class _Link(asyncio.Protocol):
             told = f"its answer is no HTTP: {cause}"
             self._fail(aiohttp.ClientPayloadError(told))
             self.close()
+        if self._size > self._most:
+            self._fail(aiohttp.ClientPayloadError(_too_large(self._most)))
+            self.close()
 
     # What the parser calls
 
     def on_message_begin(self) -> None:
-        self._headers, self._body = CIMultiDict(), []
+        self._headers, self._body, self._size = CIMultiDict(), [], 0
         if self._answer is None or self._answer.done():
             self.close()  # it says more than it was asked
 
@@ -124,6 +172,7 @@ class _Link(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
+        self._size += len(body)
 
     def on_message_complete(self) -> None:
         self._head_size, self._is_open_ended = 0, False
@@ -149,10 +198,14 @@ class Links:
     Args:
         timeout_s: Of one request; None waits for ever.
         connect_s: Of connecting.
+        most: Bytes of one answer.
     """
 
-    def __init__(self, timeout_s: float | None, connect_s: float) -> None:
+    def __init__(
+        self, timeout_s: float | None, connect_s: float, most: int = MOST_ANSWER
+    ) -> None:
         self._timeout_s = timeout_s
+        self._most = most
         self._connect_s = connect_s
         self._idle: defaultdict[tuple[str, int], list[_Link]] = defaultdict(list)
         self._heads: dict[tuple[str, str], tuple[str, int, bytes]] = {}
@@ -192,6 +245,9 @@ class Links:
             if link is not None:
                 link.close()
             raise
+        finally:
+            if link is not None:
+                link.forget()
         if link.is_open:
             idle.append(link)
         return answer
@@ -228,7 +284,7 @@ class Links:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_s):
-                _, link = await loop.create_connection(_Link, host, port)
+                _, link = await loop.create_connection(self._link, host, port)
         except TimeoutError:
             told = f"Connection timeout to host {host}:{port}"
             raise aiohttp.ConnectionTimeoutError(told) from None
@@ -236,3 +292,6 @@ class Links:
             key = ConnectionKey(host, port, False, True, None, None, None)
             raise aiohttp.ClientConnectorError(key, error) from error
         return link
+
+    def _link(self) -> _Link:
+        return _Link(self._most)

@@ -179,8 +179,15 @@ def once(gateway: Gateway, rollout: int) -> bool:
 
 @pytest.mark.parametrize(
     "broken",
-    [status(500, "<h1>Internal Server Error</h1>"), status(503), cut],
-    ids=["500 page", "503", "cut"],
+    [
+        status(500, "<h1>Internal Server Error</h1>"),
+        status(503),
+        cut,
+        status(200, "<h1>Welcome to nginx!</h1>"),
+        status(200, {"object": "chat.completion", "choices": []}),
+        status(302, "moved"),
+    ],
+    ids=["500 page", "503", "cut", "200 page", "no choices", "moved"],
 )
 def test_a_server_that_fails_three_calls_in_a_row_is_left_alone(
     broken: Handler,

@@ -13,7 +13,7 @@ from agentgym.core.openai import CONTEXT_LENGTH, ApiError, Completion
 from agentgym.core.policy import ServedPolicy
 from agentgym.errors import ContextLengthError, NoServerError
 from agentgym.models.http import Attempts, ModelClient, overflow_told
-from agentgym.models.links import WholeAnswer
+from agentgym.models.links import WholeAnswer, limited, read_answer
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
 from agentgym.rollout.gateway.chat import chat_request, refused_option
@@ -94,8 +94,14 @@ class ForwardingUpstream(Upstream):
                     response = await attempt.post(call.path, data, stream=call.streams)
                     async with response:
                         if not (call.streams and _is_stream(response)):
-                            payload = await response.read()
-                            yield _whole(sent, response.status, payload, attempts.tried)
+                            payload = await read_answer(response)
+                            status = response.status
+                            answer, problem = _whole(
+                                sent, status, payload, attempts.tried
+                            )
+                            if status < 400:
+                                attempt.end(problem)
+                            yield answer
                             return
                         items = _passed_on(sent, attempts, response)
                         async with aclosing(items):
@@ -307,35 +313,48 @@ async def _passed_on(
 ) -> AsyncGenerator[bytes | Answer]:
     """Yield what a server streams, as it comes."""
     stream = StreamAssembler()
-    held = end = b""
-    async for data in response.content.iter_any():
-        lines, newline, held = (held + data).rpartition(b"\n")
-        stream.feed(lines + newline)
-        if stream.error:
-            _refuse_overflow(orjson.dumps(stream.error))
-        if stream.is_done:
-            end += lines + newline
-        elif newline:
-            attempts.has_begun = True
-            yield lines + newline
-        if stream.is_ended:
-            break
-    if stream.is_done:
-        attempts.end()
-    else:
+    held: list[bytes] = []
+    end = b""
+    async with aclosing(limited(response)) as pieces:
+        async for data in pieces:
+            lines, newline, rest = data.rpartition(b"\n")
+            if not newline:
+                held.append(data)
+                continue
+            lines, held = b"".join([*held, lines]), [rest]
+            try:
+                stream.feed(lines + newline)
+            except ValueError as error:
+                attempts.end(str(error))
+                raise
+            if stream.error:
+                _refuse_overflow(orjson.dumps(stream.error))
+            if stream.is_done:
+                end += lines + newline
+            else:
+                attempts.has_begun = True
+                yield lines + newline
+            if stream.is_ended:
+                break
+    if not stream.is_done:
         raise aiohttp.ClientPayloadError("the stream ended before [DONE]")
+    problem = None if stream.error else Completion(stream.response).problem
+    attempts.end(problem)
     if not attempts.has_begun:
         yield b""
-    if not stream.error and (problem := Completion(stream.response).problem):
+    if problem is not None:
         raise ValueError(f"what it answered is no completion: {problem}")
     yield sent.answer(stream.response, end, _status_of_stream(stream.error))
 
 
-def _whole(sent: Exchange, status: int, payload: bytes, tried: str) -> Answer:
+def _whole(
+    sent: Exchange, status: int, payload: bytes, tried: str
+) -> tuple[Answer, str | None]:
+    """Return an answer, and what is wrong with it if it should be a completion."""
     overflow = overflow_told(payload) if status == 400 else None
     if status >= 500 and tried:
         error = ApiError(status, tried, "upstream_error", "server_error")
-        return sent.refusal(error)
+        return sent.refusal(error), None
     is_good = status < 400
     what, problem = "JSON", None
     try:
@@ -343,22 +362,24 @@ def _whole(sent: Exchange, status: int, payload: bytes, tried: str) -> Answer:
         what = "a completion"
         if overflow is not None and _has_error(body):  # what is kept is what it said
             shown = engine_error(ContextLengthError(overflow))
-            return sent.answer(body, orjson.dumps(shown.body), status, code=shown.code)
+            passed_on = orjson.dumps(shown.body)
+            return sent.answer(body, passed_on, status, code=shown.code), None
         if isinstance(body, dict):
             said = Completion(body)
             problem = (said.problem or said.length_problem) if is_good else None
             if problem is None and overflow is None:
-                return sent.answer(body, payload, status, is_whole=True)
+                return sent.answer(body, payload, status, is_whole=True), None
     except ValueError as error:
         problem = str(error)
     if overflow is not None:
         raise ContextLengthError(overflow)
     why = f" ({problem})" if problem else ""
     text = payload[:200].decode(errors="replace")
-    told = f"The model server {sent.endpoint} answered {status}, not {what}{why}: "
-    told += repr(text)
+    problem = f"{status}, not {what}{why}"
+    told = f"The model server {sent.endpoint} answered {problem}: {text!r}"
     status = 502 if is_good else status
-    return sent.refusal(ApiError(status, told, "upstream_error", "server_error"))
+    refusal = ApiError(status, told, "upstream_error", "server_error")
+    return sent.refusal(refusal), problem
 
 
 def _is_stream(
