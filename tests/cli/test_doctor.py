@@ -1,6 +1,7 @@
 """``agentgym doctor``: of this machine, and of a run."""
 
 import json
+import os
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,7 @@ from agentgym import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.doctor import machine
 from agentgym.doctor.machine import Check
+from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.train.run_folder import RunFolder, RunState
 from tests.cli.conftest import Command
 from tests.ui import made_up
@@ -32,6 +34,8 @@ def test_machine_is_looked_at(agentgym: Command) -> None:
     for name in ("python", "cpu", "extra local", "sandbox", "AGENTGYM_HOME", "disk"):
         assert name in checks
     assert checks["extra local"]["state"] == "ok"
+    assert checks["kernel"]["detail"] == f"{os.uname().sysname} {os.uname().release}"
+    assert checks["sandbox"]["detail"].split()[0] in (*RUNGS, "No")
     text = agentgym("doctor").out
     assert "AGENTGYM_HOME" in text
 

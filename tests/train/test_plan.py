@@ -7,9 +7,16 @@ from types import ModuleType
 import pytest
 
 from agentgym import Trainer, TrainingConfig
-from agentgym.errors import MissingExtraError, UnsupportedError, UsageError
+from agentgym.errors import (
+    MissingExtraError,
+    SandboxUnavailableError,
+    UnsupportedError,
+    UsageError,
+)
 from agentgym.evaluate import evaluation
 from agentgym.integrations.live import reference_of
+from agentgym.sandbox import Limits, SandboxConfig
+from agentgym.scenarios.base import Scenario
 from agentgym.train import loop
 
 
@@ -77,3 +84,20 @@ def test_a_file_of_settings_may_be_named_by_a_text(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("episodes: 300\n")
     assert TrainingConfig.from_yaml(str(file)).episodes == 300
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (SandboxConfig(rung="landlock-user", subprocesses=True), "start no others"),
+        (SandboxConfig(limits=Limits(open_files=3)), "Too many open files"),
+    ],
+)
+def test_a_sandbox_that_a_scenario_cannot_have_is_refused(
+    monkeypatch: pytest.MonkeyPatch, wanted: SandboxConfig, why: str
+) -> None:
+    monkeypatch.setattr(Scenario, "sandbox_config", lambda _: wanted)
+    trainer = Trainer(TrainingConfig.create())
+    for refused in (trainer.plan, trainer.train, trainer.evaluate):
+        with pytest.raises(SandboxUnavailableError, match=why):
+            refused()

@@ -46,6 +46,7 @@ def _looked_at() -> Iterator[Check]:
     from agentgym.sandbox.ladder import choose_rung
 
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
+    yield Check("kernel", "ok", f"{platform.system()} {platform.release()}")
     flags: list[str] = []
     with suppress(OSError):
         flags = Path("/proc/cpuinfo").read_text().split()
@@ -58,7 +59,8 @@ def _looked_at() -> Iterator[Check]:
         yield Check("gpu", "missing", "no NVIDIA driver; the CPU is used")
     yield from (_extra(name, modules) for name, modules in _EXTRAS.items())
     try:
-        yield Check("sandbox", "ok", choose_rung(SandboxConfig()).summary)
+        rung = choose_rung(SandboxConfig())
+        yield Check("sandbox", "ok", rung.in_words)
     except SandboxUnavailableError as error:
         yield Check("sandbox", "broken", str(error))
     problem = home_problem()

@@ -21,8 +21,7 @@ from agentgym.rollout.runner import RolloutRequest, Runner
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerPool
 from agentgym.rollout.workers.spec import WorkerSpec
-from agentgym.sandbox.commands import SandboxConfig
-from agentgym.sandbox.ladder import choose_rung
+from agentgym.sandbox.ladder import tried
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.security.audit import FILE as AUDIT_FILE
@@ -191,14 +190,16 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
 
     Raises:
         UsageError: A setting cannot work; says which and what to do.
-        SandboxUnavailableError: No safe way to run code was found.
+        SandboxUnavailableError: No safe way to run code was found, or none that can
+            run what the scenario needs.
+        SandboxError: The sandbox that the scenario asks for cannot be started.
     """
     require_writable_home()
     scenario = get_scenario(config.scenario)
     FRAMEWORKS.get(config.framework).check()
     _check_agent(config)
-    rung = choose_rung(SandboxConfig(unsafe_local_exec=config.unsafe_local_exec))
-    return scenario, rung.summary
+    scenario.unsafe_local_exec = config.unsafe_local_exec
+    return scenario, tried(scenario.sandbox_config()).in_words
 
 
 def _check_agent(config: TrainingConfig) -> None:

@@ -67,6 +67,28 @@ def choose_rung(config: SandboxConfig) -> Rung:
     )
 
 
+def tried(config: SandboxConfig) -> Rung:
+    """Return the rung for a configuration, once a program has run there with it.
+
+    Raises:
+        SandboxUnavailableError: None is fit for it, or its limits let nothing run.
+        SandboxError: It cannot be started, as with packages that are too large.
+    """
+    rung = choose_rung(config)
+    if config == SandboxConfig(unsafe_local_exec=config.unsafe_local_exec):
+        return rung  # The probe has run with it.
+    job = Job({"probe.py": ""}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
+    with closing(GuestProcess(rung, config)) as guest:
+        result = guest.run(job)
+    if not result.ok:
+        why = result.error or result.stderr.strip() or result.status.replace("_", " ")
+        raise SandboxUnavailableError(
+            f"Nothing can run in the sandbox that is asked for: {why}. Look at its "
+            "limits and its python_path."
+        )
+    return rung
+
+
 def _unfit(rung: Rung, config: SandboxConfig) -> str:
     """Say why a rung cannot run what is needed, even where it works; "" if it can."""
     if config.subprocesses and not rung.forks:

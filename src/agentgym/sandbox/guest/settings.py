@@ -58,6 +58,11 @@ class Rung:
     own_identity: bool = False
 
     @property
+    def in_words(self) -> str:
+        """Its name, and what it is made of."""
+        return f"{self.name} ({self.summary})"
+
+    @property
     def isolates(self) -> bool:
         """Whether anything but limits keeps an execution in; if so, seccomp does."""
         return self.bubblewrap or self.landlock
