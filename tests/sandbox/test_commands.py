@@ -1,5 +1,7 @@
 """What goes in and what comes out: scripts, tests, files, the cache."""
 
+from typing import Any
+
 import pytest
 
 from agentgym.errors import SandboxError
@@ -13,7 +15,7 @@ from agentgym.sandbox import (
     SandboxResult,
     open_sandbox,
 )
-from agentgym.sandbox.commands import Job, check_files, find_tests
+from agentgym.sandbox.commands import Command, Job, check_files, find_tests
 
 TESTS = """\
 from app import add
@@ -287,3 +289,72 @@ def test_cache_forgets_the_least_recently_used(best_sandbox: Sandbox) -> None:
         ]
     assert "".join(result.stdout[0] for result in results) == "abacab"
     assert [n for n, result in enumerate(results) if result.cached] == [2, 4]
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), 1e6, "5"])
+def test_a_time_limit_that_is_none_is_refused(timeout_s: float) -> None:
+    with pytest.raises(SandboxError, match="timeout_s is"):
+        Job({}, Argv(("true",)), timeout_s)
+
+
+@pytest.mark.parametrize(
+    "command", [Argv("ls -l"), Argv(("echo", 5)), RunTests("test_a.py")]
+)
+def test_a_command_of_no_texts_is_refused(command: Command) -> None:
+    with pytest.raises(SandboxError, match="give a tuple of texts"):
+        Job({}, command, 5)
+
+
+@pytest.mark.parametrize(
+    "files", [{"b": "", "b/c": ""}, {"x" * 300: ""}, {"d/" * 2500 + "x": ""}, {1: ""}]
+)
+def test_files_that_no_folder_can_hold_are_refused(files: dict[str, str]) -> None:
+    with pytest.raises(SandboxError, match="workspace"):
+        Job(files, Argv(("true",)), 5)
+    with pytest.raises(SandboxError, match="is no text"):
+        Job({"a": b"x"}, Argv(("true",)), 5)  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"concurrency": 0}, "concurrency is 0"),
+        ({"cache_entries": -1}, "cache_entries is -1"),
+        ({"limits": Limits(memory_mb=0)}, "memory_mb is 0"),
+        ({"limits": Limits(file_mb=1.5)}, "file_mb is 1.5"),  # type: ignore[arg-type]
+        ({"limits": {"memory_mb": 64}}, "limits takes"),
+        ({"python_path": "packages"}, "python_path takes several"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(given: Any, why: str) -> None:
+    with pytest.raises(SandboxError, match=why):
+        SandboxConfig(**given)
+
+
+def test_a_text_that_is_no_unicode_is_the_programs_failure(
+    best_sandbox: Sandbox,
+) -> None:
+    before = best_sandbox.restarts
+    files = {"a.py": "x = '\ud800'", "kept": "\udfff"}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
+    assert (result.status, result.exit_code, result.files) == ("exited", 1, {})
+    assert "SyntaxError" in result.stderr
+    for word in ("\0", "\ud800"):
+        refused = best_sandbox.run_sync({}, Argv(("echo", word)))
+        assert (refused.exit_code, refused.stderr[:6]) == (126, "echo: ")
+    assert best_sandbox.restarts == before
+
+
+def test_what_tests_say_can_be_written_down(best_sandbox: Sandbox) -> None:
+    script = (
+        "import os\n"
+        "def test_text(): assert False, '\\ud800'\n"
+        "def test_forged():\n"
+        "    for seconds in (b'NaN', b'1e999', b'-1', b'1' + b'0' * 400):\n"
+        '        os.write(3, b\'\\n{"test": "forged", "outcome": "passed", \'\n'
+        '            b\'"message": "", "seconds": \' + seconds + b\'}\\n\')\n'
+    )
+    result = best_sandbox.run_sync({"test_a.py": script}, RunTests())
+    said = {test.name: test.message for test in result.tests or ()}
+    assert said["test_a.py::test_text"].splitlines()[0].endswith("\ufffd")
+    assert "forged" not in said

@@ -64,3 +64,15 @@ async def test_a_deep_file_costs_only_itself(best_sandbox: Sandbox) -> None:
 def test_a_name_that_no_disk_takes_is_refused() -> None:
     with pytest.raises(ToolError, match="255 bytes"):
         Workspace({}).write("\N{ROCKET}" * 64, "x")
+
+
+def test_no_edit_makes_a_file_that_is_no_unicode() -> None:
+    workspace = Workspace({"a": "1"})
+    for spoil in (
+        lambda: workspace.replace("a", "1", "\ud800"),
+        lambda: workspace.write("a", "\ud800"),
+        lambda: workspace.write("\ud800", "1"),
+    ):
+        with pytest.raises(ToolError, match="no Unicode"):
+            spoil()
+    assert workspace.files == {"a": "1"}

@@ -12,6 +12,11 @@ from pathlib import Path, PurePosixPath
 from agentgym.errors import SandboxError
 from agentgym.sandbox.guest.settings import Limits
 
+LONGEST_S = 86_400.0
+"""The longest time limit: a day."""
+_LONGEST_NAME, _LONGEST_PATH = 255, 4000
+"""Of a file, and of its path; bytes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxConfig:
@@ -35,7 +40,8 @@ class SandboxConfig:
             Nothing else that is installed can be imported.
 
     Raises:
-        SandboxError: An entry of ``python_path`` is no folder.
+        SandboxError: An entry of ``python_path`` is no folder, or a number is none
+            that works.
     """
 
     rung: str | None = None
@@ -49,6 +55,20 @@ class SandboxConfig:
     python_path: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.limits, Limits):
+            raise SandboxError(f"limits takes a Limits(...), not {self.limits!r}.")
+        least = {"concurrency": 1, "cache_entries": 0, "cache_bytes": 0}
+        numbers = {name: getattr(self, name) for name in least}
+        for name, number in {**numbers, **vars(self.limits)}.items():
+            lowest = least.get(name, 1)
+            if type(number) is not int or not lowest <= number < 1 << 40:
+                raise SandboxError(
+                    f"{name} is {number!r}: give a whole number from {lowest} on."
+                )
+        if isinstance(self.python_path, str | Path):
+            raise SandboxError(
+                f"python_path takes several folders: ({str(self.python_path)!r},)."
+            )
         folders = tuple(Path(folder).resolve() for folder in self.python_path)
         for folder in folders:
             if not folder.is_dir() or "\n" in str(folder):
@@ -93,18 +113,42 @@ Command = PythonScript | RunTests | Argv
 
 
 def check_files(files: Iterable[str]) -> None:
-    """Check that every name stays inside the workspace.
+    """Check that files of all these names can be made inside the workspace.
 
     Raises:
-        SandboxError: A name is absolute, climbs, or is no plain path.
+        SandboxError: A name is absolute, climbs, or is no plain path, or is that of a
+            folder in which another lies.
     """
-    for name in files:
-        plain = posixpath.normpath(name) == name and name != "." and "\0" not in name
-        if not plain or name.startswith(("/", "../")) or name == "..":
+    names = frozenset(files)
+    for name in names:
+        if not _is_plain(name):
             raise SandboxError(
                 f"A workspace file cannot be named {name!r}: give a plain relative "
                 "path such as 'src/app.py'."
             )
+        above = name
+        while above := posixpath.dirname(above):
+            if above in names:
+                raise SandboxError(
+                    f"The workspace has a file {above!r}, so {name!r} cannot be in it."
+                )
+
+
+def _is_plain(name: object) -> bool:
+    """Return whether a name is a relative path that stays inside, and not too long."""
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    parts = name.encode(errors="surrogatepass").split(b"/")
+    fits = max(map(len, parts)) <= _LONGEST_NAME and len(name) <= _LONGEST_PATH
+    plain = posixpath.normpath(name) == name and name not in (".", "..")
+    return fits and plain and not name.startswith(("/", "../"))
+
+
+def _are_texts(values: object) -> bool:
+    """Return whether a value is a tuple or list of texts, and no text itself."""
+    if not isinstance(values, tuple | list):
+        return False
+    return all(isinstance(value, str) for value in values)
 
 
 @dataclass(frozen=True)
@@ -120,8 +164,8 @@ class Job:
         collect: Whether to read changed files back.
 
     Raises:
-        SandboxError: A file name or the command is malformed, or the command names
-            a file that the workspace does not have.
+        SandboxError: A file, the command or the time limit is malformed, or the
+            command names a file that the workspace does not have.
     """
 
     files: dict[str, str]
@@ -131,6 +175,21 @@ class Job:
 
     def __post_init__(self) -> None:
         check_files(self.files)
+        for name, text in self.files.items():
+            if not isinstance(text, str):
+                raise SandboxError(f"The workspace file {name!r} is no text: {text!r}.")
+        time_s = self.timeout_s
+        if not isinstance(time_s, int | float) or not 0 < time_s <= LONGEST_S:
+            raise SandboxError(
+                f"timeout_s is {time_s!r}: give seconds, more than 0 and at most "
+                f"{LONGEST_S:.0f}."
+            )
+        for name, words in vars(self.command).items():
+            if name != "path" and not _are_texts(words):
+                raise SandboxError(
+                    f"{name} of a command is {words!r}: give a tuple of texts, such as "
+                    "('ls', '-l')."
+                )
         match self.command:
             case Argv(()):
                 raise SandboxError("A command line needs at least a program.")

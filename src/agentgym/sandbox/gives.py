@@ -93,7 +93,8 @@ def gives(
         files: The workspace: relative path to text.
         expected: For each module, by its path, expressions and their right values.
             Modules below ``src/`` are imported from there.
-        timeout_s: Wall-clock limit in seconds, for all expressions together.
+        timeout_s: Seconds that all expressions together may take, as in
+            :meth:`Sandbox.run`.
 
     Raises:
         SandboxError: An expression, a path or an expected value cannot be used, or the

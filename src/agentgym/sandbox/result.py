@@ -15,6 +15,7 @@ from agentgym.sandbox.commands import Job, RunTests, check_files
 _MOST_LINES = 20_000
 _LONGEST_LINE = 64 * 1024
 """Of what a report says of tests; bytes."""
+_LONGEST_TEST_S = 1e6
 
 Outcome = Literal["passed", "failed", "error"]
 Status = Literal["exited", "killed", "timed_out", "sandbox_error"]
@@ -139,16 +140,22 @@ def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
                 "outcome": "passed" | "failed" | "error" as outcome,
                 "message": str(message),
                 "seconds": float() | int() as seconds,
-            }:
+            } if 0 <= seconds < _LONGEST_TEST_S:
                 running = ""
+                name, message = _whole(name), _whole(message)
                 found[name] = TestOutcome(
-                    name=name, outcome=outcome, message=message, seconds=seconds
+                    name=name, outcome=outcome, message=message, seconds=float(seconds)
                 )
     if running is not None:
-        name = running or "the test run"
+        name = _whole(running) or "the test run"
         message = f"{name} did not finish: the process {status.replace('_', ' ')}"
         found[name] = TestOutcome(name=name, outcome="error", message=message)
     return tuple(found.values())
+
+
+def _whole(text: str) -> str:
+    """Return a text with U+FFFD for what no encoding can hold: half a pair."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _changes(report: bytes, job: Job) -> dict[str, str | None] | None:

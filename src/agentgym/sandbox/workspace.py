@@ -72,7 +72,7 @@ class Workspace:
 
         Raises:
             ToolError: ``old`` is empty, absent or not unique, or the file would grow
-                too large.
+                too large, or be no Unicode.
         """
         text = self.files[path]
         count = text.count(old) if old else 0
@@ -81,7 +81,7 @@ class Workspace:
         if count > 1:
             raise ToolError(f"the old text is {count} times in {path}; copy more.")
         changed = text.replace(old, new)
-        self._check_length(path, changed)
+        self._check_text(path, changed)
         self.files[path] = changed
 
     def write(self, path: str, text: str) -> str:
@@ -101,13 +101,8 @@ class Workspace:
             raise ToolError(f"a path may have at most {_MAX_PATH} characters.")
         if name not in self.files and len(self.files) >= _MAX_FILES:
             raise ToolError(f"there may be at most {_MAX_FILES} files.")
-        self._check_length(name, text)
-        try:
-            longest = max(len(part) for part in name.encode().split(b"/"))
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ToolError(f"the text is no Unicode: {error.reason}.") from None
-        if longest > _MAX_PART:
+        self._check_text(name, text)
+        if max(len(part) for part in name.encode().split(b"/")) > _MAX_PART:
             raise ToolError(f"a name may have at most {_MAX_PART} bytes.")
         self.files[name] = text
         return name
@@ -149,8 +144,12 @@ class Workspace:
             if self.files.get(name) != self._start.get(name)
         }
 
-    def _check_length(self, path: str, text: str) -> None:
-        """Raise a ``ToolError`` if a text is too long for the file at ``path``."""
+    def _check_text(self, path: str, text: str) -> None:
+        """Raise a ``ToolError`` if a file at ``path`` cannot hold a text."""
+        try:
+            (path + text).encode()
+        except UnicodeEncodeError as error:
+            raise ToolError(f"the text is no Unicode: {error.reason}.") from None
         if len(text) > self._max_characters:
             raise ToolError(
                 f"{path} may hold at most {self._max_characters} characters."

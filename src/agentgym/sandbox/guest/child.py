@@ -104,8 +104,8 @@ def _write_files(files: dict[str, str]) -> None:
     for name, text in files.items():
         if folder := os.path.dirname(name):
             os.makedirs(folder, exist_ok=True)
-        with open(name, "w", encoding="utf-8", newline="") as target:
-            target.write(text)
+        with open(name, "wb") as target:
+            target.write(_encoded(text))
 
 
 def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
     for name in names[:_MOST_FILES]:
         if len(name) > _LONGEST_NAME:
             continue
-        was = given[name].encode() if name in given else None
+        was = _encoded(given[name]) if name in given else None
         with suppress(OSError, UnicodeError):
             data = _read_regular(name, max(max_bytes, len(was or b"")))
             if data is not None and data != was and len(data) <= max_bytes:
@@ -124,6 +124,11 @@ def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
                 max_bytes -= len(data)
     gone = sorted(name for name in given if not _is_left(name))
     return {"files": files, "gone": gone}
+
+
+def _encoded(text: str) -> bytes:
+    """Return a file's bytes: half a surrogate pair is for the program to stumble on."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _is_left(name: str) -> bool:
@@ -176,8 +181,9 @@ def _replace(argv: list[str]) -> int:
     program = sys.executable if argv[0] in ("python", "python3") else argv[0]
     try:
         os.execvp(program, argv)
-    except OSError as error:
-        sys.stderr.write(f"{argv[0]}: {error.strerror}\n")
+    except (OSError, ValueError) as error:  # as for a NUL character
+        why = error.strerror if isinstance(error, OSError) else error
+        sys.stderr.write(f"{argv[0]}: {why}\n")
         return 127 if isinstance(error, FileNotFoundError) else 126
 
 
