@@ -1,6 +1,7 @@
 """Zygotes die when they should, and are replaced when they should not have."""
 
 import asyncio
+import errno
 import os
 import pwd
 import signal
@@ -183,6 +184,64 @@ def test_closing_removes_processes_and_folders(
         assert any(open_folder.iterdir()) == RUNGS[rung].landlock
     processes.wait_until_gone(started)
     assert not any(open_folder.iterdir())
+
+
+async def test_what_is_cancelled_ends_at_once(rung: str) -> None:
+    config = SandboxConfig(rung=rung, concurrency=1, cache_entries=0)
+    before = processes.descendants(os.getpid())
+    with open_sandbox(config) as sandbox:
+        command = PythonScript("a.py")
+        running = asyncio.create_task(sandbox.run(SLEEPER, command, timeout_s=3600))
+        await asyncio.to_thread(processes.wait_for_sleepers, os.getpid())
+        family = processes.descendants(os.getpid()) - before
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await asyncio.to_thread(processes.wait_until_gone, family)
+        assert (await sandbox.run(SLEEPER, PythonScript("b.py"))).stdout == "2\n"
+
+
+def test_an_interrupt_ends_what_runs(rung: str) -> None:
+    config = f"SandboxConfig(rung={rung!r})"
+    script = (
+        "from agentgym.sandbox import *\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "def run(_):\n"
+        f"    return s.run_sync({SLEEPER!r}, PythonScript('a.py'), timeout_s=3600)\n"
+        f"with ThreadPoolExecutor() as pool, open_sandbox({config}) as s:\n"
+        "    other = pool.submit(run, 0)\n"
+        "    try:\n        run(1)\n"
+        "    finally:\n        print('interrupted', flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as host:
+        processes.wait_for_sleepers(below=host.pid, count=2)
+        family = processes.descendants(host.pid)
+        host.send_signal(signal.SIGINT)
+        out, errors = host.communicate(timeout=120)
+        assert out == "interrupted\n"
+        assert errors.rstrip().endswith("KeyboardInterrupt")
+    processes.wait_until_gone(family)
+
+
+def test_a_full_disk_is_no_matter_to_what_needs_none(
+    best_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert best_sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    assert best_sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
+    monkeypatch.setattr(os, "pipe", full)
+    with pytest.raises(SandboxError, match="No space left"):
+        best_sandbox.run_sync(SLEEPER, PythonScript("b.py"))
+    monkeypatch.undo()
+    assert best_sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import Mapping
@@ -18,6 +19,29 @@ from agentgym.sandbox.noted import noted
 from agentgym.sandbox.result import SandboxResult
 
 DEFAULT_TIMEOUT_S = 10.0
+
+
+class _Execution:
+    """One that was asked for: where it runs, and whether anybody still waits for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._guest: GuestProcess | None = None
+        self.given_up = False
+
+    def moves_to(self, guest: GuestProcess | None) -> None:
+        """Remember the zygote that it runs on, if there is one."""
+        with self._lock:
+            self._guest = guest
+            if guest and self.given_up:
+                guest.interrupt()
+
+    def give_up(self) -> None:
+        """End it: whoever asked for it waits no more."""
+        with self._lock:
+            self.given_up = True
+            if self._guest:
+                self._guest.interrupt()
 
 
 class Sandbox(AbstractContextManager["Sandbox"]):
@@ -41,6 +65,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         self._cache = ResultCache(config, rung)
         self._idle: deque[GuestProcess] = deque()
         """Zygotes that wait for work; the most recently used is taken first."""
+        self._running: set[_Execution] = set()
         self._pool = ThreadPoolExecutor(config.concurrency, "agentgym-sandbox")
         self._finalizer = weakref.finalize(
             self, _shut, self._owner, self._pool, self._idle
@@ -57,7 +82,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         """Run a command in a fresh workspace.
 
         Whatever the code does (crash, hang, exhaust its limits), this returns a
-        result that says so.
+        result that says so. If it is cancelled, the execution ends at once.
 
         Args:
             files: The workspace: relative path to text.
@@ -68,11 +93,17 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             collect: Whether to read changed files back.
 
         Raises:
-            SandboxError: A file name or the command is malformed, or the sandbox
-                could not be started.
+            SandboxError: A file, the command or the time limit is malformed, or the
+                sandbox could not be started.
         """
         job = Job(dict(files), command, timeout_s, collect)
-        return await asyncio.wrap_future(noted(job, self.config, self._submit(job)))
+        execution = _Execution()
+        result = noted(job, self.config, self._submit(job, execution))
+        try:
+            return await asyncio.wrap_future(result)
+        except asyncio.CancelledError:
+            execution.give_up()
+            raise
 
     def run_sync(
         self,
@@ -84,9 +115,14 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     ) -> SandboxResult:
         """Run a command in a fresh workspace and wait; see :meth:`run`."""
         job = Job(dict(files), command, timeout_s, collect)
-        return noted(job, self.config, self._submit(job)).result()
+        execution = _Execution()
+        try:
+            return noted(job, self.config, self._submit(job, execution)).result()
+        except BaseException:  # as KeyboardInterrupt
+            execution.give_up()
+            raise
 
-    def _submit(self, job: Job) -> Future[SandboxResult]:
+    def _submit(self, job: Job, execution: _Execution) -> Future[SandboxResult]:
         """Answer from the cache, or hand the job to a thread."""
         if os.getpid() != self._owner:
             raise SandboxError(
@@ -99,42 +135,55 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             return done
         if not self._finalizer.alive:
             raise SandboxError("This sandbox is closed: open a new one.")
-        return self._pool.submit(self._work, job, key)
+        return self._pool.submit(self._work, job, key, execution)
 
-    def _work(self, job: Job, key: bytes | None) -> SandboxResult:
+    def _work(
+        self, job: Job, key: bytes | None, execution: _Execution
+    ) -> SandboxResult:
         """Run one job on a zygote, replacing a dead one."""
+        self._running.add(execution)
         try:
             try:
-                result = self._attempt(job)
+                result = self._attempt(job, execution)
             except GuestDiedError as died:
-                if died.started:
+                if died.started or execution.given_up:
                     raise
-                result = self._attempt(job)
+                result = self._attempt(job, execution)
             else:
                 if result.status == "sandbox_error":  # Nothing of it has run yet.
-                    result = self._attempt(job, fresh=True)
+                    result = self._attempt(job, execution, fresh=True)
         except GuestDiedError as died:
+            why = f"The sandbox process died: {died}"
             return SandboxResult(
                 status="sandbox_error",
                 rung=self.rung.name,
                 warm=self.config.warm,
-                error=f"The sandbox process died: {died}",
+                error="Nobody waited for its end." if execution.given_up else why,
             )
+        except OSError as error:
+            raise SandboxError(f"The sandbox could not run this: {error}") from error
+        finally:
+            self._running.discard(execution)
         self._cache.put(key, result)
         return result
 
-    def _attempt(self, job: Job, *, fresh: bool = False) -> SandboxResult:
+    def _attempt(
+        self, job: Job, execution: _Execution, *, fresh: bool = False
+    ) -> SandboxResult:
         guest = None if fresh else _take(self._idle)
         while guest and guest.is_stale():
             guest.close()
             guest = _take(self._idle)
         guest = guest or GuestProcess(self.rung, self.config)
+        execution.moves_to(guest)
         try:
             result = guest.run(job)
         except BaseException:
             self.restarts += 1
             guest.close()
             raise
+        finally:
+            execution.moves_to(None)
         if self.config.warm and not guest.spoiled:
             self._idle.append(guest)
         else:
@@ -146,7 +195,10 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         """End running executions' zygotes once they are done, and free everything."""
         self._finalizer()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:  # Who waited for results gets none any more.
+            for execution in [*self._running]:
+                execution.give_up()
         self.close()
 
 
