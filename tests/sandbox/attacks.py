@@ -324,6 +324,7 @@ for pid in {os.getppid(), 1} - {0}:
         attempt(lambda: os.kill(pid, number))
         attempt(lambda: syscall((234, 131)[column], pid, pid, number))
         attempt(lambda: signal.pidfd_send_signal(os.pidfd_open(pid), number))
+        attempt(lambda: signal.pidfd_send_signal(os.open(f"/proc/{pid}", 0), number))
 attempt(lambda: os.setpriority(os.PRIO_USER, 0, 19))
 time.sleep(0.1)
 """

@@ -1,5 +1,6 @@
 """What goes in and what comes out: scripts, tests, files, the cache."""
 
+import shutil
 from typing import Any
 
 import pytest
@@ -358,3 +359,30 @@ def test_what_tests_say_can_be_written_down(best_sandbox: Sandbox) -> None:
     said = {test.name: test.message for test in result.tests or ()}
     assert said["test_a.py::test_text"].splitlines()[0].endswith("\ufffd")
     assert "forged" not in said
+
+
+@pytest.mark.parametrize("program", ["git", "node", "perl"])
+def test_other_programs_run(program: str, rung: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"there is no {program} here")
+    argv, said = {
+        "git": (("git", "config", "--list"), ""),
+        "node": (("node", "-e", "console.log(6 * 7)"), "42\n"),
+        "perl": (("perl", "-e", "print 6 * 7"), "42"),
+    }[program]
+    config = SandboxConfig(rung=rung, limits=Limits(memory_mb=1024))
+    with open_sandbox(config) as sandbox:
+        result = sandbox.run_sync({}, Argv(argv))
+    assert (result.exit_code, result.stdout, result.stderr) == (0, said, "")
+
+
+def test_threads_are_as_many_as_the_limit_says(rung: str) -> None:
+    script = (
+        "import threading\n"
+        "hold = threading.Event()\n"
+        "for _ in range(30): threading.Thread(target=hold.wait).start()\n"
+        "print(threading.active_count()); hold.set()"
+    )
+    with open_sandbox(SandboxConfig(rung=rung)) as sandbox:
+        result = sandbox.run_sync({"a.py": script}, PythonScript("a.py"))
+    assert result.stdout == "31\n", result

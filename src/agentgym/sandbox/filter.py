@@ -18,8 +18,7 @@ chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futime
 utimensat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr
 """
 _REFUSED_WHEN_STRICT = """
-fork vfork tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send_signal
-setpriority
+fork vfork tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open setpriority
 """
 _SIGNALLING = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open"
 _OF_ITSELF = """

@@ -168,6 +168,11 @@ def environment(home: PythonHome) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
+        # Each arena of a thread takes 64 MB of the address space that is limited.
+        "MALLOC_ARENA_MAX": "2",
+        # What they read of the machine differs, or is refused, and then they end.
+        "OPENSSL_CONF": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
     }
     libraries = home.python.parents[1] / "lib"
     if any(libraries.glob("libpython*.so*")):

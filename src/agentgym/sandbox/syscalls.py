@@ -3,7 +3,8 @@
 What Docker's default profile allows a process without capabilities, less what reaches
 out of the sandbox or takes memory that nobody counts: sockets with names, shared memory
 and queues of System V and POSIX, ``memfd``, asynchronous I/O, ``inotify`` and
-``fanotify``, ``ptrace``, clocks, whole-disk ``sync``, I/O priorities, ``vmsplice``.
+``fanotify``, ``ptrace``, clocks, whole-disk ``sync``, I/O priorities, ``vmsplice``, and
+``pidfd_send_signal``, whose descriptor does not tell of which process it is.
 What is not here is refused, so a call that a new kernel adds is refused too.
 """
 
@@ -34,7 +35,7 @@ membarrier 324 283, mincore 27 232, mkdir 83 -1, mkdirat 258 34, mknod 133 -1,
 mknodat 259 33, mlock 149 228, mlock2 325 284, mlockall 151 230, mmap 9 222,
 mprotect 10 226, mremap 25 216, msync 26 227, munlock 150 229, munlockall 152 231,
 munmap 11 215, nanosleep 35 101, newfstatat 262 79, open 2 -1, openat 257 56,
-openat2 437 437, pause 34 -1, pidfd_open 434 434, pidfd_send_signal 424 424, pipe 22 -1,
+openat2 437 437, pause 34 -1, pidfd_open 434 434, pipe 22 -1,
 pipe2 293 59, pkey_alloc 330 289, pkey_free 331 290, pkey_mprotect 329 288, poll 7 -1,
 ppoll 271 73, prctl 157 167, pread64 17 67, preadv 295 69, preadv2 327 286,
 prlimit64 302 261, pselect6 270 72, pwrite64 18 68, pwritev 296 70, pwritev2 328 287,
