@@ -311,3 +311,17 @@ def test_every_kind_of_line_is_shown(entry: dict[str, Any], told: str) -> None:
     from agentgym.ui.audit import audit_lines
 
     assert told in "\n".join(audit_lines([entry]))
+
+
+@pytest.mark.parametrize("before", [150, 185, 199])
+def test_no_beginning_cuts_a_secret_in_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    secret = "correct-horse-battery-staple-" * 3
+    monkeypatch.setenv("SHOP_PASSWORD", secret)
+    script = f"{'#' * (before - 1)} {secret}\n"
+    monkeypatch.setattr(sys, "argv", ["x" * before, secret])
+    with audited(AuditLog(tmp_path / "audit.jsonl")), open_sandbox() as sandbox:
+        sandbox.run_sync({"a.py": script}, PythonScript("a.py", ("-" * before, secret)))
+    assert len(entries(tmp_path / "audit.jsonl")) == 2
+    assert secret[:8] not in (tmp_path / "audit.jsonl").read_text()

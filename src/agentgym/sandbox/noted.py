@@ -1,6 +1,6 @@
 """What the audit log is told of an execution."""
 
-from concurrent.futures import Future
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,14 +11,16 @@ from agentgym.security import audit
 _MOST_FILES = 50
 
 
-def noted(
-    job: Job, config: SandboxConfig, execution: Future[SandboxResult]
-) -> Future[SandboxResult]:
-    """Let an execution be noted once it has ended; return it."""
+Note = Callable[[SandboxResult | BaseException | None], None]
+"""Is given what became of an execution: a result, an error, None if it was dropped."""
+
+
+def noting(job: Job, config: SandboxConfig) -> Note:
+    """Return what notes an execution for whoever asks for it here."""
     log = audit.log_or_none()
-    if log is not None:
-        execution.add_done_callback(partial(_note, log, audit.asker(), job, config))
-    return execution
+    if log is None:
+        return lambda _: None
+    return partial(_note, log, audit.asker(), job, config)
 
 
 def _note(
@@ -26,7 +28,7 @@ def _note(
     asker: dict[str, Any],
     job: Job,
     config: SandboxConfig,
-    execution: Future[SandboxResult],
+    result: SandboxResult | BaseException | None,
 ) -> None:
     facts: dict[str, Any] = {
         "command": audit.head(_words(job)),
@@ -40,11 +42,10 @@ def _note(
         "timeout_s": job.timeout_s,
         "limits": dict(vars(config.limits)),
     }
-    if execution.cancelled() or execution.exception() is not None:
-        failed = None if execution.cancelled() else str(execution.exception())
+    if not isinstance(result, SandboxResult):
+        failed = None if result is None else str(result)
         log.write("not executed", **asker, **facts, error=failed)
         return
-    result = execution.result()
     if result.tests is not None:
         facts["tests"] = f"{result.passed} of {len(result.tests)} passed"
     log.write(

@@ -15,7 +15,7 @@ from agentgym.sandbox.commands import Command, Job, SandboxConfig
 from agentgym.sandbox.guest.settings import Rung
 from agentgym.sandbox.guest_process import GuestDiedError, GuestProcess
 from agentgym.sandbox.ladder import choose_rung
-from agentgym.sandbox.noted import noted
+from agentgym.sandbox.noted import Note, noting
 from agentgym.sandbox.result import SandboxResult
 
 DEFAULT_TIMEOUT_S = 10.0
@@ -98,9 +98,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         """
         job = Job(dict(files), command, timeout_s, collect)
         execution = _Execution()
-        result = noted(job, self.config, self._submit(job, execution))
         try:
-            return await asyncio.wrap_future(result)
+            return await asyncio.wrap_future(self._submit(job, execution))
         except asyncio.CancelledError:
             execution.give_up()
             raise
@@ -117,7 +116,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         job = Job(dict(files), command, timeout_s, collect)
         execution = _Execution()
         try:
-            return noted(job, self.config, self._submit(job, execution)).result()
+            return self._submit(job, execution).result()
         except BaseException:  # as KeyboardInterrupt
             execution.give_up()
             raise
@@ -129,19 +128,36 @@ class Sandbox(AbstractContextManager["Sandbox"]):
                 "This sandbox was opened in another process: open one after the fork."
             )
         key = self._cache.key(job)
+        note = noting(job, self.config)
         if known := self._cache.get(key):
+            note(known)
             done: Future[SandboxResult] = Future()
             done.set_result(known)
             return done
         if not self._finalizer.alive:
             raise SandboxError("This sandbox is closed: open a new one.")
-        return self._pool.submit(self._work, job, key, execution)
+        result = self._pool.submit(self._work, job, key, execution, note)
+        result.add_done_callback(lambda result: result.cancelled() and note(None))
+        return result
 
     def _work(
-        self, job: Job, key: bytes | None, execution: _Execution
+        self, job: Job, key: bytes | None, execution: _Execution, note: Note
     ) -> SandboxResult:
-        """Run one job on a zygote, replacing a dead one."""
+        """Run one job, and let it be noted before anybody has the result."""
         self._running.add(execution)
+        try:
+            result = self._result(job, execution)
+        except BaseException as error:
+            note(error)
+            raise
+        finally:
+            self._running.discard(execution)
+        note(result)
+        self._cache.put(key, result)
+        return result
+
+    def _result(self, job: Job, execution: _Execution) -> SandboxResult:
+        """Run one job on a zygote, replacing a dead one."""
         try:
             try:
                 result = self._attempt(job, execution)
@@ -162,9 +178,6 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             )
         except OSError as error:
             raise SandboxError(f"The sandbox could not run this: {error}") from error
-        finally:
-            self._running.discard(execution)
-        self._cache.put(key, result)
         return result
 
     def _attempt(

@@ -30,6 +30,8 @@ MOST_BYTES = 32 << 20
 KEPT = 8
 """Files, the newest included."""
 _HEAD = 200
+_READ = 20_000
+"""Characters in which a secret ends that begins in the first ``_HEAD``."""
 _DIGITS = 16
 
 logger = get_logger(__name__)
@@ -89,7 +91,7 @@ class AuditLog:
         self._append(
             {
                 "what": "began",
-                "command": " ".join(sys.argv)[:_HEAD],
+                "command": head(" ".join(sys.argv)),
                 "user": _user(),
                 "host": socket.gethostname(),
                 "parent": os.getppid(),
@@ -179,8 +181,12 @@ def digest(value: Any) -> str:
 
 
 def head(text: str) -> str:
-    """Return the beginning of a text, on one line."""
-    return " ".join(text[: 2 * _HEAD].split())[:_HEAD]
+    """Return the beginning of a text, on one line, without its secrets.
+
+    Cut in two, a secret would not be known as one.
+    """
+    clean = Redactor.of_environment().text(text[:_READ])
+    return " ".join(clean[: 2 * _HEAD].split())[:_HEAD]
 
 
 def home_log() -> Path:
