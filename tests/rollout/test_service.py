@@ -6,9 +6,11 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from agentlightning.schemas import RolloutState
 
 from agentgym.core.trajectory import RolloutStatus
+from agentgym.errors import StoreError
 from agentgym.rollout.record import to_trajectory
 from agentgym.rollout.store.store import Store
 from tests.rollout.foreign import queue, service, tasks
@@ -105,3 +107,21 @@ def test_workers_that_cannot_start_say_why(tmp_path: Path) -> None:
             served.store.wait_terminal([name], 0.1)
         assert (served.failure or "").startswith("The workers cannot start")
         assert "no_such" in (served.failure or "")
+
+
+def test_a_store_that_cannot_be_written_ends_it(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StoreError, match="the disk is full"),
+        service(tmp_path, workers=0) as (served, api),
+    ):
+        served.store.flush()
+        served.store._database._connection.execute("PRAGMA max_page_count=1")
+        queue(api, tasks(20))
+        while not served.troubles:
+            time.sleep(0.01)
+        assert "the disk is full" in served.troubles[0]
+        assert served.failure is None
+        served.store.give_up()
+        while served.failure is None:
+            time.sleep(0.01)
+        assert "the disk is full" in served.failure

@@ -243,7 +243,7 @@ def _wait(service: "GatewayService") -> None:
     known: list[str] = []
     with InterruptFlag() as stop:
         while not stop.wait(_LOOK_S):
-            troubles = service.gateway.troubles
+            troubles = service.troubles
             for line in troubles:
                 if line not in known:
                     typer.echo(line, err=True)

@@ -89,8 +89,17 @@ class GatewayService:
     @property
     def failure(self) -> str | None:
         """Why no rollout will be run any more; None while there is hope."""
+        if (failure := self.store.failure) is not None:
+            return failure
         failure = None if self._pool is None else self._pool.failure
         return None if failure is None else f"The workers cannot start: {failure}"
+
+    @property
+    def troubles(self) -> list[str]:
+        """What befell the model servers and the store, in sentences."""
+        stalled = self.store.stalled
+        told = f"The rollout store {self._database} cannot be written: {stalled}."
+        return self.gateway.troubles + ([] if stalled is None else [told])
 
     def _requeue_running(self) -> None:
         """Queue again what workers of an earlier process were running."""

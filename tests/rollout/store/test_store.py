@@ -1,6 +1,7 @@
 """The store: lifecycle of rollouts, attempts, events, and what a restart keeps."""
 
 import asyncio
+import os
 import sqlite3
 import threading
 import zlib
@@ -488,6 +489,31 @@ def test_a_full_disk_is_reported_by_everything_once_it_is_not_waited_for_any_mor
     ):
         with pytest.raises(StoreError, match="the disk is full"):
             use()
+
+
+def test_a_file_that_another_store_has_open_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.db"
+    with Store(path) as store:
+        create(store, "a")
+        with pytest.raises(RolloutError, match=f"Process {os.getpid()} writes"):
+            Store(path)
+    with Store(path) as store:
+        assert [r.rollout_id for r in store.list_rollouts(list(RolloutState))] == ["a"]
+
+
+def test_a_file_that_cannot_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rollouts.db"
+    Store(path).close()
+    connect = sqlite3.connect
+
+    def read_only(where: Path, **options: Any) -> sqlite3.Connection:
+        return connect(f"file:{where}?mode=ro", uri=True, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", read_only)
+    with pytest.raises(RolloutError, match="readonly"):
+        Store(path)
 
 
 def test_who_waits_for_a_store_that_fails_is_told_at_once(tmp_path: Path) -> None:

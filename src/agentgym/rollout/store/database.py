@@ -13,6 +13,7 @@ from typing import Any
 
 from agentgym.core.files import BEAT_S, WAIT_S, Beat, disk_trouble, no_beat
 from agentgym.errors import RecordError, RolloutError, StoreError
+from agentgym.rollout.store.held import hold
 from agentgym.security.redaction import get_logger
 
 logger = get_logger(__name__)
@@ -104,7 +105,8 @@ class Database:
         refused: Submissions that could not be stored.
 
     Raises:
-        RolloutError: The file is no such database, corrupt, or of another version.
+        RolloutError: The file is no such database, corrupt, of another version, or
+            cannot be written, or another process writes it.
     """
 
     def __init__(
@@ -121,7 +123,12 @@ class Database:
         self._group_commit_s = group_commit_s
         self._disk_wait_s = disk_wait_s
         self._on_failure = on_failure
-        self._connection = self._open()
+        self._held = None if path is None else hold(path)
+        try:
+            self._connection = self._open()
+        except BaseException:
+            self._free()
+            raise
         self._connection_lock = threading.Lock()
         self._readers: deque[sqlite3.Connection] = deque()
         self._changed = threading.Condition()
@@ -158,12 +165,19 @@ class Database:
         """Say whether so many submissions are dealt with."""
         return self._committed >= number
 
+    @property
+    def failure(self) -> str | None:
+        """Why nothing can be written any more; None while there is hope."""
+        if self._error is not None:
+            return str(self._error)
+        if not self._thread.is_alive() and not self._is_closed:
+            return f"{self._what()} failed: its writing thread has ended."
+        return None
+
     def check(self) -> None:
         """Raise StoreError if nothing can be written any more; says why."""
-        if self._error is not None:
-            raise StoreError(str(self._error)) from self._error
-        if not self._thread.is_alive() and not self._is_closed:
-            raise StoreError(f"{self._what()} failed: its writing thread has ended.")
+        if (failure := self.failure) is not None:
+            raise StoreError(failure) from self._error
 
     def flush(self, beat: Beat = no_beat, number: int | None = None) -> None:
         """Return once everything submitted before is committed.
@@ -209,7 +223,13 @@ class Database:
         while self._readers:
             self._readers.pop().close()
         self._connection.close()
+        self._free()
         self.check()
+
+    def _free(self) -> None:
+        """Let another store have the file."""
+        if self._held is not None:
+            self._held.close()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -367,6 +387,7 @@ class Database:
                     f"agentgym reads {SCHEMA_VERSION}. Upgrade agentgym, or start a "
                     "new run."
                 )
+            _check_writable(connection)
             ((verdict,),) = connection.execute("PRAGMA quick_check(1)")
             if verdict != "ok":
                 raise sqlite3.DatabaseError(verdict)
@@ -389,6 +410,15 @@ class Database:
         else:
             told = f"failed: {text}."
         return StoreError(f"{self._what()} {told}")
+
+
+def _check_writable(connection: sqlite3.Connection) -> None:
+    """Refuse a file that can be read alone; one that is locked is waited for later."""
+    try:
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")  # as it is
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
+            raise
 
 
 def _of_rows(sql: str, rows: Sequence[Params]) -> str:

@@ -45,8 +45,7 @@ class Store:
 
     Writes reach SQLite within ``group_commit_s``; :meth:`flush` is the barrier.
     The state of unfinished rollouts, and of those that ended last, is in memory as
-    well; the others, and all events, are read from SQLite once they are there. One
-    store per file at a time.
+    well; the others, and all events, are read from SQLite once they are there.
 
     What takes a rollout's id raises :class:`RolloutNotFoundError` if there is none
     with this id, and :class:`RolloutStateError` if it has ended or the attempt was
@@ -61,7 +60,7 @@ class Store:
         goes_on: Whether a later process runs what is unfinished: its input is kept.
 
     Raises:
-        RolloutError: The file is corrupt, of another version, or something else.
+        RolloutError: The file is corrupt, of another version, something else, or held.
     """
 
     def __init__(
@@ -107,6 +106,11 @@ class Store:
     def stalled(self) -> str | None:
         """What writing waits for at the moment, e.g. space; None if for nothing."""
         return self._database.stalled
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing can be written any more; None while there is hope."""
+        return self._database.failure
 
     @property
     def refused(self) -> int:
@@ -184,10 +188,8 @@ class Store:
     def list_terminal(self, after: int, limit: int) -> tuple[list[Rollout], int, int]:
         """Return rollouts in the order they ended, behind the cursor ``after``.
 
-        Cursors stay what they are when rollouts are deleted, and after a restart.
-
-        Returns:
-            The rollouts, the next cursor, and how many ever ended.
+        Also the next cursor, and how many ever ended. Cursors stay what they are when
+        rollouts are deleted, and after a restart.
         """
         self.flush()
         found, after = tables.read_ended(self._database, after, limit)
@@ -296,8 +298,7 @@ class Store:
     ) -> Rollout:
         """End an attempt: record its events and its outcome, all or nothing.
 
-        A failed attempt is queued again, with a fresh attempt id, while tries are
-        left and ``retry`` is true.
+        What failed is queued again, afresh, while tries are left and with ``retry``.
         """
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -328,16 +329,15 @@ class Store:
         charge: bool = True,
         worker: str | None = None,
     ) -> bool:
-        """Give up the current attempt and queue the rollout for a fresh one.
+        """Give up the current attempt; say whether the rollout is queued for another.
+
+        If no tries are left it ends as failed.
 
         Args:
             rollout_id: The rollout.
             reason: Why; recorded in the attempt.
             charge: Whether the attempt counts against ``max_attempts``.
             worker: Leave the rollout as it is unless this worker is running it.
-
-        Returns:
-            Whether it was queued; if no tries are left it ends as failed.
         """
         with self._lock:
             live = self._memory.get(rollout_id)

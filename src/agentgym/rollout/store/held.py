@@ -1,0 +1,39 @@
+"""Held: a store's file is written by one process at a time."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import TextIO
+
+from agentgym.errors import RolloutError
+
+
+def hold(path: Path) -> TextIO | None:
+    """Hold a store's file until what is returned is closed, or this process ends.
+
+    The lock is on a file beside it: to close the store's own would free what SQLite
+    has locked. None is returned where no lock can be had, as on some network disks.
+
+    Raises:
+        RolloutError: Another store holds it.
+    """
+    try:
+        file = path.with_name(f".{path.name}.lock").open("a+")
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read() or "unknown"
+        file.close()
+        raise RolloutError(
+            f"Process {holder} writes to the rollout store {path}. End it, or name "
+            "another file."
+        ) from None
+    except OSError:  # no locks here, or no space
+        return file
+    return file
