@@ -117,7 +117,10 @@ def test_servers_that_are_given_answer_where_no_trainer_registers_any(
         assert {body["model"] for body in one.bodies} == {MODEL}
 
 
-@pytest.mark.parametrize("address", ["localhost:8000", "http://", "http://a:b/v1", ""])
+@pytest.mark.parametrize(
+    "address",
+    ["localhost:8000", "http://", "http://a:b/v1", "", "http://a/v1?api-version=1"],
+)
 def test_an_upstream_that_is_no_address_is_refused(
     address: str, tmp_path: Path, agentgym: Command
 ) -> None:

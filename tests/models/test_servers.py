@@ -1,5 +1,7 @@
 """Which of several servers is asked next."""
 
+import time
+
 import pytest
 
 from agentgym.models.servers import Replicas, Server, ServerPool
@@ -66,3 +68,14 @@ def test_a_server_that_was_gone_is_barred_where_weights_change(trains: bool) -> 
     servers.renew(gone.url)
     assert not gone.is_barred
     assert not gone.out
+
+
+def test_of_servers_that_are_all_out_each_is_asked_in_turn() -> None:
+    servers = pool()
+    known = Replicas(("a", "b"), "m")
+    for name in "ab":
+        server = servers.choose(known, name)
+        servers.failed(server, "failed", at_once=True)
+    server.quiet_until = time.monotonic() - 1.0  # it asked to be spared, once
+    asked = [servers.choose(known, f"s{i}").url for i in range(4)]
+    assert asked == [*"abab"]

@@ -156,6 +156,17 @@ def test_a_value_is_found_in_json_in_json_and_in_addresses(
     assert redacted("u=p%22a%5Cs%26s%20%C3%A9%0Aword") == "u=[redacted: ODD_PASSWORD]"
 
 
+def test_a_value_that_addresses_spell_otherwise_is_found_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STORE_KEY", "wJalr+UtnFEMI/K7MDENG=")
+    monkeypatch.setenv("PLUS_TOKEN", "+/+/=+=+/+=")
+    assert redacted("?k=wJalr%2BUtnFEMI%2FK7MDENG%3D") == "?k=[redacted: STORE_KEY]"
+    assert (
+        redacted("?k=%2B%2F%2B%2F%3D%2B%3D%2B%2F%2B%3D") == "?k=[redacted: PLUS_TOKEN]"
+    )
+
+
 def test_a_short_value_is_no_part_of_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", "postgres")
     clean = "postgresql says [redacted: DB_PASSWORD]"

@@ -141,7 +141,7 @@ def base_url(address: str) -> str:
         is_one = bool(_ADDRESS.match(url) and parts.hostname and parts.port != 0)
     except ValueError:
         is_one = False
-    if not is_one or parts.fragment or set(url) & set(", "):
+    if not is_one or set(url) & set("?#, "):  # paths are put behind it
         raise UsageError(
             f"{address!r} is no address of a model server; write http://host:8000/v1."
         )

@@ -217,7 +217,8 @@ class ServerPool:
             told = "; ".join(f"{server.url} {server.out}" for server in self._servers)
             raise NoServerError(f"No model server may answer: {told}.")
         up = [server for server in able if not server.out]
-        return min(up or able, key=lambda server: (server.quiet_until, server.turn))
+        now = time.monotonic()
+        return min(up or able, key=lambda s: (max(s.quiet_until, now), s.turn))
 
     def _known(self, replicas: Replicas) -> list[Server]:
         if replicas is not self.replicas:

@@ -316,8 +316,8 @@ def _exchanged(by: Callable[[str, str], str], told: str, found: re.Match[str]) -
 
 
 def _plainest(value: str) -> str:
-    """Return the longest part of a value that is written the same in any JSON."""
-    return max(re.split(r"[^A-Za-z0-9_.~+=-]", value), key=len)
+    """Return the longest part of a value that any JSON and any URL have as it is."""
+    return max(re.split(r"[^A-Za-z0-9_.~-]", value), key=len)
 
 
 def _spelt(value: str) -> str:

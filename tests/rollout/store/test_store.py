@@ -491,6 +491,16 @@ def test_a_full_disk_is_reported_by_everything_once_it_is_not_waited_for_any_mor
             use()
 
 
+def test_the_kind_of_an_event_tells_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "d0-not-tell-it")
+    with Store(tmp_path / "rollouts.db") as store:
+        create(store, "a")
+        store.add_event("a", "0", "said d0-not-tell-it", {})
+        assert store.events("a")[0].event_type == "said [redacted: SOME_TOKEN]"
+
+
 def test_a_file_that_another_store_has_open_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.db"
     with Store(path) as store:

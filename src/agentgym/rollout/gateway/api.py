@@ -85,7 +85,7 @@ class Api:
         items = _ROLLOUTS.validate_python(await read_json(request))
         for item in items:
             name = item.rollout_id or ""
-            if len(name) > MOST_NAME or "/" in name:
+            if len(name) > MOST_NAME or "/" in name or name in (".", ".."):
                 told = f"rollout_id = {name!r:.80} can be part of no address."
                 raise ApiError(422, told, "invalid_value")
         return reply(self._store.create_rollouts(items), status=201)
@@ -140,6 +140,9 @@ class Api:
     async def _patch_rollout(self, request: Request) -> web.Response:
         body = RolloutPatch.model_validate(await read_json(request))
         status = body.status or RolloutStatusPatch()
+        if len(name := status.last_attempt_id or "") > MOST_NAME:
+            told = f"last_attempt_id = {name!r:.80} is too long."
+            raise ApiError(422, told, "invalid_value")
         return reply(self._store.patch(self._shown(request), status))
 
     async def _delete_rollout(self, request: Request) -> web.Response:

@@ -40,6 +40,10 @@ class Exact:
         as_given = self._goes_on and not is_over
         return rollout if as_given else self._redactor.written(rollout)
 
+    def clean_name(self, name: str) -> str:
+        """Return what may be written of an event's kind."""
+        return self._redactor.text(name)
+
     def clean(self, raw: bytes) -> bytes:
         """Return what may be written of an event, and remember it if that is less."""
         text = raw.decode()

@@ -55,7 +55,8 @@ def delete_rollout(rollout_id: str) -> tuple[Write, Write]:
 
 def write_event(event: RecordedEvent, exact: Exact) -> Write:
     """Add an event."""
-    row = event.event_type, event.rollout_id, event.attempt_id, event.timestamp
+    kind = exact.clean_name(event.event_type)
+    row = kind, event.rollout_id, event.attempt_id, event.timestamp
     return _EVENT, (*row, _stored(event, exact))
 
 
