@@ -154,6 +154,7 @@ def test_output_flood(sandbox: Sandbox, attack: Attack) -> None:
     assert result.timed_out
     assert result.truncated
     assert len(result.stdout) == sandbox.config.limits.output_bytes
+    assert "16 MB" in result.error
 
 
 def test_cannot_kill_others(sandbox: Sandbox, attack: Attack) -> None:

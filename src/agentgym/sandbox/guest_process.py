@@ -39,6 +39,7 @@ _ANSWER_S = 300.0
 _OVER_MEMORY = "The sandbox process died of what the execution held in memory."
 _REPORT_BYTES = 4 << 20
 _MOST_READ = 16 << 20
+_OVER_OUTPUT = "It wrote more output than is read, 16 MB, and waited."
 
 
 class GuestDiedError(SandboxError):
@@ -232,6 +233,8 @@ class GuestProcess:
                 while stream.open and stream.read():
                     pass
         out, err, report = streams
+        if reply["status"] == "timed_out" and max(out.seen, err.seen) > _MOST_READ:
+            reply["error"] = _OVER_OUTPUT
         result = SandboxResult(
             **reply,
             stdout=out.data.decode(errors="replace"),
