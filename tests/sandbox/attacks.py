@@ -382,3 +382,27 @@ except OSError:
     pass
 print(made)
 """
+
+FILL_DISK = """
+import os, sys
+kept, wrote = [], 0
+try:
+    for number in range(400):
+        file = open(str(number), "wb", 0)
+        if "room" in sys.argv:
+            os.posix_fallocate(file.fileno(), 0, 10 << 20)
+            wrote += 10 << 20
+        for _ in range(5):
+            wrote += file.write(bytes(2 << 20))
+        if "hide" in sys.argv:
+            kept.append(file)
+            os.remove(str(number))
+        if "child" in sys.argv and os.fork() == 0:
+            continue
+        elif "child" in sys.argv:
+            os.wait()
+            break
+except OSError as error:
+    print("refused", error)
+print(wrote >> 20)
+"""

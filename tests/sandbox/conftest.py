@@ -32,7 +32,7 @@ def opened(rung: str, *, warm: bool = True) -> Iterator[Sandbox]:
         warm=warm,
         cache_entries=0,
         concurrency=2,
-        limits=Limits(memory_mb=160, total_memory_mb=240, file_mb=16),
+        limits=Limits(memory_mb=160, total_memory_mb=240, file_mb=16, disk_mb=80),
     )
     with open_sandbox(config) as sandbox:
         yield sandbox

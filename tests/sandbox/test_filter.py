@@ -14,6 +14,7 @@ UNKNOWN = 0x00050000 | errno.ENOSYS
 PRETEND = 0x00050000
 INVALID = 0x00050000 | errno.EINVAL
 NO_TERMINAL = 0x00050000 | errno.ENOTTY
+UNSUPPORTED = 0x00050000 | errno.EOPNOTSUPP
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _PID = struct.pack("=I", OWN_PID), struct.pack("=I", 77)
 
@@ -63,6 +64,7 @@ _CALLS = {
         "pidfd": 434,
         "vmsplice": 278,
         "fork": 57,
+        "fallocate": 285,
     },
     "aarch64": {
         "read": 63,
@@ -85,11 +87,12 @@ _CALLS = {
         "pidfd": 434,
         "vmsplice": 75,
         "fork": 220,
+        "fallocate": 47,
     },
 }
-_STRICT = {"strict": True, "shared_memory": True}
-_COUNTED = {"strict": False, "shared_memory": True}
-_UNCOUNTED = {"strict": False, "shared_memory": False}
+_COUNTED = {"strict": False, "shared_memory": True, "preallocation": True}
+_UNCOUNTED = _COUNTED | {"shared_memory": False}
+_STRICT = {"strict": True, "shared_memory": True, "preallocation": False}
 
 
 @pytest.mark.parametrize("options", [_STRICT, _COUNTED, _UNCOUNTED])
@@ -141,6 +144,8 @@ def test_decisions_that_differ(machine: str) -> None:
 
     assert says(_COUNTED, "fork", 17) == ALLOW
     assert says(_STRICT, "fork", 17) == REFUSE
+    assert says(_COUNTED, "fallocate") == ALLOW
+    assert says(_STRICT, "fallocate") == UNSUPPORTED
     assert says(_COUNTED, "chmod") == ALLOW
     assert says(_STRICT, "chmod") == PRETEND
     assert says(_COUNTED, "kill", 78, 9) == ALLOW
@@ -154,4 +159,4 @@ def test_decisions_that_differ(machine: str) -> None:
 
 def test_unknown_architecture() -> None:
     with pytest.raises(OSError, match="no seccomp table"):
-        build_filter(strict=False, shared_memory=True, machine="riscv64")
+        build_filter(**_COUNTED, machine="riscv64")

@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +86,43 @@ def test_too_many_files_are_the_programs_failure(each: Sandbox, attack: Attack) 
         assert int(result.stdout) < 10_000
     assert attack(each, "print(1)").stdout == "1\n"
     assert each.restarts == each.rung.landlock
+
+
+def _writes_are_counted() -> bool:
+    def counted() -> str:
+        return Path("/proc/self/io").read_text().partition("\nwrite_bytes:")[2]
+
+    before = counted()
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(1 << 20))
+        file.flush()
+        return counted() != before
+
+
+@pytest.mark.parametrize("how", ["", "hide", "child", "room"])
+def test_the_disk_cannot_be_filled(each: Sandbox, attack: Attack, how: str) -> None:
+    """Where a mount bounds them, the program is told; else it is stopped."""
+    if each.rung.landlock and not _writes_are_counted():
+        pytest.skip("the temporary folder is on no disk")
+    result = attack(each, attacks.FILL_DISK, how, timeout_s=60)
+    if each.rung.landlock and not (each.rung.strict and how == "child"):
+        assert (result.status, result.signal) == ("killed", 9), result
+        assert "disk_mb" in result.error
+    else:
+        assert result.status == "exited", result
+        assert "refused" in result.stdout
+    assert attack(each, "print(1)").stdout == "1\n"
+    assert each.restarts == 0
+
+
+def test_writing_within_the_limit(each: Sandbox, attack: Attack) -> None:
+    script = (
+        "import os\n"
+        "for _ in range(30):\n    with open('f', 'wb') as f: f.write(bytes(1 << 20))\n"
+        "with open('g', 'wb') as f: os.posix_fallocate(f.fileno(), 0, 1 << 20)\n"
+        "print(os.path.getsize('g') >> 20)"
+    )
+    assert attack(each, script).stdout == "1\n"
 
 
 _BURN = """

@@ -60,13 +60,17 @@ def _if_one_of(index: int, values: tuple[int, ...], hit: bytes, miss: bytes) -> 
 
 
 @functools.cache
-def build_filter(*, strict: bool, shared_memory: bool, machine: str = "") -> bytes:
+def build_filter(
+    *, strict: bool, shared_memory: bool, preallocation: bool, machine: str = ""
+) -> bytes:
     """Assemble the filter program.
 
     Args:
         strict: Whether the process keeps the caller's own user id.
         shared_memory: Whether anonymous memory may be shared between processes: no
             sum of their sizes tells how much of it there is.
+        preallocation: Whether a file may get room on the disk that nothing is written
+            to: what was written does not tell of it.
         machine: ``x86_64`` or ``aarch64``; this machine by default.
 
     Raises:
@@ -79,6 +83,8 @@ def build_filter(*, strict: bool, shared_memory: bool, machine: str = "") -> byt
     rows = [row.split() for row in ALLOWED.split(",")]
     numbers = {row[0]: int(row[1 + column]) for row in rows}
     rules = _rules(shared_memory=shared_memory)
+    if not preallocation:
+        rules["fallocate"] = _fail(errno.EOPNOTSUPP)  # C libraries then write zeros.
     if strict:
         rules |= _strict_rules()
     program = [_op(_LOAD, 4), _op(_EQUAL, audit, 1, 0), _KILL_PROCESS, _op(_LOAD, 0)]

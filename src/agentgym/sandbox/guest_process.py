@@ -185,7 +185,11 @@ class GuestProcess:
         if not self._rung.isolates:
             return b""
         counted = self._group is not None or not self._rung.forks
-        return build_filter(strict=self._rung.strict, shared_memory=counted)
+        return build_filter(
+            strict=self._rung.strict,
+            shared_memory=counted,
+            preallocation=self._rung.bubblewrap,
+        )
 
     def is_stale(self) -> bool:
         """Return whether its copy of ``python_path`` is no longer what is there."""

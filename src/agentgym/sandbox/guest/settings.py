@@ -23,6 +23,8 @@ class Limits:
         processes: Processes and threads at one time.
         file_mb: Size of each written file, and of each of the private folders where
             they are mounted.
+        disk_mb: What all its processes write, where its folders are on the host's disk,
+            overwritten and removed bytes included; looked at a few times a second.
         open_files: Open descriptors of each process.
         output_bytes: How much of stdout, and of stderr, is kept.
         collect_bytes: How much text of changed files is kept, if they are collected;
@@ -33,6 +35,7 @@ class Limits:
     total_memory_mb: int = 1024
     processes: int = 32
     file_mb: int = 64
+    disk_mb: int = 1024
     open_files: int = 256
     output_bytes: int = 64 * 1024
     collect_bytes: int = 1024 * 1024

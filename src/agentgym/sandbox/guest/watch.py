@@ -44,10 +44,19 @@ class Watch:
         self._last = time.monotonic()
         self.due = self._last + self._every_s
 
-    def over(self, reaped_cpu_s: float) -> str:
-        """Look, and return the limit that is exceeded: "time", "memory" or none."""
+    def over(self, reaped_cpu_s: float, reaped_bytes: int) -> str:
+        """Look, and return the limit that is exceeded, "" for none.
+
+        Args:
+            reaped_cpu_s: What processes that have ended computed.
+            reaped_bytes: What they wrote to a disk.
+
+        Returns:
+            "time", "memory" or "disk".
+        """
         now = time.monotonic()
-        seen = [_look(pid) for pid in self._members()]
+        members = self._members()
+        seen = [_look(pid) for pid in members]
         cpu_s = reaped_cpu_s + sum(process.cpu_s for process in seen)
         if not any(process.runs for process in seen):
             # Who looks late was kept waiting himself, and so may they have been.
@@ -58,11 +67,26 @@ class Watch:
         self.due = now + min(self._every_s, max(_SOONEST_S, left))
         if self.killed_for_memory() or self._hold_too_much(seen):
             return "memory"
+        if self.wrote_too_much(reaped_bytes + sum(map(self._written, members))):
+            return "disk"
         return "time" if left <= 0 or now >= self._far else ""
 
     def killed_for_memory(self) -> bool:
         """Return whether the kernel killed a process since, at the group's limit."""
         return self._killed() > self._kills
+
+    def wrote_too_much(self, size: int) -> bool:
+        """Return whether so many bytes are more than may be written to the disk."""
+        limit = self._settings.limits.disk_mb << 20
+        return self._settings.scratch is not None and size > limit
+
+    def _written(self, pid: int) -> int:
+        """Return the bytes that a process, and those it waited for, wrote to disks."""
+        if self._settings.scratch is not None:
+            with suppress(OSError), open(f"/proc/{pid}/io", "rb") as source:
+                words = source.read().split()
+                return int(words[words.index(b"write_bytes:") + 1])
+        return 0
 
     def _killed(self) -> int:
         deaths = self._settings.deaths

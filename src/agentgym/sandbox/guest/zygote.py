@@ -34,6 +34,8 @@ _DESCRIPTORS = 4
 _REAP_S = 60.0
 _COLLECT_S = 10.0
 _OVER_MEMORY = "Its processes together used more memory than total_memory_mb allows."
+_OVER_DISK = "Its processes together wrote more to the disk than disk_mb allows."
+_BLOCK = 512  # That of rusage, on Linux.
 _LEFT_TOO_MUCH = "It left more files and folders than can be removed."
 
 
@@ -47,6 +49,7 @@ class Zygote:
         self._identity = settings.identity
         self._running = 0
         self._cpu_s = 0.0
+        self._bytes = 0
         if self._rung.bubblewrap and os.getpid() != 1:
             raise RuntimeError("the zygote is not the init of its PID namespace")
         if self._rung.own_identity and not self._identity:
@@ -110,7 +113,7 @@ class Zygote:
         """Run one job from its empty box to the sweep, and return the reply."""
         self._box.open()
         timeout_s = job["timeout_s"]
-        self._cpu_s = 0.0
+        self._cpu_s, self._bytes = 0.0, 0
         started = time.monotonic()
         pid = self._running = os.fork()
         if pid == 0:
@@ -121,11 +124,13 @@ class Zygote:
         self._sweep(pid)
         if watch.killed_for_memory():
             reply = _killed(_OVER_MEMORY)
+        elif watch.wrote_too_much(self._bytes):
+            reply = _killed(_OVER_DISK)
         elif self._cpu_s > timeout_s and "error" not in reply:
             reply = {"status": "timed_out"}
         reply |= {"wall_s": time.monotonic() - started, "cpu_s": self._cpu_s}
         if job["collect"] and reply["status"] != "timed_out" and "error" not in reply:
-            self._cpu_s = 0.0
+            self._cpu_s, self._bytes = 0.0, 0
             pid = os.fork()
             if pid == 0:
                 child.collect(self._settings, self._box, timeout_s, files)
@@ -156,11 +161,10 @@ class Zygote:
                 if code < 0:
                     return {"status": "killed", "signal": -code}
                 return {"status": "exited", "exit_code": code}
-            if time.monotonic() >= watch.due and (limit := watch.over(self._cpu_s)):
+            is_due = time.monotonic() >= watch.due
+            if is_due and (limit := watch.over(self._cpu_s, self._bytes)):
                 _kill(pid)
-                if limit == "time":
-                    return {"status": "timed_out"}
-                return _killed(_OVER_MEMORY)
+                return _over(limit)
             if found:
                 continue
             wait_s = max(0.0, watch.due - time.monotonic())
@@ -174,6 +178,7 @@ class Zygote:
         found, status, usage = os.wait4(-1, os.WNOHANG)
         if found:
             self._cpu_s += usage.ru_utime + usage.ru_stime
+            self._bytes += usage.ru_oublock * _BLOCK
         return found, status
 
     def _sweep(self, pid: int) -> None:
@@ -214,6 +219,13 @@ class Zygote:
 
 def _killed(why: str) -> dict[str, Any]:
     return {"status": "killed", "signal": int(signal.SIGKILL), "error": why}
+
+
+def _over(limit: str) -> dict[str, Any]:
+    """Return what is said of an execution that exceeded a limit of the watch."""
+    if limit == "time":
+        return {"status": "timed_out"}
+    return _killed(_OVER_DISK if limit == "disk" else _OVER_MEMORY)
 
 
 def _kill(pid: int) -> None:
