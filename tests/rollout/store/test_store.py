@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -28,7 +29,7 @@ from agentgym.errors import (
     StoreError,
 )
 from agentgym.rollout.store import signals
-from agentgym.rollout.store.database import SCHEMA_VERSION
+from agentgym.rollout.store.database import SCHEMA_VERSION, Database
 from agentgym.rollout.store.events import RecordedCall, triplets
 from agentgym.rollout.store.store import Store
 from tests.rollout.recording import record, recorded_by
@@ -489,6 +490,22 @@ def test_a_full_disk_is_reported_by_everything_once_it_is_not_waited_for_any_mor
     ):
         with pytest.raises(StoreError, match="the disk is full"):
             use()
+
+
+def test_what_was_there_before_leaves_the_journal_too(tmp_path: Path) -> None:
+    path, journal = tmp_path / "rollouts.db", tmp_path / "rollouts.db-wal"
+    database = Database(path, group_commit_s=0.0, calm_s=0.2)
+    row = "INSERT OR REPLACE INTO models VALUES ('m', 'e', ?)"
+    database.submit((row, ("as it was",)))
+    database.flush()
+    assert b"as it was" in journal.read_bytes()
+    database.submit((row, ("as it is",)))
+    database.flush()
+    while journal.stat().st_size:
+        time.sleep(0.01)
+    assert b"as it is" in path.read_bytes()
+    assert b"as it was" not in path.read_bytes()
+    database.close()
 
 
 def test_the_kind_of_an_event_tells_no_secret(

@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -99,6 +99,7 @@ class Database:
         group_commit_s: Longest time a write waits for others.
         disk_wait_s: How long to wait for space.
         on_failure: Called, by the writing thread, once it can write no more.
+        calm_s: After so long without a write the journal is emptied into the file.
 
     Attributes:
         stalled: What writing waits for at the moment; None if for nothing.
@@ -116,8 +117,10 @@ class Database:
         group_commit_s: float,
         disk_wait_s: float = WAIT_S,
         on_failure: Callable[[], None] = lambda: None,
+        calm_s: float = 10.0,
     ) -> None:
         self.path = path
+        self._calm_s = calm_s
         self.stalled: str | None = None
         self.refused = 0
         self._group_commit_s = group_commit_s
@@ -274,14 +277,26 @@ class Database:
 
     def _next_group(self) -> list[tuple[Write, ...]]:
         """Return what is due, once it is or somebody asks; nothing at the end."""
-        with self._changed:
-            while not self._pending and not self._is_closed:
-                self._changed.wait()
+        while not self._has_work():
+            self._empty_journal()
         self._hurry.wait(self._group_commit_s)
         with self._changed:
             group, self._pending = self._pending, []
             self._hurry.clear()
         return group
+
+    def _has_work(self) -> bool:
+        """Wait a while for something to write, or the end; say whether it has come."""
+        with self._changed:
+            if not self._pending and not self._is_closed:
+                self._changed.wait(self._calm_s)
+            return bool(self._pending) or self._is_closed
+
+    def _empty_journal(self) -> None:
+        """Have the file alone: its journal keeps rows as they were before."""
+        if self.path is not None:
+            with self._connection_lock, suppress(sqlite3.Error):  # next time then
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _commit(self, group: list[tuple[Write, ...]]) -> None:
         """Commit a group, without those of it that SQLite refuses."""
