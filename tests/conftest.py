@@ -1,10 +1,16 @@
 """What every test starts from: no settings of the developer's own."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# Tests start processes that import frameworks and torch, again and again: where no
+# bytecode is kept, compiling takes them half their time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture(autouse=True)
