@@ -1,20 +1,26 @@
 """``agentgym gateway``, and the rows that a trainer elsewhere is given."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from aiohttp import web
 
+from agentgym.rollout.store.store import Store
 from agentgym.rollout.task_input import read_task
 from tests.cli.conftest import Command
 from tests.rollout.foreign import MODEL, model_server, queue, register, tasks
-from tests.rollout.stub_server import StubServer
+from tests.rollout.stub_server import StubServer, completion
 
 
 def start(folder: Path, *words: str, **variables: str) -> "subprocess.Popen[str]":
@@ -115,6 +121,46 @@ def test_servers_that_are_given_answer_where_no_trainer_registers_any(
         assert told.count(line) == 1
         assert [len(one.bodies), len(two.bodies)] == [2, 2]
         assert {body["model"] for body in one.bodies} == {MODEL}
+
+
+def test_calls_under_way_are_answered_and_recorded_before_it_ends(
+    tmp_path: Path,
+) -> None:
+    asked, may_answer = threading.Event(), threading.Event()
+
+    async def slow(request: web.Request, body: dict[str, Any]) -> web.Response:
+        asked.set()
+        await asyncio.to_thread(may_answer.wait, 60)
+        return web.json_response(completion())
+
+    body = {"messages": [{"role": "user", "content": "hi"}]}
+    with StubServer(slow) as server, ThreadPoolExecutor(1) as pool:
+        process = start(tmp_path, "--upstream", server.endpoint)
+        try:
+            said = announced(process)
+            header = {"Authorization": f"Bearer {said['API key']}"}
+            with httpx.Client(
+                base_url=said["address"], headers=header, timeout=60
+            ) as api:
+                [name] = queue(api, tasks(1))
+                where = f"/proxy/rollout/{name}/attempt/0/mode/train/openai/v1"
+                call = pool.submit(api.post, f"{where}/chat/completions", json=body)
+                assert asked.wait(60)
+                process.send_signal(signal.SIGTERM)
+                assert process.stderr is not None
+                assert "a call under way" in process.stderr.readline()
+                with pytest.raises(httpx.TransportError):
+                    httpx.get(said["address"] + "/healthz")
+                may_answer.set()
+                assert call.result().status_code == 200
+                process.wait(60)
+        finally:
+            may_answer.set()
+            process.kill()
+            process.communicate(timeout=60)
+    assert process.returncode == 143
+    with Store(tmp_path / "rollouts.db") as store:
+        assert len(store.events(name)) == 1
 
 
 @pytest.mark.parametrize(

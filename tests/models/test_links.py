@@ -96,6 +96,8 @@ async def test_a_body_that_ends_with_the_connection_is_whole() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
         b"HTTP/1.1 200 OK\r\nno header\r\n\r\n",
         b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 000 None\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 999 Much\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000,
     ],
 )

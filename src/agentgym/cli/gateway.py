@@ -86,6 +86,10 @@ def gateway(
     temperature: Annotated[float | None, opt("Of sampling in training.")] = None,
     eval_temperature: Annotated[float | None, opt("Of sampling in validation.")] = None,
     seed: Annotated[int | None, opt("Of sampling.")] = None,
+    grace: Annotated[
+        float,
+        opt("Seconds that calls under way have to end once it is told to.", min=0),
+    ] = 20.0,
     config: Config = None,
     unsafe_local_exec: UnsafeLocalExec = False,
 ) -> None:
@@ -134,6 +138,7 @@ def gateway(
         port=port,
         api_key=api_key,
         model_name=model_name,
+        grace_s=grace,
         upstreams=servers,
         upstream_key=os.environ.get(KEY_OF_ADDRESS, "").strip(),
     )
@@ -154,6 +159,7 @@ def gateway(
         console.print(f"  agent key  {agents}", soft_wrap=True)
         console.print(f"  API key  {key}", soft_wrap=True)
         _wait(service)
+        _tell_of_calls(service, grace)
     raise Interrupted("The gateway no longer answers.")
 
 
@@ -229,6 +235,16 @@ def _make_folder(data: Path) -> None:
             f"{data} cannot be a folder: {error.strerror}. Choose another with --data "
             "or --store."
         ) from None
+
+
+def _tell_of_calls(service: "GatewayService", grace: float) -> None:
+    state = service.gateway.admission
+    if (calls := state.in_flight + state.waiting) and grace:
+        what = "a call" if calls == 1 else f"{calls} calls"
+        typer.echo(
+            f"Waiting at most {grace:g} s for {what} under way; Ctrl-C again ends it.",
+            err=True,
+        )
 
 
 def _wait(service: "GatewayService") -> None:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,8 @@ from agentgym.security.redaction import get_logger
 
 logger = get_logger(__name__)
 
+_PERHAPS_ELSEWHERE = frozenset({403, 404})
+"""Those that may be about this server, or about the request."""
 _RETRIED = frozenset({408, 409, 429, *range(500, 600)})
 """HTTP statuses of requests that may succeed later."""
 
@@ -241,11 +244,12 @@ class Attempts:
             return response
         body = await read_answer(response)
         response = WholeAnswer(status, response.headers, body)
-        if status == 404 and _names(pool.replicas.model, body):
-            reason = f"has no model {pool.replicas.model!r}"
+        if reason := _unfit(status, pool.replicas.model, body):
             pool.failed(server, reason, at_once=True)
             if self._finds_other(1):
                 raise AskAgain(reason)
+        elif status in _PERHAPS_ELSEWHERE and self._finds_other(1):
+            raise AskAgain(f"status {status}")
         elif status not in _RETRIED and status >= 400:
             pool.answered(server)
         if status not in _RETRIED:
@@ -318,10 +322,14 @@ class Attempts:
         return True
 
 
-def _names(model: str, body: bytes) -> bool:
-    """Say whether a refusal is about the model."""
+def _unfit(status: int, model: str, body: bytes) -> str | None:
+    """Return why a server can answer nothing that is asked of it, None if it may."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return f"refuses the key (status {status})"
     word = rb"(?<!\w)" + re.escape(model.encode()) + rb"(?!\w)"
-    return re.search(word, body) is not None
+    if status == HTTPStatus.NOT_FOUND and re.search(word, body):
+        return f"has no model {model!r}"
+    return None
 
 
 def _is_refused(error: BaseException) -> bool:

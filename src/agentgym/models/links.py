@@ -21,6 +21,7 @@ MOST_ANSWER = 2**28
 """Bytes of an answer; routed experts of a long one take tens of millions."""
 
 _MOST_HEAD = 65_536
+_LEAST_STATUS, _MOST_STATUS = 100, 599
 _PORT = 80
 
 
@@ -167,6 +168,9 @@ class _Link(asyncio.Protocol):
             raise ValueError(f"its transfer encoding is {coding!r:.40}")
         if self._headers.get("Content-Encoding", "identity").lower() != "identity":
             raise ValueError("it is compressed, which was not asked for")
+        status = self._parser.get_status_code()
+        if not _LEAST_STATUS <= status <= _MOST_STATUS:
+            raise ValueError(f"its status is {status}")
         self._head_size = -sys.maxsize
         self._is_open_ended = not coding and "Content-Length" not in self._headers
 

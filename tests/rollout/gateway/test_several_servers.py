@@ -457,6 +457,20 @@ def test_a_server_without_the_model_is_left_alone_until_it_lists_it() -> None:
         assert [len(one.bodies), len(two.bodies)] == [1, 16]
 
 
+@pytest.mark.parametrize("code", [401, 403, 404])
+def test_what_one_server_refuses_another_may_answer(code: int) -> None:
+    refusal = {"error": {"message": "Not here.", "code": code}}
+    with (
+        StubServer(status(code, refusal), models=(code, "no")) as one,
+        StubServer() as two,
+        gateway_of(endpoint(one, two)) as gateway,
+    ):
+        ask_each(gateway, 16)
+        assert len(two.bodies) == 16
+        assert (len(one.bodies) == 1) == (code == 401)
+        assert len(gateway.troubles) == (code == 401)
+
+
 # Given on the command line
 
 

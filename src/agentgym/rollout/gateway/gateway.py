@@ -27,8 +27,6 @@ from agentgym.rollout.gateway.upstream import PolicyUpstream, Upstream
 from agentgym.rollout.store.store import Store
 from agentgym.security.audit import AuditLog
 
-_GRACE_S = 0.2
-
 
 class Gateway:
     """Serves rollouts and model calls on its own thread and event loop.
@@ -67,7 +65,7 @@ class Gateway:
             self._settings,
             keys=Keys(self.api_key, for_agents=True),
             name="agentgym-gateway",
-            grace_s=_GRACE_S,
+            grace_s=self._settings.grace_s,
             lifespan=self._lifespan,
             noted=Noted(audit),
         )
@@ -130,7 +128,7 @@ class Gateway:
         return self
 
     def close(self) -> None:
-        """Stop listening; requests that wait are cut off."""
+        """Stop listening; what is not answered within the grace is cut off."""
         self._listener.close()
 
     async def _count_refused(self, request: Request) -> web.Response:

@@ -48,6 +48,7 @@ class GatewaySettings:
         max_body_bytes: Of one request.
         header_timeout_s: Until a new connection has brought a whole request's head.
         body_timeout_s: Until the body has come too, or a piece of a stream is taken.
+        grace_s: How long calls under way may go on once it is closed.
         upstreams: Base URLs of servers of the model where none are registered, with
             the key that they want in ``upstream_key``.
         upstream_attempts: Tries of a call at remote servers.
@@ -74,6 +75,7 @@ class GatewaySettings:
     upstream_key: str = field(default="", repr=False)
     header_timeout_s: float = 15.0
     body_timeout_s: float = 60.0
+    grace_s: float = 0.2
     upstream_attempts: int = 6
     upstream_timeout_s: float = 300.0
     upstream_backoff_s: float = 0.5
