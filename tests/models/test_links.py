@@ -13,6 +13,8 @@ from agentgym.models.links import Links, WholeAnswer, read_answer
 WHOLE = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 )
+BY_BYTE = 10_000
+"""Longer answers than all but the endless ones here; their rest comes at once."""
 Script = Callable[[int], bytes]
 
 
@@ -28,9 +30,11 @@ async def server(script: Script, *, hangs_up: bool = False) -> AsyncIterator[lis
                 length = int(head.lower().split(b"content-length: ")[1].split(b"\r")[0])
                 await reader.readexactly(length)
                 seen.append("request")
-                for byte in script(seen.count("request")):
+                said = script(seen.count("request"))
+                for byte in said[:BY_BYTE]:
                     writer.write(bytes([byte]))
                     await asyncio.sleep(0)
+                writer.write(said[BY_BYTE:])
                 if hangs_up:
                     break
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -171,9 +175,16 @@ async def test_a_streamed_answer_without_an_end_is_cut_off() -> None:
 
 async def test_an_answer_is_not_held_by_an_idle_connection() -> None:
     links = Links(30, 30)
-    async with server(lambda _: WHOLE) as seen:
-        await links.post(seen[0], b"{}", None)
+    named = WHOLE.replace(b"\r\n\r\n", b"\r\nX-Test: idle\r\n\r\n")
+    async with server(lambda _: named) as seen:
+        answer = await links.post(seen[0], b"{}", None)
+        assert answer.headers["X-Test"] == "idle"
+        del answer
         await asyncio.sleep(0)  # what woke this task has it until then
-        held = [each for each in gc.get_objects() if isinstance(each, WholeAnswer)]
+        held = [
+            each
+            for each in gc.get_objects()  # other tests' too, until they are collected
+            if type(each) is WholeAnswer and each.headers.get("X-Test") == "idle"
+        ]
         links.close()
     assert not held

@@ -202,7 +202,7 @@ async def test_what_is_cancelled_ends_at_once(rung: str) -> None:
 
 
 def test_an_interrupt_ends_what_runs(rung: str) -> None:
-    config = f"SandboxConfig(rung={rung!r})"
+    config = f"SandboxConfig(rung={rung!r}, concurrency=2)"
     script = (
         "from agentgym.sandbox import *\n"
         "from concurrent.futures import ThreadPoolExecutor\n"

@@ -6,7 +6,6 @@ from typing import Any
 
 from crewai import Agent, Crew, Process, Task
 from crewai.agent.planning_config import PlanningConfig
-from crewai.flow.flow import Flow, start
 from crewai.project import CrewBase, agent, crew, task
 from crewai.state.checkpoint_config import CheckpointConfig
 from crewai.tools import BaseTool, tool
@@ -97,15 +96,6 @@ writing = Crew(
     checkpoint=CheckpointConfig(location="crew_checkpoints"),
 )
 planning = person("Planner", note, planning_config=PlanningConfig(llm=MODEL))
-
-
-class Stream(Flow[Any]):
-    @start()
-    def go(self) -> str:
-        return "gone"
-
-
-flow = Stream()
 lined = person("Liner\n", note)
 quitting = person("Quitter", quit_all)
 counting = person("Counter", count)

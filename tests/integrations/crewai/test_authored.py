@@ -18,6 +18,7 @@ from tests.integrations.crewai.test_episodes import note_once, notes_of
 from tests.rollout.sessions import session
 
 AUTHORED = "tests.integrations.crewai.authored"
+FLOW = "tests.integrations.crewai.flows:flow"
 
 pytestmark = pytest.mark.usefixtures("installed")
 
@@ -31,7 +32,8 @@ def run_all(
         RolloutRequest(f"r{n:02d}", task, train=True, group="g", step=1)
         for n, task in enumerate(tasks)
     ]
-    told = {"scenario": "desk", "framework": "crewai", "agent": f"{AUTHORED}:{agent}"}
+    agent = agent if ":" in agent else f"{AUTHORED}:{agent}"
+    told = {"scenario": "desk", "framework": "crewai", "agent": agent}
     options = {"max_attempts": 1, **settings}
     with session(folder, ScriptedPolicy(respond), **told, **options) as opened:
         return opened.run(wanted, lambda _: None)
@@ -146,8 +148,8 @@ def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
 def test_names_and_refusals_are_short() -> None:
     [role] = CrewAIAdapter().roles(load_agent(f"{AUTHORED}:lined"))
     assert role.name == "Liner"
-    with pytest.raises(AgentGymError, match=f"^{AUTHORED}:flow is a Flow, which is"):
-        agent_tools(f"{AUTHORED}:flow")
+    with pytest.raises(AgentGymError, match=f"^{FLOW} is a Flow, which is"):
+        agent_tools(FLOW)
 
 
 def test_a_plan_is_an_answer_and_its_steps_are_not_observed() -> None:
@@ -209,7 +211,7 @@ def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
         ("structured", {}, r"wants a structured answer \(output_pydantic=Answer\)"),
         ("scribe", {"context": f"{AUTHORED}:topic"}, "no runtime context"),
         ("Burnt", {}, "Burnt failed to make the agent: ValidationError"),
-        ("flow", {}, f"{AUTHORED}:flow is a Flow, which is not trained: name a crew"),
+        (FLOW, {}, f"{FLOW} is a Flow, which is not trained: name a crew"),
         ("MODEL", {}, "gave a str, not an Agent, Task or Crew"),
     ],
 )
