@@ -64,7 +64,7 @@ def run(store: Store, *ids: str) -> None:
 
 def in_memory(kind: type) -> int:
     gc.collect()
-    return sum(isinstance(thing, kind) for thing in gc.get_objects())
+    return sum(type(thing) is kind for thing in gc.get_objects())
 
 
 def test_ended_rollouts_and_all_events_leave_memory(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_ended_rollouts_and_all_events_leave_memory(tmp_path: Path) -> None:
         store.claim("w")
         for _ in range(1000):
             recorded_by(store, "open", record())
-        assert in_memory(RecordedEvent) == events
+        assert in_memory(RecordedEvent) <= events
         assert len(store.events("open")) == 1000
         assert len(store.model_calls("0-0")) == 1
 
