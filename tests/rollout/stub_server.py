@@ -1,6 +1,7 @@
 """An OpenAI-compatible model server with a script, on its own thread."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -41,6 +42,7 @@ class StubServer:
         respond: Answers each request; None says hello.
         models: Status and body of the list of models.
         port: Where to listen; 0 takes a free one.
+        tls: Makes it speak HTTPS.
 
     Attributes:
         bodies: What was asked, in order.
@@ -53,8 +55,10 @@ class StubServer:
         *,
         models: tuple[int, str] = (404, ""),
         port: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._respond = respond
+        self._tls = tls
         self._wanted = port
         self._models = models
         self.bodies: list[dict[str, Any]] = []
@@ -86,7 +90,7 @@ class StubServer:
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}/v1"
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -95,7 +99,8 @@ class StubServer:
         app.router.add_get("/v1/models", self._list)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self._wanted).start()
+        site = web.TCPSite(runner, "127.0.0.1", self._wanted, ssl_context=self._tls)
+        await site.start()
         self._bound.set_result(runner.addresses[0][1])
         await self._stop.wait()
         await runner.cleanup()

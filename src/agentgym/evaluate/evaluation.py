@@ -75,7 +75,7 @@ def attempt(
         if all(t.status is RolloutStatus.DROPPED for t in found):
             raise RolloutError(
                 f"None of the {len(found)} rollouts of {name!r} could be scored: "
-                f"{found[0].reason}."
+                f"{str(found[0].reason).rstrip('.')}."
             )
     return by_set
 

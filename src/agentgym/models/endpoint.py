@@ -9,7 +9,7 @@ import orjson
 from agentgym.core.openai import Completion
 from agentgym.errors import ContextLengthError, ModelCallError, ProviderError
 from agentgym.models.answers import AnswerCache
-from agentgym.models.http import Attempts, ModelClient, overflow_told
+from agentgym.models.http import Attempts, ModelClient, failure_told, overflow_told
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
 
@@ -82,7 +82,7 @@ class EndpointLlm:
             raise ModelCallError(
                 tries.tried
                 or f"The model server at {where} does not answer "
-                f"({type(error).__name__}: {error})."
+                f"({failure_told(error)})."
             ) from None
         status = response.status
         text = payload[:_SHOWN].decode(errors="replace")

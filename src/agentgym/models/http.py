@@ -16,6 +16,7 @@ import orjson
 
 from agentgym.core.openai import CONTEXT_LENGTH
 from agentgym.models.links import Links, WholeAnswer, read_answer
+from agentgym.models.reference import CERTIFICATE_HINT
 from agentgym.models.servers import LONGEST_REST_S, Replicas, Server, ServerPool
 from agentgym.security.redaction import get_logger
 
@@ -294,7 +295,7 @@ class Attempts:
         """Note what went wrong, and say whether there is another try."""
         client, server = self._client, self._server
         pool = client.pool
-        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        reason = failure_told(error)
         if isinstance(error, AskAgain):
             reason = str(error)
         else:
@@ -330,6 +331,14 @@ def _unfit(status: int, model: str, body: bytes) -> str | None:
     if status == HTTPStatus.NOT_FOUND and re.search(word, body):
         return f"has no model {model!r}"
     return None
+
+
+def failure_told(error: BaseException) -> str:
+    """Return what is told of an error that kept a server from answering."""
+    told = f"{type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        told += CERTIFICATE_HINT
+    return told
 
 
 def _is_refused(error: BaseException) -> bool:

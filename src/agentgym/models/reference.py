@@ -20,6 +20,9 @@ logger = get_logger(__name__)
 KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
 """Environment variable with the key for servers that are given by address."""
 
+CERTIFICATE_HINT = "; SSL_CERT_FILE names the file of authorities to trust"
+"""After what is told of a server whose certificate nobody known has signed."""
+
 _TIMEOUT_S = 15.0
 _BY_ADDRESS = (
     "Any other OpenAI-compatible server is given by its address, e.g. "
@@ -214,10 +217,12 @@ def _list_models(base_url: str, key: str) -> "httpx.Response":
     try:
         return httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
+        told = f"{type(error).__name__}: {error}"
+        if "CERTIFICATE_VERIFY_FAILED" in told:
+            told += CERTIFICATE_HINT
         raise ModelError(
-            f"The model server at {base_url} does not answer "
-            f"({type(error).__name__}: {error}). Is it running, and is that its "
-            "address?"
+            f"The model server at {base_url} does not answer ({told}). Is it running, "
+            "and is that its address?"
         ) from None
 
 

@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import aiohttp
 import httpx
 import openai
 import pytest
+import trustme
 from agentlightning.schemas import Model, RolloutCreate
 from aiohttp import web
 from openai import OpenAI
@@ -70,6 +73,24 @@ def test_a_call_is_forwarded_with_ids_asked_for_and_recorded() -> None:
     assert step.model_version == 3
     assert event.data["response"] == completion()
     assert event.data["server"]["endpoint"] == server.endpoint
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_server_is_spoken_to_over_tls(is_known: bool) -> None:
+    authority, context = (
+        trustme.CA(),
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH),
+    )
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    if is_known:  # its own default was made when it was imported
+        authority.configure_trust(aiohttp.connector._SSL_CONTEXT_VERIFIED)
+    with StubServer(tls=context) as server, forwarding(server) as gateway:
+        if is_known:
+            assert ask(gateway).choices[0].message.content == "Hello."
+            return
+        with pytest.raises(openai.APIStatusError, match="SSL_CERT_FILE names the file"):
+            ask(gateway)
+    assert server.bodies == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import orjson
 from agentgym.core.openai import CONTEXT_LENGTH, ApiError, Completion
 from agentgym.core.policy import ServedPolicy
 from agentgym.errors import ContextLengthError, NoServerError
-from agentgym.models.http import Attempts, ModelClient, overflow_told
+from agentgym.models.http import Attempts, ModelClient, failure_told, overflow_told
 from agentgym.models.links import WholeAnswer, limited, read_answer
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
@@ -407,7 +407,7 @@ def _lost(sent: Exchange, error: Exception, tried: str) -> ApiError:
     if isinstance(error, TimeoutError):
         told = tried or f"{where} timed out."
         return ApiError(504, told, "upstream_timeout", "server_error")
-    told = tried or f"{where} failed ({type(error).__name__}: {error})."
+    told = tried or f"{where} failed ({failure_told(error)})."
     return ApiError(502, told, "upstream_error", "server_error")
 
 
