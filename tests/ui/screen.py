@@ -81,6 +81,9 @@ class Terminal:
     def __init__(self, columns: int, rows: int) -> None:
         self.screen = Screen(columns, rows)
         self._ours, self._theirs = pty.openpty()
+        modes = termios.tcgetattr(self._theirs)
+        modes[3] |= termios.NOFLSH  # else Ctrl-C discards what was not read yet
+        termios.tcsetattr(self._theirs, termios.TCSANOW, modes)
         self.resize(columns, rows)
 
     def resize(self, columns: int, rows: int) -> None:
