@@ -42,7 +42,12 @@ def with_argument(text: str) -> list[int]:
 
 def wait_until_gone(pids: set[int]) -> None:
     """Wait for all of these to end (a zombie has ended)."""
-    _wait(lambda: all(_field(pid, "State") in ("", "Z", "X") for pid in pids))
+    _wait(lambda: not any(map(is_there, pids)))
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process has not ended."""
+    return _field(pid, "State") not in ("", "Z", "X")
 
 
 def wait_for_sleepers(below: int, count: int = 1) -> list[int]:

@@ -1,6 +1,7 @@
 """Zygotes die when they should, and are replaced when they should not have."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import pwd
@@ -122,6 +123,29 @@ def test_folders_of_many_zygotes_go_with_the_host(rung: str, open_folder: Path) 
     processes.wait_until_gone(family)
     left = sorted(path.name for path in open_folder.iterdir())
     assert left == ["removed-0", "removed-1", "removed-2"]
+
+
+def test_a_zygote_that_is_told_to_end_again_and_again_removes_its_folder(
+    rung: str, open_folder: Path
+) -> None:
+    if reason := probe(RUNGS[rung]):
+        pytest.skip(f"the rung {rung} does not work here: {reason}")
+    script = (
+        "from agentgym.sandbox import *\n"
+        f"config = SandboxConfig(rung={rung!r}, concurrency=1, cache_entries=0)\n"
+        f"open_sandbox(config).run_sync({SLEEPER!r}, PythonScript('a.py'))\n"
+    )
+    argv = [sys.executable, "-c", script]
+    host = subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(open_folder)})
+    processes.wait_for_sleepers(below=host.pid)
+    zygotes = processes.children(host.pid)
+    host.kill()
+    while any(map(processes.is_there, zygotes)):
+        for zygote in [*zygotes] * 1000:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(zygote, signal.SIGTERM)
+    host.wait()
+    assert not any(open_folder.iterdir())
 
 
 def test_user_ids_of_others_are_left_alone(

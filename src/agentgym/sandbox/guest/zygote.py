@@ -60,6 +60,7 @@ class Zygote:
             self._box = box.MountedBox(owner=owner, size_mb=settings.limits.file_mb)
         else:
             self._box = box.DirectoryBox(settings.scratch, owner=self._identity)
+        self._is_ended = False
         self._wakeup, writer = os.pipe()
         for end in (self._wakeup, writer):
             os.set_blocking(end, False)
@@ -71,7 +72,7 @@ class Zygote:
                 signal.signal(number, signal.SIG_DFL)
             libc.prctl(libc.PR_SET_DUMPABLE, 0)
         else:
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+            signal.signal(signal.SIGTERM, self._end)
             if sys.platform == "linux":
                 libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
                 libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -89,7 +90,10 @@ class Zygote:
         gc.freeze()
         self._send({"serving": True})
         spoiled = False
+        poll = self._poll()
         while not spoiled:
+            while self._control.fileno() not in self._polled(poll, None):
+                pass  # It was a signal.
             data, files, _, _ = socket.recv_fds(self._control, 65536, _DESCRIPTORS)
             if not data:
                 return
@@ -101,10 +105,29 @@ class Zygote:
 
     def shut(self) -> None:
         """End a running execution and remove all folders of this zygote."""
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._sweep(self._running)
         if self._settings.scratch is not None:
             box.remove_tree(self._settings.scratch)
+
+    def _end(self, *_: object) -> None:
+        """Note that it is to end; an exception from here could keep it from `shut`."""
+        self._is_ended = True
+
+    def _poll(self) -> select.poll:
+        """Return what to wait with for the host and for signals."""
+        poll = select.poll()
+        poll.register(self._wakeup, select.POLLIN)
+        poll.register(self._control, select.POLLIN)
+        return poll
+
+    def _polled(self, poll: select.poll, wait_ms: float | None) -> list[int]:
+        """Wait; return which descriptors have something. If told to end, exit."""
+        found = [descriptor for descriptor, _ in poll.poll(wait_ms)]
+        if self._wakeup in found:
+            os.read(self._wakeup, 4096)
+        if self._is_ended:
+            raise SystemExit
+        return found
 
     def _send(self, line: dict[str, Any]) -> None:
         self._control.sendall(json.dumps(line).encode() + b"\n")
@@ -148,9 +171,7 @@ class Zygote:
 
         If the host is gone, exit.
         """
-        poll = select.poll()
-        poll.register(self._wakeup, select.POLLIN)
-        poll.register(self._control, select.POLLIN)
+        poll = self._poll()
         while True:
             try:
                 found, status = self._reap()
@@ -168,10 +189,8 @@ class Zygote:
             if found:
                 continue
             wait_s = max(0.0, watch.due - time.monotonic())
-            for descriptor, _ in poll.poll(wait_s * 1000 + 1):
-                if descriptor == self._control.fileno():
-                    raise SystemExit
-                os.read(self._wakeup, 4096)
+            if self._control.fileno() in self._polled(poll, wait_s * 1000 + 1):
+                raise SystemExit
 
     def _reap(self) -> tuple[int, int]:
         """Reap a child that ended; return its id, else 0, and its wait status."""
