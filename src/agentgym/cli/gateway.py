@@ -26,6 +26,7 @@ from agentgym.cli.output import progress_console
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
     from agentgym.rollout.service import GatewayService
+    from agentgym.train.process import InterruptFlag
 
 _KEY = "AGENTGYM_GATEWAY_KEY"
 _LOOK_S = 0.5
@@ -109,6 +110,7 @@ def gateway(
         gateway_settings,
         worker_count,
     )
+    from agentgym.train.process import InterruptFlag
 
     if model_name is None:
         raise UsageError(
@@ -143,22 +145,23 @@ def gateway(
         upstream_key=os.environ.get(KEY_OF_ADDRESS, "").strip(),
     )
     with GatewayService(database, settings, chosen, count) as service:
-        who = "a controller's, each runs `agentgym job`"
-        if count:
-            ours = "1 worker runs" if count == 1 else f"{count} workers run"
-            who = f"{ours} {chosen.scenario_name}"
-        key = "the one that you gave" if api_key else service.gateway.api_key
-        console = progress_console()
-        console.print(f"Serving rollouts for {model_name}, until Ctrl-C:\n")
-        console.print(f"  address  {service.gateway.url}", soft_wrap=True)
-        console.print(f"  agents   {who}")
-        if servers:
-            console.print(f"  models   {', '.join(servers)}", soft_wrap=True)
-        console.print(f"  store    {database}", soft_wrap=True)
-        agents = f"{service.gateway.agent_key}: asks the model, and nothing else"
-        console.print(f"  agent key  {agents}", soft_wrap=True)
-        console.print(f"  API key  {key}", soft_wrap=True)
-        _wait(service)
+        with InterruptFlag() as stop:  # who reads the address may end it already
+            who = "a controller's, each runs `agentgym job`"
+            if count:
+                ours = "1 worker runs" if count == 1 else f"{count} workers run"
+                who = f"{ours} {chosen.scenario_name}"
+            key = "the one that you gave" if api_key else service.gateway.api_key
+            console = progress_console()
+            console.print(f"Serving rollouts for {model_name}, until Ctrl-C:\n")
+            console.print(f"  address  {service.gateway.url}", soft_wrap=True)
+            console.print(f"  agents   {who}")
+            if servers:
+                console.print(f"  models   {', '.join(servers)}", soft_wrap=True)
+            console.print(f"  store    {database}", soft_wrap=True)
+            agents = f"{service.gateway.agent_key}: asks the model, and nothing else"
+            console.print(f"  agent key  {agents}", soft_wrap=True)
+            console.print(f"  API key  {key}", soft_wrap=True)
+            _wait(service, stop)
         _tell_of_calls(service, grace)
     raise Interrupted("The gateway no longer answers.")
 
@@ -247,22 +250,20 @@ def _tell_of_calls(service: "GatewayService", grace: float) -> None:
         )
 
 
-def _wait(service: "GatewayService") -> None:
+def _wait(service: "GatewayService", stop: "InterruptFlag") -> None:
     """Return once Ctrl-C or SIGTERM has come.
 
     Raises:
         RolloutError: No rollout can be run any more.
     """
     from agentgym.errors import RolloutError
-    from agentgym.train.process import InterruptFlag
 
     known: list[str] = []
-    with InterruptFlag() as stop:
-        while not stop.wait(_LOOK_S):
-            troubles = service.troubles
-            for line in troubles:
-                if line not in known:
-                    typer.echo(line, err=True)
-            known = troubles
-            if service.failure is not None:
-                raise RolloutError(service.failure)
+    while not stop.wait(_LOOK_S):
+        troubles = service.troubles
+        for line in troubles:
+            if line not in known:
+                typer.echo(line, err=True)
+        known = troubles
+        if service.failure is not None:
+            raise RolloutError(service.failure)
