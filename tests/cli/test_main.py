@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -105,6 +106,15 @@ def test_reader_that_leaves_is_no_error(words: list[str]) -> None:
     )
     os.close(write)
     assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("words", ["--version", "runs list", "scenarios show coding"])
+@pytest.mark.parametrize("closed", ["<&- >&-", ">&-", ">&- 2>&-"])
+def test_closed_streams_are_no_error(words: str, closed: str, tmp_path: Path) -> None:
+    """In a process of its own, as the shell starts it."""
+    command = f"exec {shlex.quote(sys.executable)} -m agentgym {words} {closed}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
 
 @pytest.fixture

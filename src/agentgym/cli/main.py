@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0, 1 for a failure, 2 for wrong usage, 130 if interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
     try:
         _load_env_file()
     except ConfigError as error:
@@ -35,6 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from agentgym.cli.app import run
 
     return run(words, owns_process=arguments is None)
+
+
+def _open_closed_streams() -> None:
+    """Let what was closed by the shell (``>&-``) lead nowhere.
+
+    Python has no stream there, and the next file would get the descriptor.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, nowhere)
 
 
 def _quick_answer(words: list[str]) -> str | None:

@@ -528,6 +528,22 @@ def test_a_file_that_another_store_has_open_is_refused(tmp_path: Path) -> None:
         assert [r.rollout_id for r in store.list_rollouts(list(RolloutState))] == ["a"]
 
 
+def test_other_names_of_a_file_are_the_same_file(tmp_path: Path) -> None:
+    path, link, other = (tmp_path / name for name in ("rollouts.db", "link", "other"))
+    link.symlink_to(path)
+    with Store(path) as store:
+        create(store, "a")
+        with pytest.raises(RolloutError, match=f"Process {os.getpid()} writes"):
+            Store(link)
+    other.hardlink_to(path)
+    for name in (path, link, other):  # a log beside each would spoil what is in it
+        with pytest.raises(RolloutError, match="has 2 names"):
+            Store(name)
+    other.unlink()
+    with Store(link) as store:
+        assert [r.rollout_id for r in store.list_rollouts(list(RolloutState))] == ["a"]
+
+
 def test_a_file_that_cannot_be_written_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -15,8 +16,16 @@ def hold(path: Path) -> TextIO | None:
     has locked. None is returned where no lock can be had, as on some network disks.
 
     Raises:
-        RolloutError: Another store holds it.
+        RolloutError: Another store holds it, or the file has a further name, of which
+            SQLite would not know.
     """
+    path = path.resolve()  # links to it are the same file
+    with suppress(OSError):
+        if (names := path.stat().st_nlink) > 1:
+            raise RolloutError(
+                f"The rollout store {path} has {names} names (hard links), and a log "
+                "beside each would spoil it. Name a copy, or remove the other."
+            )
     try:
         file = path.with_name(f".{path.name}.lock").open("a+")
     except OSError:
