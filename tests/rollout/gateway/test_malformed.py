@@ -34,7 +34,10 @@ DEEP = b"[" * 2000 + b"]" * 2000
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 
 POST = b"POST /api/rollouts HTTP/1.1\r\nHost: x\r\n"
-NOT_JSON = (b"", b"{", b"nonsense", b"\xff\xfe", b'{"a": NaN}', b'"\\ud800"', DEEP)
+NOT_JSON = (
+    *(b"", b"{", b"nonsense", b"\xff\xfe", b'{"a": NaN}', b'"\\ud800"', DEEP),
+    b'[{"input": 1e400}]',
+)
 BODIES: dict[str, list[Any]] = {
     f"POST {CHAT}": [
         *NOT_JSON,

@@ -20,6 +20,7 @@ from agentgym.core.policy import ServedPolicy
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.gateway.upstream import Exchange
 from agentgym.rollout.store.store import Store
 from tests.rollout.stub_server import StubServer, completion
 
@@ -300,6 +301,25 @@ def test_an_answer_that_is_no_json_is_a_502() -> None:
         assert caught.value.status_code == 502
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_with_a_number_that_nobody_can_read_back_is_a_502(
+    stream: bool,
+) -> None:
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        text = json.dumps(chunk({}) if stream else completion())
+        text = text[:-1] + ', "seconds": 1e400}'
+        if stream:
+            return await streaming([f"data: {text}\n\n".encode()])(request, body)
+        return web.Response(text=text, content_type="application/json")
+
+    with StubServer(respond) as server, forwarding(server) as gateway:
+        with pytest.raises(openai.APIStatusError, match="infinity") as caught:
+            ask(gateway, stream=stream)
+        assert caught.value.status_code == 502
+        [event] = gateway.store.events("r0")
+        assert event.data["http_status"] == 502
+
+
 def test_no_server_is_a_503() -> None:
     with forwarding() as gateway:
         for stream in (False, True):
@@ -558,6 +578,42 @@ def test_a_stream_that_ends_with_an_error_is_no_answer(
     assert event.data["status"] == "error"
     assert event.data["http_status"] == status
     assert event.data["response"]["error"] == error
+
+
+@pytest.mark.parametrize("begun", [0, 3])
+@pytest.mark.parametrize("index", ["a", [1], 1.5])
+def test_a_tool_call_whose_place_is_none_is_an_error_that_is_recorded(
+    index: Any, begun: int
+) -> None:
+    calls = [{"index": index, "function": {}}, {"index": 0, "function": {}}]
+    whole = [frames([each], done=False) for each in CHUNKS[:begun]]
+    whole += [frames([chunk({"tool_calls": calls})])]
+    with StubServer(streaming(whole, 0.05)) as server, forwarding(server) as gateway:
+        with pytest.raises(openai.APIError, match="unknown shape"):
+            list(ask(gateway, stream=True))
+        [event] = gateway.store.events("r0")
+        assert event.data["http_status"] == 502
+
+
+def test_a_stream_that_fails_of_itself_ends_with_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("inner words")
+
+    monkeypatch.setattr(Exchange, "answer", fail)
+    with (
+        StubServer(streaming([frames(CHUNKS)])) as server,
+        forwarding(server) as gateway,
+    ):
+        answer = httpx.post(
+            gateway.proxy_url("r0") + "/chat/completions",
+            json={"messages": HI, "stream": True},
+            headers={"X-API-Key": gateway.api_key},
+        )
+    *_, last = answer.text.strip().split("\n\n")
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "internal_error"
+    assert "inner words" not in answer.text
 
 
 def test_a_stream_that_says_that_there_is_no_error_is_an_answer() -> None:

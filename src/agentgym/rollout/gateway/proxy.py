@@ -29,6 +29,9 @@ from agentgym.rollout.gateway.sse import frame
 from agentgym.rollout.gateway.upstream import Answer, Upstream
 from agentgym.rollout.gateway.wire import is_writable, read_json
 from agentgym.rollout.store.store import Store
+from agentgym.security.redaction import get_logger
+
+logger = get_logger(__name__)
 
 _BASE = "/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1"
 _PATHS = ("chat/completions", "completions")
@@ -105,9 +108,13 @@ class Proxy:
                         await response.prepare(request)
                     if data and response is not None:
                         await self._write(response, data)
-            except RolloutError as error:
+            except ConnectionError:  # who asked has gone
+                raise
+            except Exception as error:
                 if response is None:
                     raise
+                if not isinstance(error, RolloutError):
+                    logger.exception("a stream broke off")
                 await self._write(response, frame(as_told(error).body))
         assert response is not None  # upstreams end with an Answer
         await response.write_eof()

@@ -133,7 +133,9 @@ class StreamAssembler:
                 for call in delta.pop("tool_calls", None) or ():
                     empty = {"name": "", "arguments": ""}
                     whole = {"id": "", "type": "function", "function": empty}
-                    index = call.pop("index", 0)
+                    index = call.pop("index", None) or 0
+                    if not isinstance(index, int):
+                        raise TypeError(f"a tool call's index is {index!r:.40}")
                     _grow(self._calls.setdefault(index, whole), call)
                 _grow(self._message, delta)
                 _grow(self._choice, choice)

@@ -17,7 +17,7 @@ def load_json(raw: bytes) -> Any:
 
     Raises:
         ValueError: It is no JSON (NaN and lone surrogates are none), is nested too
-            deep, or has an integer beyond 64 bits.
+            deep, or has a number beyond what 64 bits hold.
     """
     try:
         value = from_json(raw, allow_inf_nan=False)
@@ -28,7 +28,8 @@ def load_json(raw: bytes) -> Any:
         raise ValueError(told) from None
     try:
         orjson.dumps(value)
-    except TypeError as error:
+        orjson.loads(raw)  # who reads it back takes no 1e400, which is one more float
+    except (TypeError, ValueError) as error:
         raise ValueError(str(error)) from None
     return value
 
