@@ -33,6 +33,8 @@ _CONNECT_S = 10.0
 _AT_ONCE = 2
 """Servers that a call may fail at before it waits."""
 _PROBE_S = 5.0
+_MOST_LISTED = 2**24
+"""Bytes of a list of models."""
 _SILENT_S = 30.0
 """A server that is silent for so long has failed a call that is then given up."""
 _SHOWN = 300
@@ -116,11 +118,14 @@ class ModelClient:
         replicas = self.pool.replicas
         try:
             async with self.session.get(
-                f"{server.url}/models", timeout=limit, headers=replicas.headers
+                f"{server.url}/models",
+                timeout=limit,
+                headers=replicas.headers_of(server.url),
             ) as response:
                 if response.status >= 500 or not replicas.trains:
                     return response.status < 500
-                return replicas.model.encode() in await response.read()
+                listed = await read_answer(response, _MOST_LISTED)
+                return _names(replicas.model, listed)
         except (aiohttp.ClientError, TimeoutError) as error:
             if _is_refused(error):
                 self.pool.is_gone(server)
@@ -233,13 +238,15 @@ class Attempts:
             stream: Return once the answer begins; otherwise it has been read whole.
         """
         server, pool = self._server, self._client.pool
-        url, headers = f"{server.url}/{path}", pool.replicas.headers
+        url, headers = f"{server.url}/{path}", pool.replicas.headers_of(server.url)
         response: aiohttp.ClientResponse | WholeAnswer
         if not stream and Links.take(url):
             response = await self._client.links.post(url, data, headers)
         else:
             session = self._client.session
-            response = await session.post(url, data=data, headers=headers)
+            response = await session.post(
+                url, data=data, headers=headers, allow_redirects=False
+            )
         status = response.status
         if stream and status < 400:
             return response
@@ -327,10 +334,15 @@ def _unfit(status: int, model: str, body: bytes) -> str | None:
     """Return why a server can answer nothing that is asked of it, None if it may."""
     if status == HTTPStatus.UNAUTHORIZED:
         return f"refuses the key (status {status})"
-    word = rb"(?<!\w)" + re.escape(model.encode()) + rb"(?!\w)"
-    if status == HTTPStatus.NOT_FOUND and re.search(word, body):
+    if status == HTTPStatus.NOT_FOUND and _names(model, body):
         return f"has no model {model!r}"
     return None
+
+
+def _names(model: str, body: bytes) -> bool:
+    """Say whether an answer names a model."""
+    word = rb"(?<![\w/-])" + re.escape(model.encode()) + rb"(?![\w/-])"
+    return re.search(word, body) is not None
 
 
 def failure_told(error: BaseException) -> str:

@@ -48,6 +48,11 @@ class Replicas:
         key = self.api_key
         return {"Authorization": f"Bearer {key}"} if key else None
 
+    def headers_of(self, url: str) -> dict[str, str] | None:
+        """Return what opens a server: not the key if its address has a password."""
+        host = url.partition("//")[2].partition("/")[0]
+        return None if "@" in host else self.headers
+
 
 @dataclass(eq=False, slots=True)
 class Server:

@@ -345,6 +345,17 @@ def test_a_refused_body_leaves_with_its_answer(encoding: str) -> None:
     assert not [each for each in collected if isinstance(each, dict) and "more" in each]
 
 
+@pytest.mark.parametrize("key", ["", "Authorization: Bearer another\r\n"])
+def test_of_who_has_no_key_no_body_is_kept(key: str) -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\n{key}Content-Length: 50000000\r\n\r\n"
+    with (
+        serving(body_timeout_s=30.0) as gateway,
+        socket.create_connection(address(gateway), 20) as connection,
+    ):
+        connection.sendall(head.encode() + b"{")
+        assert connection.recv(12) == b"HTTP/1.1 401"
+
+
 def test_a_body_that_does_not_come_is_waited_for_once() -> None:
     head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
     with (

@@ -444,10 +444,13 @@ def test_the_only_server_that_was_gone_is_told_of() -> None:
                 assert len(again.bodies) == 1
 
 
-def test_a_server_without_the_model_is_left_alone_until_it_lists_it() -> None:
+@pytest.mark.parametrize("listed", ['{"data": []}', '"m-2"', '"m"' + " " * 2**24])
+def test_a_server_without_the_model_is_left_alone_until_it_lists_it(
+    listed: str,
+) -> None:
     unknown = {"error": {"message": "The model `m` does not exist.", "code": 404}}
     with (
-        StubServer(status(404, unknown), models=(200, '{"data": []}')) as one,
+        StubServer(status(404, unknown), models=(200, listed)) as one,
         StubServer(models=LISTED) as two,
         gateway_of(ServedPolicy("m", [one.endpoint, two.endpoint], 1)) as gateway,
     ):
@@ -471,7 +474,41 @@ def test_what_one_server_refuses_another_may_answer(code: int) -> None:
         assert len(gateway.troubles) == (code == 401)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_no_server_is_followed_to_another(stream: bool) -> None:
+    with StubServer() as elsewhere, StubServer() as two:
+        away = f"{elsewhere.endpoint}/chat/completions"
+        moved = status(307, Location=away)
+        with (
+            StubServer(moved) as one,
+            gateway_of(endpoint(one, two)) as gateway,
+            httpx.Client() as client,
+        ):
+            for i in range(4):
+                post(client, gateway, i, stream=stream)
+            assert (len(two.bodies), elsewhere.bodies) == (4, [])
+
+
 # Given on the command line
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_password_in_an_address_goes_there_in_place_of_the_key(stream: bool) -> None:
+    keys: list[str | None] = []
+
+    async def keyed(request: web.Request, body: dict[str, Any]) -> web.Response:
+        keys.append(request.headers.get("Authorization"))
+        return web.json_response(completion())
+
+    with StubServer(keyed) as one, StubServer(keyed) as two:
+        urls = one.endpoint.replace("//", "//me:pass@"), two.endpoint
+        with (
+            gateway_of(upstreams=urls, upstream_key="up") as gateway,
+            httpx.Client() as client,
+        ):
+            for i in range(4):
+                post(client, gateway, i, stream=stream)
+    assert sorted(map(str, keys)) == ["Basic bWU6cGFzcw=="] * 2 + ["Bearer up"] * 2
 
 
 def test_servers_of_the_settings_answer_where_none_are_registered() -> None:

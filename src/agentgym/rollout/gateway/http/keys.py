@@ -62,6 +62,14 @@ class Keys:
             told = "This is an agent's key: it may ask the model, and nothing else."
             raise ApiError(403, told, "agent_key", "permission_error")
 
+    def know(self, request: "Request | DirectRequest") -> bool:
+        """Say whether :meth:`check` lets a request pass."""
+        try:
+            self.check(request)
+        except ApiError:
+            return False
+        return True
+
     def _owner(self, given: str) -> str | None:
         if not given:
             return None

@@ -135,7 +135,8 @@ class Listener:
 
     async def _serve(self) -> None:
         server = web.ServerRunner(
-            Server(self._answer, self._settings), shutdown_timeout=self._grace_s
+            Server(self._answer, self._settings, self._keys.know),
+            shutdown_timeout=self._grace_s,
         )
         self._loop = asyncio.get_running_loop()
         async with self._lifespan():

@@ -165,7 +165,9 @@ class Connection(web.RequestHandler):
             return
         end = head.size + head.length
         if len(self._buffer) < end:
-            if is_new:
+            if is_new and not self._server.knows(DirectRequest(head, b"", None)):
+                self._leave_direct()  # who is refused before the body has come
+            elif is_new:
                 self._look_again(self._settings.body_timeout_s)
             return
         body = bytes(self._buffer[head.size : end])
@@ -274,15 +276,18 @@ class Server(web.Server):
     Args:
         handler: Answers every request.
         settings: Deadlines and sizes.
+        knows: Says whose body is kept until it is whole: who has a key.
     """
 
     def __init__(
         self,
         handler: Callable[[Any], Awaitable[web.StreamResponse]],
         settings: GatewaySettings,
+        knows: Callable[[DirectRequest], bool],
     ) -> None:
         self._settings = settings
         self.handler = handler
+        self.knows = knows
         # a caller that hangs up frees its place
         super().__init__(
             self._counted, request_factory=self._request, handler_cancellation=True
