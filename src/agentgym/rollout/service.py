@@ -20,6 +20,8 @@ from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog
 
+_GROUP_COMMIT_S = 0.005
+"""Answers wait for it."""
 _RESTARTED = Reason(kind="the gateway was restarted")
 
 
@@ -57,7 +59,12 @@ class GatewayService:
         with ExitStack() as stack:
             stack.enter_context(calm_collector())
             self.store = stack.enter_context(
-                Store(self._database, max_attempts=config.max_attempts, goes_on=True)
+                Store(
+                    self._database,
+                    max_attempts=config.max_attempts,
+                    group_commit_s=_GROUP_COMMIT_S,
+                    goes_on=True,
+                )
             )
             audit = AuditLog(self._database.with_name(AUDIT_FILE))
             self.gateway = stack.enter_context(

@@ -494,7 +494,7 @@ def test_a_full_disk_is_reported_by_everything_once_it_is_not_waited_for_any_mor
 
 def test_what_was_there_before_leaves_the_journal_too(tmp_path: Path) -> None:
     path, journal = tmp_path / "rollouts.db", tmp_path / "rollouts.db-wal"
-    database = Database(path, group_commit_s=0.0, calm_s=0.2)
+    database = Database(path, signals.Signals(), group_commit_s=0.0, calm_s=0.2)
     row = "INSERT OR REPLACE INTO models VALUES ('m', 'e', ?)"
     database.submit((row, ("as it was",)))
     database.flush()

@@ -4,7 +4,7 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Self
+from typing import Any, Self
 
 from aiohttp import web
 
@@ -59,7 +59,7 @@ class Gateway:
         self._listener = Listener(
             [
                 *Proxy(store, self._upstream, self.admission, self._settings).routes(),
-                *Api(store, takes_models=policy is None).routes(),
+                *map(self._kept, Api(store, takes_models=policy is None).routes()),
                 Route("GET", "/api/refused", self._count_refused),
             ],
             self._settings,
@@ -130,6 +130,18 @@ class Gateway:
     def close(self) -> None:
         """Stop listening; what is not answered within the grace is cut off."""
         self._listener.close()
+
+    def _kept(self, route: Route) -> Route:
+        """Have what was written kept before it is answered."""
+        if route.method == "GET":
+            return route
+
+        async def handler(request: Any) -> web.StreamResponse:
+            answer = await route.handler(request)
+            await self.store.kept()
+            return answer
+
+        return route._replace(handler=handler)
 
     async def _count_refused(self, request: Request) -> web.Response:
         return reply({"requests": self.refused, "records": self.store.refused})

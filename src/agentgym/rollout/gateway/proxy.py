@@ -100,6 +100,7 @@ class Proxy:
                     data = item if isinstance(item, bytes) else item.payload
                     if isinstance(item, Answer):  # first: the agent may end it
                         self._record(call, item)
+                        await self._store.kept()
                         if response is None:
                             return answer_json(data, item.status)
                     elif response is None:

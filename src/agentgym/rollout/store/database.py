@@ -4,7 +4,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
@@ -14,6 +14,7 @@ from typing import Any
 from agentgym.core.files import BEAT_S, WAIT_S, Beat, disk_trouble, no_beat
 from agentgym.errors import RecordError, RolloutError, StoreError
 from agentgym.rollout.store.held import hold
+from agentgym.rollout.store.signals import KEPT, Signals
 from agentgym.security.redaction import get_logger
 
 logger = get_logger(__name__)
@@ -96,9 +97,9 @@ class Database:
 
     Args:
         path: The file, made if missing; None keeps everything in memory.
+        signals: Told of each commit; all of it once nothing can be written any more.
         group_commit_s: Longest time a write waits for others.
         disk_wait_s: How long to wait for space.
-        on_failure: Called, by the writing thread, once it can write no more.
         calm_s: After so long without a write the journal is emptied into the file.
 
     Attributes:
@@ -113,10 +114,10 @@ class Database:
     def __init__(
         self,
         path: Path | None,
+        signals: Signals,
         *,
         group_commit_s: float,
         disk_wait_s: float = WAIT_S,
-        on_failure: Callable[[], None] = lambda: None,
         calm_s: float = 10.0,
     ) -> None:
         self.path = path
@@ -125,7 +126,7 @@ class Database:
         self.refused = 0
         self._group_commit_s = group_commit_s
         self._disk_wait_s = disk_wait_s
-        self._on_failure = on_failure
+        self._signals = signals
         self._held = None if path is None else hold(path)
         try:
             self._connection = self._open()
@@ -197,6 +198,22 @@ class Database:
         while not self._is_flushed(wanted):
             beat(self.stalled)
 
+    async def kept(self) -> None:
+        """Return once everything submitted before is committed, as is due.
+
+        Raises:
+            StoreError: It cannot be.
+        """
+        wanted = self._submitted
+
+        def is_known() -> bool:
+            if not (is_kept := self.has_committed(wanted)):
+                self.check()
+            return is_kept
+
+        while not await self._signals.wait_async(KEPT, is_known, WAIT_S):
+            pass
+
     def give_up(self) -> None:
         """Wait for the disk no longer, now or later."""
         self._impatient.set()
@@ -266,6 +283,7 @@ class Database:
                 with self._changed:
                     self._committed += len(group)
                     self._changed.notify_all()
+                self._signals.notify(KEPT)
         except BaseException as error:
             logger.exception("the rollout store has failed")
             with self._changed:
@@ -273,7 +291,7 @@ class Database:
                 self._error.__cause__ = error
                 self._pending = []
                 self._changed.notify_all()
-            self._on_failure()
+            self._signals.notify_all()
 
     def _next_group(self) -> list[tuple[Write, ...]]:
         """Return what is due, once it is or somebody asks; nothing at the end."""

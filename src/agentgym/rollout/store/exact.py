@@ -29,7 +29,7 @@ class Exact:
     """
 
     def __init__(self, *, goes_on: bool = False) -> None:
-        self._goes_on = goes_on
+        self.goes_on = goes_on
         self._redactor = Redactor.of_environment()
         self._lock = threading.Lock()
         self._session = secrets.token_hex(8)
@@ -37,7 +37,7 @@ class Exact:
 
     def clean_rollout(self, rollout: str, is_over: bool) -> str:
         """Return what may be written of a rollout, which is given as JSON."""
-        as_given = self._goes_on and not is_over
+        as_given = self.goes_on and not is_over
         return rollout if as_given else self._redactor.written(rollout)
 
     def clean_name(self, name: str) -> str:

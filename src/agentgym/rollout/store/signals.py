@@ -10,6 +10,7 @@ Key = tuple[str, ...]
 
 QUEUE: Key = ("queue",)  # rollouts were queued
 ANY: Key = ("any",)  # a rollout changed its state
+KEPT: Key = ("kept",)  # something has reached the disk
 
 
 def terminal(rollout_id: str) -> Key:

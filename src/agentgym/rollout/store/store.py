@@ -77,10 +77,7 @@ class Store:
         self._max_attempts = max_attempts
         self._lock = threading.RLock()
         self._database = database = Database(
-            path,
-            group_commit_s=group_commit_s,
-            disk_wait_s=disk_wait_s,
-            on_failure=self.signals.notify_all,
+            path, self.signals, group_commit_s=group_commit_s, disk_wait_s=disk_wait_s
         )
         self._memory = Memory(database)
         self._live = self._memory.live
@@ -120,6 +117,11 @@ class Store:
     def flush(self, beat: Beat = no_beat) -> None:
         """Return once everything so far is in SQLite; ``beat`` may raise to give up."""
         self._database.flush(beat)
+
+    async def kept(self) -> None:
+        """Return once all so far is in SQLite, if a later process goes on there."""
+        if self._exact.goes_on:
+            await self._database.kept()
 
     def give_up(self) -> None:
         """Wait for the disk no longer: what cannot be written now is lost."""
@@ -259,8 +261,7 @@ class Store:
     def delete_steps_after(self, step: int) -> None:
         """Remove rollouts of training steps after it, which a resumed run repeats."""
         self.flush()
-        sql = "SELECT rollout_id FROM rollouts WHERE step > ?"
-        for (rollout_id,) in self._database.read(sql, (step,)):
+        for rollout_id in tables.read_after(self._database, step):
             self.delete(rollout_id)
 
     # Attempts
@@ -401,10 +402,9 @@ class Store:
         self, rollout_id: str, attempt_id: str | None = None
     ) -> list[RecordedEvent]:
         """Return the events of an attempt, by default the last one, in order."""
-        attempt = self._settled(rollout_id).attempt_id
-        chosen = attempt_id or attempt
-        database, exact = self._database, self._exact
-        return list(tables.read_events(database, exact, rollout_id, chosen))
+        current = self._settled(rollout_id).attempt_id
+        where = rollout_id, attempt_id or current
+        return list(tables.read_events(self._database, self._exact, *where))
 
     def model_calls(
         self, rollout_id: str, attempt_id: str | None = None

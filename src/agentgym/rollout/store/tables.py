@@ -113,6 +113,12 @@ def read_events(
         yield RecordedEvent(kind, rollout_id, attempt, timestamp, raw)
 
 
+def read_after(database: Database, step: int) -> list[str]:
+    """Return the ids of rollouts of later training steps."""
+    sql = "SELECT rollout_id FROM rollouts WHERE step > ?"
+    return [rollout_id for (rollout_id,) in database.read(sql, (step,))]
+
+
 def read_attempts(database: Database, rollout_id: str) -> list[str]:
     """Return the attempts of a rollout that recorded something, in order."""
     sql = """SELECT attempt_id FROM events WHERE rollout_id = ?
