@@ -22,6 +22,7 @@ from agentgym.security.redaction import (
 )
 
 VALUE = "Zq81xk-value"
+HUGGING = "hf_" + "Q7w8E9r0" * 5
 
 
 @pytest.fixture(autouse=True)
@@ -165,6 +166,31 @@ def test_a_value_that_addresses_spell_otherwise_is_found_there(
     assert (
         redacted("?k=%2B%2F%2B%2F%3D%2B%3D%2B%2F%2B%3D") == "?k=[redacted: PLUS_TOKEN]"
     )
+    for partly in ("wJalr%2bUtnFEMI/K7MDENG%3d", "wJalr+UtnFEMI%2FK7MDENG="):
+        assert redacted(f"?k={partly}") == "?k=[redacted: STORE_KEY]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"a": "{HUGGING}", "a": 1}}',
+        f'{{"a": {{"a": "{HUGGING}", "a": "b"}}}}',
+        f'{{"a": "hf\\u005f{HUGGING[3:]}"}}',
+        '{"a": "https:\\/\\/me:0xsecretx0@host\\/v1"}',
+    ],
+)
+def test_no_way_to_write_json_hides_a_secret(text: str) -> None:
+    clean = Redactor.of_environment().record(text)
+    assert HUGGING[3:] not in clean
+    assert "0xsecretx0" not in clean
+    assert json.loads(clean)
+
+
+def test_json_that_is_written_otherwise_stays_if_it_holds_no_secret() -> None:
+    text = '{"a": "\\/\\u0041", "b": 1, "b": "\\/"}'
+    assert json.loads(Redactor.of_environment().record(text)) == json.loads(text)
+    same = '{"a": "\\/\\u0041"}'
+    assert Redactor.of_environment().record(same) is same
 
 
 def test_a_short_value_is_no_part_of_a_word(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.errors import RolloutError
+from agentgym.security.redaction import quoted
 
 CONTEXT_LENGTH = "context_length_exceeded"
 """Code of the error that a prompt beyond the model's context is answered with."""
@@ -249,13 +250,13 @@ def _logprob_entries(choice: dict[str, Any]) -> list[Any] | None:
 
 def _ids_problem(ids: Any) -> str | None:
     if not isinstance(ids, list):
-        return f"are no list but {ids!r:.80}"
+        return f"are no list but {quoted(ids)}"
     if not ids or (
         set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) < MOST_TOKEN_ID
     ):
         return None
     wrong = next(i for i in ids if type(i) is not int or not 0 <= i < MOST_TOKEN_ID)
-    return f"hold {wrong!r:.80}, which is no token id"
+    return f"hold {quoted(wrong)}, which is no token id"
 
 
 def _message_problem(message: Any) -> str | None:

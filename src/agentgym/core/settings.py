@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from agentgym.errors import ConfigError
+from agentgym.security.redaction import quoted
 
 PREFIX = "AGENTGYM_"
 OTHER_VARIABLES = frozenset(
@@ -59,7 +60,8 @@ class Settings(BaseModel):
         if data is None:
             raise ConfigError(f"The configuration {path} is empty. {_YAML}")
         if not isinstance(data, dict):
-            kind = "a list" if isinstance(data, list) else f"the value {data!r:.40}"
+            is_list = isinstance(data, list)
+            kind = "a list" if is_list else f"the value {quoted(data, 40)}"
             raise ConfigError(f"The configuration {path} holds {kind}. {_YAML}")
         values = {str(key): value for key, value in data.items()}
         return cls.create(**{**values, **_given(overrides)})

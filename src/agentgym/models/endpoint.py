@@ -12,6 +12,7 @@ from agentgym.models.answers import AnswerCache
 from agentgym.models.http import Attempts, ModelClient, failure_told, overflow_told
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
+from agentgym.security.redaction import beginning
 
 _BACKOFF_S = 0.5
 _SHOWN = 300
@@ -85,7 +86,7 @@ class EndpointLlm:
                 f"({failure_told(error)})."
             ) from None
         status = response.status
-        text = payload[:_SHOWN].decode(errors="replace")
+        text = beginning(payload.decode(errors="replace"), _SHOWN)
         if status in KEY_REFUSED:
             raise ProviderError(refusal(where, status, text))
         if status >= 400 and overflow_told(payload) is not None:

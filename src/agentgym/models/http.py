@@ -18,7 +18,7 @@ from agentgym.core.openai import CONTEXT_LENGTH
 from agentgym.models.links import Links, WholeAnswer, read_answer
 from agentgym.models.reference import CERTIFICATE_HINT
 from agentgym.models.servers import LONGEST_REST_S, Replicas, Server, ServerPool
-from agentgym.security.redaction import get_logger
+from agentgym.security.redaction import beginning, get_logger
 
 logger = get_logger(__name__)
 
@@ -380,7 +380,7 @@ def overflow_told(body: bytes) -> str | None:
         said = None
     said = said.get("error", said) if isinstance(said, dict) else None
     said = said.get("message") if isinstance(said, dict) else said
-    return str(said or body[:_SHOWN].decode(errors="replace"))
+    return str(said or beginning(body.decode(errors="replace"), _SHOWN))
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

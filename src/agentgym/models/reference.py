@@ -10,7 +10,7 @@ from urllib.parse import urldefrag, urlsplit
 
 from agentgym.core.openai import NO_KEY
 from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
-from agentgym.security.redaction import get_logger
+from agentgym.security.redaction import beginning, get_logger
 
 if TYPE_CHECKING:
     import httpx
@@ -256,9 +256,10 @@ def refusal(base_url: str, status: int, said: str) -> str:
     """Return what to tell of a server that refused a key (401 or 403)."""
     named = [_key_of(name) for name, url in PROVIDERS.items() if url == base_url]
     [variable] = named or [KEY_OF_ADDRESS]
+    said = beginning(" ".join(said.split()), 200)
     return (
         f"The model server at {base_url} refused the key (status {status}): "
-        f"{' '.join(said.split())[:200]!r}. Check the environment variable {variable}."
+        f"{said!r}. Check the environment variable {variable}."
     )
 
 

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agentgym.security.redaction import Redactor, get_logger
+from agentgym.security.redaction import Redactor, beginning, get_logger
 
 FILE = "audit.jsonl"
 MACHINES_FILE = "audit-machines.jsonl"
@@ -30,8 +30,6 @@ MOST_BYTES = 32 << 20
 KEPT = 8
 """Files, the newest included."""
 _HEAD = 200
-_READ = 20_000
-"""Characters in which a secret ends that begins in the first ``_HEAD``."""
 _DIGITS = 16
 
 logger = get_logger(__name__)
@@ -181,12 +179,8 @@ def digest(value: Any) -> str:
 
 
 def head(text: str) -> str:
-    """Return the beginning of a text, on one line, without its secrets.
-
-    Cut in two, a secret would not be known as one.
-    """
-    clean = Redactor.of_environment().text(text[:_READ])
-    return " ".join(clean[: 2 * _HEAD].split())[:_HEAD]
+    """Return the beginning of a text, on one line, without its secrets."""
+    return " ".join(beginning(text, 2 * _HEAD).split())[:_HEAD]
 
 
 def home_log() -> Path:

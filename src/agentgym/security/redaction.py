@@ -22,8 +22,11 @@ VARIABLE = "AGENTGYM_SECRETS"
 """Names of further variables whose values are secrets, with commas between them."""
 GONE = "[redacted]"
 
+_READ = 2**16
+"""Characters in which what is shown of a text is looked for secrets."""
 _LEAST = 8
 """Characters of a value: what is shorter stands in ordinary text too."""
+_LOOSE = "utf-8", "surrogateescape"
 _WORD = 12
 """Characters below which a value counts only where no letter or digit adjoins it."""
 _NAMED = re.compile(
@@ -51,6 +54,8 @@ _HEADER = (
     r"\\*[\"']?\s*[:=]\s*\\*[\"']?"
     r"(?:(?:Basic|Bearer|Digest|Token) ([\w.~+/=-]{8,})|((?=\S*[\d=])[\w.~+/=-]{8,}))"
 )
+_ESCAPED = re.compile(r"\\(?:/|u00[2-7])")
+"""JSON's other spellings of what may be a part of a secret."""
 _URL = r"://[^\s/@:\"'\\]*:([^\s/@\"'\\]+)(?=@)"
 """With a password in it."""
 _SHAPES: tuple[tuple[str, str, str], ...] = (
@@ -171,19 +176,38 @@ class Redactor:
         return self._rewritten(text, _without_tokens)
 
     def _rewritten(self, text: str, also: Callable[[Any], Any]) -> str:
-        if not self.finds(text):
+        if not self.finds(text) and _ESCAPED.search(text) is None:
             return text
+        said_twice = False
+
+        def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            nonlocal said_twice
+            found = dict(pairs)
+            said_twice |= len(found) < len(pairs)
+            return found
+
         try:
-            value = json.loads(text)
+            value = json.loads(text, object_pairs_hook=once)
         except ValueError:
             return self.text(text)
         clean = self.json(value)
-        return text if clean == value else json.dumps(also(clean))
+        is_clean = clean == value and not said_twice  # what was said first is hidden
+        return text if is_clean else json.dumps(also(clean))
 
 
 def redacted(text: str) -> str:
     """Return a text without the secrets of this process's environment."""
     return Redactor.of_environment().text(text)
+
+
+def beginning(text: str, most: int) -> str:
+    """Return the beginning of a text without secrets: one cut in two would stay."""
+    return redacted(text[: most + _READ])[:most]
+
+
+def quoted(value: object, most: int = 80) -> str:
+    """Return how a value is written, as far as an error shows it, without secrets."""
+    return beginning(repr(value), most)
 
 
 def new_key() -> str:
@@ -322,16 +346,27 @@ def _plainest(value: str) -> str:
 
 def _spelt(value: str) -> str:
     """Return a pattern of a value, also as it stands in JSON within JSON, or a URL."""
-    from urllib.parse import quote
-
-    ways = [value, quote(value, safe="")]
+    ways = [value]
     for plain in (True, False):
         inner = value
         for _ in range(3):
             inner = json.dumps(inner, ensure_ascii=plain)[1:-1]
             ways.append(inner)
     found = "|".join(map(re.escape, sorted(set(ways), key=len, reverse=True)))
+    found += f"|{_in_address(value)}"
     return rf"(?<![^\W_])(?:{found})(?![^\W_])" if len(value) < _WORD else found
+
+
+def _in_address(value: str) -> str:
+    """Return a pattern of a value, any of whose characters may be percent-encoded."""
+    parts = []
+    for character in value:
+        part = re.escape(character)
+        if re.match(r"[A-Za-z0-9_.~-]", character) is None:
+            coded = "".join(f"%{byte:02X}" for byte in character.encode(*_LOOSE))
+            part = f"(?:{part}|(?i:{coded}))" if character != " " else r"(?:\ |\+|%20)"
+        parts.append(part)
+    return "".join(parts)
 
 
 def _without_tokens(value: Any) -> Any:

@@ -28,6 +28,7 @@ from agentgym.rollout.gateway.protocol import (
     models_reply,
     reply,
 )
+from agentgym.security.redaction import quoted
 
 _ENDPOINTS = "POST /v1/chat/completions and GET /v1/models"
 
@@ -192,7 +193,8 @@ class AgentServer:
     def _require(self, model: Any) -> None:
         if model not in self.models:
             known = ", ".join(self.models)
-            told = f"The model {model!r:.80} does not exist. This server has: {known}."
+            told = f"The model {quoted(model)} does not exist."
+            told += f" This server has: {known}."
             raise ApiError(404, told, "model_not_found")
 
     async def _list(self, request: Request) -> web.Response:
@@ -216,7 +218,7 @@ def _seed(body: Mapping[str, Any]) -> int:
         return secrets.randbits(63)
     if type(asked) is not int:
         raise ApiError(
-            400, f"seed = {asked!r:.80} is no whole number.", "invalid_value"
+            400, f"seed = {quoted(asked)} is no whole number.", "invalid_value"
         )
     return asked
 
@@ -225,6 +227,6 @@ def _stop(body: Mapping[str, Any]) -> list[str]:
     asked = body.get("stop") or []
     texts = [asked] if isinstance(asked, str) else asked
     if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
-        told = f"stop = {asked!r:.80} is neither a text nor a list of texts."
+        told = f"stop = {quoted(asked)} is neither a text nor a list of texts."
         raise ApiError(400, told, "invalid_value")
     return texts

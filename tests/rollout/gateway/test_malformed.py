@@ -227,6 +227,29 @@ def said(answer: httpx.Response) -> str:
     return str(told)
 
 
+LONG = f"sk-{'a1b2c3d4' * 30}"
+
+
+@pytest.mark.parametrize("where", [0, 40, 70])
+def test_what_is_shown_of_a_request_cuts_no_secret_in_two(where: int) -> None:
+    value = f"{'.' * where}{LONG}"
+    cases = [
+        ("POST", CHAT, HI | {"stream": value}),
+        ("POST", CHAT, HI | {"max_tokens": value}),
+        ("POST", CHAT.replace("train", value), HI),
+        ("POST", "/api/models", [{"model": "m", "endpoint": f"at {value}"}]),
+        ("PATCH", ONE, {"status": {"state": value}}),
+        ("POST", EVENTS, {"event_type": "reward", "data": {"value": value}}),
+        ("GET", f"/api/rollouts?state_in=queuing&limit={value}", None),
+        ("GET", f"/{value}", None),
+    ]
+    with serving() as gateway, client(gateway) as api:
+        for method, path, body in cases:
+            answer = api.request(method, path, json=body)
+            assert 400 <= answer.status_code < 500
+            assert not re.search("a1b2", answer.text), answer.text
+
+
 @pytest.mark.parametrize("encoding", ENCODED)
 def test_a_body_that_is_not_encoded_as_it_says_is_refused(encoding: str) -> None:
     with serving(body_timeout_s=1.0) as gateway, client(gateway) as api:

@@ -580,6 +580,28 @@ def test_a_stream_that_ends_with_an_error_is_no_answer(
     assert event.data["response"]["error"] == error
 
 
+@pytest.mark.parametrize("size", [150, 190, 500])
+@pytest.mark.parametrize("kind", ["json", "text", "stream"])
+def test_an_error_of_a_server_tells_no_secret(kind: str, size: int) -> None:
+    said = f"{'.' * size}sk-{'a1b2c3d4' * 30}"
+    error = {"error": {"message": said, "code": 418}}
+
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        if kind == "stream":
+            return await streaming([frames([*CHUNKS[:2], error])])(request, body)
+        text = json.dumps(error) if kind == "json" else said
+        return web.Response(status=418, text=text)
+
+    with StubServer(respond) as server, forwarding(server) as gateway:
+        answer = httpx.post(
+            gateway.proxy_url("r0") + "/chat/completions",
+            json={"messages": HI, "stream": kind == "stream"},
+            headers={"X-API-Key": gateway.api_key},
+        )
+    assert "..." in answer.text
+    assert "a1b2" not in answer.text
+
+
 @pytest.mark.parametrize("begun", [0, 3])
 @pytest.mark.parametrize("index", ["a", [1], 1.5])
 def test_a_tool_call_whose_place_is_none_is_an_error_that_is_recorded(

@@ -24,6 +24,7 @@ from agentgym.rollout.gateway.wire import read_json
 from agentgym.rollout.store import signals
 from agentgym.rollout.store.events import MODEL_REQUEST, check_event, triplets
 from agentgym.rollout.store.store import Store
+from agentgym.security.redaction import quoted
 
 _MAX_WAIT_S = 60.0
 _MOST = 2**63 - 1
@@ -86,7 +87,7 @@ class Api:
         for item in items:
             name = item.rollout_id or ""
             if len(name) > MOST_NAME or "/" in name or name in (".", ".."):
-                told = f"rollout_id = {name!r:.80} can be part of no address."
+                told = f"rollout_id = {quoted(name)} can be part of no address."
                 raise ApiError(422, told, "invalid_value")
         return reply(self._store.create_rollouts(items), status=201)
 
@@ -141,7 +142,7 @@ class Api:
         body = RolloutPatch.model_validate(await read_json(request))
         status = body.status or RolloutStatusPatch()
         if len(name := status.last_attempt_id or "") > MOST_NAME:
-            told = f"last_attempt_id = {name!r:.80} is too long."
+            told = f"last_attempt_id = {quoted(name)} is too long."
             raise ApiError(422, told, "invalid_value")
         return reply(self._store.patch(self._shown(request), status))
 
@@ -186,7 +187,7 @@ class Api:
         models = _MODELS.validate_python(await read_json(request))
         for model in models:
             if not _ADDRESS.match(model.endpoint):
-                told = f"endpoint = {model.endpoint!r:.80} is no address, such as "
+                told = f"endpoint = {quoted(model.endpoint)} is no address, such as "
                 told += "http://127.0.0.1:8000/v1."
                 raise ApiError(422, told, "invalid_value")
         if not self._takes_models:
@@ -236,7 +237,7 @@ def _number[N: (int, float)](request: Request, name: str, default: N) -> N:
         return number
     except ValueError:
         kind = "whole number" if isinstance(default, int) else "number"
-        told = f"{name} = {value!r:.80} is no {kind} that can be meant."
+        told = f"{name} = {quoted(value)} is no {kind} that can be meant."
         raise ApiError(422, told, "invalid_value") from None
 
 

@@ -20,7 +20,7 @@ from agentgym.errors import ContextLengthError, EngineError, PromptError
 from agentgym.models.stopping import stream_until_stop, until_stop
 from agentgym.rollout.gateway.protocol import engine_error
 from agentgym.rollout.gateway.sse import ChunkWriter, frame
-from agentgym.security.redaction import get_logger
+from agentgym.security.redaction import get_logger, quoted
 
 logger = get_logger(__name__)
 
@@ -145,7 +145,7 @@ def chat_request(
 
 def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
     """Return the refusal of an option that the policy cannot do."""
-    told = f"{name} = {body[name]!r:.80} is not supported by this policy."
+    told = f"{name} = {quoted(body[name])} is not supported by this policy."
     return _refused(told, "unsupported_parameter")
 
 
@@ -153,15 +153,15 @@ def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
     """Return a message that the chat template can be given; refuse any other."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, str | list | None):
-        told = f"messages[{place}].content = {content!r:.80} is no text."
+        told = f"messages[{place}].content = {quoted(content)} is no text."
         raise _refused(told, "invalid_messages")
     try:
         joined_text(content if isinstance(content, list) else [])
     except ValueError as error:
-        told = f"In a {role!r:.80} message {error}; this policy reads only text."
+        told = f"In a {quoted(role)} message {error}; this policy reads only text."
         raise _refused(told, "unsupported_content") from error
     if not isinstance(role, str) or not role:
-        told = f"messages[{place}].role = {role!r:.80} is no role, such as 'user'."
+        told = f"messages[{place}].role = {quoted(role)} is no role, such as 'user'."
         raise _refused(told, "invalid_messages")
     if not _are_objects(message.get("tool_calls") or []):
         told = f"messages[{place}].tool_calls must be a list of objects."

@@ -12,6 +12,7 @@ from aiohttp import web
 from agentgym.core.openai import CONTEXT_LENGTH, ApiError
 from agentgym.errors import ContextLengthError, EngineError, PromptError
 from agentgym.rollout.gateway.wire import load_json
+from agentgym.security.redaction import quoted
 
 Mode = Literal["train", "val"]
 
@@ -179,7 +180,7 @@ def check_call(path: str, body: Mapping[str, Any]) -> None:
             told = "'messages' must be a list of objects."
             raise ApiError(400, told, "invalid_messages")
     if not isinstance(body.get("stream"), bool | None):
-        told = f"stream = {body['stream']!r:.80} is neither true nor false."
+        told = f"stream = {quoted(body['stream'])} is neither true nor false."
         raise ApiError(400, told, "invalid_value")
 
 
@@ -197,7 +198,7 @@ def asked_temperature(body: Mapping[str, Any], default: float) -> float:
     if asked is None:
         return default
     if type(asked) not in (int, float) or not 0 <= asked < inf:
-        told = f"temperature = {asked!r:.80} is no number from 0 on."
+        told = f"temperature = {quoted(asked)} is no number from 0 on."
         raise ApiError(400, told, "invalid_value")
     return float(asked)
 
@@ -211,7 +212,7 @@ def asked_tokens(body: Mapping[str, Any], default: int) -> int:
     named = ((name, body.get(name)) for name in _TOKENS)
     name, asked = next((n for n in named if n[1] is not None), ("", default))
     if type(asked) is not int or asked < 1:
-        told = f"{name} = {asked!r:.80} is no positive whole number."
+        told = f"{name} = {quoted(asked)} is no positive whole number."
         raise ApiError(400, told, "invalid_value")
     return asked
 

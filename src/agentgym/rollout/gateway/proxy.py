@@ -29,7 +29,7 @@ from agentgym.rollout.gateway.sse import frame
 from agentgym.rollout.gateway.upstream import Answer, Upstream
 from agentgym.rollout.gateway.wire import is_writable, read_json
 from agentgym.rollout.store.store import Store
-from agentgym.security.redaction import get_logger
+from agentgym.security.redaction import beginning, get_logger, quoted
 
 logger = get_logger(__name__)
 
@@ -74,9 +74,11 @@ class Proxy:
         where = request.names
         mode, path = where["mode"], where["path"]
         if mode not in ("train", "val"):
-            raise ApiError(404, f"Unsupported proxy mode: {mode:.80}", "not_found")
+            told = f"Unsupported proxy mode: {beginning(mode, 80)}"
+            raise ApiError(404, told, "not_found")
         if path not in _PATHS:
-            raise ApiError(404, f"Unsupported upstream path: {path:.80}", "not_found")
+            told = f"Unsupported upstream path: {beginning(path, 80)}"
+            raise ApiError(404, told, "not_found")
         body = json_object(await request.read())
         check_call(path, body)
         if body.get("stream") and isinstance(request, DirectRequest):
@@ -155,6 +157,6 @@ def _agent(told: Any) -> str:
     """Return who of a team speaks."""
     agent = told or DEFAULT_AGENT
     if not isinstance(agent, str) or len(agent) > MOST_NAME or not is_writable(agent):
-        what = f"The agent's name, {agent!r:.80}, is no text that can be stored."
+        what = f"The agent's name, {quoted(agent)}, is no text that can be stored."
         raise ApiError(400, what, "invalid_value")
     return agent

@@ -22,10 +22,11 @@ from agentgym.rollout.gateway.sse import StreamAssembler
 from agentgym.rollout.gateway.upstream import Answer, Exchange, Upstream
 from agentgym.rollout.gateway.wire import load_json
 from agentgym.rollout.store.store import Store
-from agentgym.security.redaction import get_logger
+from agentgym.security.redaction import Redactor, beginning, get_logger, redacted
 
 logger = get_logger(__name__)
 
+_LOOSE = "utf-8", "surrogateescape"
 _NO_CREDIT = 402
 _NOT_UNDERSTOOD = frozenset({400, 404, 405, 422})
 _REFUSALS_AT_FIRST = 3
@@ -264,7 +265,7 @@ class ProviderUpstream(ForwardingUpstream):
         record = answer.record
         error, body = record.error, record.completion.body
         code = error.get("code")
-        said = " ".join(str(error.get("message") or body).split())[:300]
+        said = " ".join(beginning(str(error.get("message") or body), 300).split())
         url = answer.record.data["server"]["endpoint"]
         where = f"The model server at {url}"
         if status in KEY_REFUSED:
@@ -329,6 +330,7 @@ async def _passed_on(
                 raise
             if stream.error:
                 _refuse_overflow(orjson.dumps(stream.error))
+                lines = redacted(lines.decode(*_LOOSE)).encode(*_LOOSE)
             if stream.is_done:
                 end += lines + newline
             else:
@@ -368,13 +370,17 @@ def _whole(
             said = Completion(body)
             problem = (said.problem or said.length_problem) if is_good else None
             if problem is None and overflow is None:
-                return sent.answer(body, payload, status, is_whole=True), None
+                answer = sent.answer(body, payload, status, is_whole=True)
+                if not is_good:  # what is kept is what it said
+                    clean = Redactor.of_environment().written(payload.decode())
+                    answer = answer._replace(payload=clean.encode())
+                return answer, None
     except ValueError as error:
         problem = str(error)
     if overflow is not None:
         raise ContextLengthError(overflow)
     why = f" ({problem})" if problem else ""
-    text = payload[:200].decode(errors="replace")
+    text = beginning(payload.decode(errors="replace"), 200)
     problem = f"{status}, not {what}{why}"
     told = f"The model server {sent.endpoint} answered {problem}: {text!r}"
     status = 502 if is_good else status

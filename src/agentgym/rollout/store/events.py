@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from agentgym.core.openai import DEFAULT_AGENT, Completion, wants_call
 from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.errors import RecordError, first_problem
+from agentgym.security.redaction import quoted
 
 MODEL_REQUEST = "model_request"
 ATTEMPT_FAILED = "attempt_failed"
@@ -142,7 +143,7 @@ def check_event(kind: str, data: dict[str, Any]) -> None:
     elif kind == "reward":
         value = data.get("value")
         if type(value) not in (int, float):
-            told = f"its value is {value!r:.80} and no number"
+            told = f"its value is {quoted(value)} and no number"
     if told is not None:
         raise RecordError(f"This {kind!r} event cannot be recorded: {told}.")
 

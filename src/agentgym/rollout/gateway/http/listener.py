@@ -24,7 +24,7 @@ from agentgym.rollout.gateway.http.keys import Keys
 from agentgym.rollout.gateway.http.requests import Request, Server
 from agentgym.rollout.gateway.http.routes import Route, Routes
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
-from agentgym.security.redaction import get_logger
+from agentgym.security.redaction import get_logger, quoted
 
 logger = get_logger(__name__)
 
@@ -211,4 +211,4 @@ def _problem(error: ValidationError) -> str:
     what = first["msg"]
     if first["type"] in ("model_type", "model_attributes_type", "dict_type"):
         what = "Input should be an object"
-    return f"{where}: {what}, not {first['input']!r:.80}."
+    return f"{where}: {what}, not {quoted(first['input'])}."

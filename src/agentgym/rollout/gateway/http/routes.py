@@ -10,6 +10,7 @@ from aiohttp import web
 
 from agentgym.core.openai import ApiError
 from agentgym.rollout.gateway.wire import is_writable
+from agentgym.security.redaction import quoted
 
 Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 Names = dict[str, str]
@@ -63,9 +64,9 @@ class Routes:
         path = unquote(raw_path)
         if allowed:
             few = ", ".join(sorted(allowed))
-            told = f"{method:.20} is not for {path!r:.80}, but {few}."
+            told = f"{method:.20} is not for {quoted(path)}, but {few}."
             raise ApiError(405, told, "method_not_allowed", headers={"Allow": few})
-        told = f"{path!r:.80} is nothing that this server has."
+        told = f"{quoted(path)} is nothing that this server has."
         raise ApiError(404, told, "not_found")
 
     def _look_up(self, path: str) -> Iterator[tuple[dict[str, Handler], Names]]:
@@ -91,6 +92,6 @@ def _checked(found: Names) -> Names:
         if "%" in text:
             found[name] = text = unquote(text, errors="surrogateescape")
         if len(text) > MOST_NAME or not is_writable(text):
-            what = f"{name} = {text!r:.80} is no name that can be stored."
+            what = f"{name} = {quoted(text)} is no name that can be stored."
             raise ApiError(400, what, "invalid_value")
     return found
