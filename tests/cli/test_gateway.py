@@ -123,8 +123,9 @@ def test_servers_that_are_given_answer_where_no_trainer_registers_any(
         assert {body["model"] for body in one.bodies} == {MODEL}
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_calls_under_way_are_answered_and_recorded_before_it_ends(
-    tmp_path: Path,
+    number: signal.Signals, tmp_path: Path
 ) -> None:
     asked, may_answer = threading.Event(), threading.Event()
 
@@ -146,7 +147,7 @@ def test_calls_under_way_are_answered_and_recorded_before_it_ends(
                 where = f"/proxy/rollout/{name}/attempt/0/mode/train/openai/v1"
                 call = pool.submit(api.post, f"{where}/chat/completions", json=body)
                 assert asked.wait(60)
-                process.send_signal(signal.SIGTERM)
+                process.send_signal(number)
                 assert process.stderr is not None
                 assert "a call under way" in process.stderr.readline()
                 with pytest.raises(httpx.TransportError):
@@ -158,7 +159,7 @@ def test_calls_under_way_are_answered_and_recorded_before_it_ends(
             may_answer.set()
             process.kill()
             process.communicate(timeout=60)
-    assert process.returncode == 143
+    assert process.returncode == 128 + number
     with Store(tmp_path / "rollouts.db") as store:
         assert len(store.events(name)) == 1
 
@@ -197,6 +198,11 @@ def test_workers_that_cannot_start_end_it(tmp_path: Path) -> None:
         (["coding", "--model-name", "m", "--timeout", "-1"], "rollout_timeout_s"),
         (["--model-name", "m", "--config", "c.yaml"], "cache_requests = 'answers'"),
         (["--model-name", "m", "--data", "/dev/null"], "/dev/null cannot be a folder"),
+        (["--model-name", "m", "--store", "/"], "/ is a folder: name a file in it"),
+        (["--model-name", ""], "Give --model-name"),
+        (["--model-name", "m", "--grace", "nan"], "grace = nan: give seconds from 0"),
+        (["--model-name", "m", "--grace", "1e300"], "grace = 1e+300"),
+        (["--model-name", "m", "--api-key", " "], "begins or ends with a blank"),
     ],
 )
 def test_what_cannot_work_is_refused(

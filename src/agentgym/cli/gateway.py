@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _KEY = "AGENTGYM_GATEWAY_KEY"
 _LOOK_S = 0.5
+_DAY_S = 86_400
 
 Timeout = Annotated[
     float | None, opt("Seconds after which a rollout is ended.", "--timeout")
@@ -112,7 +113,7 @@ def gateway(
     )
     from agentgym.train.process import InterruptFlag
 
-    if model_name is None:
+    if not model_name:
         raise UsageError(
             "Give --model-name: the name under which the trainer registers the servers "
             "of its model, of verl actor_rollout_ref.model.path; with --upstream, the "
@@ -120,6 +121,8 @@ def gateway(
         )
     servers = tuple(dict.fromkeys(base_url(url) for url in upstream or ()))
     given = _named(command, tools_from, tools, allow_tool, check)
+    if not 0 <= grace <= _DAY_S:
+        raise UsageError(f"grace = {grace:g}: give seconds from 0 to {_DAY_S:,}.")
     check_address(host, port, api_key, how=f"with --api-key or {_KEY}")
     chosen, count = _settings(config, given), 0
     if chosen.cache_requests is not None:
@@ -133,6 +136,10 @@ def gateway(
         found.close()
         count = worker_count(chosen)
     database = store or data / DATABASE_FILE
+    if database.is_dir():
+        raise UsageError(
+            f"{database} is a folder: name a file in it, or give it with --data."
+        )
     _make_folder(database.parent)
     settings = gateway_settings(
         chosen,

@@ -1,32 +1,36 @@
-"""Ctrl-C and SIGTERM: they end a command alike, whatever hangs in it."""
+"""Ctrl-C, SIGTERM and SIGHUP end a command alike, whatever hangs in it."""
 
 import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Self
 
 INTERRUPTED = 128 + signal.SIGINT
-TERMINATED = 128 + signal.SIGTERM
 
+_LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
+"""Whoever stops a service sends the first, a terminal that is closed the second."""
 _AFTER_S = 2.5
 _SHOW_CURSOR = "\x1b[?25h"
 _TOLD = "Interrupted. `agentgym runs list` has what can go on.\n"
 
 
 class Interrupts:
-    """While entered, SIGTERM does what Ctrl-C would do at that moment.
+    """While entered, SIGTERM and SIGHUP do what Ctrl-C would do at that moment.
+
+    One that is ignored, as by ``nohup``, stays so.
 
     Args:
-        hard: Whether the process ends some seconds after either, though a thread hangs
+        hard: Whether the process ends some seconds after any, though a thread hangs
             in a system call or a library swallows the exception. Only for whoever owns
             the process.
     """
 
     def __init__(self, *, hard: bool) -> None:
         self._hard = hard
-        self._terminated = False
+        self._code = INTERRUPTED
         self._old: dict[int, Any] = {}
         self._timer: threading.Timer | None = None
 
@@ -34,10 +38,9 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             if self._hard and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
                 self._old[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
-            if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-                self._old[signal.SIGTERM] = signal.signal(
-                    signal.SIGTERM, self._terminate
-                )
+            for number in _LIKE_CTRL_C:
+                if signal.getsignal(number) == signal.SIG_DFL:
+                    self._old[number] = signal.signal(number, self._terminate)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -49,14 +52,14 @@ class Interrupts:
         """Return what a command exits with that would exit with ``code``."""
         if code == INTERRUPTED:
             self._arm()  # the interpreter's own end may hang too
-        return TERMINATED if code and self._terminated else code
+        return self._code if code and self._code != INTERRUPTED else code
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._arm()
         raise KeyboardInterrupt
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
-        self._terminated = True
+        self._code = 128 + number
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler):
             handler(signal.SIGINT, frame)
@@ -71,5 +74,6 @@ class Interrupts:
 
     def _end(self) -> None:
         told = (_SHOW_CURSOR if sys.stderr.isatty() else "") + _TOLD
-        os.write(sys.stderr.fileno(), told.encode())
-        os._exit(TERMINATED if self._terminated else INTERRUPTED)
+        with suppress(OSError):  # the terminal may be gone
+            os.write(sys.stderr.fileno(), told.encode())
+        os._exit(self._code)

@@ -27,6 +27,11 @@ def check_address(host: str, port: int, api_key: str | None, *, how: str) -> Non
         )
     if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
         raise UsageError("The API key has characters that no HTTP header can hold.")
+    if api_key and api_key != api_key.strip():
+        raise UsageError(
+            "The API key begins or ends with a blank, which is no part of a header: "
+            "take it away."
+        )
     if not api_key and not _is_own(host):
         raise UsageError(
             f"Whoever reaches {host} could use the model: on another address than "
