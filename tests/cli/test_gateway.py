@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -16,6 +17,11 @@ import httpx
 import pytest
 from aiohttp import web
 
+from agentgym.cli.output import failures_shown
+from agentgym.rollout.gateway.http.keys import Keys
+from agentgym.rollout.gateway.http.listener import Listener
+from agentgym.rollout.gateway.http.routes import Route
+from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.task_input import read_task
 from tests.cli.conftest import Command
@@ -213,6 +219,32 @@ def test_what_cannot_work_is_refused(
     assert ended.code == 2
     assert told in ended.err
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_what_failed_in_a_server_is_in_its_log_once(
+    is_shown: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = logging.StreamHandler(sys.stderr) if is_shown else logging.NullHandler()
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+
+    async def fail(request: object) -> web.Response:
+        raise ZeroDivisionError("inner words")
+
+    listener = Listener(
+        [Route("GET", "/", fail)],
+        GatewaySettings(),
+        keys=Keys(""),
+        name="failing",
+        grace_s=0.0,
+    )
+    with failures_shown():
+        listener.start()
+        answer = httpx.get(listener.url + "/")
+        listener.close()
+    assert "its log says why" in answer.text
+    assert "inner words" not in answer.text
+    assert capsys.readouterr().err.count("ZeroDivisionError: inner words") == 1
 
 
 def test_a_port_that_is_taken_is_told(agentgym: Command) -> None:

@@ -21,7 +21,7 @@ from agentgym.cli.options import (
     own_tools,
     with_tools,
 )
-from agentgym.cli.output import progress_console
+from agentgym.cli.output import failures_shown, progress_console
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
@@ -151,7 +151,8 @@ def gateway(
         upstreams=servers,
         upstream_key=os.environ.get(KEY_OF_ADDRESS, "").strip(),
     )
-    with GatewayService(database, settings, chosen, count) as service:
+    service = GatewayService(database, settings, chosen, count)
+    with failures_shown(), service:
         with InterruptFlag() as stop:  # who reads the address may end it already
             who = "a controller's, each runs `agentgym job`"
             if count:

@@ -1,5 +1,6 @@
 """Where output goes: results to standard output, the rest where people read it."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
 """The descriptor that results are written to."""
+_SERVERS = "agentgym.rollout.gateway"
+"""Whose loggers tell of a server's failures."""
 
 
 @contextmanager
@@ -51,6 +54,25 @@ def progress_console(as_json: bool = False) -> "Console":
             raise OutputClosed
 
     return Readers(stderr=as_json, highlight=False, markup=False, emoji=False)
+
+
+@contextmanager
+def failures_shown() -> Iterator[None]:
+    """Write to standard error what a server that runs meanwhile says of its failures.
+
+    Who asked is told that its log says why.
+    """
+    root, servers = logging.getLogger(), logging.getLogger(_SERVERS)
+    if not all(isinstance(each, logging.NullHandler) for each in root.handlers):
+        yield  # they are shown already
+        return
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.ERROR)
+    servers.addHandler(handler)
+    try:
+        yield
+    finally:
+        servers.removeHandler(handler)
 
 
 def discard_output() -> None:

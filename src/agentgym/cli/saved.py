@@ -7,7 +7,12 @@ import typer
 
 from agentgym.cli import listing
 from agentgym.cli.options import AsJson, Runs, opt
-from agentgym.cli.output import print_json, print_result, progress_console
+from agentgym.cli.output import (
+    failures_shown,
+    print_json,
+    print_result,
+    progress_console,
+)
 
 _KEY = "AGENTGYM_API_KEY"
 
@@ -195,6 +200,7 @@ def serve(
     console.print(f"Loading {agent.name}.")
     options = {"host": host, "port": port, "api_key": api_key}
     with (
+        failures_shown(),
         AgentServer.of(agent, agent.name, **options) as server,
         InterruptFlag() as stop,
     ):
