@@ -617,6 +617,37 @@ def test_a_tool_call_whose_place_is_none_is_an_error_that_is_recorded(
         assert event.data["http_status"] == 502
 
 
+@pytest.mark.parametrize("place", [{}, {"index": None}])
+def test_tool_calls_that_a_server_does_not_count_stay_apart(
+    place: dict[str, Any],
+) -> None:
+    def part(**fields: Any) -> dict[str, Any]:
+        return chunk({"tool_calls": [{**place, **fields}]})
+
+    add = {"name": "add", "arguments": '{"a"'}
+    chunks = [
+        part(id="c1", function=add),
+        part(function={"arguments": ": 1}"}),
+        part(id="c2", function={"name": "sub", "arguments": "{}"}),
+        chunk({}, finish_reason="tool_calls"),
+    ]
+    with (
+        StubServer(streaming([frames(chunks)])) as server,
+        forwarding(server) as gateway,
+    ):
+        httpx.post(
+            gateway.proxy_url("r0") + "/chat/completions",
+            json={"messages": HI, "stream": True},
+            headers={"X-API-Key": gateway.api_key},
+        ).raise_for_status()
+        [event] = gateway.store.events("r0")
+    calls = event.data["response"]["choices"][0]["message"]["tool_calls"]
+    assert [(c["id"], c["function"]) for c in calls] == [
+        ("c1", {"name": "add", "arguments": '{"a": 1}'}),
+        ("c2", {"name": "sub", "arguments": "{}"}),
+    ]
+
+
 def test_a_stream_that_fails_of_itself_ends_with_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -133,7 +133,11 @@ class StreamAssembler:
                 for call in delta.pop("tool_calls", None) or ():
                     empty = {"name": "", "arguments": ""}
                     whole = {"id": "", "type": "function", "function": empty}
-                    index = call.pop("index", None) or 0
+                    index = call.pop("index", None)
+                    if index is None:  # not all servers count their calls
+                        function = call.get("function") or {}
+                        begins = bool(call.get("id") or function.get("name"))
+                        index = max(max(self._calls, default=-1) + begins, 0)
                     if not isinstance(index, int):
                         raise TypeError(f"a tool call's index is {index!r:.40}")
                     _grow(self._calls.setdefault(index, whole), call)
