@@ -61,6 +61,18 @@ attempt(lambda: os.listdir("/root/.ssh"))
 """
 )
 
+ATTRIBUTES = (
+    PRELUDE
+    + """
+secret = os.path.join(sys.argv[1], "secret")
+for follow in (True, False):
+    attempt(lambda: os.getxattr(secret, "user.note", follow_symlinks=follow))
+    attempt(lambda: os.listxattr(secret, follow_symlinks=follow))
+    attempt(lambda: os.setxattr(secret, "user.x", b"", follow_symlinks=follow))
+    attempt(lambda: os.removexattr(secret, "user.note", follow_symlinks=follow))
+"""
+)
+
 ENVIRONMENT = """
 import os
 found = [repr(dict(os.environ))]

@@ -65,6 +65,8 @@ _CALLS = {
         "vmsplice": 278,
         "fork": 57,
         "fallocate": 285,
+        "getxattr": 191,
+        "setxattr": 188,
     },
     "aarch64": {
         "read": 63,
@@ -88,11 +90,13 @@ _CALLS = {
         "vmsplice": 75,
         "fork": 220,
         "fallocate": 47,
+        "getxattr": 8,
+        "setxattr": 5,
     },
 }
-_COUNTED = {"strict": False, "shared_memory": True, "preallocation": True}
+_COUNTED = {"strict": False, "shared_memory": True, "mounted": True}
 _UNCOUNTED = _COUNTED | {"shared_memory": False}
-_STRICT = {"strict": True, "shared_memory": True, "preallocation": False}
+_STRICT = {"strict": True, "shared_memory": True, "mounted": False}
 
 
 @pytest.mark.parametrize("options", [_STRICT, _COUNTED, _UNCOUNTED])
@@ -146,6 +150,10 @@ def test_decisions_that_differ(machine: str) -> None:
     assert says(_STRICT, "fork", 17) == REFUSE
     assert says(_COUNTED, "fallocate") == ALLOW
     assert says(_STRICT, "fallocate") == UNSUPPORTED
+    for name in ("getxattr", "setxattr"):
+        assert says(_COUNTED, name) == ALLOW
+        assert says(_STRICT, name) == UNSUPPORTED
+        assert says(_COUNTED | {"mounted": False}, name) == UNSUPPORTED
     assert says(_COUNTED, "chmod") == ALLOW
     assert says(_STRICT, "chmod") == PRETEND
     assert says(_COUNTED, "kill", 78, 9) == ALLOW

@@ -70,6 +70,21 @@ def test_host_reads(sandbox: Sandbox, attack: Attack, open_folder: Path) -> None
     assert _all_refused(result.stdout, 4), result
 
 
+@pytest.mark.parametrize("rung", ISOLATING)
+def test_attributes_of_host_files(rung: str, attack: Attack, open_folder: Path) -> None:
+    secret = open_folder / "secret"
+    secret.write_text("x")
+    secret.chmod(0o666)
+    try:
+        os.setxattr(secret, "user.note", b"hunter2")
+    except OSError:
+        pytest.skip("files have no extended attributes here")
+    with opened(rung) as sandbox:
+        result = attack(sandbox, attacks.ATTRIBUTES, str(open_folder))
+    assert _all_refused(result.stdout, 8), result
+    assert os.listxattr(secret) == ["user.note"]
+
+
 def test_environment_does_not_leak(
     sandbox: Sandbox, attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

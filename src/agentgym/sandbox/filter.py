@@ -15,7 +15,11 @@ from agentgym.sandbox.syscalls import ALLOWED, FCNTLS, IOCTLS, LAST_CLASSIC, PRC
 
 _IGNORED_WHEN_STRICT = """
 chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futimesat
-utimensat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr
+utimensat
+"""
+_ATTRIBUTES = """
+getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr lsetxattr
+fsetxattr removexattr lremovexattr fremovexattr
 """
 _REFUSED_WHEN_STRICT = """
 fork vfork tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open setpriority
@@ -61,7 +65,7 @@ def _if_one_of(index: int, values: tuple[int, ...], hit: bytes, miss: bytes) -> 
 
 @functools.cache
 def build_filter(
-    *, strict: bool, shared_memory: bool, preallocation: bool, machine: str = ""
+    *, strict: bool, shared_memory: bool, mounted: bool, machine: str = ""
 ) -> bytes:
     """Assemble the filter program.
 
@@ -69,8 +73,10 @@ def build_filter(
         strict: Whether the process keeps the caller's own user id.
         shared_memory: Whether anonymous memory may be shared between processes: no
             sum of their sizes tells how much of it there is.
-        preallocation: Whether a file may get room on the disk that nothing is written
-            to: what was written does not tell of it.
+        mounted: Whether the only folders that can be named are the sandbox's own. Else
+            a file may get no room on the disk that nothing is written to, for what was
+            written does not tell of it; nor has any file extended attributes, for
+            Landlock does not govern those of the host's.
         machine: ``x86_64`` or ``aarch64``; this machine by default.
 
     Raises:
@@ -83,7 +89,8 @@ def build_filter(
     rows = [row.split() for row in ALLOWED.split(",")]
     numbers = {row[0]: int(row[1 + column]) for row in rows}
     rules = _rules(shared_memory=shared_memory)
-    if not preallocation:
+    if not mounted:
+        rules |= dict.fromkeys(_ATTRIBUTES.split(), _fail(errno.EOPNOTSUPP))
         rules["fallocate"] = _fail(errno.EOPNOTSUPP)  # C libraries then write zeros.
     if strict:
         rules |= _strict_rules()

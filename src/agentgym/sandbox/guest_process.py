@@ -188,7 +188,7 @@ class GuestProcess:
         return build_filter(
             strict=self._rung.strict,
             shared_memory=counted,
-            preallocation=self._rung.bubblewrap,
+            mounted=self._rung.bubblewrap,
         )
 
     def is_stale(self) -> bool:
