@@ -376,6 +376,12 @@ def test_other_programs_run(program: str, rung: str) -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (0, said, "")
 
 
+def test_a_pipe_that_nobody_reads_ends_its_writer(best_sandbox: Sandbox) -> None:
+    script = "set -o pipefail; while true; do echo x; done | head -n 1; echo $?"
+    result = best_sandbox.run_sync({}, Argv(("bash", "-c", script)), timeout_s=5)
+    assert (result.stdout, result.stderr) == ("x\n141\n", ""), result
+
+
 def test_threads_are_as_many_as_the_limit_says(rung: str) -> None:
     script = (
         "import threading\n"

@@ -179,6 +179,7 @@ def _run(command: dict[str, Any]) -> int:
 def _replace(argv: list[str]) -> int:
     """Become another program; return an exit code, as a shell does, if it fails."""
     program = sys.executable if argv[0] in ("python", "python3") else argv[0]
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it; programs do not.
     try:
         os.execvp(program, argv)
     except (OSError, ValueError) as error:  # as for a NUL character
