@@ -61,6 +61,25 @@ async def test_a_deep_file_costs_only_itself(best_sandbox: Sandbox) -> None:
     assert workspace.files == {"kept": "1"}
 
 
+async def test_many_deep_files_leave_room_to_run(best_sandbox: Sandbox) -> None:
+    workspace = Workspace({"kept": "1"}, sandbox=best_sandbox)
+    deep = "/".join("d" * 95)
+    script = (
+        f"import os; deep = {deep!r}\n"
+        "for n in range(70):\n"
+        "    os.makedirs(f'c{n}/{deep}'); open(f'c{n}/{deep}/f', 'w').write('x')"
+    )
+    first = await workspace.run(("python", "-c", script), 20)
+    assert first.ok, first
+    assert "not kept" in first.stderr
+    with pytest.raises(ToolError, match="folders"):
+        for number in range(100):
+            workspace.write(f"w{number}/{deep}/f", "x")
+    workspace.write("kept", "2")
+    again = await workspace.run(("cat", "kept"), 20)
+    assert (again.status, again.stdout) == ("exited", "2"), again
+
+
 def test_a_name_that_no_disk_takes_is_refused() -> None:
     with pytest.raises(ToolError, match="255 bytes"):
         Workspace({}).write("\N{ROCKET}" * 64, "x")

@@ -13,6 +13,8 @@ from agentgym.sandbox.sandbox import Sandbox
 _MAX_PATH = 200
 _MAX_PART = 255
 _MAX_FILES = 1_000
+_MAX_FOLDERS = 5_000
+"""In all paths together: a sandbox has room for 8192 files and folders."""
 
 
 class Workspace:
@@ -101,6 +103,10 @@ class Workspace:
             raise ToolError(f"a path may have at most {_MAX_PATH} characters.")
         if name not in self.files and len(self.files) >= _MAX_FILES:
             raise ToolError(f"there may be at most {_MAX_FILES} files.")
+        if not self._has_folders_for(name):
+            raise ToolError(
+                f"there may be {_MAX_FOLDERS} folders in all paths together."
+            )
         self._check_text(name, text)
         if max(len(part) for part in name.encode().split(b"/")) > _MAX_PART:
             raise ToolError(f"a name may have at most {_MAX_PART} bytes.")
@@ -131,10 +137,17 @@ class Workspace:
             self.files.pop(other, None)
         held = sum(map(len, self.files.values())) - len(self.files.get(name, ""))
         has_room = name in self.files or len(self.files) < _MAX_FILES
+        has_room &= self._has_folders_for(name)
         if has_room and held + len(text) <= _MAX_FILES * self._max_characters:
             self.files[name] = text
             return True
         return False
+
+    def _has_folders_for(self, name: str) -> bool:
+        """Return whether the paths have not too many folders with one more."""
+        if name in self.files:
+            return True
+        return sum(path.count("/") for path in (*self.files, name)) <= _MAX_FOLDERS
 
     def changed(self) -> dict[str, str | None]:
         """Return the files that differ from the start, None for one that is gone."""
