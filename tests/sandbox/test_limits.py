@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.sandbox import Sandbox
+from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox.guest.box import holds_more
 from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.sandbox.guest_process import MemoryGroup
+from agentgym.sandbox.ladder import probe
 from tests.sandbox import attacks
 from tests.sandbox.conftest import ISOLATING, Attack, opened
 
@@ -86,6 +88,68 @@ def test_too_many_files_are_the_programs_failure(each: Sandbox, attack: Attack) 
         assert int(result.stdout) < 10_000
     assert attack(each, "print(1)").stdout == "1\n"
     assert each.restarts == each.rung.landlock
+
+
+@pytest.mark.parametrize("rung", [rung for rung in ISOLATING if RUNGS[rung].landlock])
+def test_files_are_counted_while_they_are_made(rung: str, attack: Attack) -> None:
+    script = (
+        "import os\n"
+        "print(os.getcwd(), flush=True)\n"
+        "made = 0\n"
+        "while True:\n"
+        "    os.mknod(f'{made}'); made += 1"
+    )
+    if reason := probe(RUNGS[rung]):
+        pytest.skip(f"the rung {rung} does not work here: {reason}")
+    with open_sandbox(SandboxConfig(rung=rung, cache_entries=0)) as sandbox:
+        result = attack(sandbox, script, timeout_s=3600)
+        assert (result.status, result.signal) == ("killed", 9), result
+        assert "files" in result.error
+        assert not os.path.exists(result.stdout.strip())
+        assert attack(sandbox, "print(1)").stdout == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("tree", "more"),
+    [
+        (["a", "b/c", "b/d/e"], True),
+        (["a", "b/c"], False),
+        ([], False),
+        (["/".join("d" * 3)], False),
+    ],
+)
+def test_counting_a_tree(tmp_path: Path, tree: list[str], more: bool) -> None:
+    for folder in tree:
+        (tmp_path / "tree" / folder).mkdir(parents=True)
+    if tree:
+        (tmp_path / "tree" / "link").symlink_to("/")
+    assert holds_more(str(tmp_path / "tree"), 4) == more
+
+
+def test_a_tree_of_many_branches_is_too_much(tmp_path: Path) -> None:
+    at = tmp_path
+    for _ in range(300):
+        for name in range(10):
+            (at / str(name)).mkdir()
+        at = at / "0"
+    opened_before = len(os.listdir("/proc/self/fd"))
+    assert holds_more(str(tmp_path), 10_000)
+    assert len(os.listdir("/proc/self/fd")) == opened_before
+
+
+def test_threads_are_counted_where_the_kernel_cannot(attack: Attack) -> None:
+    script = (
+        "import threading\n"
+        "hold = threading.Event(); threading.stack_size(1 << 16)\n"
+        "for _ in range({}): threading.Thread(target=hold.wait, daemon=True).start()\n"
+        "print('all', flush=True); hold.wait({})"
+    )
+    with opened("landlock-user") as sandbox:
+        many = attack(sandbox, script.format(60, 3600), timeout_s=7200)
+        few = attack(sandbox, script.format(31, 1))
+    assert (many.stdout, many.status) == ("all\n", "killed"), many
+    assert "threads" in many.error
+    assert few.ok, few
 
 
 def _writes_are_counted() -> bool:

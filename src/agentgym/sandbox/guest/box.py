@@ -4,13 +4,18 @@ Both kinds of box have a ``workspace``, the working directory that receives the 
 and a ``temporary``, which ``TMPDIR`` names.
 """
 
+import itertools
 import math
 import os
+from contextlib import suppress
 
 from . import libc
 
-_MOST_LEFT = 20_000
+MOST_LEFT = 20_000
 """Of files and folders that an execution leaves on the host's disk."""
+_MOST_LEVELS = 200
+"""That a tree is looked through on, with others waiting above; one open file each."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class MountedBox:
@@ -40,7 +45,7 @@ class DirectoryBox:
     """A directory on the host's disk, for rungs without a mount namespace."""
 
     def __init__(self, scratch: str, *, owner: int | None) -> None:
-        self._root = os.path.join(scratch, "box")
+        self._root = folder_of(scratch)
         self._owner = owner
         self.workspace = os.path.join(self._root, "workspace")
         self.temporary = os.path.join(self._root, "tmp")
@@ -55,12 +60,47 @@ class DirectoryBox:
     def close(self) -> bool:
         """Remove the directories; return False if that is more than can be done."""
         try:
-            return remove_tree(self._root, most=_MOST_LEFT)
+            return remove_tree(self._root, most=MOST_LEFT)
         except OSError:
             return False
 
 
 Box = MountedBox | DirectoryBox
+
+
+def folder_of(scratch: str) -> str:
+    """Return the directory of the box that is on the host's disk, below ``scratch``."""
+    return os.path.join(scratch, "box")
+
+
+def holds_more(root: str, most: int) -> bool:
+    """Return whether a tree has more files and folders than ``most``.
+
+    Others may change it meanwhile, and lead into no other tree by that. One that
+    branches on so many levels that it cannot be looked through has more.
+    """
+    seen = 0
+    levels = [(os.open("/", _FOLDER), [root])]
+    try:
+        while levels:
+            below: list[str] = []
+            with suppress(OSError):
+                folder = os.open(levels[-1][1].pop(), _FOLDER, dir_fd=levels[-1][0])
+                levels.append((folder, below))
+                with os.scandir(folder) as entries:
+                    for entry in itertools.islice(entries, most - seen + 1):
+                        seen += 1
+                        if entry.is_dir(follow_symlinks=False):
+                            below.append(entry.name)
+            if seen > most or len(levels) > _MOST_LEVELS:
+                return True
+            for done in [level for level in levels if not level[1]]:
+                levels.remove(done)
+                os.close(done[0])
+    finally:
+        for folder, _ in levels:
+            os.close(folder)
+    return False
 
 
 def remove_tree(root: str, *, most: float = math.inf) -> bool:

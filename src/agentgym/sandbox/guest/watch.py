@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
+from . import box
 from .settings import Settings
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -16,11 +17,13 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _SOONEST_S, _LATEST_S = 0.02, 0.25
 _MEMORY_S = 0.1
 _LOOKS = 16
+_COUNT_SHARE = 5
 
 
 class _Process(NamedTuple):
     cpu_s: float
     resident: int
+    threads: int
     runs: bool
 
 
@@ -43,6 +46,7 @@ class Watch:
         self._far = time.monotonic() + settings.far_s(timeout_s)
         self._last = time.monotonic()
         self.due = self._last + self._every_s
+        self._count_due = self.due
 
     def over(self, reaped_cpu_s: float, reaped_bytes: int) -> str:
         """Look, and return the limit that is exceeded, "" for none.
@@ -52,9 +56,10 @@ class Watch:
             reaped_bytes: What they wrote to a disk.
 
         Returns:
-            "time", "memory" or "disk".
+            "time", "memory", "disk", "threads" or "files".
         """
         now = time.monotonic()
+        limits = self._settings.limits
         members = self._members()
         seen = [_look(pid) for pid in members]
         cpu_s = reaped_cpu_s + sum(process.cpu_s for process in seen)
@@ -69,6 +74,10 @@ class Watch:
             return "memory"
         if self.wrote_too_much(reaped_bytes + sum(map(self._written, members))):
             return "disk"
+        if self._settings.rung.strict and seen[0].threads > limits.processes:
+            return "threads"  # Elsewhere the kernel counts them.
+        if self._has_too_many_files():
+            return "files"
         return "time" if left <= 0 or now >= self._far else ""
 
     def killed_for_memory(self) -> bool:
@@ -79,6 +88,19 @@ class Watch:
         """Return whether so many bytes are more than may be written to the disk."""
         limit = self._settings.limits.disk_mb << 20
         return self._settings.scratch is not None and size > limit
+
+    def _has_too_many_files(self) -> bool:
+        """Return whether more are on the host's disk than can be removed.
+
+        To count them takes a small part of the time, so they are looked at more rarely
+        as they grow.
+        """
+        scratch, now = self._settings.scratch, time.monotonic()
+        if scratch is None or now < self._count_due:
+            return False
+        found = box.holds_more(box.folder_of(scratch), box.MOST_LEFT)
+        self._count_due = now + _COUNT_SHARE * (time.monotonic() - now)
+        return found
 
     def _written(self, pid: int) -> int:
         """Return the bytes that a process, and those it waited for, wrote to disks."""
@@ -131,14 +153,14 @@ def _look(pid: int) -> _Process:
     """Return what a process uses, nothing if it is gone."""
     with suppress(OSError):
         state, fields = _stat(f"/proc/{pid}/stat")
-        runs = state == b"R"
-        if not runs and int(fields[16]) > 1:  # It tells of the first thread alone.
+        runs, threads = state == b"R", int(fields[16])
+        if not runs and threads > 1:  # It tells of the first thread alone.
             for thread in os.listdir(f"/proc/{pid}/task"):
                 with suppress(OSError):
                     runs |= _stat(f"/proc/{pid}/task/{thread}/stat")[0] == b"R"
         cpu_s = sum(map(int, fields[10:14])) / _TICKS
-        return _Process(cpu_s, int(fields[20]) * _PAGE, runs)
-    return _Process(0.0, 0, runs=False)
+        return _Process(cpu_s, int(fields[20]) * _PAGE, threads, runs)
+    return _Process(0.0, 0, 0, runs=False)
 
 
 def _stat(path: str) -> tuple[bytes, list[bytes]]:

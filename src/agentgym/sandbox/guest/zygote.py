@@ -35,8 +35,15 @@ _REAP_S = 60.0
 _COLLECT_S = 10.0
 _OVER_MEMORY = "Its processes together used more memory than total_memory_mb allows."
 _OVER_DISK = "Its processes together wrote more to the disk than disk_mb allows."
+_OVER_THREADS = "It had more threads than Limits.processes allows."
 _BLOCK = 512  # That of rusage, on Linux.
 _LEFT_TOO_MUCH = "It left more files and folders than can be removed."
+_OVER = {
+    "memory": _OVER_MEMORY,
+    "disk": _OVER_DISK,
+    "threads": _OVER_THREADS,
+    "files": _LEFT_TOO_MUCH,
+}
 
 
 class Zygote:
@@ -244,7 +251,7 @@ def _over(limit: str) -> dict[str, Any]:
     """Return what is said of an execution that exceeded a limit of the watch."""
     if limit == "time":
         return {"status": "timed_out"}
-    return _killed(_OVER_DISK if limit == "disk" else _OVER_MEMORY)
+    return _killed(_OVER[limit])
 
 
 def _kill(pid: int) -> None:
