@@ -267,6 +267,14 @@ def test_malformed_commands() -> None:
         Job({}, Argv(()), 1)
 
 
+@pytest.mark.parametrize("command", ["ls", ["ls", "-l"], None, RunTests])
+def test_what_is_no_command_is_refused(command: Any) -> None:
+    with pytest.raises(SandboxError, match="Argv"):
+        Job({}, command, 5)
+    with pytest.raises(SandboxError, match="no script"):
+        Job({"a.py": ""}, PythonScript(["a.py"]), 5)  # type: ignore[arg-type]
+
+
 def test_cache(best_sandbox: Sandbox) -> None:
     config = SandboxConfig(rung=best_sandbox.rung.name, cache_entries=2)
     with open_sandbox(config) as sandbox:

@@ -184,6 +184,11 @@ class Job:
                 f"timeout_s is {time_s!r}: give seconds, more than 0 and at most "
                 f"{LONGEST_S:.0f}."
             )
+        if not isinstance(self.command, Command):
+            raise SandboxError(
+                f"A command is a PythonScript(...), RunTests(...) or Argv(...), not "
+                f"{self.command!r}."
+            )
         for name, words in vars(self.command).items():
             if name != "path" and not _are_texts(words):
                 raise SandboxError(
@@ -193,7 +198,9 @@ class Job:
         match self.command:
             case Argv(()):
                 raise SandboxError("A command line needs at least a program.")
-            case PythonScript(path) if path not in self.files:
+            case PythonScript(path) if path not in list(
+                self.files
+            ):  # It may be unhashable.
                 raise SandboxError(
                     f"The workspace has no script {path!r}; it has "
                     f"{sorted(self.files)[:20]}."
