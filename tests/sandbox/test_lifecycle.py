@@ -225,6 +225,20 @@ async def test_what_is_cancelled_ends_at_once(rung: str) -> None:
         assert (await sandbox.run(SLEEPER, PythonScript("b.py"))).stdout == "2\n"
 
 
+async def test_what_waits_when_it_is_closed_is_told(best_rung: str) -> None:
+    config = SandboxConfig(rung=best_rung, concurrency=1, cache_entries=0)
+    with open_sandbox(config) as sandbox:
+        long = sandbox.run(SLEEPER, PythonScript("a.py"), timeout_s=2)
+        running = asyncio.create_task(long)
+        await asyncio.to_thread(processes.wait_for_sleepers, os.getpid())
+        waiting = asyncio.create_task(sandbox.run(SLEEPER, PythonScript("b.py")))
+        later = asyncio.create_task(asyncio.to_thread(sandbox.close))
+        with pytest.raises(SandboxError, match="closed"):
+            await waiting
+        assert (await running).status == "timed_out"
+        await later
+
+
 def test_an_interrupt_ends_what_runs(rung: str) -> None:
     config = f"SandboxConfig(rung={rung!r}, concurrency=2)"
     script = (

@@ -19,6 +19,7 @@ from agentgym.sandbox.noted import Note, noting
 from agentgym.sandbox.result import SandboxResult
 
 DEFAULT_TIMEOUT_S = 10.0
+_CLOSED = "This sandbox is closed: open a new one."
 
 
 class _Execution:
@@ -135,8 +136,11 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             done.set_result(known)
             return done
         if not self._finalizer.alive:
-            raise SandboxError("This sandbox is closed: open a new one.")
-        result = self._pool.submit(self._work, job, key, execution, note)
+            raise SandboxError(_CLOSED)
+        try:
+            result = self._pool.submit(self._work, job, key, execution, note)
+        except RuntimeError as error:  # Closed just now, or there is no thread for it.
+            raise SandboxError(f"The sandbox cannot run this: {error}") from error
         result.add_done_callback(lambda result: result.cancelled() and note(None))
         return result
 
@@ -146,6 +150,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         """Run one job, and let it be noted before anybody has the result."""
         self._running.add(execution)
         try:
+            if not self._finalizer.alive:
+                raise SandboxError(_CLOSED)
             result = self._result(job, execution)
         except BaseException as error:
             note(error)
@@ -205,7 +211,11 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return result
 
     def close(self) -> None:
-        """End running executions' zygotes once they are done, and free everything."""
+        """End running executions' zygotes once they are done, and free everything.
+
+        Executions that have not begun are not run: who waits for one gets a
+        ``SandboxError``.
+        """
         self._finalizer()
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -222,9 +232,9 @@ def _take(idle: deque[GuestProcess]) -> GuestProcess | None:
 
 
 def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> None:
-    """Wait for running executions, drop waiting ones, end the zygotes."""
+    """Wait for running executions, end the zygotes; waiting ones find it closed."""
     if os.getpid() == owner:  # A fork has neither threads nor zygotes.
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.shutdown(wait=True)
         while guest := _take(idle):
             guest.close()
 
