@@ -137,6 +137,17 @@ def test_a_tree_of_many_branches_is_too_much(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == opened_before
 
 
+def test_timers_are_limited(each: Sandbox, attack: Attack) -> None:
+    script = (
+        "import ctypes\n"
+        "libc, timer, made = ctypes.CDLL(None), ctypes.c_void_p(), 0\n"
+        "while made < 5000 and not libc.timer_create(1, None, ctypes.byref(timer)):\n"
+        "    made += 1\n"
+        "print(made)"
+    )
+    assert 0 < int(attack(each, script).stdout) <= 1024
+
+
 def test_threads_are_counted_where_the_kernel_cannot(attack: Attack) -> None:
     script = (
         "import threading\n"

@@ -11,6 +11,9 @@ import sys
 from . import landlock, libc, seccomp
 from .settings import DEVICES, SYSTEM, SYSTEM_FILES, ZERO, Settings
 
+_MOST_SIGNALS = 1024
+"""Timers, and queued signals; on some rungs its caller has no more than are left."""
+
 
 def confine(settings: Settings, timeout_s: float, writable: tuple[str, ...]) -> None:
     """Set limits, change user, enter the Landlock domain, install the filter.
@@ -58,6 +61,8 @@ def _set_limits(settings: Settings, timeout_s: float) -> None:
     }
     if settings.rung.counts_processes:
         values[resource.RLIMIT_NPROC] = limits.processes
+    if sys.platform == "linux":  # One count for all processes of a user.
+        values[resource.RLIMIT_SIGPENDING] = _MOST_SIGNALS
     for kind, value in values.items():
         _, hard = resource.getrlimit(kind)
         if hard != resource.RLIM_INFINITY:
