@@ -3,7 +3,7 @@
 import pytest
 
 from agentgym.errors import ToolError
-from agentgym.sandbox import Sandbox
+from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
 from agentgym.sandbox.workspace import Workspace
 
 _TURN = """
@@ -78,6 +78,25 @@ async def test_many_deep_files_leave_room_to_run(best_sandbox: Sandbox) -> None:
     workspace.write("kept", "2")
     again = await workspace.run(("cat", "kept"), 20)
     assert (again.status, again.stdout) == ("exited", "2"), again
+
+
+async def test_many_large_files_leave_room_to_run(best_rung: str) -> None:
+    large = "\N{LATIN SMALL LETTER E WITH ACUTE}" * 200_000
+    config = SandboxConfig(rung=best_rung, cache_entries=0)
+    with open_sandbox(config) as sandbox:
+        workspace = Workspace({}, max_characters=len(large), sandbox=sandbox)
+        with pytest.raises(ToolError, match="too large together"):
+            for number in range(100):
+                workspace.write(f"{number}", large)
+        workspace.write("small", "x" * len(large))
+        with pytest.raises(ToolError, match="too large together"):
+            workspace.replace("small", workspace.files["small"], large)
+        fill = "head -c 900000 /dev/zero | tr '\\0' a > more"
+        filled = await workspace.run(("bash", "-c", fill), 20)
+        assert filled.ok, filled
+        assert "not kept" in filled.stderr
+        workspace.write("0", "y")
+        assert (await workspace.run(("cat", "0"), 20)).stdout == "y"
 
 
 def test_a_name_that_no_disk_takes_is_refused() -> None:

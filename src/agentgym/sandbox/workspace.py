@@ -15,6 +15,9 @@ _MAX_PART = 255
 _MAX_FILES = 1_000
 _MAX_FOLDERS = 5_000
 """In all paths together: a sandbox has room for 8192 files and folders."""
+_MAX_BYTES = 48 << 20
+"""Of all files: a sandbox has room for 64 MB."""
+_PAGE = 4096
 
 
 class Workspace:
@@ -84,6 +87,8 @@ class Workspace:
             raise ToolError(f"the old text is {count} times in {path}; copy more.")
         changed = text.replace(old, new)
         self._check_text(path, changed)
+        if not self._has_bytes_for(path, changed):
+            raise ToolError("the files are too large together; remove some.")
         self.files[path] = changed
 
     def write(self, path: str, text: str) -> str:
@@ -108,6 +113,8 @@ class Workspace:
                 f"there may be {_MAX_FOLDERS} folders in all paths together."
             )
         self._check_text(name, text)
+        if not self._has_bytes_for(name, text):
+            raise ToolError("the files are too large together; remove some.")
         if max(len(part) for part in name.encode().split(b"/")) > _MAX_PART:
             raise ToolError(f"a name may have at most {_MAX_PART} bytes.")
         self.files[name] = text
@@ -137,7 +144,7 @@ class Workspace:
             self.files.pop(other, None)
         held = sum(map(len, self.files.values())) - len(self.files.get(name, ""))
         has_room = name in self.files or len(self.files) < _MAX_FILES
-        has_room &= self._has_folders_for(name)
+        has_room &= self._has_folders_for(name) and self._has_bytes_for(name, text)
         if has_room and held + len(text) <= _MAX_FILES * self._max_characters:
             self.files[name] = text
             return True
@@ -148,6 +155,12 @@ class Workspace:
         if name in self.files:
             return True
         return sum(path.count("/") for path in (*self.files, name)) <= _MAX_FOLDERS
+
+    def _has_bytes_for(self, name: str, text: str) -> bool:
+        """Return whether all files still fit into a sandbox if one becomes this."""
+        sizes = {path: _most_bytes(held) for path, held in self.files.items()}
+        more = _most_bytes(text) - sizes.get(name, 0)
+        return more <= 0 or sum(sizes.values()) + more <= _MAX_BYTES
 
     def changed(self) -> dict[str, str | None]:
         """Return the files that differ from the start, None for one that is gone."""
@@ -167,3 +180,8 @@ class Workspace:
             raise ToolError(
                 f"{path} may hold at most {self._max_characters} characters."
             )
+
+
+def _most_bytes(text: str) -> int:
+    """Return what a file of this text takes at most."""
+    return _PAGE + len(text) * (1 if text.isascii() else 4)
