@@ -10,7 +10,12 @@ import pytest
 
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, RolloutStatus, Trajectory
-from agentgym.errors import ConfigError, NotFoundError, UsageError
+from agentgym.errors import (
+    ConfigError,
+    NotFoundError,
+    SandboxUnavailableError,
+    UsageError,
+)
 from agentgym.rollout import (
     Episode,
     RolloutBatch,
@@ -21,6 +26,8 @@ from agentgym.rollout import (
     run_rollouts_sync,
 )
 from agentgym.rollout.solo.tasks import read_tasks
+from agentgym.sandbox import SandboxConfig
+from agentgym.scenarios.base import Scenario
 from tests.rollout.scripted_llm import Unreliable, calling, echo, saying
 
 
@@ -296,6 +303,15 @@ async def test_scenario_brings_tools_prompt_and_reward() -> None:
     call = batch.trajectories[0].model_calls[0]
     assert call.messages[0]["content"] == scenario.system_prompt()
     assert "read_file" in [tool["function"]["name"] for tool in call.tools]
+
+
+async def test_a_sandbox_that_a_scenario_cannot_have_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wanted = SandboxConfig(rung="landlock-user", subprocesses=True)
+    monkeypatch.setattr(Scenario, "sandbox_config", lambda _: wanted)
+    with pytest.raises(SandboxUnavailableError, match="start no others"):
+        await run_rollouts(["x"], llm=echo, reward="coding")
 
 
 @pytest.mark.parametrize(

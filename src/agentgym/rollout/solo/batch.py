@@ -32,6 +32,8 @@ from agentgym.rollout.solo.tasks import TaskLike, as_tasks, files_of
 from agentgym.rollout.solo.toolbox import Toolbox
 from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
 from agentgym.rollout.workers.loop_watch import LoopWatch
+from agentgym.sandbox import SandboxConfig
+from agentgym.sandbox.ladder import tried
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.registry import get_scenario
 
@@ -98,7 +100,8 @@ async def run_rollouts(
     Raises:
         UsageError: Something given cannot be meant; nothing was started.
         MissingExtraError: Answering in this process needs the extra ``local``.
-        SandboxUnavailableError: A tool needs a sandbox and none works here.
+        SandboxUnavailableError: A tool needs a sandbox and none works here, or none can
+            do what the scenario asks of its own.
         OSError: The file cannot be written.
         asyncio.CancelledError: The caller was cancelled. What had ended is saved, the
             rest is saved as dropped.
@@ -212,6 +215,7 @@ async def _opened(
             )
         if config.unsafe_local_exec:
             reward.unsafe_local_exec = True
+        await asyncio.to_thread(_check_sandbox, reward)
         name, prompt = reward.name, reward.system_prompt()
         create, ending = reward.create_environment, ScenarioEnding(reward)
     elif reward is None or callable(reward):
@@ -235,6 +239,16 @@ async def _opened(
     prompt = prompt if config.system_prompt is None else config.system_prompt
     model = await _opened_llm(stack, llm)
     return _Runs(config, agent.run, model, create, ending, name, prompt)
+
+
+def _check_sandbox(scenario: Scenario) -> None:
+    """Have a scenario that says what its sandbox needs refused where that is not had.
+
+    Others run where there is none, as long as no code of theirs does.
+    """
+    asked = scenario.sandbox_config()
+    if asked != SandboxConfig(unsafe_local_exec=asked.unsafe_local_exec):
+        tried(asked)
 
 
 async def _with_cache(
