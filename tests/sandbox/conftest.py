@@ -1,6 +1,6 @@
 """Sandboxes: the best that works here; with ``-m sweep``, each rung warm and cold."""
 
-import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,12 +96,15 @@ def unsafe_sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def open_folder(tmp_path: Path) -> Path:
-    """A folder of the host that any user could read and write, were it visible."""
-    for folder in (tmp_path, *tmp_path.parents[:-2]):
-        if folder.stat().st_uid == os.getuid():
-            folder.chmod(0o777)
-    return tmp_path
+def open_folder() -> Iterator[Path]:
+    """A folder of the host that any user could read and write, were it visible.
+
+    Not pytest's own: a second pytest closes what that is in to other users.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        yield folder
 
 
 @pytest.fixture
