@@ -90,7 +90,7 @@ def gateway(
     seed: Annotated[int | None, opt("Of sampling.")] = None,
     grace: Annotated[
         float,
-        opt("Seconds that calls under way have to end once it is told to.", min=0),
+        opt("Seconds that calls under way have to end once it is told to."),
     ] = 20.0,
     config: Config = None,
     unsafe_local_exec: UnsafeLocalExec = False,

@@ -79,6 +79,11 @@ class SandboxConfig:
                 )
         object.__setattr__(self, "python_path", folders)
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether it asks for nothing but what every sandbox has."""
+        return self == SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
+
 
 @dataclass(frozen=True)
 class PythonScript:
@@ -198,9 +203,7 @@ class Job:
         match self.command:
             case Argv(()):
                 raise SandboxError("A command line needs at least a program.")
-            case PythonScript(path) if path not in list(
-                self.files
-            ):  # It may be unhashable.
+            case PythonScript(path) if path not in [*self.files]:  # It may be a list.
                 raise SandboxError(
                     f"The workspace has no script {path!r}; it has "
                     f"{sorted(self.files)[:20]}."

@@ -75,7 +75,7 @@ def tried(config: SandboxConfig) -> Rung:
         SandboxError: It cannot be started, as with packages that are too large.
     """
     rung = choose_rung(config)
-    if config == SandboxConfig(unsafe_local_exec=config.unsafe_local_exec):
+    if config.is_usual:
         return rung  # The probe has run with it.
     job = Job({"probe.py": ""}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
     with closing(GuestProcess(rung, config)) as guest:

@@ -32,7 +32,6 @@ from agentgym.rollout.solo.tasks import TaskLike, as_tasks, files_of
 from agentgym.rollout.solo.toolbox import Toolbox
 from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
 from agentgym.rollout.workers.loop_watch import LoopWatch
-from agentgym.sandbox import SandboxConfig
 from agentgym.sandbox.ladder import tried
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.registry import get_scenario
@@ -247,7 +246,7 @@ def _check_sandbox(scenario: Scenario) -> None:
     Others run where there is none, as long as no code of theirs does.
     """
     asked = scenario.sandbox_config()
-    if asked != SandboxConfig(unsafe_local_exec=asked.unsafe_local_exec):
+    if not asked.is_usual:
         tried(asked)
 
 
