@@ -23,7 +23,9 @@ Attack = Callable[..., SandboxResult]
 
 
 @contextmanager
-def opened(rung: str, *, warm: bool = True) -> Iterator[Sandbox]:
+def opened(
+    rung: str, *, warm: bool = True, concurrency: int = 2
+) -> Iterator[Sandbox]:
     """Open a small sandbox on a rung, or skip the test."""
     if reason := probe(RUNGS[rung]):
         pytest.skip(f"the rung {rung} does not work here: {reason}")
@@ -31,7 +33,7 @@ def opened(rung: str, *, warm: bool = True) -> Iterator[Sandbox]:
         rung=rung,
         warm=warm,
         cache_entries=0,
-        concurrency=2,
+        concurrency=concurrency,
         limits=Limits(memory_mb=160, total_memory_mb=240, file_mb=16, disk_mb=80),
     )
     with open_sandbox(config) as sandbox:

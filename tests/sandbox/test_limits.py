@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.sandbox import Sandbox, SandboxConfig, open_sandbox
+from agentgym.sandbox import Sandbox, SandboxConfig, SandboxResult, open_sandbox
 from agentgym.sandbox.guest.box import holds_more
 from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.sandbox.guest_process import MemoryGroup
@@ -236,6 +236,47 @@ def test_a_busy_machine_changes_no_verdict(each: Sandbox, attack: Attack) -> Non
         late = attack(each, _BURN, "2", str(cpu), timeout_s=0.4)
     assert result.stdout == "done\n", result
     assert late.timed_out, late
+
+
+_BURN_IN_CHILDREN = """
+import os, sys, time
+os.sched_setaffinity(0, {int(sys.argv[2])})
+for _ in range(2):
+    if os.fork() == 0:
+        while time.process_time() < float(sys.argv[1]):
+            pass
+        os._exit(0)
+for _ in range(2):
+    os.wait()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("rung", ISOLATING)
+def test_the_second_execution_of_a_zygote_is_judged_like_the_first(
+    rung: str, attack: Attack
+) -> None:
+    """The kernel may still hold a list of the processes of the one before."""
+    cpu = min(os.sched_getaffinity(0))
+    waits = "import time; time.sleep(0.3); print('waited')"
+    with opened(rung, concurrency=1) as sandbox, _busy(cpu):
+
+        def second(script: str, *args: str, timeout_s: float) -> SandboxResult:
+            assert attack(sandbox, waits, timeout_s=1).stdout == "waited\n"
+            return attack(sandbox, script, *args, timeout_s=timeout_s)
+
+        burn = _BURN_IN_CHILDREN if sandbox.rung.forks else _BURN
+        right = second(burn, "0.1", str(cpu), timeout_s=0.4)
+        late = second(burn, "2", str(cpu), timeout_s=0.2)
+        assert right.stdout == "done\n", right
+        assert late.timed_out, late
+        filled = second(attacks.FILL_DISK, timeout_s=60)
+        if not sandbox.rung.landlock:
+            assert "refused" in filled.stdout, filled
+        elif _writes_are_counted():
+            assert "disk_mb" in filled.error, filled
+            assert filled.stdout == "", "it wrote all of its 4 GB before it was stopped"
+        assert sandbox.restarts == 0
 
 
 def test_sleeping_counts(each: Sandbox, attack: Attack) -> None:

@@ -74,7 +74,8 @@ class Watch:
             return "memory"
         if self.wrote_too_much(reaped_bytes + sum(map(self._written, members))):
             return "disk"
-        if self._settings.rung.strict and seen[0].threads > limits.processes:
+        threads = sum(process.threads for process in seen)
+        if self._settings.rung.strict and threads > limits.processes:
             return "threads"  # Elsewhere the kernel counts them.
         if self._has_too_many_files():
             return "files"
@@ -130,8 +131,11 @@ class Watch:
         """Return the ids of the execution's processes."""
         settings = self._settings
         if settings.group is not None:
-            listed = os.pread(settings.group, 1 << 16, 0).split()
-            return [int(name) for name in listed if int(name) != os.getpid()]
+            # Opened at each look: the older control groups serve one open file from a
+            # list that the kernel renews only when it was not read for a second.
+            with open(f"/proc/self/fd/{settings.group}", "rb") as listed:
+                ids = map(int, listed.read().split())
+                return [pid for pid in ids if pid != os.getpid()]
         if not settings.rung.counts_processes:
             return [self._pid]
         found = []
