@@ -100,6 +100,26 @@ def test_without_a_scenario_a_controller_runs_the_agents(tmp_path: Path) -> None
     assert process.returncode == 130
 
 
+def test_keys_of_its_command_line_are_written_nowhere(tmp_path: Path) -> None:
+    upstream = "http://shop:pa55word@127.0.0.1:9/v1"
+    process = start(tmp_path, "--api-key", "m1ne!", "--upstream", upstream)
+    try:
+        address = announced(process)["address"]
+        header = {"Authorization": "Bearer m1ne!"}
+        with httpx.Client(base_url=address, headers=header) as api:
+            queue(api, tasks(1))
+            wrong = api.get("/api/rollouts", headers={"Authorization": "Bearer m2ne!"})
+            assert wrong.status_code == 401
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    log = (tmp_path / "audit.jsonl").read_text()
+    assert "--api-key [redacted] --upstream http://[redacted]@127.0.0.1:9/v1" in log
+    for path in tmp_path.rglob("*"):
+        found = path.read_bytes()
+        assert not [s for s in (b"m1ne!", b"m2ne!", b"pa55word") if s in found], path
+
+
 def test_servers_that_are_given_answer_where_no_trainer_registers_any(
     tmp_path: Path,
 ) -> None:

@@ -19,6 +19,7 @@ from agentgym.security.redaction import (
     new_key,
     redacted,
     redacted_output,
+    without_secrets,
 )
 
 VALUE = "Zq81xk-value"
@@ -272,3 +273,12 @@ def test_every_logger_of_ours_is_redacted() -> None:
     assert len(files) > 100
     named = "logging.getLogger(__name__)"
     assert [path for path in files if named in path.read_text()] == []
+
+
+def test_secrets_of_a_command_line_are_known_by_the_names_of_options() -> None:
+    words = "serve --api-key k --host=h --api-key=k hub.token=k --max-tokens 5 keys"
+    shown = " ".join(without_secrets([*words.split(), "ssh://me@box:22", VALUE]))
+    assert shown == (
+        "serve --api-key [redacted] --host=h --api-key=[redacted] hub.token=[redacted] "
+        "--max-tokens 5 keys ssh://[redacted]@box:22 [redacted: SHOP_API_KEY]"
+    )

@@ -20,7 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agentgym.security.redaction import Redactor, beginning, get_logger
+from agentgym.security.redaction import (
+    Redactor,
+    beginning,
+    get_logger,
+    without_secrets,
+)
 
 FILE = "audit.jsonl"
 MACHINES_FILE = "audit-machines.jsonl"
@@ -89,7 +94,7 @@ class AuditLog:
         self._append(
             {
                 "what": "began",
-                "command": head(" ".join(sys.argv)),
+                "command": head(" ".join(without_secrets(sys.argv))),
                 "user": _user(),
                 "host": socket.gethostname(),
                 "parent": os.getppid(),

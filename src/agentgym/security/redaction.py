@@ -210,6 +210,26 @@ def quoted(value: object, most: int = 80) -> str:
     return beginning(repr(value), most)
 
 
+def without_secrets(words: Iterable[str]) -> list[str]:
+    """Return the words of a command line; values of secrets in them are replaced.
+
+    An option or a setting is secret by its name, as ``--api-key VALUE``,
+    ``--api-key=VALUE`` and ``hub.token=VALUE``, however short its value is; so is what
+    stands before the ``@`` of an address.
+    """
+    shown: list[str] = []
+    is_secret = False
+    for word in words:
+        name, equals, value = word.partition("=")
+        if is_secret:
+            word, is_secret = GONE, False
+        elif _NAMED.search(re.sub(r"[-.]", "_", name.lstrip("-"))):
+            is_secret = word.startswith("-") and not equals
+            word = f"{name}={GONE}" if equals and value else word
+        shown.append(re.sub(r"(?<=://)[^\s/@]+(?=@)", GONE, redacted(word)))
+    return shown
+
+
 def new_key() -> str:
     """Return a new random key, of a form that is taken out of texts."""
     import secrets
