@@ -95,6 +95,14 @@ def test_train_interrupt_resume_and_use(
     assert [line["step"] for line in folder.metrics()] == list(range(1, done + 3))
     assert (folder.path / "report.md").exists()
 
+    for path in (
+        folder.path,
+        folder.path / "rollouts.db",
+        *folder.path.glob("*.json*"),
+    ):
+        assert path.stat().st_mode & 0o077 == 0, path
+    assert (folder.path / "workers.log").stat().st_mode & 0o077 == 0
+
     ledger = json.loads((folder.path / "result.json").read_text())["ledger"]
     left_out = [*ledger["masked"].values(), *ledger["dropped"].values()]
     assert ledger["trained"] + sum(left_out) == ledger["calls"] > 0

@@ -1,4 +1,4 @@
-"""Scratch folders: nothing stays behind, whoever was killed."""
+"""Files and scratch folders: nothing stays behind of a process that was killed."""
 
 import os
 import signal
@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.core.files import scratch_folder
+from agentgym.core.files import (
+    new_folder,
+    scratch_folder,
+    write_atomically,
+    write_json,
+)
 
 HOLD = """
 from agentgym.core.files import scratch_folder
@@ -74,3 +79,56 @@ def test_a_folder_that_is_new_or_no_folder_stays(place: Path) -> None:
     with scratch_folder("test"):
         pass
     assert len(list(place.iterdir())) == 3
+
+
+SAVE = """
+import os, signal, sys
+from pathlib import Path
+from agentgym.core import files
+files.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+path = Path(sys.argv[1])
+if sys.argv[2:] == ["file"]:
+    files.write_json(path, {"new": 1})
+with files.new_folder(path) as folder:
+    (folder / "weights").write_text("new")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_what_a_kill_during_a_save_left_is_removed_by_the_next(
+    place: Path, what: str
+) -> None:
+    path = place / "saved.json"
+    subprocess.run([sys.executable, "-c", SAVE, str(path), what], check=False)
+    [left] = place.iterdir()
+    os.utime(left, (0, 0))
+    (place / ".other.json.1.tmp").write_text("of another file")
+    os.utime(place / ".other.json.1.tmp", (0, 0))
+    if what == "file":
+        write_json(path, {"new": 2})
+    else:
+        with new_folder(path) as one, new_folder(path) as two:
+            os.utime(one, (0, 0))
+            with new_folder(path):
+                assert one.is_dir(), "a save that goes on was disturbed"
+                assert two.is_dir()
+    names = sorted(found.name for found in place.iterdir())
+    assert names == [".other.json.1.tmp", "saved.json"]
+
+
+def test_modes_of_saved_files(place: Path) -> None:
+    old = os.umask(0o022)
+    try:
+        write_json(place / "run.json", 1)
+        write_atomically(place / "named", "by the user", private=False)
+        assert modes(place) == {"run.json": 0o600, "named": 0o644}
+        (place / "run.json").chmod(0o664)
+        write_json(place / "run.json", 2)
+        assert modes(place)["run.json"] == 0o664, "who shares it did so on purpose"
+    finally:
+        os.umask(old)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}

@@ -23,9 +23,7 @@ Attack = Callable[..., SandboxResult]
 
 
 @contextmanager
-def opened(
-    rung: str, *, warm: bool = True, concurrency: int = 2
-) -> Iterator[Sandbox]:
+def opened(rung: str, *, warm: bool = True, concurrency: int = 2) -> Iterator[Sandbox]:
     """Open a small sandbox on a rung, or skip the test."""
     if reason := probe(RUNGS[rung]):
         pytest.skip(f"the rung {rung} does not work here: {reason}")

@@ -1,6 +1,7 @@
 """Exported weights load elsewhere, and answer as the agent did."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,9 @@ def test_a_model_is_what_it_was(agentgym: Command, tmp_path: Path) -> None:
         names = {path.name for path in folder.iterdir()}
         assert {"config.json", "generation_config.json", "tokenizer.json"} <= names
         assert "model.safetensors" in names
+        usual = (folder / "README.md").stat().st_mode & 0o666
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {usual}
+        assert usual & 0o044 == 0o044 & ~os.umask(os.umask(0o022))
 
 
 def test_an_adapter_stays_one_or_is_merged(

@@ -13,6 +13,9 @@ import pytest
 from agentgym import TrainingConfig
 from agentgym.errors import CheckpointError, NotFoundError, RunFolderError
 from agentgym.evaluate.metrics import Metrics
+from agentgym.rollout.store.store import Store
+from agentgym.security.audit import AuditLog
+from agentgym.security.log_file import LogFile
 from agentgym.train import run_folder
 from agentgym.train.run_folder import RunFolder, RunState, list_runs, metrics_line
 from tests.ui import made_up
@@ -26,6 +29,22 @@ def run(tmp_path: Path) -> RunFolder:
 def test_new_run_records_its_settings(run: RunFolder) -> None:
     assert run.record()["status"] == "running"
     assert run.config().name == "first"
+
+
+def test_what_it_holds_is_for_this_user_alone(run: RunFolder) -> None:
+    run.append_metrics({"step": 1})
+    with run.lock(), Store(run.path / "rollouts.db"), LogFile(run.path / "workers.log"):
+        AuditLog(run.path / "audit.jsonl").write("executed")
+        files = [path for path in run.path.iterdir() if path.is_file()]
+        assert len(files) >= 6
+        assert "rollouts.db-wal" in {path.name for path in files}
+        assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+        assert run.path.stat().st_mode & 0o777 == 0o700
+        assert run.path.parent.stat().st_mode & 0o005
+    run.path.chmod(0o750)
+    run.write_record(status="interrupted")
+    with Store(run.path / "rollouts.db"):
+        assert run.path.stat().st_mode & 0o777 == 0o750, "shared on purpose"
 
 
 def test_default_name_says_what_is_trained(tmp_path: Path) -> None:

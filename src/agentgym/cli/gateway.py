@@ -238,9 +238,10 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
 
 def _make_folder(data: Path) -> None:
     from agentgym.errors import UsageError
+    from agentgym.security.private import make_private_folder
 
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        make_private_folder(data)
     except OSError as error:
         raise UsageError(
             f"{data} cannot be a folder: {error.strerror}. Choose another with --data "

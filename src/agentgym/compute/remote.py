@@ -24,6 +24,7 @@ from agentgym.compute.watchdog import Limits
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, TrainingInterrupted, UnreachableError
 from agentgym.evaluate.progress import Plan, Progress
+from agentgym.security.private import private
 from agentgym.security.redaction import redacted
 from agentgym.train.process import InterruptFlag
 from agentgym.train.result import TrainingResult
@@ -364,7 +365,7 @@ class _Followed:
         lines, self._unsaid = text[:end], text[end:]
         if lines:
             clean = redacted(lines.decode("utf-8", "surrogateescape"))
-            with (self._run.path / LOG).open("ab") as log:
+            with open(self._run.path / LOG, "ab", opener=private) as log:
                 log.write(clean.encode("utf-8", "surrogateescape"))
 
     def _answer(self) -> None:

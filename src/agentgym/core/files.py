@@ -2,10 +2,12 @@
 
 import errno
 import fcntl
+import glob
 import json
 import os
 import re
 import sqlite3
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -41,6 +43,9 @@ _SQLITE = {
 }
 _MOST_BYTES = 200
 """Of a name: file systems take 255, and temporary names are longer."""
+_PRIVATE, _USUAL = 0o600, 0o666
+_UNLOCKED_S = 1.0
+"""For which a temporary file may be there before it is locked."""
 _GRACE_S = 60.0
 """Of a temporary folder so young nobody knows whether it will yet be locked."""
 
@@ -61,15 +66,33 @@ def check_name(name: str) -> str:
     return name
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text`` without secrets, durable once this returns."""
+def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
+    """Replace ``path`` by ``text`` without secrets, durable once this returns.
+
+    Args:
+        path: The file; if it exists, it keeps its mode.
+        text: Its new content.
+        private: Whether a new file is for this user alone; else the umask decides.
+    """
     text = Redactor.of_environment().written(text)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    mode = _PRIVATE if private else _USUAL
+    with suppress(FileNotFoundError):
+        mode = stat.S_IMODE(path.stat().st_mode)
+    _remove_left(path, "tmp")
+    temporary = _temporary(path, "tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        with open(os.open(temporary, flags, mode), "w", encoding="utf-8") as file:
+            _lock(file.fileno())
+            if path.exists():
+                os.fchmod(file.fileno(), mode)  # whatever the umask is
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 
@@ -82,20 +105,53 @@ def write_json(path: Path, value: Any) -> None:
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes ``path`` if the block succeeds."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    rmtree(temporary, ignore_errors=True)
+    _remove_left(path, "tmp")
+    temporary = _temporary(path, "tmp")
     temporary.mkdir(parents=True)
+    lock = os.open(temporary, os.O_RDONLY)
     try:
+        _lock(lock)
         yield temporary
+        old = _temporary(path, "old")
+        if path.exists():
+            path.replace(old)
+        temporary.replace(path)
     except BaseException:
         rmtree(temporary, ignore_errors=True)
         raise
-    old = path.with_name(f".{path.name}.{os.getpid()}.old")
-    if path.exists():
-        path.replace(old)
-    temporary.replace(path)
+    finally:
+        os.close(lock)
     sync_folder(path.parent)
     rmtree(old, ignore_errors=True)
+    _remove_left(path, "old")
+
+
+def _temporary(path: Path, kind: str) -> Path:
+    """Return a new name beside ``path``, for what becomes it or was it."""
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.{kind}")
+
+
+def _lock(descriptor: int) -> None:
+    """Mark a temporary file or folder as in use, where the file system has locks."""
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def _remove_left(path: Path, kind: str) -> None:
+    """Remove what a killed process left beside ``path`` as it saved."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.{kind}"):
+        with suppress(OSError, RecursionError):
+            lock = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if time.time() - os.fstat(lock).st_mtime < _UNLOCKED_S:
+                    continue
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if left.is_dir():
+                    rmtree(left)
+                else:
+                    left.unlink()
+            finally:
+                os.close(lock)
 
 
 @contextmanager

@@ -110,6 +110,6 @@ def write_text(path: Path, text: str) -> None:
         UsageError: It cannot be written.
     """
     try:
-        write_atomically(path, text)
+        write_atomically(path, text, private=False)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}.") from None

@@ -7,7 +7,7 @@ import threading
 import time
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 import orjson
 
 from agentgym.errors import UsageError
+from agentgym.security.private import make_private_file
 from agentgym.security.redaction import Redactor, get_logger
 
 logger = get_logger(__name__)
@@ -68,6 +69,8 @@ class AnswerCache:
         self._lock = threading.Lock()
         self.requests = self.found = self.others = 0
         try:
+            with suppress(OSError):  # SQLite explains it
+                make_private_file(path)
             self._file = sqlite3.connect(
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from agentgym.security.private import make_private_folder, private
 from agentgym.security.redaction import (
     Redactor,
     beginning,
@@ -88,7 +89,7 @@ class AuditLog:
         if self._file >= 0 and self._owner == os.getpid():
             return
         self._redactor = Redactor.of_environment()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.path.parent)
         self._file = self._opened()
         self._owner = os.getpid()
         self._append(
@@ -103,7 +104,7 @@ class AuditLog:
 
     def _opened(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        return os.open(self.path, flags, 0o600)
+        return private(self.path, flags)
 
     def _turn_over(self) -> None:
         """Begin a new file, unless another process has begun one."""

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from agentgym.security.private import private
 from agentgym.security.redaction import Redactor
 
 _PART = 1 << 16
@@ -25,7 +26,7 @@ class LogFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+        self._file = open(path, "ab", 0, opener=private)  # noqa: SIM115
         self._redactor = Redactor.of_environment()
         self._reader, self._writer = os.pipe()
         self._thread = threading.Thread(

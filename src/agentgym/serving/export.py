@@ -46,6 +46,7 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
     source = trained.verified_model()
     try:
         with new_folder(folder) as made:
+            usual = made.stat().st_mode & 0o777
             if form == "merged" and is_adapter(trained):
                 from agentgym.serving.merging import merge_adapter
 
@@ -53,6 +54,7 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
             else:
                 shutil.copytree(source, made, dirs_exist_ok=True)
             (made / CARD).write_text(card, encoding="utf-8")
+            _open_to_readers(made, usual)
     except (FileExistsError, NotADirectoryError):
         raise UsageError(
             f"{folder} cannot be made: a part of its path is a file."
@@ -65,3 +67,14 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
             f"{folder} cannot be written: {why}. Name another folder."
         ) from error
     return folder
+
+
+def _open_to_readers(folder: Path, usual: int) -> None:
+    """Give a folder and all in it the modes that the umask gives new ones.
+
+    Libraries write weights for this user alone, and a server in a container may run as
+    another.
+    """
+    folder.chmod(usual)
+    for path in folder.rglob("*"):
+        path.chmod(usual if path.is_dir() else usual & 0o666)

@@ -29,6 +29,7 @@ from agentgym.errors import (
 )
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import StepReport
+from agentgym.security.private import make_private_folder, private
 from agentgym.security.redaction import Redactor
 from agentgym.train.tasks import StreamState
 from agentgym.train.warm_start.record import WarmStart
@@ -147,7 +148,8 @@ class RunFolder:
         run = cls.check_new(config)
         existed = run.path.exists()
         try:
-            (run.path / "checkpoints").mkdir(parents=True)
+            make_private_folder(run.path)
+            (run.path / "checkpoints").mkdir()
             run.write_record(status="running", config=config.model_dump(mode="json"))
         except OSError as error:
             if not existed:
@@ -163,7 +165,7 @@ class RunFolder:
             NotFoundError: Names the nearest and those available.
         """
         for path in (Path(name), output / name):
-            if (path / "run.json").exists():
+            if os.path.exists(path / "run.json"):  # False where it may not be read
                 return cls(path)
         raise NotFoundError(
             "run", str(name), [run.path.name for run in list_runs(output)]
@@ -176,7 +178,7 @@ class RunFolder:
         Raises:
             RunFolderError: Another process trains in this folder.
         """
-        with (self.path / ".lock").open("a+") as file:
+        with open(self.path / ".lock", "a+", opener=private) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -328,7 +330,7 @@ class RunFolder:
         """Append one step's line to metrics.jsonl, durably, or nothing of it."""
         text = Redactor.of_environment().written(json.dumps(line))
         left = text.encode() + b"\n"
-        with (self.path / "metrics.jsonl").open("ab", buffering=0) as file:
+        with open(self.path / "metrics.jsonl", "ab", 0, opener=private) as file:
             before = file.tell()
             try:
                 while left:

@@ -25,6 +25,7 @@ from agentgym.core.files import (
     write_atomically,
 )
 from agentgym.errors import NotFoundError, UsageError
+from agentgym.security.private import make_private_folder
 
 AGENT_FILE = "agent.json"
 _DEFAULT = "default"
@@ -103,6 +104,7 @@ class Versions:
             UsageError: ``AGENTGYM_HOME`` cannot be written.
         """
         require_writable_home()
+        make_private_folder(agents_home().parent)
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

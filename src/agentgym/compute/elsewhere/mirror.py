@@ -20,6 +20,7 @@ from agentgym.core.files import new_folder, sync_folder
 from agentgym.errors import ComputeError
 from agentgym.rollout.session import DATABASE_FILE
 from agentgym.security.audit import FILE as AUDIT_FILE
+from agentgym.security.private import private
 from agentgym.train.run_folder import RunFolder
 
 PART = 4 << 20
@@ -140,7 +141,7 @@ class Mirror:
         new = self._incoming(DATABASE_FILE)
         if path.exists():
             shutil.copyfile(path, new)
-        with new.open("r+b" if new.exists() else "w+b") as file:
+        with open(new, "r+b" if new.exists() else "w+b", opener=private) as file:
             for index, digest in enumerate(found["blocks"]):
                 if index >= len(old) or old[index] != digest:
                     file.seek(index * BLOCK)
@@ -167,7 +168,7 @@ class Mirror:
             target, mode = path, "ab"
         else:
             target, mode = self._incoming(name.replace("/", "_")), "wb"
-        with target.open(mode) as file:
+        with open(target, mode, opener=private) as file:
             while offset < size:
                 part = self._part(f"runs/{self._name}/{name}", offset, size - offset)
                 if not part:  # written anew meanwhile: all of it the next time
@@ -190,7 +191,7 @@ class Mirror:
     def _fetch(self, source: str, size: int, target: Path) -> None:
         """Bring a file home, from where a broken connection left it."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("ab") as file:
+        with open(target, "ab", opener=private) as file:
             while (offset := file.tell()) < size:
                 if not (part := self._part(source, offset, size - offset)):
                     raise ComputeError(f"{source} of the run became shorter there.")

@@ -15,6 +15,7 @@ from agentgym.core.files import BEAT_S, WAIT_S, Beat, disk_trouble, no_beat
 from agentgym.errors import RecordError, RolloutError, StoreError
 from agentgym.rollout.store.held import hold
 from agentgym.rollout.store.signals import KEPT, Signals
+from agentgym.security.private import make_private_file
 from agentgym.security.redaction import get_logger
 
 logger = get_logger(__name__)
@@ -390,6 +391,9 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         path = self.path or ":memory:"
         try:
+            if self.path is not None:
+                with suppress(OSError):  # SQLite explains it
+                    make_private_file(self.path)  # its journals get the same mode
             return sqlite3.connect(
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )

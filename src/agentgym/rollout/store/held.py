@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from agentgym.errors import RolloutError
+from agentgym.security.private import private
 
 
 def hold(path: Path) -> TextIO | None:
@@ -27,7 +28,8 @@ def hold(path: Path) -> TextIO | None:
                 "beside each would spoil it. Name a copy, or remove the other."
             )
     try:
-        file = path.with_name(f".{path.name}.lock").open("a+")
+        lock = path.with_name(f".{path.name}.lock")
+        file = open(lock, "a+", opener=private)  # noqa: SIM115
     except OSError:
         return None
     try:

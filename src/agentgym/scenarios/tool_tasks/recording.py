@@ -88,7 +88,8 @@ class Recording:
                     self.known.append(Answer(call, text))
         finally:
             if len(self.known) > before:
-                write_atomically(self.path, "".join(map(_line, self.known)))
+                text = "".join(map(_line, self.known))
+                write_atomically(self.path, text, private=False)
         return len(self.known) - before
 
 

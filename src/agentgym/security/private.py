@@ -1,0 +1,34 @@
+"""Files and folders that only this user can read. Standard library only.
+
+What exists keeps its mode: whoever shares a run with others has changed it on purpose.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_FILE = 0o600
+_FOLDER = 0o700
+
+
+def private(path: str | Path, flags: int) -> int:
+    """Open a file, which is private if this makes it; an ``opener`` of `open`."""
+    return os.open(path, flags, _FILE)
+
+
+def make_private_folder(path: Path) -> None:
+    """Make a folder that only this user can enter; its parents are made as usual."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir(mode=_FOLDER)
+    if not path.is_dir():
+        raise NotADirectoryError(20, "a file of this name exists", str(path))
+
+
+def make_private_file(path: Path) -> None:
+    """Make an empty private file if there is none, for a library that opens it.
+
+    One that is there is not opened: to close it would free the locks that SQLite holds.
+    """
+    with suppress(FileExistsError):
+        os.close(private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
