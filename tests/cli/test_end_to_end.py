@@ -99,9 +99,9 @@ def test_train_interrupt_resume_and_use(
         folder.path,
         folder.path / "rollouts.db",
         *folder.path.glob("*.json*"),
+        *folder.path.glob("*.log"),
     ):
         assert path.stat().st_mode & 0o077 == 0, path
-    assert (folder.path / "workers.log").stat().st_mode & 0o077 == 0
 
     ledger = json.loads((folder.path / "result.json").read_text())["ledger"]
     left_out = [*ledger["masked"].values(), *ledger["dropped"].values()]

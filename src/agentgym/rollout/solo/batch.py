@@ -102,8 +102,8 @@ async def run_rollouts(
         SandboxUnavailableError: A tool needs a sandbox and none works here, or none can
             do what the scenario asks of its own.
         OSError: The file cannot be written.
-        asyncio.CancelledError: The caller was cancelled. What had ended is saved, the
-            rest is saved as dropped.
+        asyncio.CancelledError: The caller was cancelled. What had ended is saved, and
+            what was running is saved as dropped.
     """
     if isinstance(agent, str):
         settings["agent"] = agent
@@ -343,8 +343,7 @@ async def _run_all(
             for _ in range(min(runs.config.concurrency, len(tasks))):
                 group.create_task(work())
     except asyncio.CancelledError:
-        left = {index: runs.episode(task, index) for index, task in waiting}
-        for index, episode in {**running, **left}.items():
+        for index, episode in list(running.items()):  # others never began
             end(index, episode.trajectory(RolloutStatus.DROPPED, _CANCELLED))
         raise
     except ExceptionGroup as group_error:  # saving failed, or on_done raised
