@@ -1,12 +1,11 @@
 """What every command has in common: help, errors, exit codes."""
 
 import errno
-import json
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -115,45 +114,6 @@ def test_closed_streams_are_no_error(words: str, closed: str, tmp_path: Path) ->
     command = f"exec {shlex.quote(sys.executable)} -m agentgym {words} {closed}"
     ended = subprocess.run(["sh", "-c", command], capture_output=True, cwd=tmp_path)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
-
-
-@pytest.fixture
-def own_environment() -> Iterator[None]:
-    """Undo what a test does to the environment."""
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
-
-
-@pytest.mark.usefixtures("own_environment")
-def test_env_file_is_read_and_the_environment_wins(
-    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AGENTGYM_SEED", "3")
-    (tmp_path / ".env").write_text("AGENTGYM_EPISODES=640\nAGENTGYM_SEED=4\n")
-    plan = agentgym("train", "coding", "--framework", "native", "--dry-run", "--json")
-    config = json.loads(plan.out)["config"]
-    assert (config["episodes"], config["seed"]) == (640, 3)
-
-
-@pytest.mark.usefixtures("own_environment")
-def test_env_file_says_where_agents_are(
-    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("AGENTGYM_HOME")
-    (tmp_path / ".env").write_text("AGENTGYM_HOME=/nowhere/at/all\n")
-    assert "No agents in /nowhere/at/all" in agentgym("agents", "list").out
-
-
-def test_unreadable_env_file_is_one_paragraph(
-    agentgym: Command, tmp_path: Path
-) -> None:
-    (tmp_path / ".env").write_bytes(b"A=\xff\xfe\n")
-    ended = agentgym("runs", "list")
-    assert ended.code == 2
-    assert ended.err.startswith("Error: Cannot read ")
-    assert ended.err.count("\n") == 1
 
 
 def failing(error: BaseException) -> Callable[..., None]:

@@ -152,3 +152,31 @@ def test_roles_are_a_list_or_names_with_commas(
 def test_a_role_without_a_name_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="name the roles to train, as in planner,sup"):
         TrainingConfig.create(train_roles=value)
+
+
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n"
+    for old, new in zip("abcdefghijk", "bcdefghijkl", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (BOMB, "stand for more than 100,000 values"),
+        (f"{BOMB}m:\n  <<: [{{x: *l}}]\n", "stand for more than 100,000 values"),
+        ("vllm: &a {b: *a}\n", "stands for what it is a part of"),
+        (f"vllm: {'[' * 5000}\n", "nested too deep"),
+        ("#" * (1 << 20) + "\nepisodes: 3\n", "characters"),
+    ],
+)
+def test_yaml_that_stands_for_too_much_is_refused(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=problem):
+        TrainingConfig.from_yaml(path)
+    path.write_text("x: &x {max_num_seqs: 4}\nvllm: *x\n")
+    with pytest.raises(ConfigError, match="unknown setting 'x'"):
+        TrainingConfig.from_yaml(path)

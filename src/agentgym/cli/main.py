@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from agentgym.errors import ConfigError
+from agentgym.security.env_file import load_env_file
 from agentgym.version import __version__
 
 
@@ -26,10 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
     try:
-        _load_env_file()
-    except ConfigError as error:
-        sys.stderr.write(f"Error: {error}\n")
-        return error.exit_code
+        load_env_file()
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"Error: Cannot read {os.path.abspath('.env')}: {error}.\n")
+        return ConfigError.exit_code
     answer = _quick_answer(words)
     if answer is not None:
         return _write(answer)
@@ -59,31 +60,6 @@ def _quick_answer(words: list[str]) -> str | None:
         with suppress(Exception):  # typer's command meets it too, and it is explained
             return LISTS[words[0]](as_json="--json" in words)
     return None
-
-
-def _load_env_file() -> None:
-    """Add the variables of ``./.env`` to the environment, which wins over them.
-
-    Raises:
-        ConfigError: The file cannot be read.
-    """
-    file = os.path.abspath(".env")
-    if not os.path.isfile(file):
-        return
-    from dotenv import dotenv_values, load_dotenv
-
-    from agentgym.security.redaction import VARIABLE, looks_secret
-
-    try:
-        if not load_dotenv(file):
-            return
-        names = dotenv_values(file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read {file}: {error}.") from None
-    further = [n for n in names if looks_secret(n, os.environ.get(n, ""))]
-    if further:
-        named = filter(None, os.environ.get(VARIABLE, "").split(","))
-        os.environ[VARIABLE] = ",".join(dict.fromkeys([*named, *further]))
 
 
 def _write(text: str) -> int:

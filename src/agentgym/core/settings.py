@@ -20,6 +20,9 @@ LONGEST_S = 7 * 86_400.0
 """Of every time limit: a week."""
 _YAML = "Write one setting a line: its name, a colon and its value."
 _SHOWN = 80
+_MOST_CHARACTERS = 1 << 20
+_MOST_VALUES = 100_000
+"""Of a YAML text, with what its aliases stand for."""
 
 
 class Settings(BaseModel):
@@ -51,7 +54,7 @@ class Settings(BaseModel):
     def from_yaml(cls, path: str | Path, **overrides: Any) -> Self:
         """Read a YAML mapping; ``overrides`` that are not None win over it."""
         try:
-            data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+            data = load_yaml(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
             reason = " ".join(str(error).split())
             raise ConfigError(
@@ -65,6 +68,47 @@ class Settings(BaseModel):
             raise ConfigError(f"The configuration {path} holds {kind}. {_YAML}")
         values = {str(key): value for key, value in data.items()}
         return cls.create(**{**values, **_given(overrides)})
+
+
+def load_yaml(text: str) -> Any:
+    """Return the value of a YAML text.
+
+    A few lines of aliases of aliases (``b: [*a, *a]``) can stand for more values than
+    memory holds; a text that does is refused before a value is made of it.
+
+    Raises:
+        yaml.YAMLError: It is not YAML, is too long or too deep, or its aliases stand
+            for too much, or for themselves.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise yaml.YAMLError(
+            f"it has {len(text):,} characters, and {_MOST_CHARACTERS:,} are the most"
+        )
+    try:
+        if (root := yaml.compose(text, yaml.SafeLoader)) is not None:
+            _count(root, {})
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deep") from None
+
+
+def _count(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return how many values a node stands for; each node is looked at once."""
+    counted = known.get(id(node))
+    if counted == 0:
+        raise yaml.YAMLError("an alias in it stands for what it is a part of")
+    if counted is not None:
+        return counted
+    known[id(node)] = 0
+    total = 1
+    if isinstance(node, yaml.SequenceNode):
+        total += sum(_count(each, known) for each in node.value)
+    elif isinstance(node, yaml.MappingNode):
+        total += sum(_count(part, known) for pair in node.value for part in pair)
+    if total > _MOST_VALUES:
+        raise yaml.YAMLError(f"its aliases stand for more than {_MOST_VALUES:,} values")
+    known[id(node)] = total
+    return total
 
 
 def variable_of(setting: str) -> str:

@@ -75,6 +75,8 @@ def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
 def _override(text: str) -> tuple[str, str, Any]:
     import yaml
 
+    from agentgym.core.settings import load_yaml
+
     name, equals, value = text.partition("=")
     library, _, key = name.partition(".")
     if library not in LIBRARIES or not equals or not key:
@@ -83,6 +85,6 @@ def _override(text: str) -> tuple[str, str, Any]:
             "vllm.KEY=value, after the scenario."
         )
     try:
-        return library, key, yaml.safe_load(value)
+        return library, key, load_yaml(value)
     except yaml.YAMLError:
         raise ConfigError(f"{text!r}: the value cannot be read as YAML.") from None

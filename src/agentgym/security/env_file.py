@@ -1,0 +1,73 @@
+"""The file ``.env`` of the folder in which a command is started.
+
+It may come with a project of others, so it sets no variable that makes this or another
+program run code, and none that sends a run to another machine.
+"""
+
+import os
+import re
+import sys
+
+
+FILE = ".env"
+NOT_FROM_FILE = frozenset(
+    {
+        *("AGENTGYM_AGENT", "AGENTGYM_ALLOW_TOOLS", "AGENTGYM_CONTEXT"),
+        *("AGENTGYM_ELSEWHERE_PYTHON", "AGENTGYM_ENGINE_SERVER", "AGENTGYM_GPU"),
+        *("AGENTGYM_HOME", "AGENTGYM_INPUTS", "AGENTGYM_SCENARIO"),
+        *("AGENTGYM_UNSAFE_LOCAL_EXEC", "AGENTGYM_VERL", "AGENTGYM_VLLM"),
+    }
+)
+"""They name code, as ``module:name``, a pack, an agent saved in a folder or a flag of a
+server does; they let it run unprotected; or they say where a run and its keys go."""
+_LOADERS = re.compile(
+    r"""
+    AGENTGYM_(?:VERL|VLLM)__.* | PATH | HOME | XDG_CONFIG_HOME | VIRTUAL_ENV | SHELL
+    | EDITOR | VISUAL | PAGER | BROWSER | CC | CXX | CUDA_HOME | IFS
+    | (?:LD|DYLD|UV|PIP|CONDA|NPM_CONFIG|CARGO|BASH|GCONV|TRITON|TORCHINDUCTOR)_.*
+    | PYTHON(?:PATH|HOME|STARTUP|INSPECT|USERBASE|EXECUTABLE|PLATLIBDIR|BREAKPOINT
+        |WARNINGS|PYCACHEPREFIX)
+    | GIT_(?:SSH|CONFIG|EXEC|ASKPASS|EDITOR|PAGER|PROXY|TEMPLATE|EXTERNAL).*
+    | SSH_ASKPASS.* | NODE_(?:OPTIONS|PATH) | PERL5.* | RUBY(?:OPT|LIB) | RUSTC.*
+    | JAVA_TOOL_OPTIONS | JDK_JAVA_OPTIONS | GO(?:FLAGS|PATH|ROOT|PROXY|TOOLCHAIN)
+    | RAY_ADDRESS | VLLM_PLUGINS | VLLM_CACHE_ROOT | HF_MODULES_CACHE
+    | TORCH_EXTENSIONS_DIR
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Variables by which programs, as Python, uv and git, find the code that they run."""
+
+
+def load_env_file() -> None:
+    """Add the variables of ``./.env`` to the environment, which wins over them.
+
+    Those that it may not set are left out, and named on standard error.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is not text, or holds a character that a variable cannot.
+    """
+    file = os.path.abspath(FILE)
+    if not os.path.isfile(file):
+        return
+    from dotenv.main import DotEnv
+
+    from agentgym.security.redaction import VARIABLE, looks_secret
+
+    found = DotEnv(file, override=False, encoding="utf-8").dict()
+    new = {n: v for n, v in found.items() if v is not None and n not in os.environ}
+    left_out = sorted(filter(_is_left_out, new))
+    os.environ.update({n: v for n, v in new.items() if n not in left_out})
+    if left_out:
+        sys.stderr.write(
+            f"Note: {file} may not set {', '.join(left_out)}: it would choose code to "
+            "run, or where to run. Use an option or a variable of your shell instead.\n"
+        )
+    further = [n for n in found if looks_secret(n, os.environ.get(n, ""))]
+    if further:
+        named = filter(None, os.environ.get(VARIABLE, "").split(","))
+        os.environ[VARIABLE] = ",".join(dict.fromkeys([*named, *further]))
+
+
+def _is_left_out(name: str) -> bool:
+    return name.upper() in NOT_FROM_FILE or bool(_LOADERS.fullmatch(name))
