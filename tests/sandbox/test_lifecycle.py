@@ -337,6 +337,25 @@ def test_missing_bubblewrap_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "apt-get install" in probe.__wrapped__(RUNGS["bubblewrap-user"])
 
 
+def test_an_interpreter_that_bubblewrap_would_hide_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = tmp_path / "bin"
+    place.mkdir()
+    (place / "bwrap").write_text("")
+    (place / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", str(place))
+    monkeypatch.setattr(
+        ladder_module, "own_python", lambda: Path("/tmp/venv/bin/python3")
+    )
+    assert "/tmp/venv is below /tmp" in probe.__wrapped__(RUNGS["bubblewrap-user"])
+    shown = ladder_module.described(RUNGS["landlock"])
+    assert "bubblewrap cannot be used: the Python in /tmp/venv is below /tmp" in shown
+    assert "cannot" not in ladder_module.described(RUNGS["bubblewrap"])
+    monkeypatch.undo()
+    assert ladder_module.described(RUNGS["landlock"]) == RUNGS["landlock"].in_words
+
+
 _AS_USER = """\
 import logging, os, sys
 from agentgym.sandbox import *

@@ -1,6 +1,8 @@
 """An agent's card: what is written is read again, and what is no card is refused."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import huggingface_hub
@@ -27,7 +29,7 @@ def test_a_folder_that_was_moved_is_where_it_is(agent: TrainedAgent) -> None:
     assert TrainedAgent.load(moved).path == moved
 
 
-@pytest.mark.parametrize("card", ["{", "[]", '{"spec": {}}'])
+@pytest.mark.parametrize("card", ["{", "[]", '{"spec": {}}', "[" * 100_000])
 def test_a_card_that_is_none_says_what_to_do(agent: TrainedAgent, card: str) -> None:
     (agent.path / AGENT_FILE).write_text(card)
 
@@ -86,6 +88,54 @@ def test_pickles_are_refused(agent: TrainedAgent, name: str) -> None:
     path.write_bytes(b"")
     with pytest.raises(CorruptModelError, match=f"{path} is a pickle"):
         TrainedAgent.load(agent.path)
+
+
+@pytest.mark.parametrize(
+    "name", ["model/notes.txt", "model/tokenizer.json", "more", "model", "agent.json"]
+)
+def test_links_to_files_of_others_are_refused(
+    agent: TrainedAgent, tmp_path: Path, name: str
+) -> None:
+    """To export or save the agent would copy them."""
+    outside = tmp_path / "outside"
+    shutil.copytree(agent.path, outside)
+    place = agent.path / name
+    if place.is_dir():
+        shutil.rmtree(place)
+    place.unlink(missing_ok=True)
+    named = {"more": ".", "model/notes.txt": "agent.json"}.get(name, name)
+    place.symlink_to(outside / named)
+    with pytest.raises(CorruptModelError, match=f"{place} is a link to {outside}"):
+        TrainedAgent.load(agent.path).export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_links_within_an_agent_and_to_known_weights_are_followed(
+    agent: TrainedAgent, tmp_path: Path
+) -> None:
+    weights = agent.model_path / WEIGHTS
+    weights.rename(tmp_path / "big-disk")
+    weights.symlink_to(tmp_path / "big-disk")
+    (agent.model_path / "again").symlink_to("config.json")
+    (agent.path / "agent.md").symlink_to("agent.json")
+    loaded = TrainedAgent.load(agent.path)
+    loaded.verified_model()
+    weights.unlink()
+    weights.symlink_to("/etc/passwd")
+    with pytest.raises(CorruptModelError, match="not as it was saved"):
+        TrainedAgent.load(agent.path).export(tmp_path / "out", "hf")
+
+
+@pytest.mark.parametrize("name", ["../../secret", "{}/secret", "", ".", "sub", "fifo"])
+def test_checksums_of_other_files_are_refused(
+    agent: TrainedAgent, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "secret").write_text("")
+    (agent.model_path / "sub").mkdir()
+    os.mkfifo(agent.model_path / "fifo")
+    agent.checksums = {**agent.checksums, name.format(tmp_path): "0" * 64}
+    with pytest.raises(CorruptModelError, match="is not a file of its model"):
+        agent.export(tmp_path / "out", "hf")
 
 
 def test_an_agent_is_downloaded_by_its_id(

@@ -4,7 +4,6 @@ It is written before the machine is asked for, so that a machine whose client di
 known by its name.
 """
 
-import json
 import os
 import socket
 from contextlib import suppress
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from agentgym.compute.base import Machine, MachineState
-from agentgym.core.files import write_json
+from agentgym.core.files import parse_json, write_json
 from agentgym.errors import ComputeError
 from agentgym.security.audit import MACHINES_FILE, AuditLog
 
@@ -170,7 +169,7 @@ class MachineRecord:
         """
         path = folder / FILE
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = parse_json(path.read_text(encoding="utf-8"))
             del found["spent"]
             found["tried"] = tuple(found["tried"])
             return cls(**found)
@@ -205,7 +204,7 @@ def bill(folder: Path) -> str:
 def _fate_in(folder: Path) -> tuple[str, str] | None:
     """Return of which machine it is on disk, and what had become of that."""
     try:
-        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        found = parse_json((folder / FILE).read_text(encoding="utf-8"))
         return found["name"], found["fate"]
     except (OSError, ValueError, LookupError, TypeError):
         return None

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from shutil import rmtree
 from typing import Any
 
@@ -100,6 +100,25 @@ def write_json(path: Path, value: Any) -> None:
     """Replace ``path`` by ``value`` as JSON without secrets, atomically."""
     value = Redactor.of_environment().json(value)
     write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        json.JSONDecodeError: It is not JSON, or is nested so deep that Python gives up.
+        UnicodeDecodeError: It is not UTF-8.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise json.JSONDecodeError("it is nested too deep", "", 0) from None
+
+
+def is_below(name: str) -> bool:
+    """Return whether a relative path stays below the folder that it starts from."""
+    parts = PurePosixPath(name).parts
+    return bool(parts) and parts[0] != "/" and ".." not in parts and "\0" not in name
 
 
 @contextmanager

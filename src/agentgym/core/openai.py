@@ -1,6 +1,5 @@
 """OpenAI's shapes: errors as its clients read them, and messages in parts."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,8 @@ from agentgym.security.redaction import quoted
 
 CONTEXT_LENGTH = "context_length_exceeded"
 """Code of the error that a prompt beyond the model's context is answered with."""
+
+_LEAST_LOGPROB, _MOST_LOGPROB = -1e4, 0.01
 
 MOST_TOKEN_ID = 2**24
 """Beyond any vocabulary."""
@@ -185,7 +186,7 @@ class Completion:
         raw = _logprob_entries(self.choice)
         if raw is None:
             return None
-        usable = [float(x) for x in raw if type(x) in (int, float) and math.isfinite(x)]
+        usable = [float(x) for x in raw if is_logprob(x)]
         return usable if len(usable) == len(raw) else None
 
     @property
@@ -225,6 +226,14 @@ class Completion:
         return f"it has {len(given)} log-probabilities for {count} token ids"
 
     @property
+    def logprob_problem(self) -> str | None:
+        """Name the first number that cannot be a log-probability; None if all can."""
+        for value in _logprob_entries(self.choice) or ():
+            if isinstance(value, int | float) and not is_logprob(value):
+                return f"it has the log-probability {quoted(value)}"
+        return None
+
+    @property
     def token_counts(self) -> dict[str, int]:
         """The server's own token counts, where it gave no ids."""
         usage = self.body.get("usage")
@@ -235,6 +244,16 @@ class Completion:
             "response_tokens": usage.get("completion_tokens"),
         }
         return {name: n for name, n in found.items() if type(n) is int and n >= 0}
+
+
+def is_logprob(value: object) -> bool:
+    """Return whether a value can be the log-probability of a token that was sampled.
+
+    Rounding leaves some a little above 0, and servers write -9999 for minus infinity.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return _LEAST_LOGPROB <= value <= _MOST_LOGPROB
 
 
 def _logprob_entries(choice: dict[str, Any]) -> list[Any] | None:

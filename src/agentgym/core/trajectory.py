@@ -55,12 +55,16 @@ GOAL_NOT_REACHED = Reason(kind="goal not reached")
 NO_REASON = Reason(kind="no reason given")
 
 
+MOST_REWARD = 1e9
+"""Of either sign: the square of more is beyond what advantages are computed with."""
+
+
 @dataclass(frozen=True)
 class Reward:
     """The score of one finished episode.
 
     Attributes:
-        value: In ``Scenario.reward_range``.
+        value: In ``Scenario.reward_range``, from -1e9 to 1e9.
         success: Whether the goal was reached and no rule was broken.
         parts: Named parts that add up to ``value``, for people to read.
         right_tool: Share of the calls that the task needs whose tool was called.

@@ -43,7 +43,7 @@ def check_machine() -> list[Check]:
 
 def _looked_at() -> Iterator[Check]:
     from agentgym.sandbox.commands import SandboxConfig
-    from agentgym.sandbox.ladder import choose_rung
+    from agentgym.sandbox.ladder import choose_rung, described
 
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
     yield Check("kernel", "ok", f"{platform.system()} {platform.release()}")
@@ -60,7 +60,7 @@ def _looked_at() -> Iterator[Check]:
     yield from (_extra(name, modules) for name, modules in _EXTRAS.items())
     try:
         rung = choose_rung(SandboxConfig())
-        yield Check("sandbox", "ok", rung.in_words)
+        yield Check("sandbox", "ok", described(rung))
     except SandboxUnavailableError as error:
         yield Check("sandbox", "broken", str(error))
     problem = home_problem()

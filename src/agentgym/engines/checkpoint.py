@@ -1,6 +1,5 @@
 """Checkpoints of a learner: tensors whose checksums a manifest names, written last."""
 
-import json
 import os
 import zlib
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from typing import Any
 from safetensors.torch import load, save
 from torch import Tensor
 
-from agentgym.core.files import sync_folder, write_json
+from agentgym.core.files import parse_json, sync_folder, write_json
 from agentgym.errors import CheckpointError
 
 _FORMAT = 1
@@ -89,7 +88,7 @@ def _read(path: Path, checksums: dict[str, int]) -> dict[str, Tensor]:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = parse_json(path.read_text(encoding="utf-8"))
         complete = {"format", "step", "model", "crc32"} <= set(manifest)
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agentgym.core.agent import Trained
+from agentgym.core.files import parse_json
 from agentgym.core.openai import CONTEXT_LENGTH
 from agentgym.core.tools import Tool, ToolSpec, tool_specs
 from agentgym.core.trajectory import RequestedCall
@@ -186,7 +187,7 @@ class NativeAgent(AgentLoop):
             if response.status >= 400:
                 episode.overflowed = CONTEXT_LENGTH in text
                 raise RolloutError(f"The gateway answered {response.status}: {text}")
-        return read_reply(json.loads(text), step=episode.turns)
+        return read_reply(parse_json(text), step=episode.turns)
 
     async def close(self) -> None:
         """Close the pooled connections."""

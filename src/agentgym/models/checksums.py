@@ -1,10 +1,13 @@
 """Checksums of a model's files, and which files are not read at all."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from agentgym.core.files import is_below
 from agentgym.errors import CorruptModelError
+from agentgym.security.redaction import quoted
 
 _PICKLES = frozenset({".bin", ".ckpt", ".pickle", ".pkl", ".pt", ".pth"})
 _CACHE = "__pycache__"
@@ -21,10 +24,17 @@ def verify(folder: Path, expected: Mapping[str, str]) -> None:
     """Check that the files of a model are those that ``expected`` was made of.
 
     Raises:
-        CorruptModelError: One is missing, cut short or altered; names it.
+        CorruptModelError: One is missing, cut short, altered, or not below the folder;
+            names it.
     """
     for name, checksum in expected.items():
         path = folder / name
+        if not is_below(name) or (path.exists() and not path.is_file()):
+            raise CorruptModelError(
+                f"agent.json in {folder.parent} has a checksum of {quoted(name)}, and "
+                "that is not a file of its model. Do not use this agent: download it "
+                "again from a source that you trust."
+            )
         try:
             found = _sha256(path)
         except OSError as error:
@@ -39,6 +49,35 @@ def verify(folder: Path, expected: Mapping[str, str]) -> None:
                 f"{size:,} bytes and not the checksum in agent.json. Copy or save the "
                 "agent again."
             )
+
+
+def refuse_links(folder: Path, known: Collection[str]) -> None:
+    """Refuse an agent's folder with links to files of somebody else.
+
+    To save or export it would copy what they lead to. Links stay possible within the
+    folder, within the cache of a Hugging Face repository, and to a model's files whose
+    checksums are known.
+
+    Args:
+        folder: The agent's.
+        known: Files of its model whose checksums it names, by their path in it.
+
+    Raises:
+        CorruptModelError: Names one.
+    """
+    root = folder.resolve()
+    if root.parent.name == "snapshots":  # Hugging Face keeps the files beside them
+        root = root.parents[1]
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            continue
+        inside = path.relative_to(folder).as_posix()
+        if path.is_file() and (path.resolve().is_relative_to(root) or inside in known):
+            continue
+        raise CorruptModelError(
+            f"{path} is a link to {os.path.realpath(path)}, which is not a file of the "
+            "agent. Replace it by a copy if the agent is yours; else do not use it."
+        )
 
 
 def refuse_pickles(folder: Path) -> None:

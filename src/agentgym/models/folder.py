@@ -1,12 +1,12 @@
 """What a model's folder holds, read without torch or transformers."""
 
-import json
 import math
 import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.files import parse_json
 from agentgym.errors import ModelError
 from agentgym.models.nano import nano_path
 
@@ -58,7 +58,7 @@ def held_rank(folder: Path) -> int:
     if not path.is_file():
         return 0
     try:
-        return int(json.loads(path.read_text())["r"])
+        return int(parse_json(path.read_text())["r"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"The adapter settings {path} cannot be read as LoRA's: {error!r}."
@@ -121,7 +121,7 @@ def read_json(path: Path) -> dict[str, Any]:
         ModelError: It cannot be read, or holds no object.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from None
     if not isinstance(found, dict):
@@ -161,7 +161,7 @@ def _has_template(folder: Path) -> bool:
     if (folder / "chat_template.jinja").is_file():
         return True
     try:
-        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        settings = parse_json((folder / "tokenizer_config.json").read_text())
     except (OSError, ValueError) as error:
         raise ModelError(f"The tokenizer in {folder} cannot be read: {error}") from None
     return bool(settings.get("chat_template"))
@@ -176,7 +176,7 @@ def _parameters(path: Path) -> int:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > size - 8:
                 raise ValueError("the file ends within its header")
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length))
         header.pop("__metadata__", None)
         count: int = sum(math.prod(tensor["shape"]) for tensor in header.values())
         ends: list[int] = [tensor["data_offsets"][1] for tensor in header.values()]

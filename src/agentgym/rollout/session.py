@@ -21,7 +21,7 @@ from agentgym.rollout.runner import RolloutRequest, Runner
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerPool
 from agentgym.rollout.workers.spec import WorkerSpec
-from agentgym.sandbox.ladder import tried
+from agentgym.sandbox.ladder import described, tried
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.security.audit import FILE as AUDIT_FILE
@@ -199,7 +199,7 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     FRAMEWORKS.get(config.framework).check()
     _check_agent(config)
     scenario.unsafe_local_exec = config.unsafe_local_exec
-    return scenario, tried(scenario.sandbox_config()).in_words
+    return scenario, described(tried(scenario.sandbox_config()))
 
 
 def _check_agent(config: TrainingConfig) -> None:

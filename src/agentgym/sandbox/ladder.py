@@ -5,11 +5,14 @@ import os
 import shutil
 import sys
 from contextlib import closing
+from pathlib import Path
 
 from agentgym.errors import SandboxError, SandboxUnavailableError
 from agentgym.sandbox.commands import Job, PythonScript, SandboxConfig
+from agentgym.sandbox.guest.box import MountedBox
 from agentgym.sandbox.guest.settings import RUNGS, Rung
 from agentgym.sandbox.guest_process import GuestProcess
+from agentgym.sandbox.launch import own_python
 from agentgym.security.redaction import get_logger
 
 _LOG = get_logger("agentgym.sandbox")
@@ -119,6 +122,26 @@ def _named(name: str, config: SandboxConfig) -> Rung:
     return rung
 
 
+def described(rung: Rung) -> str:
+    """Return a rung in words, and why a better one that is installed is not used."""
+    reason = "" if rung.bubblewrap else _hidden()
+    if not reason or shutil.which("bwrap") is None:
+        return rung.in_words
+    return f"{rung.in_words}; bubblewrap cannot be used: {reason}"
+
+
+def _hidden() -> str:
+    """Say that bubblewrap would hide this interpreter; "" if it would not."""
+    prefix = own_python().parents[1]
+    for place in map(Path, MountedBox.TARGETS):
+        if prefix.is_relative_to(place):
+            return (
+                f"the Python in {prefix} is below {place}, where each program gets an "
+                "empty folder; use one that is installed elsewhere"
+            )
+    return ""
+
+
 @functools.cache
 def probe(rung: Rung) -> str:
     """Run an execution that tries to break out, once; return what is wrong, or ""."""
@@ -128,6 +151,8 @@ def probe(rung: Rung) -> str:
         return "it needs root"
     if rung.bubblewrap and shutil.which("bwrap") is None:
         return "the program `bwrap` is not installed (apt-get install bubblewrap)"
+    if rung.bubblewrap and (reason := _hidden()):
+        return reason
     job = Job({"probe.py": _PROBE}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
     try:
         with closing(GuestProcess(rung, SandboxConfig())) as guest:

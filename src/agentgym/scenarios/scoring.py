@@ -3,7 +3,7 @@
 import math
 
 from agentgym.core.task import Task
-from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.core.trajectory import MOST_REWARD, Reward, Trajectory
 from agentgym.errors import ScenarioError
 from agentgym.scenarios.base import Environment, Scenario
 
@@ -40,6 +40,8 @@ def reward_problem(reward: object, reward_range: tuple[float, float]) -> str:
             continue
         if not isinstance(number, int | float) or not math.isfinite(number):
             return f"{number!r} as its {name}, which is no finite number"
+        if abs(number) > MOST_REWARD:
+            return f"{number!r} as its {name}, and {MOST_REWARD:g} is the most"
     if not low <= reward.value <= high:
         return f"{reward.value!r}, outside reward_range ({low:g}, {high:g})"
     for name in ("right_tool", "right_arguments"):

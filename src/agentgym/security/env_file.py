@@ -8,7 +8,6 @@ import os
 import re
 import sys
 
-
 FILE = ".env"
 NOT_FROM_FILE = frozenset(
     {

@@ -188,7 +188,7 @@ class Redactor:
 
         try:
             value = json.loads(text, object_pairs_hook=once)
-        except ValueError:
+        except (ValueError, RecursionError):
             return self.text(text)
         clean = self.json(value)
         is_clean = clean == value and not said_twice  # what was said first is hidden

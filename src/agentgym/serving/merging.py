@@ -1,11 +1,11 @@
 """Merging: a LoRA adapter and its base as one model of full weights."""
 
-import json
 from pathlib import Path
 
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from agentgym.core.files import parse_json
 from agentgym.engines.local.loading import quiet
 from agentgym.errors import ModelError
 from agentgym.models.folder import ADAPTER_FILE, model_source
@@ -26,7 +26,7 @@ def merge_adapter(adapter: Path, folder: Path) -> None:
     from peft import PeftModel  # takes seconds
 
     try:
-        settings = json.loads((adapter / ADAPTER_FILE).read_text(encoding="utf-8"))
+        settings = parse_json((adapter / ADAPTER_FILE).read_text(encoding="utf-8"))
         name = str(settings["base_model_name_or_path"])
         with quiet():
             base = AutoModelForCausalLM.from_pretrained(

@@ -14,7 +14,13 @@ from typing import Any, Self
 from pydantic import BaseModel, Field
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import disk_trouble, new_folder, write_atomically, write_json
+from agentgym.core.files import (
+    disk_trouble,
+    new_folder,
+    parse_json,
+    write_atomically,
+    write_json,
+)
 from agentgym.core.ledger import Ledger
 from agentgym.errors import (
     CheckpointError,
@@ -223,7 +229,7 @@ class RunFolder:
             RunFolderError: It is missing or corrupt, or holds no settings.
         """
         try:
-            data = json.loads((self.path / "run.json").read_text())
+            data = parse_json((self.path / "run.json").read_text())
             if not isinstance(data, dict) or not isinstance(data.get("config"), dict):
                 raise ValueError("run.json has no settings under 'config'")
             return data
@@ -375,7 +381,7 @@ def metrics_line(report: StepReport, validation: Metrics | None) -> dict[str, An
 
 def _read_line(where: str, line: bytes) -> dict[str, Any]:
     try:
-        step = json.loads(line)
+        step = parse_json(line)
         if not isinstance(step, dict) or not isinstance(step.get("step"), int):
             raise ValueError("it has no number under 'step'")
         return step

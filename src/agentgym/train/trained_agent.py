@@ -1,6 +1,5 @@
 """TrainedAgent: weights, agent spec, provenance and metrics, in one folder."""
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, Field
 
 from agentgym.core.agent import AgentSpec
-from agentgym.core.files import write_json
+from agentgym.core.files import parse_json, write_json
 from agentgym.core.policy import Policy
 from agentgym.core.task import TaskSource
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models import hub
-from agentgym.models.checksums import checksums, refuse_pickles, verify
+from agentgym.models.checksums import checksums, refuse_links, refuse_pickles, verify
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
@@ -140,14 +139,17 @@ class TrainedAgent(BaseModel):
                 if os.path.exists(path) or not hub.is_id(str(name)):
                     raise
                 path = hub.download(str(name), AGENT_FILE, MODEL_FOLDER)
-        refuse_pickles(path / MODEL_FOLDER)
         try:
-            card = json.loads((path / AGENT_FILE).read_text(encoding="utf-8"))
-            return cls(**{**card, "path": path})
+            card = parse_json((path / AGENT_FILE).read_text(encoding="utf-8"))
+            agent = cls(**{**card, "path": path})
         except (OSError, ValueError, TypeError) as error:
             raise AgentGymError(
                 f"The agent in {path} cannot be read ({error}). Train or save it again."
             ) from None
+        known = {f"{MODEL_FOLDER}/{name}" for name in agent.checksums}
+        refuse_links(path, known)
+        refuse_pickles(path / MODEL_FOLDER)
+        return agent
 
     def write_card(self) -> None:
         """Write ``agent.json``, with the model's checksums, into the agent's folder."""

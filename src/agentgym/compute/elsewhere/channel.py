@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from agentgym.compute.shell import Shell, scratch_errors
+from agentgym.core.files import parse_json
 from agentgym.errors import ComputeError, UnreachableError
 
 _PART = 1 << 16
@@ -96,7 +97,7 @@ class Channel:
         head = {"op": op, "size": len(payload), **more}
         try:
             self._write(json.dumps(head).encode() + b"\n" + payload, patience_s)
-            answer = json.loads(self._line(patience_s))
+            answer = parse_json(self._line(patience_s))
             body = self._exactly(answer.get("size", 0), patience_s)
         except (OSError, EOFError, ValueError) as error:
             raise self._broken(error) from None

@@ -16,11 +16,12 @@ from typing import IO, Any
 
 from agentgym.compute.elsewhere.channel import Channel
 from agentgym.compute.elsewhere.there import BLOCK, copy_database, digests
-from agentgym.core.files import new_folder, sync_folder
+from agentgym.core.files import is_below, new_folder, sync_folder
 from agentgym.errors import ComputeError
 from agentgym.rollout.session import DATABASE_FILE
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.private import private
+from agentgym.security.redaction import quoted
 from agentgym.train.run_folder import RunFolder
 
 PART = 4 << 20
@@ -95,7 +96,8 @@ class Mirror:
         """Bring the trained agent home."""
         with new_folder(self._run.path / "agent") as folder:
             for name, size in sizes.items():
-                self._fetch(f"runs/{self._name}/agent/{name}", size, folder / name)
+                source = f"runs/{self._name}/agent/{name}"
+                self._fetch(source, size, folder / _checked(name))
 
     def push(self, config: dict[str, Any]) -> None:
         """Take the run there, with these settings in its record."""
@@ -156,7 +158,7 @@ class Mirror:
 
     def _pull_lines(self, name: str, size: int) -> None:
         """Bring home what was added to a file; all of it the first time."""
-        path = self._run.path / name
+        path = self._run.path / _checked(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         is_known = name in self._seen and path.exists()
         offset = path.stat().st_size if is_known else 0
@@ -181,9 +183,9 @@ class Mirror:
         self._seen.add(name)
 
     def _pull_checkpoint(self, name: str, sizes: dict[str, int]) -> None:
-        incoming = self._incoming(name)
+        incoming = self._incoming(_checked(name))
         for file, size in sizes.items():
-            self._fetch(f"outbox/{name}/{file}", size, incoming / file)
+            self._fetch(f"outbox/{name}/{file}", size, incoming / _checked(file))
         folder = self._run.path / "checkpoints"
         incoming.rename(folder / name)
         sync_folder(folder)
@@ -214,3 +216,17 @@ class Mirror:
     def forget_parts(self) -> None:
         """Remove what has come in part; for when what follows is of another machine."""
         shutil.rmtree(self._run.path / _INCOMING, ignore_errors=True)
+
+
+def _checked(name: str) -> str:
+    """Return a name that another machine gave, if it stays below the run's folder.
+
+    Raises:
+        ComputeError: It does not; nothing is written.
+    """
+    if not is_below(name):
+        raise ComputeError(
+            f"The machine offers a file named {quoted(name)}, which would be written "
+            "outside of the run's folder. Do not use that machine."
+        )
+    return name

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from agentgym.core.files import parse_json
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
@@ -58,7 +59,7 @@ class Told(Progress):
         self._tell(method, *args, number=self._asked)
         while not answer.exists():
             time.sleep(_LOOK_S)
-        value = json.loads(answer.read_text())
+        value = parse_json(answer.read_text())
         self._tell("answered", self._asked)
         return value
 
@@ -142,7 +143,7 @@ def retell(
     Returns:
         Whether something was made that is worth fetching.
     """
-    events = [json.loads(line) for line in lines.splitlines()]
+    events = [parse_json(line) for line in lines.splitlines()]
     answered = {event["args"][0] for event in events if event["method"] == "answered"}
     has_made = False
     for event in events:

@@ -1,6 +1,5 @@
 """Loads a policy: weights, tokenizer and what the engine must know of both."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +25,7 @@ from transformers.cache_utils import DynamicLayer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentgym.core.config import Precision
+from agentgym.core.files import parse_json
 from agentgym.engines.adapter import adapt, merge, mergeable
 from agentgym.engines.local import attention
 from agentgym.engines.local.attention import Layout
@@ -246,7 +246,7 @@ def _read(
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         if given:
-            settings = json.loads((Path(source) / ADAPTER_FILE).read_text())
+            settings = parse_json((Path(source) / ADAPTER_FILE).read_text())
             source = model_source(str(settings["base_model_name_or_path"]))
         causal = AutoModelForCausalLM.from_pretrained(
             source, dtype=dtype, attn_implementation="sdpa"

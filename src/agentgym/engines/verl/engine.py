@@ -1,6 +1,5 @@
 """VerlEngine: updates happen in verl's workers, answers come from its servers."""
 
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import sync_folder, write_json
+from agentgym.core.files import parse_json, sync_folder, write_json
 from agentgym.core.ledger import NOT_FINITE
 from agentgym.core.policy import ServedPolicy
 from agentgym.engines.base import (
@@ -231,7 +230,7 @@ def row_of(sequence: TrainingSequence) -> Row:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = parse_json(path.read_text(encoding="utf-8"))
         complete = {"format", "engine", "step", "model", "bytes"} <= set(manifest)
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None

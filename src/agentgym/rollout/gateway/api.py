@@ -32,6 +32,7 @@ _ROLLOUTS = TypeAdapter(list[RolloutCreate])
 _MODELS = TypeAdapter(list[Model])
 _STATES = TypeAdapter(list[RolloutState])
 _ADDRESS = re.compile(r"https?://[^/\s?#]+[^\s]*\Z")
+_NOT_NAMES = (".", "..", "terminal", "claim")
 _FALSE = ("0", "false", "no", "off")
 
 
@@ -86,8 +87,9 @@ class Api:
         items = _ROLLOUTS.validate_python(await read_json(request))
         for item in items:
             name = item.rollout_id or ""
-            if len(name) > MOST_NAME or "/" in name or name in (".", ".."):
-                told = f"rollout_id = {quoted(name)} can be part of no address."
+            if len(name) > MOST_NAME or "/" in name or name in _NOT_NAMES:
+                told = f"rollout_id = {quoted(name)} cannot be part of an address, or "
+                told += "has another meaning there. Choose another."
                 raise ApiError(422, told, "invalid_value")
         return reply(self._store.create_rollouts(items), status=201)
 

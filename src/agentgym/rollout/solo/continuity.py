@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
+from agentgym.core.files import parse_json
 from agentgym.core.trajectory import ModelCall, Trajectory
 
 _SHOWN = 60
@@ -170,7 +171,7 @@ def _key(message: dict[str, Any]) -> str:
 
 def _canonical(arguments: Any) -> Any:
     try:
-        return json.loads(arguments) if isinstance(arguments, str) else arguments
+        return parse_json(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
         return arguments
 

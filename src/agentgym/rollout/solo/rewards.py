@@ -5,7 +5,13 @@ from collections.abc import Awaitable, Callable
 
 from agentgym.core.background import call
 from agentgym.core.task import Task
-from agentgym.core.trajectory import Reason, Reward, RolloutStatus, Trajectory
+from agentgym.core.trajectory import (
+    MOST_REWARD,
+    Reason,
+    Reward,
+    RolloutStatus,
+    Trajectory,
+)
 from agentgym.errors import RewardError
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.run import Ending
@@ -52,5 +58,10 @@ class FunctionEnding(Ending):
         if not isinstance(found, int | float) or not math.isfinite(found):
             raise RewardError(
                 f"the reward function returned {found!r}, no finite number"
+            )
+        if abs(found) > MOST_REWARD:
+            raise RewardError(
+                f"the reward function returned {found!r}, and {MOST_REWARD:g} is the "
+                "most: scale it"
             )
         return trajectory.model_copy(update={"reward": float(found)})

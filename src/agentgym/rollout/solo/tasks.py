@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agentgym.core.files import parse_json
 from agentgym.core.task import Split, Task
 from agentgym.errors import UsageError, first_problem
 from agentgym.sandbox.commands import check_files
@@ -53,7 +54,7 @@ def read_tasks(path: Path) -> list[Task]:
         if not line.strip():
             continue
         try:
-            tasks.append(_as_task(json.loads(line), len(tasks)))
+            tasks.append(_as_task(parse_json(line), len(tasks)))
         except json.JSONDecodeError as error:
             raise UsageError(
                 f"{path}, line {number}, is no JSON ({error.msg}). Write one task a "

@@ -8,6 +8,7 @@ from typing import BinaryIO, Self
 
 from pydantic import ValidationError
 
+from agentgym.core.files import parse_json
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrajectoryFileError, first_problem
 from agentgym.security.redaction import Redactor, get_logger
@@ -94,7 +95,7 @@ def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[str]]:
                 continue
             try:
                 text = line.decode("utf-8", "surrogatepass")
-                trajectories.append(Trajectory.from_dict(json.loads(text)))
+                trajectories.append(Trajectory.from_dict(parse_json(text)))
                 continue
             except ValidationError as error:
                 problem = f"is no trajectory ({first_problem(error)})"
@@ -116,7 +117,7 @@ def _mend_last_line(path: Path, file: BinaryIO) -> None:
     if not rest:
         return
     try:
-        json.loads(rest)
+        parse_json(rest)
     except ValueError:
         logger.warning("%s: removed a last line that was cut", path)
         file.truncate(start)

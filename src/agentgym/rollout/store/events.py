@@ -10,7 +10,7 @@ import orjson
 from pydantic import ValidationError
 
 from agentgym.core.openai import DEFAULT_AGENT, Completion, wants_call
-from agentgym.core.trajectory import ModelCall, RequestedCall
+from agentgym.core.trajectory import MOST_REWARD, ModelCall, RequestedCall
 from agentgym.errors import RecordError, first_problem
 from agentgym.security.redaction import quoted
 
@@ -134,7 +134,7 @@ def check_event(kind: str, data: dict[str, Any]) -> None:
         try:
             if call.ok:
                 said = _with_message(call.completion)
-                told = said.problem or said.length_problem
+                told = said.problem or said.length_problem or said.logprob_problem
                 ModelCall.model_validate(vars(call.to_model_call()))
         except ValidationError as error:
             told = told or first_problem(error)
@@ -144,6 +144,8 @@ def check_event(kind: str, data: dict[str, Any]) -> None:
         value = data.get("value")
         if type(value) not in (int, float):
             told = f"its value is {quoted(value)} and no number"
+        elif not abs(value) <= MOST_REWARD:
+            told = f"its value is {quoted(value)}, and {MOST_REWARD:g} is the most"
     if told is not None:
         raise RecordError(f"This {kind!r} event cannot be recorded: {told}.")
 

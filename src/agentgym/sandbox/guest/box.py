@@ -19,11 +19,15 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class MountedBox:
-    """Fresh tmpfs mounts at fixed places inside the sandbox's own mount namespace."""
+    """Fresh tmpfs mounts at fixed places inside the sandbox's own mount namespace.
+
+    Attributes:
+        TARGETS: The places; what is below them is hidden.
+    """
 
     workspace = "/workspace"
     temporary = "/tmp"
-    _TARGETS = (workspace, temporary, "/dev/shm")
+    TARGETS = (workspace, temporary, "/dev/shm")
 
     def __init__(self, *, owner: int, size_mb: int) -> None:
         limits = f"size={size_mb}m,nr_inodes=8192"
@@ -31,12 +35,12 @@ class MountedBox:
 
     def open(self) -> None:
         """Mount empty folders, owned by the user that the execution runs as."""
-        for target in self._TARGETS:
+        for target in self.TARGETS:
             libc.mount_tmpfs(target, self._options)
 
     def close(self) -> bool:
         """Unmount the folders, which frees their content."""
-        for target in self._TARGETS:
+        for target in self.TARGETS:
             libc.unmount(target)
         return True
 
