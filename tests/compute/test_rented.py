@@ -1,6 +1,5 @@
 """A run on a rented machine: asked, rented, trained on, given back."""
 
-import json
 import os
 import signal
 import subprocess
@@ -34,6 +33,7 @@ from agentgym.evaluate.progress import Progress
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
+from tests.compute.fakes import dying
 from tests.compute.fakes.fixtures import QUICK
 from tests.compute.fakes.runpod import FakeRunPod
 from tests.compute.home import SMALL, ended, wait_for
@@ -98,7 +98,11 @@ def train(progress: Progress | None = None, **settings: object) -> TrainingResul
 
 
 def record() -> MachineRecord:
-    found = MachineRecord.read(Path("runs/r"))
+    return record_in(Path("runs/r"))
+
+
+def record_in(folder: Path) -> MachineRecord:
+    found = MachineRecord.read(folder)
     assert found is not None
     return found
 
@@ -383,18 +387,39 @@ def test_a_signal_loses_nothing_that_is_finished(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_from_the_key_to_the_agent(
+def test_a_machine_that_dies_the_instant_it_may_leaves_a_run_that_is_done(
     runpod: FakeRunPod, machine: Machine, tmp_path: Path
 ) -> None:
     """A real training, on a real SSH server that only lets in the run's own key."""
+    wrapper = machine.folder / "python"
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        f'[ "$2" = agentgym.compute.elsewhere.there ] || exec {sys.executable} "$@"\n'
+        f'exec {sys.executable} {Path(dying.__file__)} "$3"\n'
+    )
+    wrapper.chmod(0o700)
+    machine.environment |= {
+        "AGENTGYM_ELSEWHERE_PYTHON": str(wrapper),
+        "FAKE_POD": f"{runpod.url}/pods/pod1",
+        "FAKE_KEY": runpod.key,
+    }
+    machine.stop_listening()
+    machine.start()
+    begun = time.time()
     process = start_rented(runpod, machine, tmp_path, "32")
     code, out, err = ended(process)
     assert code == 0, err
     assert "Before and after" in out
-    found = json.loads((tmp_path / "runs/r/machine.json").read_text())
-    assert (found["fate"], runpod.pods) == ("ended", {})
-    assert (tmp_path / "runs/r/agent").is_dir()
-    assert not (tmp_path / "runs/r" / KEY_FILE).exists()
+    assert "Trying again" not in out + err
+    found = record_in(tmp_path / "runs/r")
+    assert (found.fate, runpod.pods, found.id) == ("ended", {}, "pod1")
+    most = (time.time() - begun) * found.hourly / 3600
+    assert 0 < found.spent <= most
+    run = RunFolder(tmp_path / "runs/r")
+    assert run.record()["status"] == "done"
+    assert run.record()["elsewhere"] is None
+    assert (run.path / "agent").is_dir()
+    assert not (run.path / KEY_FILE).exists()
     assert machine.trainees() == []
     for path in (tmp_path / "runs").rglob("*"):
         if path.is_file() and path.suffix in ("", ".json", ".jsonl", ".log", ".md"):

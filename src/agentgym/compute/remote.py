@@ -414,10 +414,39 @@ class _Followed:
         return config
 
     def _forget(self) -> None:
-        """Remove the run there: all of it is at home."""
-        self._persist(lambda: self._channel.ask("finish"))
+        """Remove the run on the machine: all of it has been fetched.
+
+        A rented machine may end before the answer arrives, so a cut is not a failure
+        there. One of the user's own is asked once more, and a note says what stays.
+        """
+        left = self._left()
+        try:
+            self._channel.ask("finish")
+        except ComputeError as error:
+            if self._channel.shell.key_file is None and not self._asked_again(error):
+                record = self._run.record()["elsewhere"]
+                left[record["address"]] = record
+                self._progress.warned(
+                    [
+                        f"All of the run is in {self._run.path}. {self._where} could "
+                        f"not be asked to remove its copy, {self._folder}: {error}"
+                    ]
+                )
         self._mirror.forget_parts()
-        self._run.write_record(elsewhere=None, left=self._left())
+        self._run.write_record(elsewhere=None, left=left)
+
+    def _asked_again(self, error: ComputeError) -> bool:
+        """Say whether the machine removed the run when it was asked once more."""
+        if not isinstance(error, UnreachableError):
+            return False
+        try:
+            Patience(self._where, self._progress, SHORT_S).connect(
+                self._channel.open, error
+            )
+            self._channel.ask("finish")
+        except ComputeError:
+            return False
+        return True
 
     def _left(self) -> dict[str, Any]:
         """Return the other machines that may have, or train, something of the run."""
