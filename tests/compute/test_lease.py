@@ -32,7 +32,7 @@ from agentgym.errors import (
 from tests.compute.fakes import client
 from tests.compute.fakes.fixtures import QUICK
 from tests.compute.fakes.lambda_cloud import FakeLambda
-from tests.compute.fakes.runpod import FakeRunPod
+from tests.compute.fakes.runpod import DISK_HOURLY, FakeRunPod
 
 
 def offers(*gpus: str) -> list[Offer]:
@@ -67,7 +67,7 @@ def test_a_machine_for_the_time_of_a_block(runpod: FakeRunPod, tmp_path: Path) -
         assert pod["name"] == held.record.name
         inside = record(tmp_path)
         assert (inside.fate, inside.id) == ("rented", pod["id"])
-        assert inside.hourly == 0.43
+        assert inside.hourly == inside.quoted == pytest.approx(0.43 + DISK_HOURLY)
         assert held.ending is not None
         assert held.spent >= 0
     check_nothing_left(runpod, tmp_path)
@@ -156,6 +156,7 @@ def test_a_pod_that_never_shows_is_not_taken_for_granted(
     assert runpod.count("GET", "/pods") >= QUICK.looks
     assert record(tmp_path).fate == "unclear"
     assert "may or may not be there" in " ".join(caught.value.__notes__)
+    assert "agentgym gpu reap" in str(caught.value)
 
 
 def test_the_next_offer_is_asked_for(runpod: FakeRunPod, tmp_path: Path) -> None:
@@ -184,18 +185,26 @@ def test_a_price_that_is_higher_after_the_launch_ends_it(
     runpod: FakeRunPod, tmp_path: Path, more: dict[str, float]
 ) -> None:
     runpod.real_price = 0.55
-    cap = r"--max-hourly is \$0.45" if more else r"\$0.43 was agreed on"
-    with pytest.raises(ComputeError, match=rf"\$0.55 an hour, and {cap}") as caught:
+    cap = r"--max-hourly is \$0.45" if more else r"\$0.45 was agreed on"
+    with pytest.raises(ComputeError, match=rf"\$0.57 an hour, and {cap}") as caught:
         lease(tmp_path, **more).__enter__()
     check_nothing_left(runpod, tmp_path)
     assert "is ended" in " ".join(caught.value.__notes__)
-    assert (record(tmp_path).fate, record(tmp_path).hourly) == ("ended", 0.55)
+    paid = pytest.approx(0.55 + DISK_HOURLY)
+    assert (record(tmp_path).fate, record(tmp_path).hourly) == ("ended", paid)
 
 
-def test_a_price_within_the_cap_is_paid(runpod: FakeRunPod, tmp_path: Path) -> None:
-    runpod.real_price = 0.55
+@pytest.mark.parametrize("with_disk", [True, False])
+@pytest.mark.parametrize("price", [None, 0.55])
+def test_a_disk_is_paid_whether_the_price_of_a_pod_includes_it_or_not(
+    runpod: FakeRunPod, tmp_path: Path, with_disk: bool, price: float | None
+) -> None:
+    """Which of both is not documented: the most that it can be is what counts."""
+    runpod.with_disk, runpod.real_price = with_disk, price
+    exact = (price or 0.43) + DISK_HOURLY
     with lease(tmp_path, max_hourly=0.60) as held:
-        assert held.record.hourly == 0.55
+        most = exact if price is None or not with_disk else exact + DISK_HOURLY
+        assert held.record.hourly == pytest.approx(most)
     check_nothing_left(runpod, tmp_path)
 
 
@@ -288,6 +297,37 @@ def test_a_machine_that_cannot_be_ended_is_said_aloud(
     assert record(tmp_path).fate == "left"
     with pytest.raises(RuntimeError), Lease(RunPod(), offers(), tmp_path, waits=waits):
         raise RuntimeError("its own")
+
+
+def test_a_machine_that_cannot_be_ended_while_it_boots_is_ended_after_that(
+    lambda_cloud: FakeLambda, tmp_path: Path
+) -> None:
+    """Its boot takes longer than an end is waited for."""
+    provider, told = LambdaCloud(), list[str]()
+    chosen = [each for each in provider.offers() if each.is_available][:1]
+    lambda_cloud.is_locked_while_booting, lambda_cloud.boot_looks = True, 40
+    waits = client.Waits(look_s=0.01, looks=2, up_s=0.05, end_s=0.1, boot_s=20.0)
+    with pytest.raises(ComputeError, match="not started after"):
+        Lease(provider, chosen, tmp_path, waits=waits, tell=told.append).__enter__()
+    assert (lambda_cloud.instances, lambda_cloud.keys) == ({}, {})
+    assert record(tmp_path).fate == "ended"
+    assert sum("once it has booted" in each for each in told) == 1
+    lambda_cloud.boot_looks = 10**6
+    waits = replace(waits, boot_s=0.3)
+    with pytest.raises(ComputeError) as caught:
+        Lease(provider, chosen, tmp_path, waits=waits).__enter__()
+    assert "COULD NOT BE ENDED" in " ".join(caught.value.__notes__)
+
+
+def test_a_key_without_the_right_is_told_at_once(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    runpod.may_create = False
+    with pytest.raises(ComputeRefusedError, match="may not create pods") as caught:
+        lease(tmp_path, "L4", "RTX 4090").__enter__()
+    assert "Try again later" not in str(caught.value)
+    assert runpod.count("POST", "/pods") == 1
+    assert record(tmp_path).fate == "never"
 
 
 def test_others_of_the_same_name_go_too(runpod: FakeRunPod, tmp_path: Path) -> None:
@@ -385,7 +425,12 @@ def test_time_left_is_what_the_limit_pays_for(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:
     with lease(tmp_path, limit=0.43) as held:
-        assert held.seconds_left == pytest.approx(3600 - 120, abs=60)
+        paid = 3600 * 0.43 / (0.43 + DISK_HOURLY)
+        assert held.seconds_left == pytest.approx(paid - 120, abs=30)
+        held.reserve(600.0)  # so long it takes to bring home what there is
+        assert held.seconds_left == pytest.approx(paid - 60 - 2 * 600, abs=30)
+        held.reserve(1e6)
+        assert held.seconds_left == pytest.approx(paid / 2, abs=30)
     with lease(tmp_path) as held:
         assert held.seconds_left is None
 

@@ -35,6 +35,7 @@ from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
 from tests.compute.fakes import dying
 from tests.compute.fakes.fixtures import QUICK
+from tests.compute.fakes.lambda_cloud import FakeLambda
 from tests.compute.fakes.runpod import FakeRunPod
 from tests.compute.home import SMALL, ended, wait_for
 from tests.compute.sshd import Machine
@@ -118,7 +119,7 @@ def test_a_run_is_rented_for_once_somebody_agrees(
     assert call["ending"].method == "DELETE"
     assert call["limits"]().longest_s > 600
     assert call["limits"]().silent_s > 0
-    assert "costs $0.69 an hour" in progress.asked[0]
+    assert "costs $0.71 an hour, its disk included" in progress.asked[0]
     assert "tokens/s (assumed" in progress.asked[0]
     assert any("is ended. It cost about $0.0" in told for told in progress.told)
     assert (runpod.pods, record().fate) == ({}, "ended")
@@ -143,13 +144,16 @@ def test_yes_is_an_agreement(runpod: FakeRunPod, there: There) -> None:
     progress = Asked(None)
     train(progress, yes=True)
     assert (len(there.calls), progress.asked) == (1, [])
-    assert "costs $0.69 an hour" in progress.told[0]  # the quote is told all the same
+    assert (
+        "costs $0.71 an hour, its disk included" in progress.told[0]
+    )  # the quote is told all the same
 
 
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
         ({"gpu": "runpod:B300"}, UsageError, "has no GPU 'B300'. It has: RTX A4000"),
+        ({"gpu": "lambda:GH200"}, UsageError, "GH200 has an ARM processor"),
         ({"max_hourly": 0.2}, UsageError, r"--max-hourly is \$0.20"),
         ({"max_cost": 0.01}, UsageError, r"more than --max-cost \$0.01"),
         ({"model": "Qwen/Qwen3-235B"}, ComputeError, "no single GPU of runpod"),
@@ -162,6 +166,7 @@ def test_yes_is_an_agreement(runpod: FakeRunPod, there: There) -> None:
 )
 def test_what_cannot_be_is_refused_before_anything_is_spent(
     runpod: FakeRunPod,
+    lambda_cloud: FakeLambda,
     there: There,
     settings: dict[str, object],
     error: type[Exception],
@@ -169,7 +174,8 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(
 ) -> None:
     with pytest.raises(error, match=words):
         train(Asked(True), **settings)
-    assert not [asked for asked in runpod.asked if asked.method == "POST"]
+    for fake in (runpod, lambda_cloud):
+        assert not [asked for asked in fake.asked if asked.method == "POST"]
 
 
 def test_a_kind_of_gpu_can_be_named(runpod: FakeRunPod, there: There) -> None:

@@ -49,6 +49,7 @@ def train_elsewhere(
     *,
     ending: Ending | None = None,
     limits: Callable[[], Limits] = Limits,
+    measured: Callable[[float], None] = lambda seconds: None,
 ) -> TrainingResult:
     """Train a run on another machine, as if it were here.
 
@@ -66,6 +67,7 @@ def train_elsewhere(
         progress: Told what happens there.
         ending: How a rented machine ends itself once nobody comes any more.
         limits: When training ends though nobody says so; asked as it starts.
+        measured: Called with the seconds that bringing home what a run makes takes.
 
     Raises:
         UnreachableError: The connection could not be made, or broke for ten minutes;
@@ -91,6 +93,7 @@ def train_elsewhere(
 
         patience = Patience(address, progress, LONG_S, _MEANWHILE)
         with _Followed(shell, ready, parcel, run, progress, patience) as followed:
+            followed.measured = measured
             return followed.run(order)
 
 
@@ -173,6 +176,7 @@ class _Followed:
         self._mirror = Mirror(self._channel, run, self._heed)
         self._flag = InterruptFlag()
         self._trains = self._stopped = False
+        self.measured: Callable[[float], None] = lambda seconds: None
         self._replies: dict[int, Any] = {}
         self._told = self._said = 0
         self._unsaid = b""
@@ -346,6 +350,8 @@ class _Followed:
                 self._persist(self._mirror.pull)
                 now = time.monotonic()
                 is_due, rest_until = False, now + _REST * (now - begun)
+                if (seconds := self._mirror.transfers.longest_s) is not None:
+                    self.measured(seconds)
 
     def _hear(self) -> dict[str, Any]:
         """Ask what is new, and tell it here."""
@@ -426,12 +432,11 @@ class _Followed:
             if self._channel.shell.key_file is None and not self._asked_again(error):
                 record = self._run.record()["elsewhere"]
                 left[record["address"]] = record
-                self._progress.warned(
-                    [
-                        f"All of the run is in {self._run.path}. {self._where} could "
-                        f"not be asked to remove its copy, {self._folder}: {error}"
-                    ]
+                told = (
+                    f"All of the run is in {self._run.path}. {self._where} could not "
+                    f"be asked to remove its copy, {self._folder}: {error}"
                 )
+                self._progress.warned([told])
         self._mirror.forget_parts()
         self._run.write_record(elsewhere=None, left=left)
 

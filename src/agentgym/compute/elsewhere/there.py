@@ -276,7 +276,7 @@ def digests(path: Path) -> list[str]:
 
 def serve(there: There, questions: BinaryIO, answers: BinaryIO) -> None:
     """Answer until home hangs up."""
-    while line := questions.readline():
+    while not there.is_finished and (line := questions.readline()):
         question = json.loads(line)
         payload = questions.read(question.pop("size", 0))
         try:
@@ -294,7 +294,6 @@ def serve(there: There, questions: BinaryIO, answers: BinaryIO) -> None:
             # Not before the answer: a rented machine may be gone at once after this.
             if there.is_finished:
                 there.remove()
-                return
 
 
 def _is_serving(pid: int, folder: Path) -> bool:
