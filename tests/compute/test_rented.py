@@ -312,8 +312,9 @@ def test_a_run_whose_client_was_killed(
 
 def test_a_cap_is_for_all_machines_of_a_run(runpod: FakeRunPod, there: There) -> None:
     run = Path("runs/r")
-    _killed(run, runpod, key=False).changed(hourly=3600.0, before=4.0).write(run)
-    time.sleep(1)  # a dollar a second
+    killed = _killed(run, runpod, key=False).changed(hourly=3600.0, before=4.0)
+    second_ago = datetime.now().astimezone() - timedelta(seconds=1)
+    killed.changed(asked=second_ago.isoformat()).write(run)  # a dollar a second
     trainer = Trainer(TrainingConfig.create())
     with pytest.raises(UsageError, match=r"have cost \$\d.*--max-cost is \$4.50"):
         trainer.train(resume="r", yes=True, max_cost=4.5)
@@ -354,9 +355,15 @@ def start_rented(
     """Start a real training, on a real SSH server that only lets in its own key."""
     runpod.ssh = machine.port
     runpod.authorized = machine.folder / "authorized"
-    settings = {f"AGENTGYM_{key}": value for key, value in SMALL.items()}
     words = ["train", "coding", "--framework", "native", "--episodes", episodes]
     words += ["--name", "r", "--gpu", "runpod", "--yes", "--max-cost", "5"]
+    return start_client(runpod, folder, *words)
+
+
+def start_client(
+    runpod: FakeRunPod, folder: Path, *words: str
+) -> "subprocess.Popen[str]":
+    settings = {f"AGENTGYM_{key}": value for key, value in SMALL.items()}
     return subprocess.Popen(
         [sys.executable, "-m", CLIENT, runpod.url, "agentgym", *words],
         cwd=folder,
@@ -389,6 +396,32 @@ def test_a_signal_loses_nothing_that_is_finished(
     assert len(run.metrics()) >= finished
     assert run.checkpoints()[-1].name == f"step-{len(run.metrics()):06d}"
     assert (runpod.pods, machine.trainees()) == ({}, [])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_limit_leaves_time_to_bring_home_what_is_finished(
+    runpod: FakeRunPod, machine: Machine, tmp_path: Path
+) -> None:
+    process = start_rented(runpod, machine, tmp_path, "6400")
+    run = RunFolder(tmp_path / "runs" / "r")
+    wait_for((run.path / "checkpoints/step-000001").exists, process)
+    process.kill()
+    process.communicate()
+    left = record_in(run.path)
+    seconds = left.age_s + 40  # half of it all is the most that is kept
+    words = ["train", "--resume", "r", "--yes", "--max-cost"]
+    words.append(str(left.hourly * 2 * seconds / 3600))
+    process = start_client(runpod, tmp_path, *words)
+    code, out, err = ended(process)
+    assert (code, "is reached" in err) == (1, True), (out, err)
+    assert "lost" not in err
+    after = record_in(run.path)
+    assert (after.name, after.fate, runpod.pods) == (left.name, "ended", {})
+    assert after.limit is not None
+    assert after.spent <= after.limit
+    assert run.checkpoints()[-1].name == f"step-{len(run.metrics()):06d}"
+    assert machine.trainees() == []
 
 
 @pytest.mark.slow
