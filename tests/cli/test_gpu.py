@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.compute.record import MachineRecord
+from agentgym.compute.record import MachineRecord, now
 from agentgym.core.config import TrainingConfig
 from agentgym.train.run_folder import RunFolder
 from tests.cli.conftest import Command
@@ -40,12 +40,13 @@ def test_prices_come_cheapest_first(
 ) -> None:
     out = agentgym("gpu", "prices").out
     assert [line.split()[0] for line in out.splitlines()[1:5]] == [
-        "0.25",
-        "0.43",
-        "0.69",
+        "0.27",
+        "0.45",
+        "0.71",
         "1.29",
     ]
     assert "taken" in out
+    assert "GH200" not in out  # its processor is an ARM
     fitting = agentgym("gpu", "prices", "--model", "Qwen/Qwen3-4B")
     assert "needs 19 GB" in fitting.out
     assert "RTX A4000" not in fitting.out
@@ -164,10 +165,10 @@ def test_a_dry_run_shows_the_quote(agentgym: Command, runpod: FakeRunPod) -> Non
     ended = agentgym(*words)
     assert ended.code == 0
     out = " ".join(ended.out.split())
-    for told in ("rented of runpod", "$0.69 an hour", "(assumed, not measured"):
+    for told in ("rented of runpod", "$0.71 an hour", "(assumed, not measured"):
         assert told in out
     assert "stopped at $" in out
-    assert "If that is taken: A100 PCIe $1.64 an hour" in out
+    assert "If that is taken: A100 PCIe $1.66 an hour" in out
     found = json.loads(agentgym(*words, "--json").out)
     assert found["quotes"][0]["gpu"] == "RTX 4090"
     assert found["quotes"][0]["needed_gb"] < 24
@@ -218,3 +219,36 @@ def test_bad_input_is_one_sentence(
     assert ended.code == 2
     assert told in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_reap_says_what_it_cannot_see_yet(
+    agentgym: Command, runpod: FakeRunPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a launch was lost, and the list of machines lags behind."""
+    run = RunFolder.create(TrainingConfig.create(name="r"))
+    left = MachineRecord("agentgym-r-1", "runpod", "unclear", quoted=0.44, asked=now())
+    left.write(run.path)
+    ended = agentgym("gpu", "reap", "--yes")
+    assert (ended.code, "nothing of AgentGym's" in ended.out) == (0, False)
+    assert "Not listed so far: agentgym-r-1." in ended.out
+    assert "runpod does not list agentgym-r-1 (r)" in ended.out
+    runpod.make("agentgym-r-1", status="RUNNING")
+    runpod.lag = 3
+    ended = agentgym("gpu", "reap", "--yes")
+    assert (ended.code, runpod.pods) == (0, {})
+    found = MachineRecord.read(run.path)
+    assert found is not None
+    assert found.fate == "ended"
+
+
+def test_reap_of_one_run_leaves_those_of_others(
+    agentgym: Command, runpod: FakeRunPod
+) -> None:
+    for name in ("a", "b"):
+        run = RunFolder.create(TrainingConfig.create(name=name))
+        pod = runpod.make(f"agentgym-{name}-1")
+        long_ago = "2026-01-01T00:00:00+00:00"
+        made = MachineRecord(f"agentgym-{name}-1", "runpod", "rented", id=pod["id"])
+        made.changed(asked=long_ago).write(run.path)
+    agentgym("gpu", "reap", "--run", "a", "--yes")
+    assert [pod["name"] for pod in runpod.pods.values()] == ["agentgym-b-1"]

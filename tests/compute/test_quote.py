@@ -54,7 +54,6 @@ def test_total_is_hours_by_price_and_hours_are_explained() -> None:
         ("RTX A4000", 800),
         ("L40S", 3500),
         ("L4", 1000),
-        ("GH200", 8000),
         ("H200 SXM", 9000),
         ("Something New", 800),
     ],
@@ -85,6 +84,23 @@ def test_what_is_taken_is_not_offered() -> None:
         chosen(offers(L4, RTX, is_available=False))
     [quote] = chosen([*offers(L4, is_available=False), *offers(RTX)])
     assert quote.offer.gpu == "RTX 4090"
+
+
+def test_a_cap_at_the_list_price_of_a_gpu_leaves_its_disk_out() -> None:
+    [gpu] = offers(L4)
+    whole = replace(gpu, hourly=0.43 + 0.0137, disk_hourly=0.0137)
+    told = r"\$0.45 an hour, its disk included \(.*--max-hourly is \$0.44"
+    with pytest.raises(UsageError, match=told):
+        chosen([whole], max_hourly=0.44)
+    [quote] = chosen([whole], max_hourly=0.45)
+    assert quote.total == pytest.approx(quote.hours * 0.4437)
+
+
+def test_machines_with_arm_processors_are_left_out() -> None:
+    grace = replace(offers(A100)[0], kind="gpu_1x_gh200", gpu="GH200", hourly=0.01)
+    assert grace.is_arm
+    assert not replace(grace, kind="gpu_1x_h200", gpu="H200").is_arm
+    assert [quote.offer.gpu for quote in chosen([grace, *offers(L4)])] == ["L4"]
 
 
 def test_caps() -> None:

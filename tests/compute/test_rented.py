@@ -1,6 +1,5 @@
 """A run on a rented machine: asked, rented, trained on, given back."""
 
-import json
 import os
 import signal
 import subprocess
@@ -34,7 +33,9 @@ from agentgym.evaluate.progress import Progress
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
+from tests.compute.fakes import dying
 from tests.compute.fakes.fixtures import QUICK
+from tests.compute.fakes.lambda_cloud import FakeLambda
 from tests.compute.fakes.runpod import FakeRunPod
 from tests.compute.home import SMALL, ended, wait_for
 from tests.compute.sshd import Machine
@@ -98,7 +99,11 @@ def train(progress: Progress | None = None, **settings: object) -> TrainingResul
 
 
 def record() -> MachineRecord:
-    found = MachineRecord.read(Path("runs/r"))
+    return record_in(Path("runs/r"))
+
+
+def record_in(folder: Path) -> MachineRecord:
+    found = MachineRecord.read(folder)
     assert found is not None
     return found
 
@@ -114,7 +119,7 @@ def test_a_run_is_rented_for_once_somebody_agrees(
     assert call["ending"].method == "DELETE"
     assert call["limits"]().longest_s > 600
     assert call["limits"]().silent_s > 0
-    assert "costs $0.69 an hour" in progress.asked[0]
+    assert "costs $0.71 an hour, its disk included" in progress.asked[0]
     assert "tokens/s (assumed" in progress.asked[0]
     assert any("is ended. It cost about $0.0" in told for told in progress.told)
     assert (runpod.pods, record().fate) == ({}, "ended")
@@ -139,13 +144,16 @@ def test_yes_is_an_agreement(runpod: FakeRunPod, there: There) -> None:
     progress = Asked(None)
     train(progress, yes=True)
     assert (len(there.calls), progress.asked) == (1, [])
-    assert "costs $0.69 an hour" in progress.told[0]  # the quote is told all the same
+    assert (
+        "costs $0.71 an hour, its disk included" in progress.told[0]
+    )  # the quote is told all the same
 
 
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
         ({"gpu": "runpod:B300"}, UsageError, "has no GPU 'B300'. It has: RTX A4000"),
+        ({"gpu": "lambda:GH200"}, UsageError, "GH200 has an ARM processor"),
         ({"max_hourly": 0.2}, UsageError, r"--max-hourly is \$0.20"),
         ({"max_cost": 0.01}, UsageError, r"more than --max-cost \$0.01"),
         ({"model": "Qwen/Qwen3-235B"}, ComputeError, "no single GPU of runpod"),
@@ -158,6 +166,7 @@ def test_yes_is_an_agreement(runpod: FakeRunPod, there: There) -> None:
 )
 def test_what_cannot_be_is_refused_before_anything_is_spent(
     runpod: FakeRunPod,
+    lambda_cloud: FakeLambda,
     there: There,
     settings: dict[str, object],
     error: type[Exception],
@@ -165,7 +174,8 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(
 ) -> None:
     with pytest.raises(error, match=words):
         train(Asked(True), **settings)
-    assert not [asked for asked in runpod.asked if asked.method == "POST"]
+    for fake in (runpod, lambda_cloud):
+        assert not [asked for asked in fake.asked if asked.method == "POST"]
 
 
 def test_a_kind_of_gpu_can_be_named(runpod: FakeRunPod, there: There) -> None:
@@ -302,8 +312,9 @@ def test_a_run_whose_client_was_killed(
 
 def test_a_cap_is_for_all_machines_of_a_run(runpod: FakeRunPod, there: There) -> None:
     run = Path("runs/r")
-    _killed(run, runpod, key=False).changed(hourly=3600.0, before=4.0).write(run)
-    time.sleep(1)  # a dollar a second
+    killed = _killed(run, runpod, key=False).changed(hourly=3600.0, before=4.0)
+    second_ago = datetime.now().astimezone() - timedelta(seconds=1)
+    killed.changed(asked=second_ago.isoformat()).write(run)  # a dollar a second
     trainer = Trainer(TrainingConfig.create())
     with pytest.raises(UsageError, match=r"have cost \$\d.*--max-cost is \$4.50"):
         trainer.train(resume="r", yes=True, max_cost=4.5)
@@ -344,9 +355,15 @@ def start_rented(
     """Start a real training, on a real SSH server that only lets in its own key."""
     runpod.ssh = machine.port
     runpod.authorized = machine.folder / "authorized"
-    settings = {f"AGENTGYM_{key}": value for key, value in SMALL.items()}
     words = ["train", "coding", "--framework", "native", "--episodes", episodes]
     words += ["--name", "r", "--gpu", "runpod", "--yes", "--max-cost", "5"]
+    return start_client(runpod, folder, *words)
+
+
+def start_client(
+    runpod: FakeRunPod, folder: Path, *words: str
+) -> "subprocess.Popen[str]":
+    settings = {f"AGENTGYM_{key}": value for key, value in SMALL.items()}
     return subprocess.Popen(
         [sys.executable, "-m", CLIENT, runpod.url, "agentgym", *words],
         cwd=folder,
@@ -383,18 +400,65 @@ def test_a_signal_loses_nothing_that_is_finished(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_from_the_key_to_the_agent(
+def test_a_limit_leaves_time_to_bring_home_what_is_finished(
+    runpod: FakeRunPod, machine: Machine, tmp_path: Path
+) -> None:
+    process = start_rented(runpod, machine, tmp_path, "6400")
+    run = RunFolder(tmp_path / "runs" / "r")
+    wait_for((run.path / "checkpoints/step-000001").exists, process)
+    process.kill()
+    process.communicate()
+    left = record_in(run.path)
+    seconds = left.age_s + 40  # half of it all is the most that is kept
+    words = ["train", "--resume", "r", "--yes", "--max-cost"]
+    words.append(str(left.hourly * 2 * seconds / 3600))
+    process = start_client(runpod, tmp_path, *words)
+    code, out, err = ended(process)
+    assert (code, "is reached" in err) == (1, True), (out, err)
+    assert "lost" not in err
+    after = record_in(run.path)
+    assert (after.name, after.fate, runpod.pods) == (left.name, "ended", {})
+    assert after.limit is not None
+    assert after.spent <= after.limit
+    assert run.checkpoints()[-1].name == f"step-{len(run.metrics()):06d}"
+    assert machine.trainees() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_machine_that_dies_the_instant_it_may_leaves_a_run_that_is_done(
     runpod: FakeRunPod, machine: Machine, tmp_path: Path
 ) -> None:
     """A real training, on a real SSH server that only lets in the run's own key."""
+    wrapper = machine.folder / "python"
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        f'[ "$2" = agentgym.compute.elsewhere.there ] || exec {sys.executable} "$@"\n'
+        f'exec {sys.executable} {Path(dying.__file__)} "$3"\n'
+    )
+    wrapper.chmod(0o700)
+    machine.environment |= {
+        "AGENTGYM_ELSEWHERE_PYTHON": str(wrapper),
+        "FAKE_POD": f"{runpod.url}/pods/pod1",
+        "FAKE_KEY": runpod.key,
+    }
+    machine.stop_listening()
+    machine.start()
+    begun = time.time()
     process = start_rented(runpod, machine, tmp_path, "32")
     code, out, err = ended(process)
     assert code == 0, err
     assert "Before and after" in out
-    found = json.loads((tmp_path / "runs/r/machine.json").read_text())
-    assert (found["fate"], runpod.pods) == ("ended", {})
-    assert (tmp_path / "runs/r/agent").is_dir()
-    assert not (tmp_path / "runs/r" / KEY_FILE).exists()
+    assert "Trying again" not in out + err
+    found = record_in(tmp_path / "runs/r")
+    assert (found.fate, runpod.pods, found.id) == ("ended", {}, "pod1")
+    most = (time.time() - begun) * found.hourly / 3600
+    assert 0 < found.spent <= most
+    run = RunFolder(tmp_path / "runs/r")
+    assert run.record()["status"] == "done"
+    assert run.record()["elsewhere"] is None
+    assert (run.path / "agent").is_dir()
+    assert not (run.path / KEY_FILE).exists()
     assert machine.trainees() == []
     for path in (tmp_path / "runs").rglob("*"):
         if path.is_file() and path.suffix in ("", ".json", ".jsonl", ".log", ".md"):

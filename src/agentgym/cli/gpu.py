@@ -90,7 +90,11 @@ def _offers(named: str | None) -> "tuple[list[Offer], list[str]]":
     offers, problems = [], []
     for provider in asked:
         try:
-            offers += [offer for offer in provider.offers() if offer.is_sound]
+            offers += [
+                offer
+                for offer in provider.offers()
+                if offer.is_sound and not offer.is_arm
+            ]
         except ComputeError as error:
             problems.append(str(error))
     return offers, problems
@@ -129,9 +133,10 @@ def reap(
     Only machines whose name begins with "agentgym-" are shown and ended. Those of runs
     that are going on in the folder of runs are left alone, unless --run names one; so
     are those that another folder or computer rented, which may be in use, unless --all
-    is given. Exits with 1 if one could not be ended.
+    is given. A machine that was asked for minutes ago and is not listed yet is looked
+    for again. Exits with 1 if one could not be ended.
     """
-    from agentgym.compute.reap import find_machines, settle
+    from agentgym.compute.reap import look, settle
     from agentgym.compute.registry import problem, rented
     from agentgym.compute.rented import Rented
     from agentgym.errors import ComputeError, UsageError
@@ -140,20 +145,24 @@ def reap(
     name = None if run is None else _machine_of(run, output)
     asked = _configured([each for each in rented() if not problem(each)])
     providers = {provider.name: provider for provider in asked}
-    found, problems = find_machines(providers.values(), output)
+    console = progress_console(as_json)
+    found, missed, problems = look(
+        providers, output, Rented.waits, name=name, tell=console.print
+    )
+    answered = {n: each for n, each in providers.items() if n not in problems}
+    for record in settle(answered, found, output, Rented.waits):
+        console.print(record.words())
     if name is not None:
         found = [each for each in found if each.machine.name == name]
     foreign = [each for each in found if each.run is None and not every]
     left = [each for each in found if each.is_used or each in foreign]
     ended = [each for each in found if name is not None or each not in left]
-    console = progress_console(as_json)
-    answered = {n: each for n, each in providers.items() if n not in problems}
-    for record in settle(answered, found, output, Rented.waits):
-        console.print(record.words())
     if found:
         console.print(machines_view(found))
-    elif answered:
+    elif answered and not missed:
         console.print(f"{', '.join(answered)}: nothing of AgentGym's is rented.")
+    for each in missed:
+        console.print(each.words(Rented.waits))
     if name is None and foreign:
         console.print(
             "What is not of this folder may be in use and is left alone; --all ends "

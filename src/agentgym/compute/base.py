@@ -5,6 +5,7 @@ knows of it, and no provider knows what runs there.
 """
 
 import math
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,8 +13,14 @@ from typing import ClassVar, Self
 
 from agentgym.core.machines import split_address
 
+_ARM = re.compile(r"(?<![A-Za-z])G[HB]\d{3}", re.IGNORECASE)
 NAME_PREFIX = "agentgym-"
 """What the name of every machine that AgentGym rents begins with; no other is ended."""
+
+
+def in_cents(hourly: float) -> str:
+    """Return a price rounded up to a cent: a cap of less would not hold."""
+    return f"{math.ceil(round(hourly * 100, 6)) / 100:.2f}"
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,7 @@ class Offer:
         gpu_memory_gb: Of each, in GB as the provider counts.
         memory_gb: Main memory, 0 if the provider does not tell.
         hourly: Price in $ an hour for the whole machine; 0 for one's own.
+        disk_hourly: How much of it is for its disk, where that is billed separately.
         region: Where, empty if the provider chooses.
         is_available: Whether it could be had when it was asked for.
     """
@@ -41,6 +49,18 @@ class Offer:
     hourly: float = 0.0
     region: str = ""
     is_available: bool = True
+    disk_hourly: float = 0.0
+
+    @property
+    def is_arm(self) -> bool:
+        """Whether its processor is NVIDIA's Grace, an ARM: nothing is built for it."""
+        return _ARM.search(f"{self.kind} {self.gpu}") is not None
+
+    @property
+    def price(self) -> str:
+        """$ an hour in words."""
+        disk = ", its disk included" if self.disk_hourly else ""
+        return f"${in_cents(self.hourly)} an hour{disk}"
 
     @property
     def is_sound(self) -> bool:
@@ -106,7 +126,8 @@ class Machine:
         name: Begins with :data:`NAME_PREFIX` if it was rented.
         state: What it is doing.
         address: Of its SSH server, None as long as it has none.
-        hourly: What it really costs, in $ an hour.
+        hourly: What it really costs, in $ an hour; 0 if the provider does not say.
+        disk_hourly: $ an hour for its disk, which ``hourly`` may or may not include.
     """
 
     provider: str
@@ -115,6 +136,7 @@ class Machine:
     state: MachineState
     address: Address | None = None
     hourly: float = 0.0
+    disk_hourly: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """Ends machines for good, and makes sure of it."""
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agentgym.compute.base import NAME_PREFIX, Machine, MachineState, Provider
-from agentgym.errors import ComputeError
+from agentgym.errors import ComputeError, ComputeRefusedError
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class Waits:
             lists lag behind.
         up_s: For a machine to run and have an address.
         end_s: For a machine to be gone.
+        boot_s: For one whose end its provider refuses as long as it boots.
         home_s: For what a machine has finished to be brought home before it is ended,
             where that was not done yet.
     """
@@ -25,6 +28,7 @@ class Waits:
     looks: int = 12
     up_s: float = 900.0
     end_s: float = 300.0
+    boot_s: float = 1800.0
     home_s: float = 300.0
 
 
@@ -51,31 +55,59 @@ def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
     return None
 
 
-def end(provider: Provider, machine: Machine, waits: Waits) -> None:
+def end(
+    provider: Provider,
+    machine: Machine,
+    waits: Waits,
+    tell: Callable[[str], None] = lambda words: None,
+) -> None:
     """End a machine, and others of its very name; return once none is there.
 
     What was registered for it is removed, too.
 
+    Args:
+        provider: Whose.
+        machine: Is found by its name where its id is not known.
+        waits: How long it is asked for.
+        tell: Called with a sentence if the provider refuses that while it boots.
+
     Raises:
-        ComputeError: It is still there after ``end_s``, or that cannot be told.
+        ComputeError: It is still there after ``end_s``, or that is not known; after
+            ``boot_s`` where its end is refused because it boots.
     """
     if not machine.name.startswith(NAME_PREFIX):
         raise ComputeError(
             f"{machine.name!r} does not begin with {NAME_PREFIX!r}: it is none of "
             "AgentGym's machines, and is left alone."
         )
-    until = time.monotonic() + waits.end_s
+    begun, is_told = time.monotonic(), False
+    until = begun + waits.end_s
     while True:
         try:
             problem = _end_once(provider, machine)
         except ComputeError as error:
             problem = str(error)
+            if _is_booting(provider, machine, error):
+                later = time.monotonic() + waits.end_s
+                until = max(until, min(later, begun + waits.boot_s))
+                if not is_told:
+                    tell(f"It can be ended once it has booted, and is then: {error}")
+                is_told = True
         if not problem:
             provider.forget(machine.name)
             return
         if time.monotonic() >= until:
             raise ComputeError(problem)
         time.sleep(waits.look_s)
+
+
+def _is_booting(provider: Provider, machine: Machine, error: ComputeError) -> bool:
+    """Say whether a machine's end was refused while it boots."""
+    if not (machine.id and isinstance(error, ComputeRefusedError)):
+        return False
+    with suppress(ComputeError):
+        return provider.describe(machine).state is MachineState.STARTING
+    return False
 
 
 def _end_once(provider: Provider, machine: Machine) -> str:

@@ -22,6 +22,7 @@ from agentgym.compute.base import (
     MachineState,
     Offer,
     Provider,
+    in_cents,
 )
 from agentgym.compute.ending import Waits, end, find
 from agentgym.compute.record import KEY_FILE, MachineRecord, now, remove_key
@@ -42,8 +43,10 @@ TRIES = 4
 _ANSWER_S = 5.0
 _SLACK = 1.1
 """How much more than agreed a machine may cost where no ``max_hourly`` is set."""
-_RESERVE_S, _RESERVE = 120.0, 0.05
-"""Of the time that a limit pays for, kept to bring home what there is."""
+_RESERVE_S, _STOP_S = 120.0, 60.0
+"""Kept of what a limit pays for to bring home what there is, as long as nothing is
+measured; and after that to let training end, beside twice what is measured."""
+_MOST_RESERVED = 0.5
 _PATIENCE = 3
 """Signals while a machine is being left, at which that is given up."""
 _BEAT_S = 30.0
@@ -121,6 +124,7 @@ class Lease:
         self._left = threading.Event()
         self._writing = threading.Lock()
         self._is_over_limit = False
+        self._reserve_s = _RESERVE_S
         self.lost = self.told = ""
         self._may_be_there = held is not None
         self.key_file = folder / KEY_FILE
@@ -152,8 +156,14 @@ class Lease:
         """Until the limit is reached, less a reserve; None without one."""
         if self._limit is None or not self.record.hourly:
             return None
-        reserve = min(_RESERVE_S * self.record.hourly / 3600, _RESERVE * self._limit)
+        reserve = min(
+            self._reserve_s * self.record.hourly / 3600, _MOST_RESERVED * self._limit
+        )
         return self._seconds_for(self._limit - reserve)
+
+    def reserve(self, seconds: float) -> None:
+        """Keep enough of the limit to bring home what takes so long, as measured."""
+        self._reserve_s = _STOP_S + 2 * seconds
 
     @property
     def seconds_paid(self) -> float | None:
@@ -227,8 +237,8 @@ class Lease:
             )
             where = f" in {offer.region}" if offer.region else ""
             self._tell(
-                f"Renting {offer.gpu}{where} of {offer.provider} for "
-                f"${offer.hourly:.2f} an hour, as {self.record.name}."
+                f"Renting {offer.gpu}{where} of {offer.provider} for {offer.price}, "
+                f"as {self.record.name}."
             )
             try:
                 with self._signals.deferred(
@@ -256,7 +266,11 @@ class Lease:
             self._tell(f"{error} Looking for it by its name.")
             found = find(self._provider, self.record.name, self._waits)
             if found is None:
-                raise
+                raise UnclearLaunchError(
+                    f"{error} {offer.provider} does not list {self.record.name}, and "
+                    f"it may still come, for {offer.price}. Look again in some "
+                    "minutes: agentgym gpu reap"
+                ) from None
             self._tell("It is there.")
             return found
         except AgentGymError:
@@ -292,17 +306,17 @@ class Lease:
 
     def _check_price(self, machine: Machine) -> None:
         """Check what the machine really costs, once its provider tells."""
-        is_told = math.isfinite(machine.hourly) and machine.hourly > 0
-        if not is_told or machine.hourly == self.record.hourly:
+        hourly = self.record.billed(machine)
+        if hourly == self.record.hourly:
             return
-        self._write(hourly=machine.hourly)
-        cap = f"${self.record.quoted:.2f} was agreed on"
+        self._write(hourly=hourly)
+        cap = f"${in_cents(self.record.quoted)} was agreed on"
         most = self.record.quoted * _SLACK
         if self._max_hourly is not None:
             cap, most = f"--max-hourly is ${self._max_hourly:.2f}", self._max_hourly
-        if machine.hourly > most:
+        if hourly > most:
             raise ComputeError(
-                f"{machine.name} really costs ${machine.hourly:.2f} an hour, and {cap}."
+                f"{machine.name} really costs ${in_cents(hourly)} an hour, and {cap}."
             )
 
     def _watch(self) -> None:
@@ -313,8 +327,7 @@ class Lease:
             with suppress(OSError):  # the disk may be full
                 self._write()
         self._is_over_limit = True
-        with suppress(Exception):  # nobody may read it any more
-            self._tell("The limit of what the run may cost is reached.")
+        self._say("The limit of what the run may cost is reached.")
         self._signals.interrupt()
 
     def _leave(self, error: BaseException | None) -> None:
@@ -397,8 +410,7 @@ class Lease:
         elif self.record.fate == "left":
             raise ComputeError(self.told)
         else:
-            with suppress(Exception):  # nobody may read it any more
-                self._tell(self.told)
+            self._say(self.told)
 
     def _end(self, error: BaseException | None) -> None:
         why = self.record.why if error is None else f"{type(error).__name__}: {error}"
@@ -406,11 +418,10 @@ class Lease:
             self._provider.forget(self.record.name)
             self._write(fate="never", why=why)
             return
-        with suppress(Exception):  # nobody may read it any more
-            self._tell(f"Ending {self.record.name}.")
+        self._say(f"Ending {self.record.name}.")
         machine = self._machine or self.record.machine
         try:
-            end(self._provider, machine, self._waits)
+            end(self._provider, machine, self._waits, self._say)
         except BaseException as failed:
             self._write(fate="left", why=f"{failed}")
             if not isinstance(failed, ComputeError):
@@ -418,6 +429,11 @@ class Lease:
         else:
             unclear = self._machine is None
             self._write(fate="unclear" if unclear else "ended", ended=now(), why=why)
+
+    def _say(self, words: str) -> None:
+        """Tell a sentence, if its reader is still there."""
+        with suppress(Exception):
+            self._tell(words)
 
     def _write(self, **changes: Any) -> None:
         with self._writing:

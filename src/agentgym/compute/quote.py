@@ -26,7 +26,6 @@ MARGIN = 3.0
 SPEEDS = {
     "B200": 12_000,
     "H200": 9_000,
-    "GH200": 8_000,
     "H100": 8_000,
     "PRO 6000": 6_000,
     "A100": 5_000,
@@ -148,7 +147,7 @@ class Quote:
         )
         price = (
             f"{offer.provider}'s {offer.gpu} ({offer.gpu_memory_gb:.0f} GB){where} "
-            f"costs ${offer.hourly:.2f} an hour. About {self.hours:.1f} hours, "
+            f"costs {offer.price}. About {self.hours:.1f} hours, "
             f"${self.total:.2f}, if the whole budget is spent: {self.reasoning}."
         )
         limit = (
@@ -167,7 +166,7 @@ class Quote:
             "region": self.offer.region,
             "needed_gb": round(self.need.gb, 1),
             "need": self.need.words,
-            "hourly": self.offer.hourly,
+            "hourly": round(self.offer.hourly, 4),
             "hours": round(self.hours, 2),
             "reasoning": self.reasoning,
             "total": round(self.total, 2),
@@ -190,7 +189,7 @@ def choose(
         NoCapacityError: Those that fit are all taken.
         UsageError: They cost more than ``max_hourly`` or ``max_cost`` allow.
     """
-    offers = [offer for offer in offers if offer.is_sound]
+    offers = [offer for offer in offers if offer.is_sound and not offer.is_arm]
     whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"
     model = f"{config.model!r} needs {need.words}"
     fitting = [offer for offer in offers if fits(offer, need)]
@@ -213,8 +212,8 @@ def choose(
     if not allowed:
         least = min(there, key=lambda quote: quote.offer.hourly)
         raise UsageError(
-            f"{model}. The least that this costs now is ${least.offer.hourly:.2f} an "
-            f"hour ({least.offer.provider}, {least.offer.gpu}), and --max-hourly is "
+            f"{model}. The least that this costs now is {least.offer.price} "
+            f"({least.offer.provider}, {least.offer.gpu}), and --max-hourly is "
             f"${config.max_hourly:.2f}. Raise it, or take a smaller model."
         )
     affordable = [q for q in allowed if q.max_cost is None or q.total <= q.max_cost]

@@ -1,7 +1,9 @@
 """Finds machines that AgentGym rented and that nobody uses any more, and ends them."""
 
 import fcntl
-from collections.abc import Iterable, Mapping
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,83 @@ def find_machines(
     return found, problems
 
 
+@dataclass(frozen=True)
+class Awaited:
+    """A machine that was asked for and that its provider does not list so far.
+
+    Attributes:
+        run: The run that it was asked for.
+        record: What is written of it.
+    """
+
+    run: RunFolder
+    record: MachineRecord
+
+    def words(self, waits: Waits) -> str:
+        """Return what is known of it, and until when it may come."""
+        came = {"asked": "no answer to the launch was recorded"}
+        came |= {"unclear": "the launch had no clear answer"}
+        why = came.get(self.record.fate, "it was launched")
+        left = max(1, math.ceil((waits.up_s - self.record.age_s) / 60))
+        return (
+            f"{self.record.provider} does not list {self.record.name} "
+            f"({self.run.path.name}): {why} {self.record.age_s / 60:.0f} minutes ago. "
+            f"It may still come. Look again in {left} minutes: agentgym gpu reap"
+        )
+
+
+def look(
+    providers: Mapping[str, Provider],
+    output: Path,
+    waits: Waits,
+    *,
+    name: str | None = None,
+    tell: Callable[[str], None] = lambda words: None,
+) -> tuple[list[Found], list[Awaited], dict[str, str]]:
+    """List machines, again as long as one is missed: providers' lists lag behind.
+
+    Args:
+        providers: Those with a key, by name.
+        output: The folder of runs.
+        waits: How often, and how long a machine may take to come.
+        name: The only machine that is waited for; None: all.
+        tell: Called with a sentence before it is looked again.
+
+    Returns:
+        What there is, what is still awaited, and who could not be asked.
+    """
+    for number in range(waits.looks):
+        if number:
+            time.sleep(waits.look_s)
+        found, problems = find_machines(providers.values(), output)
+        missed = [
+            each
+            for each in _awaited(found, output, waits)
+            if each.record.provider in providers.keys() - problems.keys()
+            and name in (None, each.record.name)
+        ]
+        if not missed:
+            break
+        if not number:
+            names = ", ".join(each.record.name for each in missed)
+            tell(f"Not listed so far: {names}. Looking again for a while.")
+    return found, missed, problems
+
+
+def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited]:
+    """Return machines that were asked for just now, and never seen."""
+    there = {each.machine.name for each in found}
+    return [
+        Awaited(run, record)
+        for run, record in _records(output)
+        if record.is_open
+        and not record.address
+        and record.age_s < waits.up_s
+        and record.name not in there
+        and not _is_locked(run)
+    ]
+
+
 def reap(found: Found, provider: Provider, waits: Waits) -> MachineRecord | None:
     """End a machine; return its run's record, which says so, if there is one.
 
@@ -78,7 +157,7 @@ def reap(found: Found, provider: Provider, waits: Waits) -> MachineRecord | None
         return None
     remove_key(found.run.path)
     why = "ended by `agentgym gpu reap`"
-    hourly = found.machine.hourly or found.record.hourly
+    hourly = found.record.billed(found.machine)
     changes = {"fate": "ended", "ended": now(), "why": why, "hourly": hourly}
     return found.record.changed(id=found.machine.id, **changes).write(found.run.path)
 

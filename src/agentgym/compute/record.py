@@ -4,6 +4,7 @@ It is written before the machine is asked for, so that a machine whose client di
 known by its name.
 """
 
+import math
 import os
 import socket
 from contextlib import suppress
@@ -112,6 +113,21 @@ class MachineRecord:
         return Machine(
             self.provider, self.id, self.name, state, hourly=self.hourly or self.quoted
         )
+
+    def billed(self, machine: Machine) -> float:
+        """Return the most that a machine can cost, in $ an hour, as it is described.
+
+        Whether a provider's figure includes the disk may not be documented. One that
+        is the quote with or without it confirms the quote; to any other the disk is
+        added. Without a figure it is what is known already.
+        """
+        told, disk = machine.hourly, machine.disk_hourly
+        if not (math.isfinite(told) and told > 0):
+            return self.hourly or self.quoted
+        for agreed in (self.quoted, self.quoted - disk):
+            if math.isclose(told, agreed, abs_tol=5e-4):
+                return self.quoted
+        return told + disk
 
     def words(self) -> str:
         """Return in a sentence what became of the machine, and of the money."""

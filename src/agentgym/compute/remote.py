@@ -50,6 +50,7 @@ def train_elsewhere(
     *,
     ending: Ending | None = None,
     limits: Callable[[], Limits] = Limits,
+    measured: Callable[[float], None] = lambda seconds: None,
 ) -> TrainingResult:
     """Train a run on another machine, as if it were here.
 
@@ -67,6 +68,7 @@ def train_elsewhere(
         progress: Told what happens there.
         ending: How a rented machine ends itself once nobody comes any more.
         limits: When training ends though nobody says so; asked as it starts.
+        measured: Called with the seconds that bringing home what a run makes takes.
 
     Raises:
         UnreachableError: The connection could not be made, or broke for ten minutes;
@@ -92,6 +94,7 @@ def train_elsewhere(
 
         patience = Patience(address, progress, LONG_S, _MEANWHILE)
         with _Followed(shell, ready, parcel, run, progress, patience) as followed:
+            followed.measured = measured
             return followed.run(order)
 
 
@@ -174,6 +177,7 @@ class _Followed:
         self._mirror = Mirror(self._channel, run, self._heed)
         self._flag = InterruptFlag()
         self._trains = self._stopped = False
+        self.measured: Callable[[float], None] = lambda seconds: None
         self._replies: dict[int, Any] = {}
         self._told = self._said = 0
         self._unsaid = b""
@@ -347,6 +351,8 @@ class _Followed:
                 self._persist(self._mirror.pull)
                 now = time.monotonic()
                 is_due, rest_until = False, now + _REST * (now - begun)
+                if (seconds := self._mirror.transfers.longest_s) is not None:
+                    self.measured(seconds)
 
     def _hear(self) -> dict[str, Any]:
         """Ask what is new, and tell it here."""
@@ -415,10 +421,38 @@ class _Followed:
         return config
 
     def _forget(self) -> None:
-        """Remove the run there: all of it is at home."""
-        self._persist(lambda: self._channel.ask("finish"))
+        """Remove the run on the machine: all of it has been fetched.
+
+        A rented machine may end before the answer arrives, so a cut is not a failure
+        there. One of the user's own is asked once more, and a note says what stays.
+        """
+        left = self._left()
+        try:
+            self._channel.ask("finish")
+        except ComputeError as error:
+            if self._channel.shell.key_file is None and not self._asked_again(error):
+                record = self._run.record()["elsewhere"]
+                left[record["address"]] = record
+                told = (
+                    f"All of the run is in {self._run.path}. {self._where} could not "
+                    f"be asked to remove its copy, {self._folder}: {error}"
+                )
+                self._progress.warned([told])
         self._mirror.forget_parts()
-        self._run.write_record(elsewhere=None, left=self._left())
+        self._run.write_record(elsewhere=None, left=left)
+
+    def _asked_again(self, error: ComputeError) -> bool:
+        """Say whether the machine removed the run when it was asked once more."""
+        if not isinstance(error, UnreachableError):
+            return False
+        try:
+            Patience(self._where, self._progress, SHORT_S).connect(
+                self._channel.open, error
+            )
+            self._channel.ask("finish")
+        except ComputeError:
+            return False
+        return True
 
     def _left(self) -> dict[str, Any]:
         """Return the other machines that may have, or train, something of the run."""

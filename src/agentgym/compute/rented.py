@@ -58,6 +58,11 @@ def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
         if not named:
             known = ", ".join(dict.fromkeys(offer.gpu for offer in offers))
             raise UsageError(f"{provider.name} has no GPU {kind!r}. It has: {known}.")
+        if all(offer.is_arm for offer in named):
+            raise UsageError(
+                f"{named[0].gpu} has an ARM processor, for which AgentGym's packages "
+                "are not tested. Name another GPU."
+            )
         offers = named
     return choose(offers, need, Effort.of(config, done), config)
 
@@ -130,6 +135,7 @@ class Rented(Place):
                     progress,
                     ending=lease.ending,
                     limits=lambda: _limits(lease),
+                    measured=lease.reserve,
                 )
         except (KeyboardInterrupt, TrainingInterrupted):
             lost = "what its machine finished later is lost" if lease.lost else ""
@@ -173,7 +179,7 @@ class Rented(Place):
 def _limits(lease: Lease) -> Limits:
     """Return what holds from this moment on, while home is there and when it is not.
 
-    Home stops the run at its limit; the machine does by itself, a little later.
+    The client stops the run in time; the machine does by itself, a little later.
     """
     if lease.ending is not None:
         lease.guarded()

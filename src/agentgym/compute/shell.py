@@ -147,9 +147,28 @@ class Shell:
     def _forget(self) -> str:
         if self.known_hosts is not None:
             return f"remove {self.known_hosts}"
-        host, port = self.address.host, self.address.port
-        name = host if port == 22 else shlex.quote(f"[{host}]:{port}")
-        return f"forget the old one (ssh-keygen -R {name})"
+        name, file = self._known_as()
+        where = f" -f {shlex.quote(file)}" if file else ""
+        return f"forget the old one (ssh-keygen{where} -R {shlex.quote(name)})"
+
+    def _known_as(self) -> tuple[str, str]:
+        """Return the host's name in the file of known hosts, and that file's path.
+
+        The user may have written an alias of ``~/.ssh/config``; ``ssh -G`` says what
+        stands behind it. The path is empty where it is the usual one.
+        """
+        *options, dashes, host = self._words()
+        words = [*options, "-G", dashes, host]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        lines = (line.partition(" ") for line in done.stdout.splitlines())
+        found = {key: value for key, _, value in lines}
+        name = found.get("hostname", host)
+        port = found.get("port", str(self.address.port))
+        name = name if port == "22" else f"[{name}]:{port}"
+        file, *_ = [*found.get("userknownhostsfile", "").split(), ""]
+        usual = Path("~/.ssh/known_hosts")
+        is_usual = not file or Path(file).expanduser() == usual.expanduser()
+        return found.get("hostkeyalias", name), "" if is_usual else file
 
 
 def scratch_errors() -> IO[bytes]:

@@ -38,6 +38,8 @@ class Limits:
         silent_s: Seconds without a word from home.
         idle_s: Seconds that a rented machine waits, once training has ended, for home
             to fetch what is left.
+        parting_s: Seconds that a rented machine stays once the client has everything;
+            the client ends it meanwhile, after its last connection.
         grace_s: Seconds that training has to end by itself once it is told to.
     """
 
@@ -45,6 +47,7 @@ class Limits:
     ends_s: float | None = None
     silent_s: float | None = None
     idle_s: float | None = 900.0
+    parting_s: float = 60.0
     grace_s: float = 60.0
 
     def as_json(self) -> dict[str, Any]:
@@ -155,7 +158,7 @@ class Watchdog:
             (self._attempt / "over").touch()
 
     def _linger(self) -> None:
-        """Wait until home has fetched what is left, or will not come."""
+        """Wait until the client has fetched what is left, or will not come."""
         idle = self._limits.idle_s
         self._heard = time.monotonic()
         while not (self._attempt / "fetched").exists() and self._attempt.exists():
@@ -164,6 +167,7 @@ class Watchdog:
                 self._beat, self._heard = beat, time.monotonic()
             if idle is not None and time.monotonic() - self._heard > idle:
                 return
+        time.sleep(self._limits.parting_s)
 
     def _end_machine(self) -> None:
         """Ask the provider to end this machine, until it is ended."""

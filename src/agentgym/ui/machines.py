@@ -6,7 +6,7 @@ from typing import NamedTuple
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from agentgym.compute.base import Offer
+from agentgym.compute.base import Offer, in_cents
 from agentgym.compute.quote import Quote
 from agentgym.compute.reap import Found
 from agentgym.ui.layout import grid, headed, indent
@@ -58,7 +58,7 @@ def offers_view(offers: Sequence[Offer]) -> RenderableType:
         style = "" if offer.is_available else "dim"
         where = offer.region or "any" if offer.is_available else "taken"
         table.add_row(
-            f"{offer.hourly:.2f}",
+            in_cents(offer.hourly),
             offer.gpu,
             f"{offer.gpu_memory_gb:.0f} GB",
             offer.provider,
@@ -84,8 +84,7 @@ def _named(offer: Offer) -> str:
 
 
 def _brief(quote: Quote) -> str:
-    price = f"${quote.offer.hourly:.2f} an hour"
-    return f"{price}, about {quote.hours:.1f} hours, ${quote.total:.2f}"
+    return f"{quote.offer.price}, about {quote.hours:.1f} hours, ${quote.total:.2f}"
 
 
 def machines_view(found: Sequence[Found]) -> RenderableType:

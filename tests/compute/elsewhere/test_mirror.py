@@ -7,7 +7,7 @@ import pytest
 
 from agentgym import TrainingConfig
 from agentgym.compute.elsewhere.channel import Channel
-from agentgym.compute.elsewhere.mirror import Mirror
+from agentgym.compute.elsewhere.mirror import Mirror, Transfers
 from agentgym.errors import ComputeError
 from agentgym.train.run_folder import RunFolder
 
@@ -44,3 +44,19 @@ def test_names_that_lead_out_of_the_run_are_refused(
         mirror.pull_agent({name: 6}) if kind == "agent" else mirror.pull()
     mirror.forget_parts()
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_largest_transfer_at_the_present_speed() -> None:
+    transfers = Transfers()
+    assert transfers.longest_s is None
+    transfers.note(0, 5.0)  # nothing came
+    assert transfers.longest_s is None
+    transfers.note(100_000_000, 10.0)
+    assert transfers.longest_s == pytest.approx(10.0)
+    transfers.note(1_000, 1.0)  # a small one says nothing of the speed
+    assert transfers.longest_s == pytest.approx(11.0, abs=0.1)
+    transfers.note(50_000_000, 50.0)  # the network became slow
+    assert transfers.longest_s == pytest.approx(100.0)
+    for _ in range(20):
+        transfers.note(50_000_000, 5.0)
+    assert 10.0 < transfers.longest_s < 20.0

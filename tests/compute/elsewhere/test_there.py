@@ -143,6 +143,22 @@ def test_what_fails_is_an_answer(there: There) -> None:
     assert [each["found"] for each in found[1:]] == [3, 3]
 
 
+def test_a_run_is_removed_after_the_answer_that_allows_it(
+    there: There, tmp_path: Path
+) -> None:
+    """A rented machine may end at once after this, and its client waits for it."""
+    (tmp_path / "run" / "attempt-1").mkdir()
+    seen: list[bool] = []
+
+    class Answers(io.BytesIO):
+        def flush(self) -> None:
+            seen.append((tmp_path / "run" / "attempt-1").exists())
+
+    finish, more = b'{"op": "finish"}\n', b'{"op": "have", "name": "x"}\n'
+    serve(there, io.BytesIO(finish + more), Answers())
+    assert (seen, (tmp_path / "run").exists()) == ([True], False)
+
+
 def test_a_line_of_any_length_is_told(there: There, tmp_path: Path) -> None:
     attempt = tmp_path / "run" / "attempt-1"
     attempt.mkdir()

@@ -18,10 +18,13 @@ from tests.compute.fakes.sky import FakeSky
 QUICK = Waits(look_s=0.02, looks=8, up_s=5.0, end_s=5.0)
 
 
+KEYS = ("RUNPOD_API_KEY", "LAMBDA_API_KEY", "RUNPOD_API_URL", "LAMBDA_API_URL")
+
+
 @pytest.fixture(autouse=True)
 def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing reach a real provider, and nobody wait."""
-    for variable in ("RUNPOD_API_KEY", "LAMBDA_API_KEY"):
+    for variable in KEYS:
         monkeypatch.delenv(variable, raising=False)
     for kind in (RunPod, LambdaCloud):
         monkeypatch.setattr(kind, "url", "http://127.0.0.1:9")
@@ -39,6 +42,7 @@ def runpod(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRunPod]:
         monkeypatch.setattr(RunPod, "url", fake.url)
         monkeypatch.setenv("RUNPOD_API_KEY", fake.key)
         yield fake
+        assert fake.strays == []
 
 
 @pytest.fixture
@@ -49,6 +53,7 @@ def lambda_cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLambda]:
         monkeypatch.setattr(LambdaCloud, "ssh_port", fake.ssh)
         monkeypatch.setenv("LAMBDA_API_KEY", fake.key)
         yield fake
+        assert fake.strays == []
 
 
 @pytest.fixture

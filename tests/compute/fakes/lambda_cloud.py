@@ -1,10 +1,13 @@
 """Lambda's API v1, as its documentation and clients have it."""
 
 import itertools
+import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 from aiohttp import web
 
+from tests.compute.fakes.contract import Contract
 from tests.compute.fakes.server import PAGE, Fake, lost
 
 _TYPES = {
@@ -33,6 +36,10 @@ class FakeLambda(Fake):
     Attributes:
         instances: By id.
         keys: SSH keys, by id.
+        boot_looks: Looks at an instance by its id until it has booted.
+        is_locked_while_booting: Whether one that boots cannot be terminated.
+        clock: Seconds by which what comes too soon is refused; None: nothing is.
+        refused: How many came too soon.
         on_launch: As of RunPod's fake, ``lost``, ``page`` or ``none``.
         no_capacity: Regions that have none.
         quota: Whether launches are refused because the account may have no more.
@@ -40,8 +47,16 @@ class FakeLambda(Fake):
             known by now.
     """
 
+    prefix = "/api/v1"
+    contract = Contract("lambda_cloud")
+
     def __init__(self) -> None:
         super().__init__()
+        self.boot_looks = 0
+        self.is_locked_while_booting = False
+        self.refused = 0
+        self.clock: Callable[[], float] | None = None
+        self._asked_at = self._launched_at = -math.inf
         self.instances: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, dict[str, str]] = {}
         self.on_launch: Literal["", "lost", "page", "none"] = ""
@@ -49,6 +64,7 @@ class FakeLambda(Fake):
         self.quota = False
         self.lose_key = False
         self._numbers = itertools.count(1)
+        self._looks: dict[str, int] = {}
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -65,6 +81,20 @@ class FakeLambda(Fake):
     def unauthorized(self) -> web.Response:
         return error(401, "global/invalid-api-key", "API key was invalid, expired")
 
+    def invalid(self, problems: list[str]) -> web.Response:
+        return error(400, "global/invalid-parameters", "; ".join(problems))
+
+    def is_too_soon(self, path: str) -> bool:
+        if self.clock is None:
+            return False
+        now, is_launch = self.clock(), path.endswith("/launch")
+        early = now - self._asked_at < 1.0 - 1e-6
+        early |= is_launch and now - self._launched_at < 12.0 - 1e-6
+        self._asked_at = now
+        self._launched_at = now if is_launch else self._launched_at
+        self.refused += early
+        return early
+
     def limited(self) -> web.Response:
         return error(429, "global/rate-limited", "Too many requests")
 
@@ -74,7 +104,16 @@ class FakeLambda(Fake):
             "id": f"{next(self._numbers):032x}",
             "name": name,
             "status": "booting",
-            "ip": None,
+            "actions": {
+                name: {"available": True}
+                for name in (
+                    "migrate",
+                    "rebuild",
+                    "restart",
+                    "cold_reboot",
+                    "terminate",
+                )
+            },
             "ssh_key_names": [name],
             "file_system_names": [],
             "region": {"name": "us-west-1", "description": "California, USA"},
@@ -126,8 +165,13 @@ class FakeLambda(Fake):
         ids = (await request.json())["instance_ids"]
         if not all(each in self.instances for each in ids):
             return error(404, "global/object-does-not-exist", "Instance was not found")
-        ended = [self.instances.pop(each) for each in ids]
+        if any(self._is_locked(self.instances[each]) for each in ids):
+            return error(400, "global/invalid-parameters", "vm-has-not-launched")
+        ended = [{**self.instances.pop(each), "status": "terminating"} for each in ids]
         return web.json_response({"data": {"terminated_instances": ended}})
+
+    def _is_locked(self, instance: dict[str, Any]) -> bool:
+        return self.is_locked_while_booting and instance["status"] == "booting"
 
     async def _list(self, request: web.Request) -> web.Response:
         return web.json_response({"data": list(self.instances.values())})
@@ -136,7 +180,14 @@ class FakeLambda(Fake):
         found = self.instances.get(request.match_info["id"])
         if found is None:
             return error(404, "global/object-does-not-exist", "Instance was not found")
-        found |= {"status": "active", "ip": "127.0.0.1"}
+        looks = self._looks[found["id"]] = self._looks.get(found["id"], 0) + 1
+        if looks > self.boot_looks:
+            found |= {"status": "active", "ip": "127.0.0.1"}
+        if self.is_locked_while_booting:
+            blocked = {"available": False, "reason_code": "vm-has-not-launched"}
+            is_blocked = self._is_locked(found)
+            free = {"available": True}
+            found["actions"]["terminate"] = blocked if is_blocked else free
         return web.json_response({"data": found})
 
     async def _list_keys(self, request: web.Request) -> web.Response:
@@ -145,7 +196,7 @@ class FakeLambda(Fake):
     async def _add_key(self, request: web.Request) -> web.Response:
         body = await request.json()
         number = f"key{next(self._numbers)}"
-        self.keys[number] = {"id": number, **body}
+        self.keys[number] = {"id": number, "public_key": "", **body}
         if self.lose_key:
             return lost(request)
         return web.json_response({"data": self.keys[number]})
@@ -157,5 +208,5 @@ class FakeLambda(Fake):
 
 def error(status: int, code: str, message: str) -> web.Response:
     """Return an error as Lambda does."""
-    body = {"error": {"code": code, "message": message, "suggestion": None}}
+    body = {"error": {"code": code, "message": message}}
     return web.json_response(body, status=status)

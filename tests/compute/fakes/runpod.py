@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from aiohttp import web
 
+from tests.compute.fakes.contract import Contract
 from tests.compute.fakes.server import PAGE, Fake, lost
 
 
@@ -25,6 +26,8 @@ def gpu(name: str, memory: int, price: float, stock: str = "HIGH") -> dict[str, 
     }
 
 
+DISK_HOURLY = 100 * 0.10 * 12 / 8760
+"""Of 100 GB of container disk, at its documented $0.10 per GB and month."""
 GPUS = [
     gpu("RTX A4000", 16, 0.25),
     gpu("L4", 24, 0.43),
@@ -51,12 +54,19 @@ class FakeRunPod(Fake):
         lag: Looks at the list until it shows what was made, or no more what is gone.
         undying: So many requests to end a pod are answered, and nothing is done.
         status: Of every pod, if it is none of the usual.
+        may_create: Whether the key has the right to; else it may only read.
+        with_disk: Whether the price of a pod includes its disk; that is not documented.
         no_money: Whether creations are refused for want of credit.
         authorized: A file that says whom the machines let in, if they let in anybody.
     """
 
+    prefix = "/v2"
+    contract = Contract("runpod")
+
     def __init__(self) -> None:
         super().__init__()
+        self.may_create = True
+        self.with_disk = False
         self.pods: dict[str, dict[str, Any]] = {}
         self.gone: dict[str, dict[str, Any]] = {}
         self.gpus = GPUS
@@ -86,6 +96,11 @@ class FakeRunPod(Fake):
     def unauthorized(self) -> web.Response:
         return problem(401, "Unauthorized", f"no such API key: {self._given()}")
 
+    def invalid(self, problems: list[str]) -> web.Response:
+        return problem(
+            422, "Unprocessable Entity", "Request validation failed.", problems
+        )
+
     def limited(self) -> web.Response:
         return problem(
             429, "Too Many Requests", "rate limit exceeded for the minute window"
@@ -99,12 +114,13 @@ class FakeRunPod(Fake):
         number = next(self._numbers)
         found = next((g for g in self.gpus if g["id"] == gpu_id), None)
         price = self.real_price or (found["price"]["secure"] if found else 0.5)
+        price += DISK_HOURLY * self.with_disk
         pod = {
             "id": f"pod{number}",
             "name": name,
             "image": "runpod/pytorch",
             "args": "",
-            "disk": 50,
+            "disk": 100,
             "ports": ["22/tcp"],
             "env": {},
             "registry": None,
@@ -129,17 +145,12 @@ class FakeRunPod(Fake):
         return pod
 
     async def _catalog(self, request: web.Request) -> web.Response:
-        query = request.query
-        if query.get("include") != "AVAILABILITY" or query.get("product") != "POD":
-            return problem(400, "Bad Request", "product is required")
         return web.json_response({"gpus": self.gpus})
 
     async def _create(self, request: web.Request) -> web.Response:
         body = await request.json()
-        known = {"name", "image", "cloud", "gpu", "disk", "ports", "env", "startSsh"}
-        if unknown := set(body) - known:
-            detail = [f"$: additional properties {unknown} not allowed"]
-            return problem(422, "Unprocessable Entity", "invalid", detail)
+        if not self.may_create:
+            return problem(403, "Forbidden", "access denied")
         if self.no_money:
             return problem(402, "Payment Required", "insufficient balance")
         if body["gpu"]["id"] in self.no_capacity:

@@ -1,12 +1,15 @@
 """Serves a fake provider on loopback, in a thread of the test's process."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
 from aiohttp import web
+
+from tests.compute.fakes.contract import Contract
 
 PAGE = "<html><head><title>502 Bad Gateway</title></head><body>cloudflare</body></html>"
 """What a proxy before a provider says when the provider does not."""
@@ -26,6 +29,10 @@ class Fake:
     """A provider with faults to be switched on; a subclass says what it answers.
 
     Attributes:
+        prefix: Of all its paths.
+        contract: What it takes and answers.
+        strays: Answers of its own that its provider would not give.
+        is_strict: Whether strays are collected; not where a test wants one.
         key: The only one that it takes.
         asked: All requests, in order.
         busy: So many next requests are refused with 429.
@@ -37,8 +44,12 @@ class Fake:
     """
 
     key = "planted-key-4f9d2c"
+    prefix = ""
+    contract: Contract
 
     def __init__(self) -> None:
+        self.strays: list[str] = []
+        self.is_strict = True
         self.asked: list[Request] = []
         self.busy = self.broken = 0
         self.odd: tuple[int, str] | None = None
@@ -56,6 +67,14 @@ class Fake:
 
     def unauthorized(self) -> web.Response:
         """Return the answer to a wrong key."""
+        raise NotImplementedError
+
+    def is_too_soon(self, path: str) -> bool:
+        """Say whether a request comes too soon after others."""
+        return False
+
+    def invalid(self, problems: list[str]) -> web.Response:
+        """Return the answer to a request that its description does not allow."""
         raise NotImplementedError
 
     def limited(self) -> web.Response:
@@ -77,14 +96,16 @@ class Fake:
 
     async def _start(self) -> None:
         app = web.Application(middlewares=[self._guard])
-        app.add_routes(self.routes())
+        for route in self.routes():
+            app.router.add_route(route.method, self.prefix + route.path, route.handler)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         server = site._server
         assert isinstance(server, asyncio.Server)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        port = server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}{self.prefix}"
         greeter = await asyncio.start_server(self._greet, "127.0.0.1", 0)
         self.ssh = greeter.sockets[0].getsockname()[1]
 
@@ -104,21 +125,43 @@ class Fake:
         ) -> web.StreamResponse:
             body = await request.json() if request.can_read_body else None
             headers = dict(request.headers)
-            asked = Request(request.method, request.path, body, headers)
+            path = request.path.removeprefix(self.prefix)
+            asked = Request(request.method, path, body, headers)
             self.asked.append(asked)
             if self.broken > 0:
                 self.broken -= 1
                 return web.Response(status=502, text=PAGE, content_type="text/html")
-            if self.busy > 0:
-                self.busy -= 1
+            if self.is_too_soon(path) or self.busy > 0:
+                self.busy = max(0, self.busy - 1)
                 answer = self.limited()
                 answer.headers["Retry-After"] = self.retry_after
                 return answer
             if headers.get("Authorization") != f"Bearer {self.key}":
                 return self.unauthorized()
-            return await handler(request)
+            resource = request.match_info.route.resource
+            if resource is None:
+                return await handler(request)
+            path = resource.canonical.removeprefix(self.prefix)
+            operation = f"{request.method} {path}"
+            query = dict(request.query)
+            if wrong := self.contract.request_problems(operation, query, body):
+                return self.invalid(wrong)
+            answer = await handler(request)
+            if self.is_strict and self.odd is None:
+                self._check(operation, answer)
+            return answer
 
         return guard
+
+    def _check(self, operation: str, answer: web.StreamResponse) -> None:
+        """Note what its provider would not answer; pages of proxies are not its own."""
+        if not isinstance(answer, web.Response) or answer.text == PAGE:
+            return
+        if answer.headers.get("X-Lost"):
+            return
+        body = json.loads(answer.text) if answer.text else None
+        wrong = self.contract.answer_problems(operation, answer.status, body)
+        self.strays += [f"{operation}: {each}" for each in wrong]
 
     def count(self, method: str, path: str) -> int:
         """Return how often that was asked."""
@@ -129,4 +172,4 @@ def lost(request: web.Request) -> web.Response:
     """Break the connection in the place of an answer."""
     assert request.transport is not None
     request.transport.close()
-    return web.Response()
+    return web.Response(headers={"X-Lost": "1"})

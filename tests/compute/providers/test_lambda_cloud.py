@@ -92,36 +92,39 @@ def test_a_key_whose_answer_was_lost_is_found(lambda_cloud: FakeLambda) -> None:
     assert len(lambda_cloud.keys) == len(lambda_cloud.instances) == 1
 
 
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Collect waits in the place of waiting."""
-    waits: list[float] = []
-    monkeypatch.setattr("time.sleep", waits.append)
-    return waits
+class Clock:
+    """Stands for ``time``: a sleep is over at once."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
-def test_launches_keep_their_distance(
-    lambda_cloud: FakeLambda, monkeypatch: pytest.MonkeyPatch, slept: list[float]
+def test_requests_and_launches_keep_the_distance_that_lambda_wants(
+    lambda_cloud: FakeLambda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LambdaCloud, "launch_interval_s", 1000.0)
+    """The fake refuses what comes too soon, as its provider does."""
+    monkeypatch.undo()
+    clock = Clock()
+    lambda_cloud.clock = clock.monotonic
+    monkeypatch.setattr(LambdaCloud, "url", lambda_cloud.url)
+    monkeypatch.setenv("LAMBDA_API_KEY", lambda_cloud.key)
+    for module in ("api", "lambda_cloud"):
+        monkeypatch.setattr(f"agentgym.compute.providers.{module}.time", clock)
     provider = LambdaCloud()
-    provider.launch(offer(), NAME, KEY)
-    assert slept == []
-    provider.launch(offer(), f"{NAME}-2", KEY)
-    assert len(slept) == 1
-    assert 900 < slept[0] <= 1000
-
-
-def test_requests_keep_their_distance(
-    lambda_cloud: FakeLambda, monkeypatch: pytest.MonkeyPatch, slept: list[float]
-) -> None:
-    monkeypatch.setattr(LambdaCloud, "interval_s", 1000.0)
-    provider = LambdaCloud()
-    provider.machines()
-    assert slept == []
-    provider.machines()
-    assert len(slept) == 1
-    assert 900 < slept[0] <= 1000
+    first, second = [each for each in provider.offers() if each.kind == "gpu_1x_a10"]
+    assert clock.now == 0
+    lambda_cloud.no_capacity = {first.region}
+    with pytest.raises(NoCapacityError):
+        provider.launch(first, NAME, KEY)
+    provider.launch(second, NAME, KEY)
+    assert lambda_cloud.refused == 0
+    assert 12 < clock.now < 25
 
 
 def test_a_wrong_key_is_never_shown(

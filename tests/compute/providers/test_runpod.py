@@ -27,7 +27,10 @@ def offer(gpu: str = "L4") -> Offer:
 def test_offers_are_nvidias_gpus_of_its_own_data_centres(runpod: FakeRunPod) -> None:
     offers = {each.gpu: each for each in RunPod().offers()}
     assert set(offers) == {"RTX A4000", "L4", "RTX 4090", "A100 PCIe", "H100 SXM"}
-    assert offers["L4"] == Offer("runpod", "NVIDIA L4", "L4", 1, 24.0, hourly=0.43)
+    disk = 100 * 0.10 * 12 / 8760  # 100 GB at $0.10 a month
+    assert offers["L4"].hourly == pytest.approx(0.43 + disk)
+    assert offers["L4"].disk_hourly == pytest.approx(0.0137, abs=1e-4)
+    assert (offers["L4"].kind, offers["L4"].gpu_memory_gb) == ("NVIDIA L4", 24.0)
     assert not offers["H100 SXM"].is_available
 
 
@@ -62,6 +65,7 @@ def test_only_pods_with_the_prefix_are_listed(runpod: FakeRunPod) -> None:
 def test_a_pod_that_is_of_no_use_is_still_there(
     runpod: FakeRunPod, status: str
 ) -> None:
+    runpod.is_strict = status != "HIBERNATED"  # of a later version
     runpod.make(NAME, status=status)
     assert RunPod().machines()[0].state is MachineState.STOPPED
 
@@ -76,6 +80,25 @@ def test_no_capacity(runpod: FakeRunPod) -> None:
     runpod.no_capacity = {"NVIDIA L4"}
     with pytest.raises(NoCapacityError, match="no instances available"):
         RunPod().launch(offer(), NAME, KEY)
+
+
+def test_a_key_without_the_right_is_no_want_of_capacity(runpod: FakeRunPod) -> None:
+    runpod.may_create = False
+    with pytest.raises(
+        ComputeRefusedError, match="RUNPOD_API_KEY.*may not create pods"
+    ):
+        RunPod().launch(offer(), NAME, KEY)
+
+
+def test_a_request_that_its_description_forbids_is_refused(runpod: FakeRunPod) -> None:
+    api = RunPod()._api()
+    for wrong in ({"name": "x"}, {"name": "x", "image": "i", "gpuId": "L4"}):
+        with pytest.raises(ComputeRefusedError) as caught:
+            api.ask_once("/pods", wrong, lambda found: found)
+        assert caught.value.status == 422
+    with pytest.raises(ComputeRefusedError, match="cursor"):
+        api.ask("GET", "/pods", cursor="2")
+    assert runpod.pods == {}
 
 
 def test_no_credit_says_where_to_add_some(runpod: FakeRunPod) -> None:

@@ -10,6 +10,7 @@ import os
 import shutil
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -29,8 +30,39 @@ _INCOMING = ".incoming"
 _MOVED = ("checkpoints", "metrics.jsonl", "tensorboard", "wandb", "workers.log")
 
 
+class Transfers:
+    """Measures how long it takes to bring home what a run makes."""
+
+    def __init__(self) -> None:
+        self._largest = self._size = 0
+        self._seconds = 0.0
+        self._slowest = 0.0
+
+    def note(self, size: int, seconds: float) -> None:
+        """Note so many bytes that came in so many seconds."""
+        if size <= 0:
+            return
+        self._size, self._seconds = self._size + size, self._seconds + seconds
+        self._largest = max(self._largest, size)
+        # A small one takes its time whatever its size, and says little of the speed.
+        last = seconds / size if size > self._largest / 10 else 0.0
+        self._slowest = max(last, self._seconds / self._size)
+
+    @property
+    def longest_s(self) -> float | None:
+        """Seconds for the most that came at once, at the present speed; None: unknown.
+
+        The present speed is that of the last large transfer or of all together,
+        whichever is slower.
+        """
+        return self._largest * self._slowest if self._largest else None
+
+
 class Mirror:
     """One run here and there.
+
+    Attributes:
+        transfers: What it has brought home so far.
 
     Args:
         channel: To the machine.
@@ -47,6 +79,8 @@ class Mirror:
         self._beat = beat
         self._blocks: list[str] | None = None
         self._seen: set[str] = set()
+        self._fetched = 0
+        self.transfers = Transfers()
 
     def continues_home(self) -> bool:
         """Say whether the run there goes on from the newest checkpoint here.
@@ -80,6 +114,7 @@ class Mirror:
         The store is brought before a checkpoint that counts what is in it. What is
         here must be what the run there goes on from: see :meth:`continues_home`.
         """
+        begun, before = time.monotonic(), self._fetched
         home = {path.name for path in self._run.checkpoints()}
         files, _ = self._channel.ask("files", run=self._name, have=sorted(home))
         self._pull_store()
@@ -89,6 +124,7 @@ class Mirror:
             self._pull_checkpoint(name, files["checkpoints"][name])
         for name in home - set(files["all"]) if files["all"] else ():
             shutil.rmtree(self._run.path / "checkpoints" / name, ignore_errors=True)
+        self.transfers.note(self._fetched - before, time.monotonic() - begun)
         found: dict[str, Any] = files
         return found
 
@@ -205,6 +241,7 @@ class Mirror:
         _, part = self._channel.ask(
             "get", path=path, offset=offset, length=min(length, PART)
         )
+        self._fetched += len(part)
         self._beat()
         return part
 

@@ -42,10 +42,14 @@ class There:
 
     Args:
         folder: ``~/.agentgym/elsewhere/ID``.
+
+    Attributes:
+        is_finished: Whether the client has everything, so that the folder may go.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.is_finished = False
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def answer(self, question: dict[str, Any], payload: bytes) -> tuple[Any, bytes]:
@@ -211,7 +215,11 @@ class There:
         return None, _read(self._inside(path), offset, min(length, 8 * _MOST))
 
     def finish(self) -> None:
-        """Forget the run: everything of it is at home."""
+        """Note that the client has all of the run; :meth:`remove` after the answer."""
+        self.is_finished = True
+
+    def remove(self) -> None:
+        """Remove the run's folder, and let a rented machine end itself."""
         with suppress(OSError):
             (self._attempt() / "fetched").touch()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -268,7 +276,7 @@ def digests(path: Path) -> list[str]:
 
 def serve(there: There, questions: BinaryIO, answers: BinaryIO) -> None:
     """Answer until home hangs up."""
-    while line := questions.readline():
+    while not there.is_finished and (line := questions.readline()):
         question = json.loads(line)
         payload = questions.read(question.pop("size", 0))
         try:
@@ -279,8 +287,13 @@ def serve(there: There, questions: BinaryIO, answers: BinaryIO) -> None:
             head, body = {"error": str(error), "kind": kind}, b""
         else:
             there.beat()
-        answers.write(json.dumps(head).encode() + b"\n" + body)
-        answers.flush()
+        try:
+            answers.write(json.dumps(head).encode() + b"\n" + body)
+            answers.flush()
+        finally:
+            # Not before the answer: a rented machine may be gone at once after this.
+            if there.is_finished:
+                there.remove()
 
 
 def _is_serving(pid: int, folder: Path) -> bool:

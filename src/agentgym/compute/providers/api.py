@@ -1,6 +1,7 @@
 """Asking a provider's HTTP API: patience where it is safe, and no key in any word."""
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import httpx
+from dotenv import dotenv_values
 
 from agentgym.errors import (
     ComputeError,
@@ -18,6 +20,7 @@ from agentgym.errors import (
 )
 from agentgym.version import __version__
 
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _TRIES = 5
 _WAIT_CAP_S = 60.0
 _SHOWN = 300
@@ -48,6 +51,45 @@ def key_from(variable: str, name: str, where: str) -> str:
             f"again from {where}."
         )
     return key
+
+
+def url_from(variable: str, usual: str, key: str) -> str:
+    """Return the address of a provider's API: that of a variable, or the usual one.
+
+    The key is sent there. So another address must be encrypted or this machine, and
+    may not come from the file ``.env``, which a folder of somebody else's may have.
+
+    Args:
+        variable: Its name.
+        usual: What holds without it.
+        key: Name of the variable with the key, for messages.
+
+    Raises:
+        ComputeError: The key may not be sent there.
+    """
+    given = os.environ.get(variable, "").strip().rstrip("/")
+    if not given:
+        return usual
+    try:
+        url = httpx.URL(given)
+    except httpx.InvalidURL as error:
+        raise ComputeError(f"{variable} = {given!r} is not a URL: {error}.") from None
+    is_here = url.scheme == "http" and url.host in _LOOPBACK
+    if not url.host or not (url.scheme == "https" or is_here):
+        raise ComputeError(
+            f"{variable} = {given!r}: the key in {key} is sent there, so it must begin "
+            "with https://, or with http:// and be this machine (127.0.0.1, localhost)."
+        )
+    if url.userinfo or url.query or url.fragment:
+        raise ComputeError(
+            f"{variable}: give scheme, host and path alone, as in {usual}."
+        )
+    if dotenv_values(".env").get(variable):
+        raise ComputeError(
+            f"{variable} is set in the file .env. The key in {key} would be sent to "
+            f"{url.host}, so it is not taken from there: export it in your shell."
+        )
+    return given
 
 
 @contextmanager
@@ -82,7 +124,7 @@ class Api:
     interval_s: float = 0.0
     backoff_s: ClassVar[float] = 1.0
     timeout_s: ClassVar[float] = 60.0
-    _last: float = field(default=0.0, init=False, repr=False)
+    _last: float = field(default=-math.inf, init=False, repr=False)
 
     def ask(
         self, method: str, path: str, body: Any = None, **params: str

@@ -13,7 +13,7 @@ from agentgym.compute.base import (
     Offer,
     Provider,
 )
-from agentgym.compute.providers.api import Api, key_from, understood
+from agentgym.compute.providers.api import Api, key_from, understood, url_from
 from agentgym.errors import (
     ComputeError,
     ComputeRefusedError,
@@ -44,6 +44,7 @@ class LambdaCloud(Provider):
 
     Attributes:
         url: Of the API.
+        url_variable: Environment variable of another address to ask.
         interval_s: Between requests, as Lambda wants it.
         launch_interval_s: Between launches, likewise.
         ssh_port: Where instances listen for SSH.
@@ -52,8 +53,9 @@ class LambdaCloud(Provider):
     name = "lambda"
     key = "LAMBDA_API_KEY"
     url: ClassVar[str] = "https://cloud.lambda.ai/api/v1"
+    url_variable: ClassVar[str] = "LAMBDA_API_URL"
     interval_s: ClassVar[float] = 1.0
-    launch_interval_s: ClassVar[float] = 10.0
+    launch_interval_s: ClassVar[float] = 12.0
     ssh_port: ClassVar[int] = 22
 
     def __init__(self) -> None:
@@ -62,7 +64,7 @@ class LambdaCloud(Provider):
 
     def check(self) -> None:
         """Check that there is a key."""
-        key_from(self.key, self.name, _KEYS_AT)
+        self._api()
 
     def offers(self) -> list[Offer]:
         """Return instances of one GPU: one offer a region, or one if there is none."""
@@ -101,7 +103,6 @@ class LambdaCloud(Provider):
         if self._launched is not None:
             wait = self._launched + self.launch_interval_s - time.monotonic()
             time.sleep(max(0.0, wait))
-        self._launched = time.monotonic()
         body = {
             "region_name": offer.region,
             "instance_type_name": offer.kind,
@@ -120,6 +121,9 @@ class LambdaCloud(Provider):
             if error.code.endswith("insufficient-capacity"):
                 raise NoCapacityError(str(error)) from None
             raise
+        finally:
+            # From the answer on: the request may have waited for others before it.
+            self._launched = time.monotonic()
 
     def describe(self, machine: Machine) -> Machine:
         """Return an instance as it is now."""
@@ -132,7 +136,7 @@ class LambdaCloud(Provider):
         return Machine(self.name, machine.id, machine.name, MachineState.GONE)
 
     def terminate(self, machine: Machine) -> None:
-        """Terminate an instance."""
+        """Terminate an instance; one that still boots may be refused that."""
         try:
             self._api().ask("POST", _TERMINATE, {"instance_ids": [_id(machine)]})
         except ComputeRefusedError as error:
@@ -152,7 +156,8 @@ class LambdaCloud(Provider):
     def ending(self, machine: Machine) -> Ending:
         """Return the request that terminates an instance."""
         body = f'{{"instance_ids": ["{_id(machine)}"]}}'
-        return Ending("POST", self.url + _TERMINATE, self._api().key, body)
+        api = self._api()
+        return Ending("POST", api.url + _TERMINATE, api.key, body)
 
     def _register(self, name: str, public_key: str) -> None:
         """Make a key known, once."""
@@ -183,8 +188,9 @@ class LambdaCloud(Provider):
     def _api(self) -> Api:
         """Return the one that knows when it last asked."""
         key = key_from(self.key, self.name, _KEYS_AT)
-        if self._asked is None or (self._asked.key, self._asked.url) != (key, self.url):
-            self._asked = Api(self.name, self.url, key, self.key, self.interval_s)
+        url = url_from(self.url_variable, self.url, self.key)
+        if self._asked is None or (self._asked.key, self._asked.url) != (key, url):
+            self._asked = Api(self.name, url, key, self.key, self.interval_s)
         return self._asked
 
     def _machine(self, found: dict[str, Any]) -> Machine:

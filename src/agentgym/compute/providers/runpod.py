@@ -12,7 +12,7 @@ from agentgym.compute.base import (
     Offer,
     Provider,
 )
-from agentgym.compute.providers.api import Api, key_from, understood
+from agentgym.compute.providers.api import Api, key_from, understood, url_from
 from agentgym.errors import (
     ComputeError,
     ComputeRefusedError,
@@ -23,9 +23,12 @@ IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
 """Ubuntu 24.04 with Python 3.12, CUDA 12.8 and an SSH server."""
 _CUDA = "12.8"
 _DISK_GB = 100
+_DISK_HOURLY = _DISK_GB * 0.10 * 12 / (365 * 24)
+"""At $0.10 per GB and month: https://docs.runpod.io/pods/pricing (2026-08)."""
 _KEYS_AT = "https://console.runpod.io/user/settings"
-_ELSEWHERE = (400, 403)
-"""Refusals of one kind of GPU; capacity has no status or code of its own."""
+_NO_CAPACITY = 400
+"""The status where a kind of GPU cannot be placed, which has no code of its own."""
+_FORBIDDEN = 403
 _IN_STOCK = ("LOW", "MEDIUM", "HIGH")
 _NO_MONEY = 402
 _NOT_FOUND = 404
@@ -42,11 +45,13 @@ class RunPod(Provider):
 
     Attributes:
         url: Of the API.
+        url_variable: Environment variable of another address to ask.
     """
 
     name = "runpod"
     key = "RUNPOD_API_KEY"
     url: ClassVar[str] = "https://api.runpod.io/v2"
+    url_variable: ClassVar[str] = "RUNPOD_API_URL"
 
     def check(self) -> None:
         """Check that there is a key."""
@@ -66,7 +71,8 @@ class RunPod(Provider):
                     gpu=str(gpu["name"]),
                     gpus=1,
                     gpu_memory_gb=float(gpu["memory"]),
-                    hourly=float(gpu["price"]["secure"]),
+                    hourly=float(gpu["price"]["secure"]) + _DISK_HOURLY,
+                    disk_hourly=_DISK_HOURLY,
                     is_available=gpu.get("availability") in _IN_STOCK,
                 )
                 for gpu in _listed(found, "gpus")
@@ -93,8 +99,16 @@ class RunPod(Provider):
         try:
             return self._api().ask_once("/pods", body, self._machine)
         except ComputeRefusedError as error:
-            if error.status in _ELSEWHERE:
+            if error.status == _NO_CAPACITY:
                 raise NoCapacityError(str(error)) from None
+            if error.status == _FORBIDDEN:
+                raise ComputeRefusedError(
+                    f"{error}. The key in {self.key} is valid and may not create pods, "
+                    f"or the account may not use {offer.gpu}: give the key the right "
+                    f"to read and write pods at {_KEYS_AT}, or name another GPU, as in "
+                    "--gpu runpod:A100.",
+                    error.status,
+                ) from None
             if error.status == _NO_MONEY:
                 raise ComputeError(
                     f"{error} Add credit at https://console.runpod.io/user/billing."
@@ -120,27 +134,23 @@ class RunPod(Provider):
 
     def machines(self) -> list[Machine]:
         """Return the pods that bear AgentGym's name."""
-        pods, query = [], dict[str, str]()
-        while True:
-            found = self._api().ask("GET", "/pods", **query)
-            pods += [
-                self._machine(pod)
-                for pod in _listed(found, "pods")
-                if str(pod.get("name")).startswith(NAME_PREFIX)
-            ]
-            cursor = (found.get("pagination") or {}).get("nextCursor")
-            if not cursor or cursor == query.get("cursor"):
-                break
-            query = {"cursor": str(cursor)}
+        found = self._api().ask("GET", "/pods")
+        pods = [
+            self._machine(pod)
+            for pod in _listed(found, "pods")
+            if str(pod.get("name")).startswith(NAME_PREFIX)
+        ]
         return [pod for pod in pods if pod.state is not MachineState.GONE]
 
     def ending(self, machine: Machine) -> Ending:
         """Return the request that deletes a pod."""
-        return Ending("DELETE", f"{self.url}/pods/{_id(machine)}", self._api().key)
+        api = self._api()
+        return Ending("DELETE", f"{api.url}/pods/{_id(machine)}", api.key)
 
     def _api(self) -> Api:
         key = key_from(self.key, self.name, _KEYS_AT)
-        return Api(self.name, self.url, key, self.key)
+        url = url_from(self.url_variable, self.url, self.key)
+        return Api(self.name, url, key, self.key)
 
     def _machine(self, pod: dict[str, Any]) -> Machine:
         """Return what a pod's description says, without its variables."""
@@ -157,6 +167,7 @@ class RunPod(Provider):
                 state=_STATES.get(str(pod["status"]), MachineState.STOPPED),
                 address=address,
                 hourly=float(pod.get("cost") or 0),
+                disk_hourly=float(pod.get("disk") or 0) / _DISK_GB * _DISK_HOURLY,
             )
 
 
