@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -115,16 +115,15 @@ def ours(count: int, endpoint: str) -> Cost:
         scenario=scenario, framework="langchain", agent="langchain_episode:make_agent"
     )
     policy = ServedPolicy("instant", [endpoint])
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         session = RolloutSession(config, policy, Path(folder), 1)
         with measured() as starting:
-            session.__enter__()
+            stack.enter_context(session)
             session.run(batch("first", 1), lambda _: None)
-        with session:
-            session.run(batch("warm", 64), lambda _: None)
-            with measured() as used:
-                done = session.run(batch("timed", count), lambda _: None)
-                session.flush()
+        session.run(batch("warm", 64), lambda _: None)
+        with measured() as used:
+            done = session.run(batch("timed", count), lambda _: None)
+            session.flush()
     if any(len(t.model_calls) != 2 or t.reward is None for t in done):
         raise SystemExit("a rollout was dropped, or made other calls")
     wall, cpu = used

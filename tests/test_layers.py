@@ -30,6 +30,7 @@ LAYERS = (
     "models",
     "core",
     "errors",
+    "install",
     "security",
     "lazy",
     "version",

@@ -102,10 +102,12 @@ class MissingExtraError(UsageError):
     """
 
     def __init__(self, extra: str, purpose: str) -> None:
+        from agentgym.install import install_command
+
         self.extra = extra
         super().__init__(
             f"{purpose} needs the extra {extra!r}, which is not installed. "
-            f'Install it with: pip install "agentgym[{extra}]"'
+            f"Install it with: {install_command(extra)}"
         )
 
 

@@ -12,6 +12,7 @@ from agentgym import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.doctor import machine
 from agentgym.doctor.machine import Check
+from agentgym.install import install_command
 from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.train.run_folder import RunFolder, RunState
 from tests.cli.conftest import Command
@@ -44,7 +45,7 @@ def test_machine_is_looked_at(agentgym: Command) -> None:
 def test_only_what_is_broken_fails(
     agentgym: Command, monkeypatch: pytest.MonkeyPatch, state: str, code: int
 ) -> None:
-    advice = "pip install agentgym[local]"
+    advice = install_command("local")
     found = [Check("extra local", state, advice)]  # type: ignore[arg-type]
     monkeypatch.setattr(machine, "check_machine", lambda: found)
     ended = agentgym("doctor")

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from agentgym.core.trajectory import ModelCall, Trajectory
+from agentgym.install import install_command
 from agentgym.rollout.solo.trajectory_file import read_jsonl, write_jsonl
 from agentgym.scenarios.new_pack import write_pack
 from tests.cli.conftest import Command
@@ -184,7 +185,7 @@ def test_answering_here_needs_an_extra_that_is_named(
     monkeypatch.setitem(sys.modules, "torch", None)
     ended = agentgym("rollout", "coding", "--model", "nano")
     assert ended.code == 2
-    assert 'pip install "agentgym[local]"' in ended.err
+    assert install_command("local") in ended.err
 
 
 def test_settings_of_tools_come_from_a_file(agentgym: Command, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from agentgym import TrainingConfig
 from agentgym.errors import ModelError, TrainingInterrupted
 from agentgym.evaluate.progress import Plan, Progress
+from agentgym.install import install_command
 from agentgym.models.nano import nano_path
 from agentgym.train import loop, trainer
 from agentgym.train.result import TrainingResult
@@ -311,8 +312,8 @@ def test_home_that_cannot_be_written_is_found_before_training(
         (["--agent", "mine"], "--agent takes module:name, not 'mine'"),
         (["--agent", "broken:make"], "--agent broken:make: ZeroDivisionError"),
         (["--agent", "mine:make", "--framework", "native"], "needs a framework"),
-        (["--tracker", "wandb"], 'pip install "agentgym[wandb]"'),
-        (["--tracker", "tensorboard"], 'pip install "agentgym[local]"'),
+        (["--tracker", "wandb"], install_command("wandb")),
+        (["--tracker", "tensorboard"], install_command("local")),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else None,
 )

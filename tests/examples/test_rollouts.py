@@ -72,6 +72,10 @@ def test_async_function() -> None:
 
 
 def test_endpoint(model: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, FOLDER / "endpoint.py"], capture_output=True, text=True
+    )
+    assert (ended.returncode, "usage" in ended.stderr) == (2, True)
     assert printed("endpoint.py", model) == [
         "succeeded It is 42. [({'expression': '6 * 7'}, '42')]",
         "succeeded It is 1024. [({'expression': '2 ** 10'}, '1024')]",
@@ -79,16 +83,20 @@ def test_endpoint(model: str) -> None:
     ]
 
 
-def test_own_tool(model: str) -> None:
-    assert printed("own_tool.py", model) == [
+@pytest.mark.parametrize("is_scripted", [False, True])
+def test_own_tool(model: str, is_scripted: bool) -> None:
+    words = [] if is_scripted else [model]
+    assert printed("own_tool.py", *words) == [
         "temperature {'city': 'Bonn'} -> 21.5",
         "to_fahrenheit {'celsius': 21.5} -> 70.7",
         "It is 70.7 F.",
     ]
 
 
-def test_own_agent(model: str) -> None:
-    assert printed("own_agent.py", model) == [
+@pytest.mark.parametrize("is_scripted", [False, True])
+def test_own_agent(model: str, is_scripted: bool) -> None:
+    words = [] if is_scripted else [model]
+    assert printed("own_agent.py", *words) == [
         "- Because of the air.",
         "- Rayleigh scattering.",
         "Answer: Rayleigh scattering.",

@@ -31,7 +31,7 @@ def rollout(name: str, reward: float) -> Trajectory:
 
 @pytest.mark.skipif(HAS_VERL, reason="verl is installed")
 def test_without_verl_it_says_what_to_install() -> None:
-    with pytest.raises(MissingExtraError, match=r"agentgym\[verl\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[verl\]"):
         to_dataproto([], "nano")
 
 

@@ -71,7 +71,7 @@ def test_a_tracker_that_is_not_installed_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "agentgym\[wandb\]"'):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[wandb\]"):
         Trainer(TrainingConfig.create(tracker="wandb")).plan()
 
 

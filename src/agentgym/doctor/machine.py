@@ -14,6 +14,7 @@ from typing import Literal
 
 from agentgym.core.files import agents_home, home_problem
 from agentgym.errors import SandboxUnavailableError
+from agentgym.install import install_command
 
 _EXTRAS = {
     "local": ("torch", "transformers", "peft", "safetensors"),
@@ -77,7 +78,7 @@ def _looked_at() -> Iterator[Check]:
 def _extra(name: str, modules: tuple[str, ...]) -> Check:
     absent = [module for module in modules if find_spec(module) is None]
     if absent:
-        advice = f'without {", ".join(absent)}; pip install "agentgym[{name}]"'
+        advice = f"without {', '.join(absent)}; {install_command(name)}"
         state: State = "broken" if name == "local" else "missing"
         return Check(f"extra {name}", state, advice)
     distribution = modules[0].replace("_", "-")

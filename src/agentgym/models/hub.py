@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from agentgym.errors import UsageError
+from agentgym.install import install_command
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)")
@@ -40,7 +41,7 @@ def download(repository: str, card: str, model: str) -> Path:
     except ImportError:
         raise UsageError(
             f"{told} it needs huggingface_hub, which is not installed. Install it "
-            'with: pip install "agentgym[local]"'
+            f"with: {install_command('local')}"
         ) from None
     try:
         found = huggingface_hub.snapshot_download(

@@ -17,8 +17,9 @@ from agentgym.scenarios.base import Scenario
 from agentgym.train.run_folder import RunState
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from agentgym.train.versions import Versions
+from agentgym.version import DISTRIBUTION
 
-_PACKAGES = ("agentgym", "agentlightning", "torch", "transformers", "langchain")
+_PACKAGES = (DISTRIBUTION, "agentlightning", "torch", "transformers", "langchain")
 
 
 class Saved(BaseModel, frozen=True, extra="forbid"):

@@ -158,7 +158,7 @@ def test_the_package_goes_as_a_wheel() -> None:
     assert made == wheel()
     with zipfile.ZipFile(BytesIO(made)) as archive:
         names = set(archive.namelist())
-        about = f"agentgym-{__version__}.dist-info"
+        about = f"agentgym_sdk-{__version__}.dist-info"
         metadata = archive.read(f"{about}/METADATA").decode()
     assert {"agentgym/compute/watchdog.py", f"{about}/RECORD"} <= names
     assert any(name.endswith("model.safetensors") for name in names)

@@ -160,7 +160,7 @@ def test_what_is_missing_is_told(
         agent_in(tmp_path, scenario="gone").to_autogen()
     found = "agentgym.integrations.registry.find_spec"
     monkeypatch.setattr(found, lambda module: None)
-    with pytest.raises(MissingExtraError, match=r"agentgym\[autogen\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[autogen\]"):
         AutoGenAdapter().check()
 
 

@@ -146,6 +146,6 @@ def test_what_is_no_agent_is_refused() -> None:
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "find_spec", lambda _: None)
-    with pytest.raises(MissingExtraError, match=r"agentgym\[crewai\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[crewai\]"):
         ADAPTER.check()
     assert issubclass(type(look_up), BaseTool)

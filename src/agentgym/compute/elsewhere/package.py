@@ -7,7 +7,7 @@ import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 
-from agentgym.version import __version__
+from agentgym.version import DISTRIBUTION, __version__
 
 _WHEEL = """Wheel-Version: 1.0
 Generator: agentgym
@@ -15,14 +15,15 @@ Root-Is-Purelib: true
 Tag: py3-none-any
 """
 _STAMP = (2020, 1, 1, 0, 0, 0)
-WHEEL_NAME = f"agentgym-{__version__}-py3-none-any.whl"
+_STEM = f"{DISTRIBUTION.replace('-', '_')}-{__version__}"
+WHEEL_NAME = f"{_STEM}-py3-none-any.whl"
 
 
 def wheel() -> bytes:
     """Return the wheel; the same files make the same bytes."""
     root = Path(__file__).parents[2]
-    about = f"agentgym-{__version__}.dist-info"
-    installed = distribution("agentgym")
+    about = f"{_STEM}.dist-info"
+    installed = distribution(DISTRIBUTION)
     files = {
         f"agentgym/{path.relative_to(root).as_posix()}": path.read_bytes()
         for path in sorted(root.rglob("*"))

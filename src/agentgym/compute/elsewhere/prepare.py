@@ -109,7 +109,7 @@ def prepare(shell: PatientShell, parcel: Parcel, tell: Callable[[str], None]) ->
             tell(f"Installing uv on {where}.")
             _get_uv(shell)
             found = _look(shell, key)
-        tell(f"Installing agentgym[{','.join(parcel.extras)}] on {where}.")
+        tell(f"Installing agentgym with {', '.join(parcel.extras)} on {where}.")
         _install(shell, parcel, key, built, found)
     return Ready(f"{home}/{FOLDER}/envs/{key}/bin/python", home)
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
+from agentgym.version import DISTRIBUTION
+
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 _OWN_VARIABLES = frozenset(
     {
@@ -20,7 +22,7 @@ _OWN_VARIABLES = frozenset(
 """What a machine has of its own."""
 _SECRET = (".env", ".key", ".pem", ".p12", ".pfx")
 _SKIPPED = frozenset({"__pycache__", "node_modules"})
-_NOT_PINNED = frozenset({"agentgym", "torch"})
+_NOT_PINNED = frozenset({DISTRIBUTION, "torch"})
 _ALWAYS = ("HF_ENDPOINT", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AGENTGYM_SECRETS")
 
 

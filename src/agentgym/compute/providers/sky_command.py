@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import ComputeError, ComputeRefusedError, UnreachableError
+from agentgym.install import install_command
 
 COMMAND = "sky"
 NO_CAPACITY = "ResourcesUnavailableError"
@@ -35,8 +36,8 @@ def command() -> str:
     found = shutil.which(COMMAND) or shutil.which(COMMAND, path=beside)
     if found is None:
         raise ComputeError(
-            "--gpu sky needs SkyPilot, whose command `sky` is not here: pip install "
-            '"agentgym[sky]".'
+            "--gpu sky needs SkyPilot, whose command `sky` was not found. Install it "
+            f"with: {install_command('sky')}"
         )
     return found
 

@@ -1,0 +1,64 @@
+"""The command that installs extras of this package, for the way it was installed."""
+
+import json
+import shlex
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from agentgym.version import DISTRIBUTION
+
+
+def install_command(*extras: str) -> str:
+    """Return the shell command that adds extras to this installation.
+
+    Other projects own similar names on PyPI, so a copy that was not installed from an
+    index is never looked up there: its own checkout, wheel or repository is named.
+
+    Args:
+        extras: Names of extras from ``pyproject.toml``.
+    """
+    installer = "pip install"
+    if find_spec("pip") is None:  # uv makes environments without pip
+        installer = f"uv pip install --python {shlex.quote(sys.prefix)}"
+    return f"{installer} {_requirement(','.join(extras))}"
+
+
+def _requirement(extras: str) -> str:
+    """Return the quoted requirement, after ``-e`` if it is a checkout."""
+    url, direct = _origin()
+    if not url:
+        return f'"{DISTRIBUTION}[{extras}]"'
+    if "dir_info" in direct:
+        flag = "-e " if direct["dir_info"].get("editable") else ""
+        folder = unquote(urlsplit(url).path)
+        return flag + _quoted(f"{folder}[{extras}]")
+    if "vcs_info" in direct:
+        vcs = direct["vcs_info"]
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    return _quoted(f"{DISTRIBUTION}[{extras}] @ {url}")
+
+
+def _origin() -> tuple[str, dict[str, dict[str, str]]]:
+    """Return the URL in ``direct_url.json``, and the file; empty for an index.
+
+    Source that runs without being installed counts as an editable checkout.
+    """
+    # importlib.metadata takes 40 ms to import; commands that need no extra skip it.
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        text = distribution(DISTRIBUTION).read_text("direct_url.json")
+    except PackageNotFoundError:
+        root = Path(__file__).parents[2]
+        if (root / "pyproject.toml").is_file():
+            return root.as_uri(), {"dir_info": {"editable": "yes"}}
+        return "", {}
+    direct = json.loads(text) if text else {}
+    return direct.get("url", ""), direct
+
+
+def _quoted(text: str) -> str:
+    """Quote for a shell: with double quotes where they are enough."""
+    return shlex.quote(text) if set(text) & set('"$`\\!') else f'"{text}"'

@@ -1,0 +1,109 @@
+"""Every benchmark script runs at its smallest size and prints its table."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+QUICK = {
+    "authored.py": "--rollouts 2 --kinds langchain",
+    "engine.py": "--episodes 4 --in-flight 4",
+    "gateway.py": "--seconds 0.2 --clients 1",
+    "rollouts.py": "--rollouts 4 --theirs 1",
+    "training.py": "--steps 1 --warm-up 1 --trl-steps 0 --tasks 2",
+    "watch.py": "--tasks 4 --times 5",
+}
+"""Scripts of at most about twenty seconds, with their options."""
+LONG = {
+    "first_table.py": "--episodes 8",
+    "gateway_soak.py": "--minutes 1 --theirs 0 --clients 2",
+    "sandbox_latency.py": "--runs 1",
+    "startup.py": "--runs 1",
+    "threads.py": "--rounds 2",
+}
+LIBRARIES = {
+    "authored_autogen.py",
+    "authored_crewai.py",
+    "authored_langchain.py",
+    "instant_model.py",
+    "langchain_episode.py",
+    "machine.py",
+    "random_qwen.py",
+}
+"""Imported or started by the scripts above."""
+CHAINED = {"learning.py", "overhead.py", "trl_grpo.py", "verl_on_cpu.py"}
+"""Scripts with a test of their own below."""
+SMALL = {
+    "AGENTGYM_TEST_TASKS": "4",
+    "AGENTGYM_EVAL_TASKS": "4",
+    "AGENTGYM_EVAL_SAMPLES": "1",
+}
+
+
+def table(name: str, *words: str, home: Path) -> str:
+    """Run a script from the root, as its docstring says, and return what it printed."""
+    ended = subprocess.run(
+        [sys.executable, f"benchmarks/{name}", *words],
+        cwd=FOLDER.parent,
+        env={**os.environ, **SMALL, "AGENTGYM_HOME": str(home)},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def figures(printed: str) -> int:
+    """Count the lines that have a figure."""
+    return sum(any(map(str.isdigit, line)) for line in printed.splitlines())
+
+
+def test_every_script_has_a_smoke_test() -> None:
+    scripts = {path.name for path in FOLDER.glob("*.py")}
+    assert scripts == {*QUICK, *LONG, *LIBRARIES, *CHAINED}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", QUICK)
+def test_quick_script_prints_figures(name: str, tmp_path: Path) -> None:
+    assert figures(table(name, *QUICK[name].split(), home=tmp_path)) > 1
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
+def test_learning_curves_and_the_overhead_of_their_run(tmp_path: Path) -> None:
+    words = ["--seeds", "1", "--output", str(tmp_path / "runs")]
+    words += ["--", "--episodes", "192", "--yes"]
+    printed = table("learning.py", *words, home=tmp_path)
+    assert "| held-out | pass^1 |" in printed
+    run = str(tmp_path / "runs" / "seed-0")
+    assert "| seed-0 |" in table("overhead.py", run, home=tmp_path)
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", LONG)
+def test_long_script_prints_figures(name: str, tmp_path: Path) -> None:
+    assert figures(table(name, *LONG[name].split(), home=tmp_path)) > 1
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(find_spec("trl") is None, reason="TRL is not installed")
+def test_trl_runs_beside(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    table("trl_grpo.py", "--tasks", "1", str(figures), home=tmp_path)
+    assert figures.exists()
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
+@pytest.mark.skipif("VERL_ENVIRONMENT" not in os.environ, reason="needs verl")
+def test_verl_runs_beside(tmp_path: Path) -> None:
+    table("verl_on_cpu.py", "--steps", "2", str(tmp_path), home=tmp_path)
+    assert (tmp_path / "verl" / "metrics.jsonl").exists()
