@@ -113,12 +113,21 @@ def test_versions_sleep_and_checkpoints(
     assert other.step == 0
 
 
-def test_an_adapter_that_is_not_used_is_told(played: Played, engines: Engines) -> None:
+def test_an_adapter_that_is_not_used_is_told_at_its_first_step(
+    played: Played, engines: Engines
+) -> None:
+    engine = engines(learning_rate=2e-5)
+    for _ in range(2):  # of a server that uses it, nothing is said
+        with engine.sampling():
+            told = ask(engine.policy).json()
+        assert engine.update(batch_of(told)).step
+    engine.close()
+
     played.script(**{"ignores adapters": True})
-    engine = engines(learning_rate=1e-3)
+    engine = engines(learning_rate=2e-5)
     with engine.sampling():  # a new adapter changes nothing yet
         told = ask(engine.policy).json()
-    assert engine.update(batch_of(told)).gap < 1e-3
+    assert engine.update(batch_of(told)).gap < 1e-5
     with engine.sampling():
         told = ask(engine.policy).json()
     with pytest.raises(EngineError, match="as if it had no adapter"):
