@@ -25,7 +25,7 @@ from agentgym.engines.vllm.settings import (
     own_environment,
     variables,
 )
-from agentgym.errors import EngineError, UsageError
+from agentgym.errors import EngineError
 from agentgym.security.log_file import LogFile
 from agentgym.security.redaction import new_key
 
