@@ -18,29 +18,29 @@ nanobind: leaked 4 instances!
 """
 WORKER = """\
 (APIServer pid=9) WARNING 11-24 09:52:20 [utils.py:25] Limits: `OSError: too many`.
-(EngineCore pid=10) INFO 11-24 09:52:21 [core.py:9] Initializing
-(Worker pid=11) ERROR 11-24 09:52:49 [executor.py:953] WorkerProc failed to start.
-(Worker pid=11) ERROR 11-24 09:52:49 [executor.py:953] Traceback (most recent call last):
-(Worker pid=11) ERROR 11-24 09:52:49 [executor.py:953]     self.load_model()
-(Worker pid=12) ERROR 11-24 09:52:49 [executor.py:953] Traceback (most recent call last):
-(Worker pid=11) ERROR 11-24 09:52:49 [executor.py:953] RuntimeError: sizes 384 and 192
-(Worker pid=12) ERROR 11-24 09:52:49 [executor.py:953] DistError: connection closed
-(EngineCore pid=10) ERROR 11-24 09:52:52 [core.py:1510] Traceback (most recent call last):
-(EngineCore pid=10) ERROR 11-24 09:52:52 [core.py:1510] Exception: Worker failed. See root cause.
+(EngineCore pid=10) INFO 11-24 09:52:21 [v.py:9] Initializing
+(Worker pid=11) ERROR 11-24 09:52:49 [v.py:9] WorkerProc failed to start.
+(Worker pid=11) ERROR 11-24 09:52:49 [v.py:9] Traceback (most recent call last):
+(Worker pid=11) ERROR 11-24 09:52:49 [v.py:9]     self.load_model()
+(Worker pid=12) ERROR 11-24 09:52:49 [v.py:9] Traceback (most recent call last):
+(Worker pid=11) ERROR 11-24 09:52:49 [v.py:9] RuntimeError: sizes 384 and 192
+(Worker pid=12) ERROR 11-24 09:52:49 [v.py:9] DistError: connection closed
+(EngineCore pid=10) ERROR 11-24 09:52:52 [v.py:9] Traceback (most recent call last):
+(EngineCore pid=10) ERROR 11-24 09:52:52 [v.py:9] Exception: See root cause
 """
 MEMORY = """\
-(EngineCore pid=10) ERROR 11-24 09:54:12 [core.py:1510] EngineCore failed to start.
-(EngineCore pid=10) ERROR 11-24 09:54:12 [core.py:1510] Traceback (most recent call last):
-(EngineCore pid=10) ERROR 11-24 09:54:12 [core.py:1510]     check_memory(
-(EngineCore pid=10) ERROR 11-24 09:54:12 [core.py:1510] ValueError: No available memory for the cache blocks.
-(EngineCore pid=10) ERROR 11-24 09:54:14 [executor.py:315] Worker proc VllmWorker-0 died unexpectedly (exit code: None).
-"""
+(EngineCore pid=10) ERROR 11-24 09:54:12 [v.py:9] EngineCore failed to start.
+(EngineCore pid=10) ERROR 11-24 09:54:12 [v.py:9] Traceback (most recent call last):
+(EngineCore pid=10) ERROR 11-24 09:54:12 [v.py:9]     check_memory(
+(EngineCore pid=10) ERROR 11-24 09:54:12 [v.py:9] ValueError: No available memory for the cache
+(EngineCore pid=10) ERROR 11-24 09:54:14 [v.py:9] Worker proc W-0 died unexpectedly.
+"""  # noqa: E501
 KILLED = """\
-(APIServer pid=9) ERROR 11-24 10:00:00 [serving.py:7] Traceback (most recent call last):
-(APIServer pid=9) ERROR 11-24 10:00:00 [serving.py:7] ValueError: one request was bad
-(EngineCore pid=10) ERROR 11-24 10:06:58 [executor.py:315] Worker proc VllmWorker-0 died unexpectedly (exit code: None).
-(EngineCore pid=10) ERROR 11-24 10:06:58 [core.py:1512] Traceback (most recent call last):
-(EngineCore pid=10) ERROR 11-24 10:06:58 [core.py:1512] RuntimeError: Executor failed.
+(APIServer pid=9) ERROR 11-24 10:00:00 [s.py:7] Traceback (most recent call last):
+(APIServer pid=9) ERROR 11-24 10:00:00 [s.py:7] ValueError: one request was bad
+(EngineCore pid=10) ERROR 11-24 10:06:58 [v.py:9] Worker proc W-0 died unexpectedly.
+(EngineCore pid=10) ERROR 11-24 10:06:58 [v.py:9] Traceback (most recent call last):
+(EngineCore pid=10) ERROR 11-24 10:06:58 [v.py:9] RuntimeError: Executor failed.
 """
 LENGTH = """\
 Traceback (most recent call last):
@@ -55,7 +55,7 @@ pydantic_core.ValidationError: 1 validation error for ModelConfig
     [
         (WORKER + AFTERWARDS, "says: RuntimeError: sizes 384 and 192.", ""),
         (MEMORY + AFTERWARDS, "says: ValueError: No available memory", "Raise memory"),
-        (KILLED + AFTERWARDS, "says: Worker proc VllmWorker-0 died", "Lower memory"),
+        (KILLED + AFTERWARDS, "says: Worker proc W-0 died", "Lower memory"),
         (LENGTH, "ModelConfig Value error, max_model_len (99999)", ""),
         ("usage: vllm\nvllm serve: error: no 'x'\n", "vllm serve: error: no 'x'", ""),
         ("one\n\ntwo\n", "ends: one | two.", ""),

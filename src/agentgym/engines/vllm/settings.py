@@ -13,13 +13,11 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines.settings import base_source, context_length
 from agentgym.engines.vllm.flags import known_flags, value_problem
 from agentgym.errors import ConfigError, UnsupportedError, UsageError
-from agentgym.models.folder import DEFAULT_RANK, held_rank, model_source
+from agentgym.models.folder import DEFAULT_RANK, LORA_RANKS, held_rank, model_source
 
 BASE = "agentgym"
 """What vLLM calls the weights below the adapters."""
 KEY_VARIABLE = "VLLM_API_KEY"
-_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The room that vLLM can be told to keep for an adapter."""
 _SHARED, _ALONE = 0.5, 0.9
 _DEVICES = Path("/dev")
 _OURS = {
@@ -98,7 +96,7 @@ def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
         "enable_sleep_mode": shared or None,
         "enable_lora": True,
         "max_loras": 1,
-        "max_lora_rank": next(room for room in _RANKS if room >= rank),
+        "max_lora_rank": next(room for room in LORA_RANKS if room >= rank),
         "enable_auto_tool_choice": True,
         "tool_call_parser": config.tool_parser,
         # Log-probabilities as the learner's: after the temperature, and without the
@@ -225,10 +223,10 @@ def _check_rank(config: TrainingConfig, rank: int) -> None:
             f"folder holds an adapter of rank {rank}, which is what is trained. Leave "
             "lora_rank unset, or give the adapter's base model."
         )
-    if rank > _RANKS[-1]:
+    if rank > LORA_RANKS[-1]:
         raise UnsupportedError(
             f"lora_rank = {rank} with engine = 'vllm': it takes adapters of rank "
-            f"{_RANKS[-1]} at most."
+            f"{LORA_RANKS[-1]} at most."
         )
 
 
