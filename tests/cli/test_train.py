@@ -176,6 +176,16 @@ def test_a_resumed_run_can_begin_with_a_warm_start(
     assert fake.calls[0][1]["warm_start"] is True
 
 
+def test_a_resumed_run_takes_settings_of_memory_and_servers(
+    agentgym: Command, fake: type[FakeTrainer]
+) -> None:
+    words = ["vllm.max_model_len=4096", "vllm.max_num_seqs=null"]
+    assert agentgym("train", "--resume", "runs/x", *words).code == 0
+    given = fake.calls[0][1]
+    assert given["vllm"] == {"max_model_len": 4096, "max_num_seqs": None}
+    assert "memory_share" not in given
+
+
 @pytest.mark.parametrize(
     ("words", "part"),
     [
@@ -183,6 +193,7 @@ def test_a_resumed_run_can_begin_with_a_warm_start(
         (["--dry-run"], "leave --config"),
         (["--seed", "3"], "leave out: seed"),
         (["--model", "other"], "leave out: model"),
+        (["--seed", "3"], "may change: memory_share, "),
     ],
     ids=str,
 )

@@ -9,6 +9,7 @@ import agentgym
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.verl.settings import known_keys, verl_settings
 from agentgym.engines.vllm import settings as vllm
+from agentgym.engines.vllm.flags import known_flags
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = (Path(agentgym.__file__).parent / "scenarios", ROOT / "scenarios")
@@ -43,7 +44,7 @@ def check_one_gpu(config: TrainingConfig, text: str) -> None:
     words = vllm.command_line(config, "vllm", 8000)
     assert words[:3] == ["vllm", "serve", config.model]
     flags = {word[2:].replace("-", "_") for word in words if word.startswith("--")}
-    assert flags <= vllm.known_keys()
+    assert flags <= known_flags().keys()
     share = words[words.index("--gpu-memory-utilization") + 1]
     assert f"{float(share) * 100:.0f} %" in text
     assert vllm.shares_gpu(config)

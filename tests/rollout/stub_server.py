@@ -35,6 +35,10 @@ def completion(text: str = "Hello.", **fields: Any) -> dict[str, Any]:
     }
 
 
+LISTED = 200, '{"data": [{"id": "/srv/folder"}]}'
+"""The list of models of a server that was started without a name for its one."""
+
+
 class StubServer:
     """Serves ``/v1/chat/completions``, ``/v1/completions`` and ``/v1/models``.
 

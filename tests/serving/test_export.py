@@ -96,6 +96,9 @@ def test_the_card_says_where_it_comes_from(
         assert "| tasks solved (pass^1) | 30 % | 90 % |" in card
         assert "> You repair code." in card
         assert str(tmp_path) not in card
+    adapted = "vllm serve BASE --enable-lora --max-lora-rank 8 --lora-modules coding="
+    assert f"{adapted}FOLDER" in apart  # the least room that vLLM has for rank 4
+    assert "vllm serve FOLDER --served-model-name coding" in merged
 
 
 def test_a_base_that_is_gone_is_told(adapter: TrainedAgent, tmp_path: Path) -> None:

@@ -138,6 +138,8 @@ def train(
         may_change: dict[str, Any] = {"episodes": episodes, "yes": yes or None}
         may_change |= {"gpu": gpu, "warm_start": warm_start or None}
         may_change |= {"max_hourly": max_hourly, "max_cost": max_cost}
+        if resume is not None:
+            may_change |= _machine_settings(given)
         _train(settings, resume, may_change, as_json)
 
 
@@ -222,20 +224,28 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
     ``clean`` says that there is neither a file nor a dry run.
     """
     from agentgym.core.config import TrainingConfig
+    from agentgym.engines.resuming import MACHINE, MAY_CHANGE
     from agentgym.errors import UsageError
 
-    allowed = ["output", "episodes", "gpu", "yes", "warm_start"]
-    allowed += ["max_hourly", "max_cost"]
     own = "--resume continues a run with its own settings; leave"
     if not clean:
         raise UsageError(f"{own} --config and --dry-run out.")
-    refused = ", ".join(key for key in given if key not in allowed)
+    refused = ", ".join(k for k in given if k not in ("output", *MAY_CHANGE))
     if refused:
+        machine = ", ".join([*MACHINE, "vllm.KEY=VALUE", "verl.KEY=VALUE"])
         raise UsageError(
             f"{own} out: {refused}. Only --episodes, --gpu, --max-hourly, --max-cost, "
-            "--warm-start and --yes may change."
+            "--warm-start, --yes and settings of memory and servers may change: "
+            f"{machine}."
         )
     return TrainingConfig.create(output=given.get("output"), gpu=given.get("gpu"))
+
+
+def _machine_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the given settings of memory and servers, which a resumed run takes."""
+    from agentgym.engines.resuming import LIBRARIES, MACHINE
+
+    return {name: given[name] for name in (*MACHINE, *LIBRARIES) if name in given}
 
 
 def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":

@@ -33,6 +33,11 @@ class AgentSpec(BaseModel):
     max_tokens: int
     temperature: float
 
+    @property
+    def served_name(self) -> str:
+        """The model's name at a server of its own: that of the scenario."""
+        return Path(self.scenario).name
+
 
 @runtime_checkable
 class Trained(Protocol):

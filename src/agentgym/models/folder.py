@@ -14,6 +14,8 @@ NANO = "nano"
 ADAPTER_FILE = "adapter_config.json"
 CONFIG_FILE = "config.json"
 DEFAULT_RANK = 16
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The room that vLLM can be told to keep for an adapter."""
 _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json"
 
 

@@ -1,11 +1,12 @@
 """The model card of exported weights: where they come from, how to use them."""
 
 from pathlib import Path
+from shlex import quote
 
 from agentgym.core.agent import AgentSpec
 from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.models import hub
-from agentgym.models.folder import NANO
+from agentgym.models.folder import LORA_RANKS, NANO
 
 _SHOWN: tuple[tuple[MetricName, str], ...] = (
     ("right_tool", "right tool"),
@@ -19,7 +20,7 @@ def model_card(
     spec: AgentSpec,
     name: str,
     *,
-    is_adapter: bool,
+    rank: int,
     base_model: str,
     steps: int,
     episodes: int,
@@ -32,7 +33,7 @@ def model_card(
     Args:
         spec: What the agent is apart from its weights.
         name: Of the agent.
-        is_adapter: Whether the weights are a LoRA adapter and need their base.
+        rank: Of the LoRA adapter that the weights are; 0 if they need no base.
         base_model: What training started from.
         steps: Policy updates.
         episodes: Training rollouts.
@@ -41,11 +42,11 @@ def model_card(
         after: Held-out metrics after training.
     """
     head = ["pipeline_tag: text-generation", "tags: [agentgym, tool-calling]"]
-    head.insert(0, f"library_name: {'peft' if is_adapter else 'transformers'}")
+    head.insert(0, f"library_name: {'peft' if rank else 'transformers'}")
     if hub.is_id(base_model):
         head.append(f"base_model: {base_model}")
     base = _base(base_model)
-    kind = f"a LoRA adapter for {base}" if is_adapter else f"trained from {base}"
+    kind = f"a LoRA adapter for {base}" if rank else f"trained from {base}"
     rows = "\n".join(
         f"| {label} | {_share(before, metric)} | {_share(after, metric)} |"
         for metric, label in _SHOWN
@@ -68,7 +69,7 @@ On {_plural(after.tasks, "held-out task")}:
 
 ## Use
 
-{_LOADED["adapter" if is_adapter else "model"]}
+{_use(spec, rank)}
 It writes tool calls in Hermes form. It was measured at temperature {spec.temperature:g}
 with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
 
@@ -78,22 +79,34 @@ with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
 
 _SERVED = """    vllm serve {} \\
         --enable-auto-tool-choice --tool-call-parser hermes
+
+`TrainedAgent.load(...).to_langchain(base_url="http://HOST:8000/v1")` then asks that
+server, and so do `to_autogen` and `to_crewai`.
 """
+_BASE = "BASE --enable-lora --max-lora-rank RANK --lora-modules NAME=FOLDER"
 _LOADED = {
     "model": f"""With `FOLDER` as this folder:
 
     AutoModelForCausalLM.from_pretrained("FOLDER")
     AutoTokenizer.from_pretrained("FOLDER")
 
-{_SERVED.format("FOLDER")}""",
+{_SERVED.format("FOLDER --served-model-name NAME")}""",
     "adapter": f"""With `FOLDER` as this folder, which needs the base model beside it
 (`adapter_config.json` has its name; `--format merged` makes a folder that needs none):
 
     AutoPeftModelForCausalLM.from_pretrained("FOLDER")
     AutoTokenizer.from_pretrained("FOLDER")
 
-{_SERVED.format("BASE --enable-lora --lora-modules agent=FOLDER")}""",
+{_SERVED.format(_BASE)}""",
 }
+"""How weights are loaded and served; NAME is what to ask the server for."""
+
+
+def _use(spec: AgentSpec, rank: int) -> str:
+    """Return how to load and serve the weights, with the name to serve them by."""
+    text = _LOADED["adapter" if rank else "model"]
+    room = next((room for room in LORA_RANKS if room >= rank), rank)
+    return text.replace("NAME", quote(spec.served_name)).replace("RANK", str(room))
 
 
 def _base(model: str) -> str:

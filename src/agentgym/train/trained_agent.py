@@ -238,14 +238,15 @@ class TrainedAgent(BaseModel):
             UsageError: The form is none, or the folder is there or cannot be written.
             AgentGymError: The weights are not as they were saved, or cannot be merged.
         """
+        from agentgym.models.folder import held_rank
         from agentgym.serving.card import model_card
-        from agentgym.serving.export import export_model, is_adapter
+        from agentgym.serving.export import export_model
 
         made = self.provenance
         card = model_card(
             self.spec,
             self.name,
-            is_adapter=form == "hf" and is_adapter(self),
+            rank=held_rank(self.model_path) if form == "hf" else 0,
             base_model=made.base_model,
             steps=made.steps,
             episodes=made.episodes,
@@ -276,8 +277,8 @@ class TrainedAgent(BaseModel):
                 on a fresh example environment.
             agent: Your own agent to put the weights into, if it is not to be
                 imported as it was in training; itself it stays as it is.
-            base_url: Of an OpenAI-compatible server that serves the weights; None
-                runs the policy in this process.
+            base_url: Of an OpenAI-compatible server that serves the weights, which is
+                asked for its models' names; None runs the policy in this process.
             api_key: For ``base_url``.
 
         Raises:
@@ -304,8 +305,8 @@ class TrainedAgent(BaseModel):
                 fresh example environment.
             agent: Your own agent to put the weights into, if it is not to be
                 imported as it was in training; itself it stays as it is.
-            base_url: Of an OpenAI-compatible server that serves the weights; None
-                runs the policy in this process.
+            base_url: Of an OpenAI-compatible server that serves the weights, which is
+                asked for its models' names; None runs the policy in this process.
             api_key: For ``base_url``.
 
         Raises:
@@ -334,8 +335,8 @@ class TrainedAgent(BaseModel):
                 environment.
             agent: Your own agent to put the weights into, if it is not to be
                 imported as it was in training; itself it stays as it is.
-            base_url: Of an OpenAI-compatible server that serves the weights; None
-                runs the policy in this process.
+            base_url: Of an OpenAI-compatible server that serves the weights, which is
+                asked for its models' names; None runs the policy in this process.
             api_key: For ``base_url``.
 
         Raises:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
 from agentgym.core.task import Split
+from agentgym.engines.resuming import resumed_config
 from agentgym.errors import (
     LimitReached,
     TrainingFailedError,
@@ -116,14 +117,15 @@ class Trainer:
             gpu: ``auto``, ``local``, ``none``, or a machine: ``ssh:user@host``.
             resume: A run's name or folder to continue; its own settings hold, but
                 ``episodes`` may raise the budget, ``gpu`` name another place, and
-                ``max_hourly`` and ``max_cost`` change.
+                ``max_hourly``, ``max_cost`` and settings of memory and servers change
+                (``memory_share``, ``vllm={"max_model_len": 4096}``, …).
             yes: Train even where the baseline says that it will hardly work.
             warm_start: Imitate known calls first; of a resumed run, if it has done no
                 step yet.
             **settings: Further fields of :class:`TrainingConfig`.
 
         Raises:
-            UsageError: A setting cannot work.
+            UsageError: A setting cannot work, or may not change on resuming.
             RunFolderError: The run folder is in use, full or not writable.
             TrainingInterrupted: Ctrl-C or SIGTERM; what was finished is saved.
             TrainingFailedError: The baseline gives no hope, or no usable policy
@@ -152,10 +154,9 @@ class Trainer:
             with run.lock():
                 return self._run(plan, run)
         run = RunFolder.open(resume, self.config.output)
-        given = {"episodes": episodes, "yes": yes, "warm_start": warm_start}
-        given |= {cap: settings.get(cap) for cap in ("max_hourly", "max_cost")}
         before = run.config()
-        config = before.replaced(**given, gpu=gpu)
+        given = {"episodes": episodes, "yes": yes, "warm_start": warm_start, "gpu": gpu}
+        config = resumed_config(before, given | settings)
         with run.lock():
             if is_elsewhere(before.gpu) and config.gpu != before.gpu:
                 self._bring_home(before, run)

@@ -190,7 +190,12 @@ def main() -> None:
     assert os.environ["VLLM_SERVER_DEV_MODE"] == "1"
     path = Path(os.environ["FAKE_VLLM"])
     script = json.loads(path.read_text()) if path.exists() else {}
-    note(call="start", devices=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    note(
+        call="start",
+        devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        share=given.gpu_memory_utilization,
+        length=given.max_model_len,
+    )
     if why := script.get("does not start"):
         sys.exit(why)
     if script.get("children"):  # one of them in a session of its own

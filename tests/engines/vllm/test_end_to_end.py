@@ -119,9 +119,16 @@ def test_a_server_that_dies_ends_the_run_and_it_can_be_resumed(
     assert str(tmp_path / "run" / "vllm.log") in str(died.value)
     assert processes_of(played.mark) == []
     played.script()
-    result = Trainer(settings).train(resume=tmp_path / "run", episodes=24)
+    result = Trainer(settings).train(  # as the error advised
+        resume=tmp_path / "run",
+        episodes=24,
+        memory_share=0.3,
+        vllm={"max_model_len": 900},
+    )
     assert result.steps == 3
     assert [line["step"] for line in metrics(tmp_path / "run")] == [1, 2, 3]
+    starts = [(start["share"], start["length"]) for start in played.seen("start")]
+    assert starts == [(0.5, 1024), (0.5, 1024), (0.3, 900)]
 
 
 @pytest.mark.slow

@@ -8,7 +8,8 @@ import pytest
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.vllm import settings
-from agentgym.engines.vllm.settings import command_line, known_keys, shown, variables
+from agentgym.engines.vllm.flags import known_flags
+from agentgym.engines.vllm.settings import command_line, shown, variables
 from agentgym.errors import AgentGymError
 from agentgym.models.nano import nano_path
 
@@ -61,7 +62,7 @@ def test_the_command_says_all_that_training_needs() -> None:
         "--generation-config": "vllm",
         "--disable-uvicorn-access-log": "",
     }
-    assert {flag[2:].replace("-", "_") for flag in flags} <= known_keys()
+    assert {flag[2:].replace("-", "_") for flag in flags} <= known_flags().keys()
 
 
 def test_what_is_served_is_below_the_adapter(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """What is refused before anything starts, and how the environment is looked at."""
 
+import socket
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentgym import Trainer
 from agentgym.core.config import TrainingConfig
 from agentgym.engines import environments
 from agentgym.engines.registry import check_engine
@@ -12,6 +15,7 @@ from agentgym.engines.vllm import environment, settings
 from agentgym.engines.vllm.support import VllmEngines
 from agentgym.errors import AgentGymError, UsageError
 from tests.engines.vllm.conftest import Played, make_environment
+from tests.engines.vllm.conftest import config as run_config
 
 
 def refused(**changes: Any) -> str:
@@ -96,12 +100,45 @@ def test_gpus_that_are_not_there_are_refused(
         ({"offload": True}, "of --engine verl"),
         ({"verl": {"a": 1}}, "of --engine verl"),
         ({"vllm": {"max_num_seq": 2}}, "the nearest is 'max_num_seqs'"),
+        (
+            {"vllm": {"max_num_seqs": "abc"}},
+            "vllm.max_num_seqs = 'abc': vLLM takes a whole number.",
+        ),
+        ({"vllm": {"max_num_seqs": True}}, "vLLM takes a whole number"),
+        ({"vllm": {"max-model-len": "4 k"}}, "a whole number, as 4096 or 4k"),
+        ({"vllm": {"enforce_eager": "yes"}}, "vLLM takes true or false"),
+        ({"vllm": {"cpu_offload_gb": "much"}}, "vLLM takes a number"),
+        ({"vllm": {"kv_cache_dtype": "fp7"}}, "vLLM takes one of auto, bfloat16"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
     played: Played, changes: dict[str, Any], why: str
 ) -> None:
     assert why in refused(**changes)
+
+
+def test_a_port_in_use_is_refused_at_the_plan(played: Played, tmp_path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"vllm.port = {port}: the port cannot"):
+            Trainer(run_config(tmp_path, vllm={"port": port})).plan()
+    assert played.seen() == []
+
+
+def test_values_that_vllm_takes_are_let_through(played: Played) -> None:
+    given = {
+        "max_num_seqs": 64,
+        "max_model_len": "4k",
+        "max_num_batched_tokens": "1.5K",
+        "cpu_offload_gb": 2,
+        "enforce_eager": True,
+        "kv_cache_dtype": "fp8",
+        "compilation_config": {"level": 1},
+        "compilation_config.mode": "abc",
+        "limit_mm_per_prompt": {"image": 0},
+        "block_size": None,
+    }
+    assert check_engine(TrainingConfig.create(engine="vllm", vllm=given))
 
 
 @pytest.mark.parametrize("name", ["local", "verl"])

@@ -28,7 +28,7 @@ from agentgym.integrations.autogen.adapter import AutoGenAdapter
 from agentgym.integrations.autogen.model import PolicyClient
 from agentgym.integrations.live import load_agent
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
-from tests.rollout.stub_server import StubServer, completion
+from tests.rollout.stub_server import LISTED, StubServer, completion
 from tests.ui import made_up
 
 MAX_TURNS = 4
@@ -172,13 +172,17 @@ async def test_a_server_is_asked_as_in_training(tmp_path: Path) -> None:
         message = {"role": "assistant", "content": "Done."}
         return web.json_response(completion(message=message))
 
-    with StubServer(respond) as server:
+    with StubServer(respond, models=LISTED) as server:
         trained = agent_in(tmp_path)
         agent = trained.to_autogen(base_url=server.endpoint, api_key="k")
         result = await agent.run(task="Go.")
     assert result.messages[-1].to_text() == "Done."
     [body] = bodies
-    assert (body["model"], body["max_tokens"], body["temperature"]) == ("coding", 40, 0)
+    assert (body["model"], body["max_tokens"], body["temperature"]) == (
+        "/srv/folder",
+        40,
+        0,
+    )
     assert body["messages"][0] == {"role": "system", "content": PROMPT}
     assert "strict" not in body["tools"][0]["function"]
 

@@ -21,7 +21,7 @@ from agentgym.integrations.live import load_agent
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from tests.integrations.crewai.test_authored import delegate_or_note
 from tests.rollout.sessions import requests, session
-from tests.rollout.stub_server import StubServer, completion
+from tests.rollout.stub_server import LISTED, StubServer, completion
 from tests.ui import made_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:crewai")
@@ -204,12 +204,12 @@ def test_a_server_is_asked_by_crewais_own_client(tmp_path: Path) -> None:
         message = {"role": "assistant", "content": "Done."}
         return web.json_response(completion(message=message))
 
-    with StubServer(respond) as server:
+    with StubServer(respond, models=LISTED) as server:
         agent = trained(tmp_path).to_crewai(base_url=server.endpoint, api_key="k")
         assert isinstance(agent, Agent)
         assert agent.kickoff("List the files.").raw == "Done."
     [body] = bodies
-    assert body["model"] == "coding"
+    assert body["model"] == "/srv/folder"
     assert body["key"] == "Bearer k"
     assert body["temperature"] == 0.0
     assert body["max_completion_tokens"] == 40

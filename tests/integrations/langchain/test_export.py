@@ -13,6 +13,7 @@ from langgraph.errors import GraphRecursionError
 from agentgym.core.agent import AgentSpec
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.train.trained_agent import Provenance, TrainedAgent
+from tests.rollout.stub_server import LISTED, StubServer
 from tests.ui import made_up
 
 MAX_TURNS = 4
@@ -44,7 +45,7 @@ def look() -> str:
     return "nothing"
 
 
-def exported(monkeypatch: pytest.MonkeyPatch, agent: str | None, needed: int) -> Any:
+def trained(agent: str | None = None) -> TrainedAgent:
     spec = AgentSpec(
         scenario="coding",
         framework="langchain",
@@ -59,15 +60,25 @@ def exported(monkeypatch: pytest.MonkeyPatch, agent: str | None, needed: int) ->
         base_model="nano", config={}, steps=1, episodes=64, created="2026-11-21"
     )
     scores = made_up.metrics(0.5)
-    trained = TrainedAgent(
+    return TrainedAgent(
         path=Path("none"),
         spec=spec,
         provenance=provenance,
         baseline=scores,
         metrics=scores,
     )
+
+
+def exported(monkeypatch: pytest.MonkeyPatch, agent: str | None, needed: int) -> Any:
     monkeypatch.setattr(PolicyChatModel, "of", lambda _: Busy(needed=needed))
-    return trained.to_langchain(tools=[look])
+    return trained(agent).to_langchain(tools=[look])
+
+
+def test_a_server_is_asked_for_the_model_that_it_has() -> None:
+    with StubServer(models=LISTED) as server:
+        agent = trained().to_langchain(tools=[look], base_url=server.endpoint)
+        agent.invoke({"messages": [("user", "Look.")]})
+    assert [body["model"] for body in server.bodies] == ["/srv/folder"]
 
 
 @pytest.mark.parametrize("agent", [None, "tests.rollout.chatty:make_hooked_agent"])

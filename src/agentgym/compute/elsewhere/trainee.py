@@ -19,12 +19,13 @@ from typing import Any
 from agentgym.compute.elsewhere.telling import Told
 from agentgym.core.config import TrainingConfig
 from agentgym.core.settings import PREFIX
+from agentgym.engines.resuming import MACHINE
 from agentgym.errors import AgentGymError, Interrupted
 from agentgym.security.redaction import redacted, redacted_output
 from agentgym.train.trainer import Trainer
 
 _SET_DEATH_SIGNAL = 1
-_MAY_CHANGE = ("episodes", "yes", "warm_start")
+_MAY_CHANGE = ("episodes", "yes", "warm_start", *MACHINE)
 
 
 def main(attempt: Path) -> None:

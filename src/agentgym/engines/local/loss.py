@@ -27,7 +27,8 @@ from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
 class LossSums(NamedTuple):
     """Sums over trained tokens: policy loss, entropy, clipped ones, k3, and the gap.
 
-    The gap is the distance of the log-probability from that of sampling.
+    The gap is the distance of the log-probability from that of sampling; ``squares``
+    are of this distance.
     """
 
     loss: float = 0.0
@@ -35,6 +36,7 @@ class LossSums(NamedTuple):
     clipped: float = 0.0
     kl: float = 0.0
     gap: float = 0.0
+    squares: float = 0.0
     tokens: int = 0
 
 
@@ -189,6 +191,7 @@ class PolicyLoss:
                 clipped=float((is_clipped * counts).sum()),
                 kl=float(((ratio - 1 - log_ratio) * counts).sum()),
                 gap=float((log_ratio.abs() * counts).sum()),
+                squares=float((log_ratio.square() * counts).sum()),
                 tokens=int(counts.sum()),
             )
 

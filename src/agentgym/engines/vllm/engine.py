@@ -59,7 +59,7 @@ class VllmEngine(Engine):
         """Start vLLM, and then load the model here, into what is left of the GPU.
 
         Raises:
-            EngineError: vLLM does not start; the end of its log is told.
+            EngineError: vLLM does not start; says why, from its log.
             ModelError: The model cannot be loaded or trained.
         """
         with ExitStack() as stack:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,14 +16,16 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines import supervise
 from agentgym.engines.settings import log_file
 from agentgym.engines.vllm.environment import require_command
+from agentgym.engines.vllm.log import why_it_ended
 from agentgym.engines.vllm.settings import (
     BASE,
     KEY_VARIABLE,
     command_line,
+    free_port,
     own_environment,
     variables,
 )
-from agentgym.errors import EngineError, UsageError
+from agentgym.errors import EngineError
 from agentgym.security.log_file import LogFile
 from agentgym.security.redaction import new_key
 
@@ -37,19 +38,8 @@ _STARTS = 3
 _TRIES = 8
 _BUSY = frozenset({429, 503})
 _BACKOFF_S, _BACKOFF_CAP_S = 0.5, 8.0
-_SHOWN_LINES, _SHOWN = 8, 2000
 _LAST_WORDS_S = 1.0
 _TAKEN = "address already in use"
-_ADVICE = {
-    "no available memory for the cache": "Raise memory_share, or lower "
-    "vllm.max_model_len.",
-    "larger than the maximum number of tokens that can be stored in kv cache": "Raise "
-    "memory_share, or lower vllm.max_model_len.",
-    "free memory on device": "Something else holds the GPU's memory, or memory_share "
-    "is too much: lower it.",
-    "out of memory": "Lower memory_share, vllm.max_num_seqs or vllm.max_model_len.",
-}
-"""What to do, by what vLLM's log says in lower case."""
 
 
 class VllmServer:
@@ -101,11 +91,11 @@ class VllmServer:
 
         Raises:
             UsageError: The port of ``vllm.port`` is taken.
-            EngineError: It ended, or does not answer; the end of its log is told.
+            EngineError: It ended, or does not answer; says why, from its log.
         """
         wanted = config.vllm.get("port")
         for left in reversed(range(_STARTS)):
-            server = cls(config, _free_port(wanted))
+            server = cls(config, free_port(wanted))
             try:
                 server._await()
             except BaseException as error:
@@ -180,6 +170,7 @@ class VllmServer:
             with suppress(httpx.HTTPError):
                 if self._http.get("/health", timeout=5.0).status_code == 200:
                     self._check_models()
+                    self._begin = self.log.stat().st_size
                     return
             time.sleep(_TURN_S)
         raise EngineError(
@@ -225,34 +216,11 @@ class VllmServer:
         return f"vLLM does not answer {path} ({why}). {self._last_words()}"
 
     def _last_words(self) -> str:
-        """Return the end of its log, and what to do where that is known."""
+        """Return why it ended, as far as its log says, and what to do about that."""
         self._output.wait(_LAST_WORDS_S)
         with self.log.open(errors="replace") as file:
             file.seek(self._begin)
-            text = file.read()
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        end = " | ".join(lines[-_SHOWN_LINES:])[-_SHOWN:] or "nothing"
-        low = text.lower()
-        advice = next((do for said, do in _ADVICE.items() if said in low), "")
-        return f"Its log, {self.log}, ends: {end}. {advice}".rstrip()
-
-
-def _free_port(wanted: int | None) -> int:
-    """Return a port of loopback that nobody uses now.
-
-    Raises:
-        UsageError: Somebody uses the one that is wanted.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", wanted or 0))
-        except OSError as error:
-            raise UsageError(
-                f"vllm.port = {wanted}: the port cannot be used ({error.strerror}). "
-                "Choose another, or leave it out."
-            ) from None
-        return int(probe.getsockname()[1])
+            return f"Its log, {self.log}, {why_it_ended(file.read())}"
 
 
 def _refusal(answer: httpx.Response) -> str:

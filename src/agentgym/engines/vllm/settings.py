@@ -3,22 +3,21 @@
 import json
 import os
 import shlex
+import socket
 from collections.abc import Mapping
 from difflib import get_close_matches
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.settings import base_source, context_length
-from agentgym.errors import ConfigError, UnsupportedError
-from agentgym.models.folder import DEFAULT_RANK, held_rank, model_source
+from agentgym.engines.vllm.flags import known_flags, value_problem
+from agentgym.errors import ConfigError, UnsupportedError, UsageError
+from agentgym.models.folder import DEFAULT_RANK, LORA_RANKS, held_rank, model_source
 
 BASE = "agentgym"
 """What vLLM calls the weights below the adapters."""
 KEY_VARIABLE = "VLLM_API_KEY"
-_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The room that vLLM can be told to keep for an adapter."""
 _SHARED, _ALONE = 0.5, 0.9
 _DEVICES = Path("/dev")
 _OURS = {
@@ -97,7 +96,7 @@ def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
         "enable_sleep_mode": shared or None,
         "enable_lora": True,
         "max_loras": 1,
-        "max_lora_rank": next(room for room in _RANKS if room >= rank),
+        "max_lora_rank": next(room for room in LORA_RANKS if room >= rank),
         "enable_auto_tool_choice": True,
         "tool_call_parser": config.tool_parser,
         # Log-probabilities as the learner's: after the temperature, and without the
@@ -169,14 +168,29 @@ def shown(config: TrainingConfig, program: str) -> str:
     return " \\\n".join(lines)
 
 
-def known_keys() -> set[str]:
-    """Return the flags of ``vllm serve``, with underscores."""
-    file = resources.files("agentgym.engines.vllm").joinpath("keys.txt")
-    return set(file.read_text().split())
+def free_port(wanted: int | None) -> int:
+    """Return a port of loopback that is free now.
+
+    Args:
+        wanted: The port of ``vllm.port``; None takes any.
+
+    Raises:
+        UsageError: The wanted one is in use.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted or 0))
+        except OSError as error:
+            raise UsageError(
+                f"vllm.port = {wanted}: the port cannot be used ({error.strerror}). "
+                "Choose another, or leave it out."
+            ) from None
+        return int(probe.getsockname()[1])
 
 
 def _check_given(given: dict[str, Any]) -> None:
-    known = known_keys() if given else set()
+    known = known_flags() if given else {}
     for key, value in given.items():
         flag, what = key.partition(".")[0], f"vllm.{key} = {value!r}"
         if flag in _OURS:
@@ -189,6 +203,8 @@ def _check_given(given: dict[str, Any]) -> None:
             close = get_close_matches(flag, known, n=1, cutoff=0.5)
             nearest = f"; the nearest is {close[0]!r}" if close else ""
             raise ConfigError(f"{what}: vLLM has no flag {flag!r}{nearest}.")
+        if flag == key != "port" and (problem := value_problem(known[flag], value)):
+            raise ConfigError(f"{what}: {problem}.")
     port = given.get("port", 1)
     if type(port) is not int or not 0 < port < 2**16:
         raise ConfigError(f"vllm.port = {port!r}: a port is a number from 1 to 65535.")
@@ -207,10 +223,10 @@ def _check_rank(config: TrainingConfig, rank: int) -> None:
             f"folder holds an adapter of rank {rank}, which is what is trained. Leave "
             "lora_rank unset, or give the adapter's base model."
         )
-    if rank > _RANKS[-1]:
+    if rank > LORA_RANKS[-1]:
         raise UnsupportedError(
             f"lora_rank = {rank} with engine = 'vllm': it takes adapters of rank "
-            f"{_RANKS[-1]} at most."
+            f"{LORA_RANKS[-1]} at most."
         )
 
 

@@ -44,6 +44,7 @@ class VllmEngines(EngineFactory):
         require_libraries("Learning beside vLLM")
         require_command()
         place = _place(config)
+        settings.free_port(config.vllm.get("port"))
         return EngineSummary(model, place, _memory(config))
 
     def announced(self, config: TrainingConfig) -> str:

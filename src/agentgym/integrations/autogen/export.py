@@ -16,6 +16,7 @@ from agentgym.integrations.autogen.model import PolicyClient
 from agentgym.integrations.autogen.tools import bound_tool
 from agentgym.integrations.example_tools import example_tools
 from agentgym.integrations.live import load_agent, make, takes_model, takes_tools
+from agentgym.models.served import served_name
 
 
 def export(
@@ -65,7 +66,7 @@ def _client(
     if base_url is None:
         return PolicyClient.of(trained)
     return PlainOpenAIClient(
-        model=trained.spec.scenario,
+        model=served_name(base_url, api_key, trained.spec.served_name),
         base_url=base_url,
         api_key=api_key or "none",
         temperature=trained.spec.temperature,

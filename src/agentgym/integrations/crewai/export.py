@@ -23,6 +23,7 @@ from agentgym.integrations.crewai.quiet import silence
 from agentgym.integrations.crewai.tools import BoundTool
 from agentgym.integrations.example_tools import example_tools
 from agentgym.integrations.live import load_agent, make, takes_tools
+from agentgym.models.served import served_name
 
 
 def export(
@@ -68,7 +69,7 @@ def _llm(trained: Trained, base_url: str | None, api_key: str | None) -> BaseLLM
     if base_url is None:
         return PolicyLLM.of(trained)
     return LLM(
-        model=spec.scenario,
+        model=served_name(base_url, api_key, spec.served_name),
         provider="openai",
         base_url=base_url,
         api_key=api_key or "none",

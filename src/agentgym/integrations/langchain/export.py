@@ -20,6 +20,7 @@ from agentgym.integrations.langchain.graphs import most_steps, require_graph
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.integrations.langchain.rebound import rebound
 from agentgym.integrations.live import load_agent, make, takes_model, takes_tools
+from agentgym.models.served import served_name
 
 
 def export(
@@ -69,7 +70,7 @@ def _model(trained: Trained, base_url: str | None, api_key: str | None) -> Any:
     if base_url is None:
         return PolicyChatModel.of(trained)
     return ChatOpenAI(
-        model=trained.spec.scenario,
+        model=served_name(base_url, api_key, trained.spec.served_name),
         base_url=base_url,
         api_key=lambda: api_key or "none",
         temperature=trained.spec.temperature,

@@ -1,0 +1,83 @@
+"""The flags of ``vllm serve``: names, and the values that they take.
+
+As a program it runs in vLLM's own environment, where it writes them (``keys.txt``)::
+
+    python flags.py > keys.txt
+"""
+
+import re
+import sys
+from importlib import resources
+from typing import Any
+
+_NUMBERS = {
+    "int": (r"-?\d+", "a whole number"),
+    "float": (r"-?(\d+\.?\d*|\.\d+)(e-?\d+)?", "a number"),
+    "size": (r"auto|-1|\d+(\.\d+)?[kKmMgGtT]?", "a whole number, as 4096 or 4k"),
+}
+"""How numbers are written, and their name for people."""
+
+
+def known_flags() -> dict[str, str]:
+    """Return the kind of value by flag, with underscores; empty for any value.
+
+    A kind is ``int``, ``float``, ``size``, ``flag``, or the choices with | between.
+    """
+    file = resources.files("agentgym.engines.vllm").joinpath("keys.txt")
+    pairs = (line.partition(" ") for line in file.read_text().splitlines())
+    return {name: kind for name, _, kind in pairs}
+
+
+def value_problem(kind: str, value: Any) -> str:
+    """Return why a flag of this kind does not take ``value``; empty if it does."""
+    if not kind or value is None:
+        return ""
+    if kind == "flag":
+        return "" if isinstance(value, bool) else "vLLM takes true or false"
+    if kind in _NUMBERS:
+        pattern, words = _NUMBERS[kind]
+        return "" if re.fullmatch(pattern, str(value)) else f"vLLM takes {words}"
+    choices = kind.split("|")
+    return "" if str(value) in choices else f"vLLM takes one of {', '.join(choices)}"
+
+
+def _kind(action: Any) -> str:
+    """Return the kind of an argument of vLLM's parser, by trying texts."""
+
+    def read(text: str) -> Any:
+        try:
+            return action.type(text)
+        except Exception:  # noqa: BLE001  each parser has errors of its own
+            return None
+
+    if action.nargs == 0:
+        return "flag"
+    if action.choices and all(isinstance(x, str | int) for x in action.choices):
+        return "|".join(map(str, action.choices))
+    if action.nargs is not None or action.type is None:
+        return ""
+    if read("abc") is not None or read("[1]") is not None:
+        return ""
+    if read("4k") is not None:
+        return "size"
+    found = type(read("3"))
+    return found.__name__ if found in (int, float) else ""
+
+
+def main() -> None:
+    """Write each flag and its kind as a line, in the environment of vLLM."""
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    lines = set()
+    for action in make_arg_parser(FlexibleArgumentParser())._actions:
+        for flag in action.option_strings:
+            if flag.startswith("--") and not flag.startswith("--no-"):
+                name = flag.removeprefix("--").replace("-", "_")
+                lines.add(f"{name} {_kind(action)}".rstrip())
+    lines.discard("help flag")
+    sys.stdout.write("\n".join(sorted(lines)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Reads from vLLM's log why it ended."""
+
+import re
+from collections.abc import Iterator
+
+_MORE, _LESS = (
+    "Raise memory_share, or lower vllm.max_model_len.",
+    "Lower memory_share, vllm.max_num_seqs or vllm.max_model_len.",
+)
+_ADVICE = {
+    "no available memory for the cache": _MORE,
+    "larger than the maximum number of tokens that can be stored in kv cache": _MORE,
+    "larger than the available kv cache memory": _MORE,
+    "free memory on device": "Something else holds the GPU's memory, or memory_share "
+    "is too much: lower it.",
+    "available memory on node": "Something else holds the machine's memory, or "
+    "memory_share is too much: lower it.",
+    "out of memory": _LESS,
+    "died unexpectedly": f"If the system killed it for want of memory: {_LESS}",
+}
+"""The next step, by a part of vLLM's error in lower case."""
+_PREFIX = re.compile(
+    r"^(?P<who>\((?P<process>[A-Za-z]+)[^()]* pid=\d+\) ?)?"
+    r"(?:(?P<level>[A-Z]+) \d\d-\d\d [\d:.]+ \[[^\]]*\] ?)?"
+)
+_TRACEBACK = "Traceback (most recent call last):"
+_ARGUMENTS = "vllm serve: error:"
+_GONE = "died unexpectedly"
+_ELSEWHERE = ("root cause", "Executor failed")
+"""Words of errors that only point at another one."""
+_WITNESSES = ("Worker", "VllmWorker", "EngineCore")
+"""Processes that know why vLLM ended, in this order; the others see that these end."""
+_SHOWN_LINES, _SHOWN = 8, 2000
+
+
+def why_it_ended(text: str) -> str:
+    """Return the error that ended vLLM, and the next step where one is known.
+
+    That is the first error of a worker, else of the engine's core, else of the server:
+    the later ones follow from it. Without any it is the end of the log.
+
+    Args:
+        text: What vLLM wrote since its start.
+    """
+    found = min(_errors(text), default=None, key=lambda error: error[0])
+    if found is not None:
+        said = f"says: {found[1][:_SHOWN]}"
+    else:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        end = " | ".join(lines[-_SHOWN_LINES:])[-_SHOWN:]
+        said = f"ends: {end or 'nothing'}"
+    low = said.lower()
+    advice = next((do for words, do in _ADVICE.items() if words in low), "")
+    return f"{said.removesuffix('.')}. {advice}".rstrip()
+
+
+def _errors(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each error's rank, of which the lowest explains most, and its words."""
+    within: set[str] = set()  # processes whose traceback goes on: they write by turns
+    whose, rank, words = "", 0, ""
+    for line in text.splitlines():
+        match = _PREFIX.match(line)
+        assert match is not None, "every part of it is optional"
+        who, said = match["who"] or "", line[match.end() :]
+        if words and who == whose and said.startswith(" ") and said.strip():
+            words += f" {said.strip()}"  # pydantic's errors have several lines
+            continue
+        if words:
+            yield rank, words
+            words = ""
+        is_error = match["level"] in (None, "ERROR")
+        is_raised = who in within and said and not said.startswith(" ")
+        if is_error and said == _TRACEBACK:
+            within.add(who)
+        elif is_raised or said.startswith(_ARGUMENTS) or (is_error and _GONE in said):
+            within.discard(who)
+            whose, rank, words = who, _rank(match["process"] or "", said), said
+    if words:
+        yield rank, words
+
+
+def _rank(process: str, said: str) -> int:
+    if any(part in said for part in _ELSEWHERE):
+        return len(_WITNESSES) + 1
+    if process in _WITNESSES:
+        return _WITNESSES.index(process)
+    return len(_WITNESSES)
