@@ -15,7 +15,9 @@ class Blueprint:
 
     Attributes:
         system_prompt: Its role and rules.
-        tools: The tools' original schemas; calls go to the current episode.
+        tools: The original schemas of the tools that every task has; calls go to the
+            current episode. Empty where each task has tools of its own, see
+            :class:`~agentgym.integrations.tool_sets.ToolSets`.
         max_turns: Model calls after which an episode is cut, over all turns of the
             user.
         gateway: Base URL of the gateway, without a path.
@@ -76,7 +78,11 @@ class AgentLoop(ABC):
 
     @abstractmethod
     def converse(self) -> Conversation:
-        """Return a fresh conversation; what the agent remembers of others is gone."""
+        """Return a fresh conversation, which remembers nothing of others.
+
+        It offers the tools of the current episode's task:
+        ``current_episode().task_tools``.
+        """
 
     async def close(self) -> None:
         """Release what the agent holds."""

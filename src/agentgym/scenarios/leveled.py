@@ -24,6 +24,8 @@ class LeveledFamily(Protocol):
 class LeveledScenario[F: LeveledFamily](Scenario):
     """A scenario whose tasks come from families of three levels."""
 
+    splits: ClassVar[tuple[Split, ...]] = tuple(Split)
+
     @abstractmethod
     def families(self) -> Sequence[F]:
         """Return the families, in a fixed order."""
