@@ -38,6 +38,16 @@ Inputs = Annotated[
 ]
 
 
+Configurable = Annotated[
+    list[str] | None,
+    opt(
+        "key=value of a graph's config[\"configurable\"]; a task's own wins. Can be "
+        "given again.",
+        metavar="KEY=VALUE",
+    ),
+]
+
+
 def named_model(name: str) -> "TrainedAgent | str":
     """Say what ``name`` means: a saved agent, or else a model.
 

@@ -11,6 +11,7 @@ from agentgym.cli.options import (
     AllowTool,
     AsJson,
     CheckFunction,
+    Configurable,
     Context,
     Framework,
     Inputs,
@@ -55,6 +56,7 @@ def train(
     agent: Agent = None,
     context: Context = None,
     inputs: Inputs = None,
+    configurable: Configurable = None,
     model: Annotated[str | None, opt("nano, a folder, or a Hugging Face id.")] = None,
     engine: Annotated[str | None, opt("local, vllm or verl.")] = None,
     gpus_per_node: Annotated[

@@ -1,5 +1,6 @@
 """TrainingConfig: every setting of a run, from code, YAML or the environment."""
 
+import json
 import os
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
@@ -39,6 +40,27 @@ def _read_roles(value: Any) -> Any:
     return tuple(dict.fromkeys(found))
 
 
+def _read_keys(value: Any) -> Any:
+    """Return a mapping, from one or from texts ``key=value`` with JSON or text."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            value = [value]
+    if not isinstance(value, list | tuple):
+        return value
+    found: dict[str, Any] = {}
+    for text in value:
+        key, equals, said = str(text).partition("=")
+        if not key.strip() or not equals:
+            raise ValueError(f"{text!r} is not of the form key=value")
+        try:
+            found[key.strip()] = json.loads(said)
+        except ValueError:
+            found[key.strip()] = said
+    return found
+
+
 Precision = Literal["auto", "bf16", "float32"]
 """Of weights that are not trained."""
 Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
@@ -76,6 +98,8 @@ class TrainingConfig(Settings, BaseSettings):
             context that a graph wants.
         inputs: ``module:name`` of a function of the task that gives further keys of a
             graph's state, or its whole input.
+        configurable: Keys of a LangGraph agent's ``config["configurable"]`` in every
+            episode, ``{"user_id": "7"}``; a task's own win over them.
         own_tools: What becomes of calls of an agent's own tools that the scenario does
             not have: ``stub`` answers them with values of the right types. None refuses
             an agent that has some, beside those in ``allow_tools``.
@@ -167,6 +191,9 @@ class TrainingConfig(Settings, BaseSettings):
     agent: str | None = None
     context: str | None = None
     inputs: str | None = None
+    configurable: Annotated[dict[str, Any], NoDecode, BeforeValidator(_read_keys)] = (
+        Field(default_factory=dict)
+    )
     own_tools: Literal["stub"] | None = None
     allow_tools: tuple[str, ...] = ()
     model: str = "nano"

@@ -1,12 +1,13 @@
 """What an adapter of an agent framework must do."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from agentgym.core.agent import Trained
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import UnsupportedError
+from agentgym.errors import UnsupportedError, UsageError
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Blueprint:
         context: ``module:name`` of a function that gives a task's runtime context.
         inputs: ``module:name`` of a function that gives what an agent is told of a
             task, beside or instead of its instruction.
+        configurable: Keys of a graph's ``config["configurable"]``; a task may have
+            others.
     """
 
     system_prompt: str
@@ -41,6 +44,20 @@ class Blueprint:
     agent: str | None = None
     context: str | None = None
     inputs: str | None = None
+    configurable: Mapping[str, Any] = field(default_factory=dict)
+
+
+def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
+    """Refuse keys for ``config["configurable"]``, which only LangGraph has.
+
+    Raises:
+        UsageError: There are some.
+    """
+    if blueprint.configurable:
+        raise UsageError(
+            f"--configurable {', '.join(blueprint.configurable)}: {framework} has no "
+            "configurable keys, LangGraph has. Give --inputs for what an agent is told."
+        )
 
 
 class Conversation(ABC):

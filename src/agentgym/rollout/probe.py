@@ -134,6 +134,7 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
                 agent=config.agent,
                 context=config.context,
                 inputs=config.inputs,
+                configurable=config.configurable,
             )
         )
         try:
@@ -449,7 +450,8 @@ def _hint(made: Trajectory) -> str:
     if "KeyError" in told:
         return (
             " If a key of its state is missing, give it with --inputs module:function, "
-            "a function of the task that returns a dict."
+            "a function of the task that returns a dict; one of its config's with "
+            "--configurable KEY=VALUE."
         )
     return ""
 

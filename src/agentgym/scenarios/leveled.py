@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from random import Random
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from agentgym.core.task import Split, Task
 from agentgym.errors import UsageError

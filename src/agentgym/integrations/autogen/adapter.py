@@ -15,6 +15,7 @@ from agentgym.integrations.base import (
     AgentRole,
     Blueprint,
     Conversation,
+    refuse_configurable,
 )
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.live import (
@@ -41,6 +42,7 @@ class AutoGenAgent(AgentLoop):
                 f"--context {blueprint.context}: AutoGen has no runtime context. Give "
                 "--inputs for what an agent is told."
             )
+        refuse_configurable(blueprint, "AutoGen")
         self._blueprint = blueprint
         self._inputs = values_for(blueprint.inputs, "--inputs")
         self._http = episode_client(blueprint)

@@ -18,6 +18,7 @@ from agentgym.integrations.base import (
     AgentRole,
     Blueprint,
     Conversation,
+    refuse_configurable,
 )
 from agentgym.integrations.crewai.quiet import QUIET, environment, silence
 from agentgym.integrations.episode import EpisodeCut, current_episode
@@ -42,6 +43,7 @@ class CrewAIAgent(AgentLoop):
                 f"--context {blueprint.context}: CrewAI has no runtime context. Give "
                 "--inputs for what a crew is told."
             )
+        refuse_configurable(blueprint, "CrewAI")
         self._blueprint = blueprint
         self._inputs = values_for(blueprint.inputs, "--inputs")
         with ExitStack() as stack:

@@ -332,6 +332,7 @@ def make_worker(spec: WorkerSpec) -> Worker:
         agent=spec.agent,
         context=spec.context,
         inputs=spec.inputs,
+        configurable=spec.configurable,
     )
     if spec.audit is not None:
         audit_into(Path(spec.audit))
