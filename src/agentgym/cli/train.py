@@ -89,7 +89,9 @@ def train(
     resume: Annotated[
         str | None, opt("Continue this run: its folder or its name.")
     ] = None,
-    name: Annotated[str | None, opt("Of the run's folder.")] = None,
+    name: Annotated[
+        str | None, opt("Of the saved agent and the run; by default the agent's own.")
+    ] = None,
     output: Annotated[Path | None, opt("Folder of runs; ./runs by default.")] = None,
     tracker: Annotated[str | None, opt("tensorboard, wandb or none.")] = None,
     unsafe_local_exec: UnsafeLocalExec = False,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
@@ -25,6 +26,13 @@ from agentgym.core.settings import (
 )
 from agentgym.core.task import TaskSource
 
+_SAYS_NOTHING = re.compile(
+    r"(?:(?:make|build|create|get)_?)?(?:agents?|graphs?|teams?|crews?|workflow)?"
+    r"|app|main|src|__main__"
+)
+"""Names of modules and of agents in them that tell nothing of an agent."""
+_STAMP = r"-\d{8}-\d{6}$"
+"""The date of a run's folder, where an earlier run has the agent's name."""
 _MOST, _MANY = 10**9, 10**5
 """What is more is a slip of the hand, and takes time or memory that nobody has."""
 
@@ -178,7 +186,8 @@ class TrainingConfig(Settings, BaseSettings):
         max_attempts: Attempts per rollout before it is dropped.
         unsafe_local_exec: Run model-written code without a sandbox.
         tracker: ``tensorboard``, ``wandb`` or ``none``.
-        name: Of the run; None makes one from scenario, framework and date.
+        name: Of the agent that is saved, and of the run. None names the agent after
+            its module or attribute, or after the scenario.
         output: Folder of runs.
     """
 
@@ -252,6 +261,18 @@ class TrainingConfig(Settings, BaseSettings):
         if self.scenario.partition("?")[0].endswith(".jsonl"):
             return TaskSource.parse(self.scenario).name
         return PurePath(self.scenario).name.removesuffix(".py")
+
+    @property
+    def agent_name(self) -> str:
+        """What the trained agent is saved as, unless another agent has that name."""
+        if self.name is not None:
+            return re.sub(_STAMP, "", self.name)
+        if self.agent is None:
+            return self.scenario_name
+        module, _, attribute = self.agent.partition(":")
+        parts = [attribute, *reversed(module.split("."))]
+        telling = (part for part in parts if not _SAYS_NOTHING.fullmatch(part))
+        return next(telling, parts[1]).strip("_") or self.scenario_name
 
     @classmethod
     def settings_customise_sources(
