@@ -26,6 +26,7 @@ class FlightBookingScenario(Scenario):
     )
     estimated_time: ClassVar[str] = "not measured yet"
     max_turns: ClassVar[int] = 9
+    splits: ClassVar[tuple[Split, ...]] = tuple(Split)
 
     def system_prompt(self) -> str:
         """Return the role and the fare rules."""

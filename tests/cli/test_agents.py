@@ -99,7 +99,8 @@ class Train:
             self._patch.setenv(f"AGENTGYM_{setting.upper()}", str(value))
         self._patch.setattr(loop, "create_engine", lambda _: Learner(learned))
         words = ["--framework", "native", "--tracker", "none", "--episodes", "4"]
-        ended = self._agentgym("train", "skill", *words, "--name", name)
+        words += ["--name", "skill", "--output", f"runs/{name}"]
+        ended = self._agentgym("train", "skill", *words)
         assert ended.code == 0, ended.err
         return " ".join(ended.out.split())
 
@@ -130,9 +131,9 @@ def test_a_worse_run_never_replaces_a_better_one(
     ]
     rows = json.loads(agentgym("agents", "list", "--json").out)
     assert [(row["name"], row["default"], row["run"]) for row in rows] == [
-        ("skill@1", False, "first"),
-        ("skill@2", True, "better"),
-        ("skill@3", False, "worse"),
+        ("skill@1", False, "skill"),
+        ("skill@2", True, "skill"),
+        ("skill@3", False, "skill"),
     ]
     assert [row["success"]["after"] for row in rows] == [0.5, 1.0, 0.75]
     assert TrainedAgent.load("skill").name == "skill@2"
@@ -143,15 +144,15 @@ def test_what_was_decided_is_kept_with_the_run(agentgym: Command, train: Train) 
     smaller = train(2, tasks=2, name="smaller")
     told = "skill@1 on 4"
     assert told in smaller
-    result = TrainingResult.load(Path("runs/smaller"))
+    result = TrainingResult.load(Path("runs/smaller/skill"))
     assert result is not None
     assert (result.saved.name, result.saved.is_default) == ("skill@2", False)
     assert told in result.saved.reason
-    report = Path("runs/smaller/report.md").read_text()
+    report = Path("runs/smaller/skill/report.md").read_text()
     assert "Saved as skill@2, not as the default: it was measured on 2 held-" in report
-    shown = json.loads(agentgym("runs", "show", "smaller", "--json").out)
+    shown = json.loads(agentgym("runs", "show", "runs/smaller/skill", "--json").out)
     assert shown["result"]["saved"] == result.saved.model_dump()
-    assert told in " ".join(agentgym("runs", "show", "smaller").out.split())
+    assert told in " ".join(agentgym("runs", "show", "runs/smaller/skill").out.split())
 
 
 def test_use_chooses_the_default(

@@ -4,7 +4,7 @@ from typing import Any
 
 from agentgym import Environment, Reward, Scenario, Split, Task, Trajectory, tool
 from agentgym.core.needs import NeededCall
-from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.core.tools import Tool, ToolSpec, tool_specs
 from agentgym.errors import RuleViolation, ToolError
 
 TURNS = 14
@@ -15,6 +15,9 @@ class Calculator(Environment):
 
     def __init__(self) -> None:
         self.result = 0
+
+    def tools(self) -> list[Tool]:
+        return [tool for tool in super().tools() if tool.spec.name != "peek"]
 
     @tool
     def add(self, a: int, b: int) -> str:

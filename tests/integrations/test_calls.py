@@ -17,7 +17,7 @@ SCENARIO = str(Path(__file__).parent / "calculator.py")
 FRAMEWORKS = ["autogen", "crewai", "langchain", "native"]
 MISTAKES: list[tuple[str, str, str]] = [
     ("subtract", "{}", "unknown_tool"),
-    ("peek", "{}", "unknown_tool"),  # the environment has it, nobody was told
+    ("peek", "{}", "unknown_tool"),  # a method of the environment, but no tool here
     ("add", '{"a": "many", "b": 1}', "invalid_arguments"),
     ("add", '{"a": 1}', "invalid_arguments"),
     ("add", '{"a": 1, "b": 2, "c": 3}', "invalid_arguments"),

@@ -34,7 +34,6 @@ from tests.train.agents import make_agent, saved_agent
             "measured on 119 held-out tasks, coding@1 on",
         ),
         (0.5, 0.9, {"tasks": 400}, True, "it solves more than coding@1 did"),
-        (0.5, 0.9, {"scenario": "other"}, False, "coding@1 was trained on coding, not"),
     ],
 )
 def test_only_a_better_version_becomes_the_default_by_itself(

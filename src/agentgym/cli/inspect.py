@@ -8,6 +8,7 @@ import typer
 from agentgym.cli.options import (
     AllowTool,
     AsJson,
+    Configurable,
     Context,
     Inputs,
     ToolAnswers,
@@ -35,6 +36,7 @@ def inspect(
     ] = None,
     context: Context = None,
     inputs: Inputs = None,
+    configurable: Configurable = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     as_json: AsJson = False,
@@ -51,6 +53,7 @@ def inspect(
 
     given: dict[str, Any] = {"agent": agent, "framework": framework}
     given |= {"context": context, "inputs": inputs, "yes": None}
+    given["configurable"] = configurable or None
     if tasks is not None or scenario is None:
         report = _on_tasks(given, tasks)
     else:

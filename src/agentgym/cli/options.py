@@ -38,6 +38,16 @@ Inputs = Annotated[
 ]
 
 
+Configurable = Annotated[
+    list[str] | None,
+    opt(
+        "key=value of a graph's config[\"configurable\"]; a task's own wins. Can be "
+        "given again.",
+        metavar="KEY=VALUE",
+    ),
+]
+
+
 def named_model(name: str) -> "TrainedAgent | str":
     """Say what ``name`` means: a saved agent, or else a model.
 
@@ -187,7 +197,11 @@ def given_settings(
     A flag that is not given leaves its setting alone, like any other option.
     """
     given = {name: context.params.get(name) for name in settings.model_fields}
-    return {k: v for k, v in given.items() if v is not None and v is not False}
+    return {
+        k: v
+        for k, v in given.items()
+        if v is not None and v is not False and v not in ([], ())
+    }
 
 
 def require_place(path: Path) -> None:

@@ -11,6 +11,7 @@ from agentgym.cli.options import (
     AllowTool,
     AsJson,
     CheckFunction,
+    Configurable,
     Context,
     Framework,
     Inputs,
@@ -55,6 +56,7 @@ def train(
     agent: Agent = None,
     context: Context = None,
     inputs: Inputs = None,
+    configurable: Configurable = None,
     model: Annotated[str | None, opt("nano, a folder, or a Hugging Face id.")] = None,
     engine: Annotated[str | None, opt("local, vllm or verl.")] = None,
     gpus_per_node: Annotated[
@@ -87,7 +89,9 @@ def train(
     resume: Annotated[
         str | None, opt("Continue this run: its folder or its name.")
     ] = None,
-    name: Annotated[str | None, opt("Of the run's folder.")] = None,
+    name: Annotated[
+        str | None, opt("Of the saved agent and the run; by default the agent's own.")
+    ] = None,
     output: Annotated[Path | None, opt("Folder of runs; ./runs by default.")] = None,
     tracker: Annotated[str | None, opt("tensorboard, wandb or none.")] = None,
     unsafe_local_exec: UnsafeLocalExec = False,

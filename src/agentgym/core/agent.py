@@ -50,6 +50,14 @@ class Trained(Protocol):
     spec: AgentSpec
 
     @property
+    def name(self) -> str:
+        """What it is called: ``desk@1``."""
+
+    @property
+    def folder(self) -> str:
+        """The folder that it was trained in; empty if that is not known."""
+
+    @property
     def model_path(self) -> Path:
         """The weights and tokenizer."""
 

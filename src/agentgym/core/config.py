@@ -1,6 +1,8 @@
 """TrainingConfig: every setting of a run, from code, YAML or the environment."""
 
+import json
 import os
+import re
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
@@ -24,6 +26,13 @@ from agentgym.core.settings import (
 )
 from agentgym.core.task import TaskSource
 
+_SAYS_NOTHING = re.compile(
+    r"(?:(?:make|build|create|get)_?)?(?:agents?|graphs?|teams?|crews?|workflow)?"
+    r"|app|main|src|__main__"
+)
+"""Names of modules and of agents in them that tell nothing of an agent."""
+_STAMP = r"-\d{8}-\d{6}$"
+"""The date of a run's folder, where an earlier run has the agent's name."""
 _MOST, _MANY = 10**9, 10**5
 """What is more is a slip of the hand, and takes time or memory that nobody has."""
 
@@ -37,6 +46,27 @@ def _read_roles(value: Any) -> Any:
     if not found or not all(found):
         raise ValueError("name the roles to train, as in planner,support")
     return tuple(dict.fromkeys(found))
+
+
+def _read_keys(value: Any) -> Any:
+    """Return a mapping, from one or from texts ``key=value`` with JSON or text."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            value = [value]
+    if not isinstance(value, list | tuple):
+        return value
+    found: dict[str, Any] = {}
+    for text in value:
+        key, equals, said = str(text).partition("=")
+        if not key.strip() or not equals:
+            raise ValueError(f"{text!r} is not of the form key=value")
+        try:
+            found[key.strip()] = json.loads(said)
+        except ValueError:
+            found[key.strip()] = said
+    return found
 
 
 Precision = Literal["auto", "bf16", "float32"]
@@ -76,6 +106,8 @@ class TrainingConfig(Settings, BaseSettings):
             context that a graph wants.
         inputs: ``module:name`` of a function of the task that gives further keys of a
             graph's state, or its whole input.
+        configurable: Keys of a LangGraph agent's ``config["configurable"]`` in every
+            episode, ``{"user_id": "7"}``; a task's own win over them.
         own_tools: What becomes of calls of an agent's own tools that the scenario does
             not have: ``stub`` answers them with values of the right types. None refuses
             an agent that has some, beside those in ``allow_tools``.
@@ -154,7 +186,8 @@ class TrainingConfig(Settings, BaseSettings):
         max_attempts: Attempts per rollout before it is dropped.
         unsafe_local_exec: Run model-written code without a sandbox.
         tracker: ``tensorboard``, ``wandb`` or ``none``.
-        name: Of the run; None makes one from scenario, framework and date.
+        name: Of the agent that is saved, and of the run. None names the agent after
+            its module or attribute, or after the scenario.
         output: Folder of runs.
     """
 
@@ -167,6 +200,9 @@ class TrainingConfig(Settings, BaseSettings):
     agent: str | None = None
     context: str | None = None
     inputs: str | None = None
+    configurable: Annotated[dict[str, Any], NoDecode, BeforeValidator(_read_keys)] = (
+        Field(default_factory=dict)
+    )
     own_tools: Literal["stub"] | None = None
     allow_tools: tuple[str, ...] = ()
     model: str = "nano"
@@ -225,6 +261,18 @@ class TrainingConfig(Settings, BaseSettings):
         if self.scenario.partition("?")[0].endswith(".jsonl"):
             return TaskSource.parse(self.scenario).name
         return PurePath(self.scenario).name.removesuffix(".py")
+
+    @property
+    def agent_name(self) -> str:
+        """What the trained agent is saved as, unless another agent has that name."""
+        if self.name is not None:
+            return re.sub(_STAMP, "", self.name)
+        if self.agent is None:
+            return self.scenario_name
+        module, _, attribute = self.agent.partition(":")
+        parts = [attribute, *reversed(module.split("."))]
+        telling = (part for part in parts if not _SAYS_NOTHING.fullmatch(part))
+        return next(telling, parts[1]).strip("_") or self.scenario_name
 
     @classmethod
     def settings_customise_sources(

@@ -1,7 +1,7 @@
 """Needed calls: what a task needs, and which of the calls made answer to it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.core.tools import ToolOutcome, ToolSpec, normalized
@@ -16,11 +16,17 @@ class Needs:
 
     Attributes:
         by_task: The plan of each task, by its id; None if it is not known.
-        specs: The scenario's tools by name.
+        specs: The tools by name; those of all tasks where each has its own.
+        tools: The tools of each task that has its own, by its id.
     """
 
     by_task: Mapping[str, Sequence["NeededCall"] | None]
     specs: Mapping[str, ToolSpec]
+    tools: Mapping[str, Mapping[str, ToolSpec]] = field(default_factory=dict)
+
+    def specs_of(self, task_id: str) -> Mapping[str, ToolSpec]:
+        """Return the tools of a task by name."""
+        return self.tools.get(task_id, self.specs)
 
 
 @dataclass(frozen=True)

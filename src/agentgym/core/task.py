@@ -40,6 +40,8 @@ class Task(BaseModel):
         instruction: What the user says.
         initial_state: What the environment starts from; JSON values only.
         goal: What calculate_reward checks; the agent never sees it.
+        configurable: Keys of a LangGraph agent's ``config["configurable"]`` in this
+            task's episodes, e.g. ``{"user_id": "7"}``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,6 +54,7 @@ class Task(BaseModel):
     instruction: str
     initial_state: dict[str, Any] = Field(default_factory=dict)
     goal: dict[str, Any] = Field(default_factory=dict)
+    configurable: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -265,7 +265,7 @@ def judge(
         needed = needs.by_task[trajectory.task_id]
         judged: list[JudgedCall] = []
         if trajectory.status is not RolloutStatus.DROPPED:
-            judged = judge_calls(trajectory, needed, needs.specs)
+            judged = judge_calls(trajectory, needed, needs.specs_of(trajectory.task_id))
             if needed is not None:
                 episodes.append((needed, judged))
         attempts.append(

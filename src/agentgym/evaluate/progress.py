@@ -26,6 +26,8 @@ class Plan:
         resumed_step: The step continued from, None for a new run.
         agent: What is known of the user's own agent, None if there is none.
         memory: What training takes of the device's, in words; empty if not known.
+        saved_as: The name of which the trained agent becomes a version.
+        notes: What to know of the tasks, in sentences.
     """
 
     config: TrainingConfig
@@ -40,6 +42,8 @@ class Plan:
     resumed_step: int | None = None
     agent: AgentReport | None = None
     memory: str = ""
+    saved_as: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

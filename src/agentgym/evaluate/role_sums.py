@@ -100,7 +100,8 @@ def _needed(
     calls = [call for call, _ in asked]
     solved = bool(trajectory.success)
     answered: dict[int, str | None] = {}
-    places = align(plan, calls, needs.specs, succeeded=solved) if plan else ()
+    specs = needs.specs_of(trajectory.task_id)
+    places = align(plan, calls, specs, succeeded=solved) if plan else ()
     for (call, by), place in zip(asked, places, strict=bool(plan)):
         if place is not None and call.name in plan[place].tools:
             answered[place] = None if by is None else by.agent

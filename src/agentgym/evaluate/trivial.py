@@ -26,6 +26,7 @@ from agentgym.errors import ScenarioError
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.run import Drive, Ending, ScenarioEnding, run_episode
 from agentgym.scenarios.base import Environment, Scenario
+from agentgym.scenarios.task_lists import tools_of
 
 _PLAIN_WORDS = ("main", "a", "test", "1001", "x")
 _ANSWER = "Done."
@@ -181,7 +182,8 @@ def run_trivial(
     scenario: Scenario, task: Task, agent: DoNothing | CallEverything
 ) -> Trajectory:
     """Play one episode of ``agent`` and wait; see :func:`attempt`."""
-    return in_background(attempt(scenario, task, agent.calls(task, scenario.tools())))
+    calls = agent.calls(task, tools_of(scenario, task))
+    return in_background(attempt(scenario, task, calls))
 
 
 class _Pool(NamedTuple):

@@ -1,12 +1,13 @@
 """What an adapter of an agent framework must do."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from agentgym.core.agent import Trained
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import UnsupportedError
+from agentgym.errors import UnsupportedError, UsageError
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,9 @@ class Blueprint:
 
     Attributes:
         system_prompt: Its role and rules.
-        tools: The tools' original schemas; calls go to the current episode.
+        tools: The original schemas of the tools that every task has; calls go to the
+            current episode. Empty where each task has tools of its own, see
+            :class:`~agentgym.integrations.tool_sets.ToolSets`.
         max_turns: Model calls after which an episode is cut, over all turns of the
             user.
         gateway: Base URL of the gateway, without a path.
@@ -27,6 +30,8 @@ class Blueprint:
         context: ``module:name`` of a function that gives a task's runtime context.
         inputs: ``module:name`` of a function that gives what an agent is told of a
             task, beside or instead of its instruction.
+        configurable: Keys of a graph's ``config["configurable"]``; a task may have
+            others.
     """
 
     system_prompt: str
@@ -39,6 +44,20 @@ class Blueprint:
     agent: str | None = None
     context: str | None = None
     inputs: str | None = None
+    configurable: Mapping[str, Any] = field(default_factory=dict)
+
+
+def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
+    """Refuse keys for ``config["configurable"]``, which only LangGraph has.
+
+    Raises:
+        UsageError: There are some.
+    """
+    if blueprint.configurable:
+        raise UsageError(
+            f"--configurable {', '.join(blueprint.configurable)}: {framework} has no "
+            "configurable keys, LangGraph has. Give --inputs for what an agent is told."
+        )
 
 
 class Conversation(ABC):
@@ -76,7 +95,11 @@ class AgentLoop(ABC):
 
     @abstractmethod
     def converse(self) -> Conversation:
-        """Return a fresh conversation; what the agent remembers of others is gone."""
+        """Return a fresh conversation, which remembers nothing of others.
+
+        It offers the tools of the current episode's task:
+        ``current_episode().task_tools``.
+        """
 
     async def close(self) -> None:
         """Release what the agent holds."""

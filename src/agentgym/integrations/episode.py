@@ -20,6 +20,7 @@ from agentgym.core.task import Task
 from agentgym.core.tools import (
     Tool,
     ToolOutcome,
+    ToolSpec,
     is_recordable,
     parse_arguments,
     run_tool,
@@ -84,7 +85,8 @@ class Episode:
         cut: Why the policy has brought it to its end; None while it has not.
         overflowed: Whether the last request did not fit the model's context. The agent
             may go on with a shorter one; if it fails at that, it was cut.
-        extra: Tools beside the environment's.
+        task_tools: What models are told of the environment's tools, in their order.
+        extra: Tools beside the environment's; one that this has too is left out.
         crash: What a tool's own code raised, other than a refusal. It ends the episode
             as crashed, whatever the agent's framework makes of it.
     """
@@ -104,6 +106,7 @@ class Episode:
     overflowed: bool = False
     crash: Exception | None = None
     tools: dict[str, Tool] = field(default_factory=dict)
+    task_tools: list[ToolSpec] = field(default_factory=list)
     extra: Sequence[Tool] = ()
     _turns_of: Counter[str] = field(default_factory=Counter)
     _environment: Environment | None = None
@@ -299,10 +302,13 @@ class Episode:
         """
         self._environment = environment
         self._loop = asyncio.get_running_loop()
-        for tool in (*environment.tools(), *self.extra):
+        for tool in environment.tools():
             if tool.spec.name in self.tools:
                 raise UsageError(f"Two tools are named {tool.spec.name!r}; rename one.")
             self.tools[tool.spec.name] = tool
+            self.task_tools.append(tool.spec)
+        for tool in self.extra:
+            self.tools.setdefault(tool.spec.name, tool)
         _CURRENT.set(self)
 
     def _is_stuck(self, last: ToolCall) -> bool:

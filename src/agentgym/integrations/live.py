@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
+from agentgym.core.agent import Trained
 from agentgym.core.background import in_background, no_running_loop
 from agentgym.core.openai import NO_KEY
 from agentgym.core.plugins import load_object
@@ -16,12 +17,15 @@ from agentgym.core.tools import Tool
 from agentgym.errors import AgentGymError, UnsupportedError, UsageError, told_by
 from agentgym.integrations.base import Adapter
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.security.redaction import get_logger
 
 DEFAULT = "langchain"
 """The framework where nothing else is said."""
 
 MODELS = ("llm", "model", "model_client", "chat_model")
 """Names of a factory's parameter that takes the model."""
+
+logger = get_logger(__name__)
 
 _GUARD = "Put what runs the agent under `if __name__ == '__main__':`."
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -74,6 +78,38 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
         ) from error
     finally:
         _IMPORTING.reset(token)
+
+
+def load_trained(trained: Trained, agent: Any, export: str) -> Any:
+    """Import the user's agent that was trained, None if it was the scenario's own.
+
+    Args:
+        trained: What was trained.
+        agent: What the user gives instead: an object, or ``module:name`` of one.
+        export: The method that takes it, for the error.
+
+    Raises:
+        UsageError: It cannot be imported from the working folder.
+    """
+    if agent is not None:
+        return load_agent(agent) if isinstance(agent, str) else agent
+    reference, folder = trained.spec.agent, trained.folder
+    if reference is None:
+        return None
+    try:
+        found = load_agent(reference)
+    except UsageError as error:
+        where = f"in {folder}, where it was trained" if folder else "in its own folder"
+        raise UsageError(
+            f"{trained.name} is your agent {reference}, and {error} Load it {where}, "
+            f"or give your object: {export}(agent=...)."
+        ) from error
+    if folder and folder != os.getcwd():
+        logger.warning(
+            "%s was trained in %s; its agent %s is now that of this folder, %s",
+            *(trained.name, folder, reference, os.getcwd()),
+        )
+    return found
 
 
 def refuse_while_importing() -> None:

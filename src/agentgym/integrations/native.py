@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from agentgym.integrations.base import (
     Conversation,
 )
 from agentgym.integrations.episode import Episode, current_episode
+from agentgym.integrations.tool_sets import ToolSets
 from agentgym.models.reply import Reply, read_reply
 
 Messages = list[dict[str, Any]]
@@ -160,7 +162,7 @@ class NativeAgent(AgentLoop):
 
         self._blueprint = blueprint
         self._prompt = Prompt()
-        self._tools = [spec.to_openai() for spec in blueprint.tools]
+        self._offered = ToolSets(blueprint.tools, _told)
         self._session = aiohttp.ClientSession(
             blueprint.gateway,
             connector=aiohttp.TCPConnector(limit=blueprint.connections),
@@ -171,16 +173,13 @@ class NativeAgent(AgentLoop):
     def converse(self) -> Conversation:
         """Return a conversation in the current episode."""
         prompt = self._blueprint.system_prompt
-        return ToolLoop(current_episode(), self._ask, self._prompt, prompt)
+        ask = partial(self._ask, self._offered.of_episode())
+        return ToolLoop(current_episode(), ask, self._prompt, prompt)
 
-    async def _ask(self, messages: Messages) -> Reply:
+    async def _ask(self, tools: list[dict[str, Any]], messages: Messages) -> Reply:
         episode = current_episode()
         episode.begin_turn()
-        body = {
-            "model": self._blueprint.model,
-            "messages": messages,
-            "tools": self._tools,
-        }
+        body = {"model": self._blueprint.model, "messages": messages, "tools": tools}
         url = f"{episode.path}/chat/completions"
         async with self._session.post(url, json=body) as response:
             text = await response.text()
@@ -192,6 +191,10 @@ class NativeAgent(AgentLoop):
     async def close(self) -> None:
         """Close the pooled connections."""
         await self._session.close()
+
+
+def _told(specs: list[ToolSpec]) -> list[dict[str, Any]]:
+    return [spec.to_openai() for spec in specs]
 
 
 class NativeAdapter(Adapter):

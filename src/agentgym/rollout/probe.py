@@ -24,7 +24,7 @@ from agentgym.rollout.workers.offline import OUTSIDE
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.task_lists import make_tasks
+from agentgym.scenarios.task_lists import make_tasks, usual_tools
 from agentgym.scenarios.tool_tasks.stubs import example
 
 _TRIAL_S = 20.0
@@ -119,7 +119,7 @@ def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
 def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
     assert config.agent is not None
     adapter = FRAMEWORKS.get(config.framework)
-    specs = {spec.name: spec for spec in scenario.tools()}
+    specs = {spec.name: spec for spec in usual_tools(scenario, config.seed)}
 
     async def look() -> tuple[AgentLoop, list[AgentRole]]:
         loop = adapter.create_environment(
@@ -134,6 +134,7 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
                 agent=config.agent,
                 context=config.context,
                 inputs=config.inputs,
+                configurable=config.configurable,
             )
         )
         try:
@@ -314,11 +315,12 @@ def _try(
         addressee = FRAMEWORKS.get(config.framework).addressee
         names = [role.name for role in report.roles]
         known = {name for name, fate in report.own.items() if fate != _ANSWER}
-        known |= {spec.name for spec in scenario.tools()}
+        tools = {spec.name for spec in usual_tools(scenario, config.seed)}
+        known |= tools
         callers: list[_Caller] = []
         policy = ScriptedPolicy(lambda request: callers[-1](request))
         made: list[Trajectory] = []
-        wanted = set(report.bound) or {spec.name for spec in scenario.tools()}
+        wanted = set(report.bound) or tools
         with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:
             for n in range(_MOST_TRIALS):
                 most = scenario.max_turns
@@ -335,7 +337,7 @@ def _try(
     tried = [name for name in dict.fromkeys(tried) if name != OUTSIDE]
     answers = sorted({name for caller in callers for name in caller.answers})
     report = replace(report, own=report.own | dict.fromkeys(answers, _ANSWER))
-    return _judged(report, made, scenario, tried, is_outside=is_outside)
+    return _judged(report, made, scenario, tools, tried, is_outside=is_outside)
 
 
 def _rehearsed(reference: str) -> str:
@@ -366,11 +368,11 @@ def _judged(
     report: AgentReport,
     trials: list[Trajectory],
     scenario: Scenario,
+    specs: set[str],
     hosts: list[str],
     *,
     is_outside: bool,
 ) -> AgentReport:
-    specs = {spec.name for spec in scenario.tools()}
     made = next((each for each in trials if _is_lost(each)), trials[0])
     offered = _offered(trials)
     addressee = FRAMEWORKS.get(report.framework).addressee
@@ -448,7 +450,8 @@ def _hint(made: Trajectory) -> str:
     if "KeyError" in told:
         return (
             " If a key of its state is missing, give it with --inputs module:function, "
-            "a function of the task that returns a dict."
+            "a function of the task that returns a dict; one of its config's with "
+            "--configurable KEY=VALUE."
         )
     return ""
 

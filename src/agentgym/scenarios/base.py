@@ -63,8 +63,8 @@ class Scenario(ABC):
         reward_range: Lowest and highest value that ``calculate_reward`` returns.
         max_turns: Model calls of one role of a team, or of the only one, after which
             an episode is cut, over all turns of the user.
-        splits: Those that it has tasks of; the words that nothing else uses may be
-            missing.
+        splits: Those that it has tasks of. Add ``Split.OUT_OF_VOCABULARY`` if it has
+            test tasks in words that no other split uses.
         unsafe_local_exec: Set by whoever runs the scenario when the user allowed
             model-written code to run without a sandbox.
     """
@@ -75,7 +75,7 @@ class Scenario(ABC):
     estimated_time: ClassVar[str]
     reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     max_turns: ClassVar[int] = 10
-    splits: ClassVar[tuple[Split, ...]] = tuple(Split)
+    splits: ClassVar[tuple[Split, ...]] = (Split.TRAIN, Split.VALIDATION, Split.TEST)
     unsafe_local_exec: bool = False
 
     @staticmethod
@@ -118,7 +118,11 @@ class Scenario(ABC):
 
     @abstractmethod
     def tools(self) -> list[ToolSpec]:
-        """Return the tools that every episode offers, in a fixed order."""
+        """Return the tools that every episode offers, in a fixed order.
+
+        Return ``[]`` if each task has tools of its own: agents are then offered those
+        of its environment, :meth:`Environment.tools`.
+        """
 
     @abstractmethod
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:

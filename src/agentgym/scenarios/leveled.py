@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from random import Random
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from agentgym.core.task import Split, Task
 from agentgym.errors import UsageError
@@ -23,6 +23,8 @@ class LeveledFamily(Protocol):
 
 class LeveledScenario[F: LeveledFamily](Scenario):
     """A scenario whose tasks come from families of three levels."""
+
+    splits: ClassVar[tuple[Split, ...]] = tuple(Split)
 
     @abstractmethod
     def families(self) -> Sequence[F]:

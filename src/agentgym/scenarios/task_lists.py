@@ -5,6 +5,7 @@ from typing import Any
 
 from agentgym.core.needs import Needs
 from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec
 from agentgym.errors import ScenarioError
 from agentgym.scenarios.base import Scenario
 
@@ -21,8 +22,35 @@ def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[
 
 def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:
     """Return which calls tasks need, as far as the scenario says."""
+    tasks = list(tasks)
     by_task = {task.id: scenario.needed_calls(task) for task in tasks}
-    return Needs(by_task, {spec.name: spec for spec in scenario.tools()})
+    if usual := scenario.tools():
+        return Needs(by_task, {spec.name: spec for spec in usual})
+    tools = {
+        task.id: {spec.name: spec for spec in tools_of(scenario, task)}
+        for task in tasks
+    }
+    every = {name: spec for specs in tools.values() for name, spec in specs.items()}
+    return Needs(by_task, every, tools)
+
+
+def tools_of(scenario: Scenario, task: Task) -> list[ToolSpec]:
+    """Return the tools of a task: those that its environment has."""
+    environment = scenario.create_environment(task)
+    try:
+        return [tool.spec for tool in environment.tools()]
+    finally:
+        environment.close()
+
+
+def usual_tools(scenario: Scenario, seed: int) -> list[ToolSpec]:
+    """Return the tools of every task; where each has its own, of the first to train.
+
+    Raises:
+        ScenarioError: There are no training tasks.
+    """
+    tools = scenario.tools()
+    return tools or tools_of(scenario, make_tasks(scenario, Split.TRAIN, seed, 1)[0])
 
 
 def held_out_sets(scenario: Scenario, seed: int, count: int) -> dict[str, list[Task]]:

@@ -1,19 +1,23 @@
-"""What a run leaves: its agent, saved as the next version of its scenario's name."""
+"""What a run leaves: its agent, saved as the next version of its name."""
 
 from contextlib import suppress
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import agents_home, disk_trouble, new_folder
+from agentgym.core.task import TaskSource
 from agentgym.engines.base import Engine
-from agentgym.errors import AgentGymError
+from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.run_folder import RunState
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from agentgym.train.versions import Versions
@@ -47,7 +51,7 @@ def export_agent(
     baseline: Metrics,
     metrics: Metrics,
 ) -> tuple[Path, Saved]:
-    """Write the agent into ``folder`` of a run and keep it under the scenario's name.
+    """Write the agent into ``folder`` of a run and save it as the next version.
 
     Returns:
         The folder, and what it was saved as.
@@ -66,6 +70,7 @@ def export_agent(
         base_model=config.model,
         config=config.model_dump(mode="json"),
         run=str(folder.resolve().parent),
+        folder=str(Path.cwd()),
         steps=step,
         episodes=state.episodes,
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -80,17 +85,90 @@ def export_agent(
             baseline=baseline,
             metrics=metrics,
         ).write_card()
-    return folder, keep(TrainedAgent.load(folder.resolve()), scenario.name)
+    return folder, keep(TrainedAgent.load(folder.resolve()), config.agent_name)
 
 
-def keep(agent: TrainedAgent, name: str) -> Saved:
-    """Save an agent as the next version of ``name``; as the default only if better.
+class Identity(NamedTuple):
+    """What versions of one agent have in common.
+
+    Attributes:
+        agent: ``module:name``; None for a scenario's own agent.
+        scenario: Name of the tasks.
+        source: Where these are.
+        tools: Names of the tools; a project may move, and its tasks with it.
+    """
+
+    agent: str | None
+    scenario: str
+    source: str
+    tools: frozenset[str]
+
+    @classmethod
+    def of_run(cls, config: TrainingConfig, scenario: Scenario) -> "Identity":
+        """Return the identity of the agent that a run trains."""
+        tools = frozenset(spec.name for spec in scenario.tools())
+        return cls(config.agent, scenario.name, _source(config.scenario), tools)
+
+    @classmethod
+    def of_saved(cls, trained: TrainedAgent) -> "Identity":
+        """Return the identity of a saved agent."""
+        spec = trained.spec
+        tools = frozenset(tool["function"]["name"] for tool in spec.tools)
+        return cls(spec.agent, spec.scenario, _source(trained.scenario), tools)
+
+    def is_of(self, other: "Identity") -> bool:
+        """Say whether two are versions of one another."""
+        same = (self.agent, self.scenario) == (other.agent, other.scenario)
+        return same and (self.source == other.source or self.tools == other.tools)
+
+    def name(self, wanted: str) -> str:
+        """Return ``wanted``, or with a number if another agent has that name."""
+        names = (wanted if n == 1 else f"{wanted}-{n}" for n in count(1))
+        return next(name for name in names if self._is_free(name))
+
+    def require_free(self, name: str) -> None:
+        """Check that a name which the user chose is not another agent's.
+
+        Raises:
+            UsageError: It is.
+        """
+        if (other := self._holder(name)) is not None:
+            agent = other.spec.agent or "the scenario's own agent"
+            raise UsageError(
+                f"{name!r} is the name of another agent: {other.name} is {agent}, "
+                f"trained on {other.spec.scenario} ({_source(other.scenario)}). Choose "
+                "another --name."
+            )
+
+    def _is_free(self, name: str) -> bool:
+        return self._holder(name) is None
+
+    def _holder(self, name: str) -> TrainedAgent | None:
+        """Return the other agent that has a name; None if that is free."""
+        for each in reversed(Versions(name).all()):
+            try:
+                found = TrainedAgent.load(each.path)
+            except AgentGymError:
+                continue  # it cannot be read: an older version says whose name it is
+            return None if self.is_of(Identity.of_saved(found)) else found
+        return None
+
+
+def _source(reference: str) -> str:
+    return TaskSource.parse(reference).path if is_tasks_file(reference) else reference
+
+
+def keep(agent: TrainedAgent, wanted: str) -> Saved:
+    """Save an agent as the next version of a name; as the default only if better.
+
+    Where another agent has the name ``wanted``, it gets one with a number.
 
     A run that is worse, or was measured on less, never becomes the default by itself.
 
     Raises:
         UsageError: The name is none, or ``AGENTGYM_HOME`` cannot be written.
     """
+    name = Identity.of_saved(agent).name(wanted)
     with Versions(name).locked() as versions:
         is_default, reason = _verdict(agent, versions)
         try:
@@ -124,8 +202,6 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
     except AgentGymError:
         return True, f"{default}, the default until now, cannot be read"
     old = known.metrics
-    if known.spec.scenario != agent.spec.scenario:
-        return False, f"{default} was trained on {known.spec.scenario}, not on the same"
     if new.tasks < old.tasks:
         return False, (
             f"it was measured on {new.tasks:,} held-out tasks, {default} on "

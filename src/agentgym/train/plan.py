@@ -16,8 +16,8 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.security.redaction import Redactor
+from agentgym.train.export import Identity
 from agentgym.train.tracking import require_tracker
-from agentgym.train.versions import Versions
 from agentgym.train.warm_start.plans import check_calls_known
 
 
@@ -57,7 +57,7 @@ def make_plan(config: TrainingConfig) -> Plan:
     if wrong:
         raise ScenarioError(f"{scenario.name} cannot be trained on: {'; '.join(wrong)}")
     _refuse_secrets(scenario)
-    Versions(scenario.name)  # which its agent will be saved under
+    saved_as = _saved_as(config, scenario)
     require_tracker(config.tracker)
     summary = check_engine(config)
     per_step = config.group_size * config.tasks_per_step
@@ -86,7 +86,20 @@ def make_plan(config: TrainingConfig) -> Plan:
         steps=steps,
         held_out=config.eval_samples * sum(map(len, sets)),
         validations=validations,
+        saved_as=saved_as,
     )
+
+
+def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
+    """Return the name that the trained agent will have.
+
+    Raises:
+        UsageError: An agent cannot have it, or the one that the user chose is taken.
+    """
+    identity = Identity.of_run(config, scenario)
+    if config.name is not None:
+        identity.require_free(config.agent_name)
+    return identity.name(config.agent_name)
 
 
 def _refuse_secrets(scenario: Scenario) -> None:

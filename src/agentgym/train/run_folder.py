@@ -118,6 +118,8 @@ class RunFolder:
         default = f"{config.scenario_name}-{config.framework}-{stamp}"
         path = place = config.output / (config.name or default)
         try:
+            if config.name and (path / "run.json").exists() and cls(path).is_done:
+                path = place = config.output / f"{config.name}-{stamp}"
             path.exists()
         except OSError as error:  # e.g. its name is too long
             raise _unwritable(path, str(error.strerror)) from None
@@ -221,6 +223,11 @@ class RunFolder:
         """
         if not (self.can_go_on() or (self.path / "machine.json").exists()):
             shutil.rmtree(self.path, ignore_errors=True)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run has ended with a trained agent."""
+        return bool(self.record().get("status") == "done")
 
     def record(self) -> dict[str, Any]:
         """Return run.json.

@@ -35,6 +35,7 @@ class Provenance(BaseModel, extra="forbid"):
         base_model: What training started from.
         config: Every setting of the run.
         run: The run's folder, where it was; empty if there was none.
+        folder: The working folder of training; empty if that is not known.
         steps: Policy updates.
         episodes: Training rollouts.
         created: ISO 8601.
@@ -44,6 +45,7 @@ class Provenance(BaseModel, extra="forbid"):
     base_model: str
     config: dict[str, Any]
     run: str = ""
+    folder: str = ""
     steps: int
     episodes: int
     created: str
@@ -69,6 +71,11 @@ class TrainedAgent(BaseModel):
     baseline: Metrics
     metrics: Metrics
     checksums: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        """The working folder of training; empty if that is not known."""
+        return self.provenance.folder
 
     @property
     def model_path(self) -> Path:

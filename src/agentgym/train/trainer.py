@@ -337,5 +337,6 @@ def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
     return {
         "context": given.get("context"),
         "inputs": given.get("inputs"),
+        "configurable": given.get("configurable"),
         "own_tools": "stub" if has_own else None,
     }

@@ -71,6 +71,9 @@ def plan_view(plan: Plan) -> RenderableType:
     if config.warm_start:
         facts.add_row(WARM, "the calls that training tasks need are imitated first")
     facts.add_row("measured", measured)
+    for text in plan.notes:
+        facts.add_row("note", text)
+    facts.add_row("saved as", f"the next version of {plan.saved_as}")
     facts.add_row("run", str(plan.run))
     if plan.resumed_step is None:
         facts.add_row("time", "known once the baseline is measured")

@@ -36,7 +36,7 @@ BROKEN = {
     "card/criteria": (CARD, CARD + CRITERIA),
     "card/components": (CARD, CARD + COMPONENTS),
     "tools/untyped": ("switch_off(self, room: str)", "switch_off(self, room: object)"),
-    "tools/other": ("tool_specs(House)", "tool_specs(House)[::-1]"),
+    "tools/other": ("tool_specs(House)", "tool_specs(House)[1:]"),
     "tasks/generator": (TASKS, TASKS.replace("[", "(").replace("]", ")")),
     "episodes/crash": (REFUSAL, "raise KeyError(room)"),
     "rewards/outside": (RIGHT, RIGHT.replace("1.0", "1.5")),
@@ -200,7 +200,7 @@ def test_a_new_pack_carries_its_name(pack: Path, agentgym: Command) -> None:
     assert "agentgym scenarios check my_house" in ended.out
     written = pack.parent / "my_house"
     assert "class MyHouseScenario" in (written / "scenario.py").read_text()
-    assert len((written / "scenario.py").read_text().splitlines()) < 120
+    assert len((written / "scenario.py").read_text().splitlines()) <= 120
     assert (written / "README.md").read_text().startswith("# my_house\n")
     assert "scenario: my_house" in (written / "recipe.yaml").read_text()
     assert agentgym("scenarios", "show", "my_house").code == 0

@@ -1,6 +1,7 @@
 """What is made at home of what a run elsewhere left: result, agent, error."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from agentgym import errors
@@ -27,13 +28,13 @@ def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult
     agent = TrainedAgent.load((run.path / "agent").resolve())
     where = {"base_model": config.model, "config": settings}
     agent.provenance = agent.provenance.model_copy(
-        update={**where, "run": str(run.path.resolve())}
+        update={**where, "run": str(run.path.resolve()), "folder": str(Path.cwd())}
     )
     agent.write_card()
     found = json.loads(text)
     found["config"] = settings
     found["artifacts"] = {"run": str(run.path), "agent": str(run.path / "agent")}
-    found["saved"] = keep(agent, found["scenario"]).model_dump(mode="json")
+    found["saved"] = keep(agent, config.agent_name).model_dump(mode="json")
     result = TrainingResult.model_validate(found)
     result.write()
     return result

@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 from agentgym.core.background import call_in_thread, in_background
 from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec
 from agentgym.core.trajectory import NO_REASON, Reward, RolloutStatus, Trajectory
 from agentgym.evaluate.trivial import CALL_EVERYTHING, Call, DoNothing, attempt
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.run import Ending
 from agentgym.scenarios.base import Environment, Scenario
-from agentgym.scenarios.task_lists import make_tasks
+from agentgym.scenarios.task_lists import make_tasks, tools_of
 
 ORACLE = "oracle"
 
@@ -109,6 +110,11 @@ class Examination:
         """The training tasks that are played."""
         return self._make(Split.TRAIN)[: self.count]
 
+    @cached_property
+    def tools(self) -> dict[str, list[ToolSpec]]:
+        """The tools of each task that is played, by its id."""
+        return {task.id: tools_of(self.scenario, task) for task in self.to_play}
+
     @property
     def asked(self) -> int:
         """Tasks that each split is asked for."""
@@ -117,9 +123,8 @@ class Examination:
     @cached_property
     def episodes(self) -> list[Played]:
         """Episodes of every agent on the tasks to play, the idle one first."""
-        specs = self.scenario.tools()
         made = [
-            self.play(task, agent.name, agent.calls(task, specs))
+            self.play(task, agent.name, agent.calls(task, self.tools[task.id]))
             for agent in (DoNothing(), *CALL_EVERYTHING)
             for task in self.to_play
         ]

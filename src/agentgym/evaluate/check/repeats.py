@@ -5,12 +5,13 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
 from agentgym.core.task import Task
+from agentgym.core.tools import ToolSpec
 from agentgym.evaluate.check.examination import Examination
 from agentgym.evaluate.trivial import CallEverything, DoNothing
 from agentgym.rollout.workers.forks import fork_server
@@ -96,7 +97,7 @@ def tell(asked: str) -> None:
 
 def _digests(examined: Examination) -> dict[str, dict[str, str]]:
     """Return digests of tasks and episodes by name, to compare with another's."""
-    scenario, specs = examined.scenario, examined.scenario.tools()
+    scenario = examined.scenario
     tasks = {
         f"task {number} of {split.value} ({task.id})": _digest(
             task.model_dump(mode="json")
@@ -106,18 +107,27 @@ def _digests(examined: Examination) -> dict[str, dict[str, str]]:
     }
     played = {}
     for task in examined.to_play[:_REPLAYED]:
-        calls = examined.solution(task) or _FLOOD.calls(task, specs)
+        calls = examined.solution(task) or _FLOOD.calls(task, examined.tools[task.id])
         episode = examined.play(task, "", calls)
         played[f"the episode of task {task.id}"] = _digest(episode.traces())
-    prompt = [scenario.system_prompt(), [spec.to_openai() for spec in specs]]
-    return {"tasks": {**tasks, "the prompt": _digest(prompt)}, "episodes": played}
+    prompt = [scenario.system_prompt(), _told(scenario.tools())]
+    tools = {
+        f"the tools of task {task.id}": _digest(_told(examined.tools[task.id]))
+        for task in examined.to_play[:_REPLAYED]
+    }
+    told = {**tasks, **tools, "the prompt": _digest(prompt)}
+    return {"tasks": told, "episodes": played}
+
+
+def _told(specs: Iterable[ToolSpec]) -> list[dict[str, Any]]:
+    return [spec.to_openai() for spec in specs]
 
 
 def isolation(examined: Examination) -> Iterator[str]:
     """Episodes of a task share nothing and leave nothing behind."""
-    specs = examined.scenario.tools()
     for task in examined.to_play[:_REPLAYED]:
         before = task.model_dump(mode="json")
+        specs = examined.tools[task.id]
         calls = (examined.solution(task) or []) + _FLOOD.calls(task, specs)
         create = examined.scenario.create_environment
         open_ones = [create(task) for _ in range(4)]

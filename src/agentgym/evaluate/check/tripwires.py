@@ -7,12 +7,13 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check.examination import ORACLE, Examination, Played
 from agentgym.evaluate.criteria import flaws
@@ -57,13 +58,25 @@ def card(examined: Examination) -> Iterator[str]:
 
 def tools(examined: Examination) -> Iterator[str]:
     """Look at names, descriptions and types of the tools, as models are told them."""
-    specs = examined.scenario.tools()
-    if not specs:
-        yield "there are none"
-    names = [spec.name for spec in specs]
-    for name in {name for name in names if names.count(name) > 1}:
-        yield f"two are named {name!r}"
-    for spec in specs:
+    usual = examined.scenario.tools()
+    sets = [("the scenario", usual)]
+    for task in examined.to_play:
+        own = examined.tools[task.id]
+        if not usual or own != usual:
+            sets.append((f"the environment of task {task.id}", own))
+    for where, specs in sets[not usual :]:
+        if not specs:
+            yield f"{where} has none"
+        names = [spec.name for spec in specs]
+        for name in {name for name in names if names.count(name) > 1}:
+            yield f"{where} has two named {name!r}"
+    yield from _schemas([spec for _, specs in sets for spec in specs])
+    if usual:
+        yield from _unlike(usual, sets[1:])
+
+
+def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str]:
+    for spec in {spec.name: spec for spec in specs}.values():
         if not _TOOL_NAME.fullmatch(spec.name):
             yield f"{spec.name!r} is no name for a tool: letters, digits, _ and -"
         if not spec.description:
@@ -74,14 +87,22 @@ def tools(examined: Examination) -> Iterator[str]:
         told = spec.to_openai()
         if json.loads(json.dumps(told)) != told:
             yield f"the schema of {spec.name!r} does not survive JSON"
-    task = examined.to_play[0]
-    environment = examined.scenario.create_environment(task)
-    try:
-        bound = [tool.spec.name for tool in environment.tools()]
-    finally:
-        environment.close()
-    if bound != names:
-        yield f"an environment has {bound}, but the scenario offers {names}"
+
+
+def _unlike(
+    usual: Sequence[ToolSpec], sets: Iterable[tuple[str, Sequence[ToolSpec]]]
+) -> Iterator[str]:
+    """Look for environments with tools that ``Scenario.tools`` does not have."""
+    known = {spec.name: spec.to_openai() for spec in usual}
+    for where, specs in sets:
+        names = [spec.name for spec in specs]
+        if all(known.get(spec.name) == spec.to_openai() for spec in specs):
+            continue  # some of them: not every task has every tool
+        yield (
+            f"{where} has {names}, and tools() of the scenario has {list(known)}, or "
+            "other arguments. If each task has tools of its own, return [] there"
+        )
+        return
 
 
 def episodes(examined: Examination) -> Iterator[str]:
@@ -247,13 +268,12 @@ def prompts(examined: Examination) -> Iterator[Remark]:
     tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(nano_path())
     config = json.loads((nano_path() / "config.json").read_text(encoding="utf-8"))
     context = config["max_position_embeddings"]
-    told = [spec.to_openai() for spec in examined.scenario.tools()]
     system = {"role": "system", "content": examined.scenario.system_prompt()}
     longest = max(
         len(
             tokenizer.apply_chat_template(
                 [system, {"role": "user", "content": task.instruction}],
-                tools=told,
+                tools=[spec.to_openai() for spec in examined.tools[task.id]],
                 add_generation_prompt=True,
                 return_dict=False,
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentgym.core.agent import Trained
 from agentgym.core.task import Task
-from agentgym.core.tools import Tool
+from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import RolloutError, UsageError
 from agentgym.integrations.base import (
     Adapter,
@@ -15,27 +15,34 @@ from agentgym.integrations.base import (
     AgentRole,
     Blueprint,
     Conversation,
+    refuse_configurable,
 )
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.live import load_agent, make, takes_model, values_for
+from agentgym.integrations.live import (
+    load_agent,
+    make,
+    takes_model,
+    takes_tools,
+    values_for,
+)
 from agentgym.integrations.openai_client import clients_led_to
 from agentgym.integrations.registry import require
+from agentgym.integrations.tool_sets import ToolSets
 from agentgym.integrations.transport import PLACEHOLDER, episode_client
 
 
 class AutoGenAgent(AgentLoop):
-    """One client and one set of tools for all episodes; an agent for each."""
+    """One client for all episodes; an agent for each."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         from agentgym.integrations.autogen.clients import POLICY_INFO, GatewayClient
-        from agentgym.integrations.autogen.live import default_agent
-        from agentgym.integrations.autogen.tools import episode_tool
 
         if blueprint.context is not None:
             raise UsageError(
                 f"--context {blueprint.context}: AutoGen has no runtime context. Give "
                 "--inputs for what an agent is told."
             )
+        refuse_configurable(blueprint, "AutoGen")
         self._blueprint = blueprint
         self._inputs = values_for(blueprint.inputs, "--inputs")
         self._http = episode_client(blueprint)
@@ -47,18 +54,27 @@ class AutoGenAgent(AgentLoop):
             "max_retries": 0,
             "model_info": POLICY_INFO,
         }
-        llm = GatewayClient(**options)
-        tools = [episode_tool(spec) for spec in blueprint.tools]
+        self._llm = GatewayClient(**options)
         self._benches: list[Any] = []
         logging.getLogger("autogen_core").addFilter(_is_news)
+        origin = blueprint.agent
+        differs = origin is None or takes_tools(load_agent(origin))
+        self._makers = ToolSets(blueprint.tools, self._maker, differs=differs)
+        if origin is None:
+            self.agent = self._makers.usual()
+
+    def _maker(self, specs: list[ToolSpec]) -> Callable[[], Any]:
+        from agentgym.integrations.autogen.live import default_agent
+        from agentgym.integrations.autogen.tools import episode_tool
+
+        blueprint, llm = self._blueprint, self._llm
+        tools = [episode_tool(spec) for spec in specs]
         if blueprint.agent is not None:
-            self._make = self._copies(blueprint.agent, llm, tools)
-            return
+            return self._copies(blueprint.agent, llm, tools)
         # One more than there are: the episode ends it, and says why.
         most = blueprint.max_turns + 1
         prompt = blueprint.system_prompt
-        self._make = lambda: default_agent("agent", llm, tools, prompt, most)
-        self.agent = self._make()
+        return lambda: default_agent("agent", llm, tools, prompt, most)
 
     def _copies(self, origin: str, llm: Any, tools: list[Any]) -> Callable[[], Any]:
         from agentgym.integrations.autogen.copies import Copies
@@ -68,11 +84,13 @@ class AutoGenAgent(AgentLoop):
         )
 
         found = load_agent(origin)
-        self.agent = make(found, origin, llm=llm, tools=list(tools))
-        require_runner(self.agent, origin)
-        require_plain_answers(self.agent)
-        copies = Copies(self.agent, llm, in_episodes=True)
-        self._benches = copies.benches
+        agent = make(found, origin, llm=llm, tools=list(tools))
+        require_runner(agent, origin)
+        require_plain_answers(agent)
+        copies = Copies(agent, llm, in_episodes=True)
+        if self.agent is None:
+            self.agent = agent
+        self._benches += copies.benches
         replaced = [client for client in copies.clients if client is not llm]
         if takes_model(found) and not replaced:
             self.way = "the factory is given the model of training"
@@ -82,7 +100,8 @@ class AutoGenAgent(AgentLoop):
 
     def converse(self) -> Conversation:
         """Return a conversation of an agent that has heard nothing yet."""
-        return _AgentConversation(self._make(), self._blueprint, self._inputs)
+        agent = self._makers.of_episode()()
+        return _AgentConversation(agent, self._blueprint, self._inputs)
 
     async def close(self) -> None:
         """Close the pooled connections, and what the agent itself has opened."""

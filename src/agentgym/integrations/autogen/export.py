@@ -15,7 +15,12 @@ from agentgym.integrations.autogen.live import default_agent, require_runner
 from agentgym.integrations.autogen.model import PolicyClient
 from agentgym.integrations.autogen.tools import bound_tool
 from agentgym.integrations.example_tools import example_tools
-from agentgym.integrations.live import load_agent, make, takes_model, takes_tools
+from agentgym.integrations.live import (
+    load_trained,
+    make,
+    takes_model,
+    takes_tools,
+)
 from agentgym.models.served import served_name
 
 
@@ -39,7 +44,7 @@ def export(
         offered = _offered(trained, tools)
         model = _client(trained, base_url, api_key)
         return default_agent(name, model, offered, spec.system_prompt, spec.max_turns)
-    found = load_agent(named) if isinstance(named, str) else named
+    found = load_trained(trained, agent, "to_autogen")
     origin = named if isinstance(named, str) else type(named).__name__
     given = takes_tools(found)
     if tools is not None and not given:

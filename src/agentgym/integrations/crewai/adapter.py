@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.core.agent import Trained
 from agentgym.core.background import call_in_thread
 from agentgym.core.task import Task
-from agentgym.core.tools import Tool
+from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.base import (
     Adapter,
@@ -18,12 +18,20 @@ from agentgym.integrations.base import (
     AgentRole,
     Blueprint,
     Conversation,
+    refuse_configurable,
 )
 from agentgym.integrations.crewai.quiet import QUIET, environment, silence
 from agentgym.integrations.episode import EpisodeCut, current_episode
-from agentgym.integrations.live import load_agent, make, takes_model, values_for
+from agentgym.integrations.live import (
+    load_agent,
+    make,
+    takes_model,
+    takes_tools,
+    values_for,
+)
 from agentgym.integrations.openai_client import clients_led_to
 from agentgym.integrations.registry import require
+from agentgym.integrations.tool_sets import ToolSets
 
 
 class CrewAIAgent(AgentLoop):
@@ -35,31 +43,37 @@ class CrewAIAgent(AgentLoop):
                 f"--context {blueprint.context}: CrewAI has no runtime context. Give "
                 "--inputs for what a crew is told."
             )
+        refuse_configurable(blueprint, "CrewAI")
         self._blueprint = blueprint
         self._inputs = values_for(blueprint.inputs, "--inputs")
         with ExitStack() as stack:
             storage = TemporaryDirectory(prefix="agentgym-crewai-")
             folder = stack.enter_context(storage)
             stack.enter_context(environment(**QUIET, CREWAI_STORAGE_DIR=folder))
-            self._build(blueprint)
+            from agentgym.integrations.crewai.gateway import GatewayLLM
+
+            self._llm = GatewayLLM.of(blueprint)
+            origin = blueprint.agent
+            differs = origin is None or takes_tools(load_agent(origin))
+            self._forms = ToolSets(blueprint.tools, self._build, differs=differs)
             self._opened = stack.pop_all()
 
-    def _build(self, blueprint: Blueprint) -> None:
+    def _build(self, specs: list[ToolSpec]) -> Any:
         from agentgym.integrations.crewai.crews import default_agent
-        from agentgym.integrations.crewai.gateway import GatewayLLM
         from agentgym.integrations.crewai.tools import EpisodeTool
 
-        self._llm = GatewayLLM.of(blueprint)
-        tools = [EpisodeTool.of(spec) for spec in blueprint.tools]
+        blueprint = self._blueprint
+        tools = [EpisodeTool.of(spec) for spec in specs]
         if blueprint.agent is None:
             prompt, most = blueprint.system_prompt, blueprint.max_turns
-            self._form: Any = default_agent(self._llm, tools, prompt, most)
-            self.agent = self._form
+            form = default_agent(self._llm, tools, prompt, most)
+            self.agent = form if self.agent is None else self.agent
         else:
-            self._take(blueprint.agent, tools)
+            form = self._take(blueprint.agent, tools)
         silence()
+        return form
 
-    def _take(self, origin: str, tools: list[Any]) -> None:
+    def _take(self, origin: str, tools: list[Any]) -> Any:
         from crewai import Agent
 
         from agentgym.integrations.crewai.copies import in_training
@@ -70,17 +84,19 @@ class CrewAIAgent(AgentLoop):
         )
 
         found = load_agent(origin)
-        self.agent = make(found, origin, llm=self._llm, tools=tools)
-        form = runner(self.agent, origin)
+        agent = make(found, origin, llm=self._llm, tools=tools)
+        if self.agent is None:
+            self.agent = agent
+        form = runner(agent, origin)
         require_plain_answers(form)
         if not isinstance(form, Agent):
             require_inputs(form, origin, self._blueprint.inputs is not None)
-        self._form = in_training(form, self._llm)
         self.way = (
             "the factory is given the model of training"
             if takes_model(found)
             else "every episode has a copy, all of whose llms are training's"
         )
+        return in_training(form, self._llm)
 
     def converse(self) -> Conversation:
         """Return a conversation with a fresh copy."""
@@ -88,8 +104,9 @@ class CrewAIAgent(AgentLoop):
 
         from agentgym.integrations.crewai.copies import copied
 
-        talk = _CrewConversation if isinstance(self._form, Crew) else _AgentConversation
-        return talk(copied(self._form), self._blueprint, self._inputs)
+        form = self._forms.of_episode()
+        talk = _CrewConversation if isinstance(form, Crew) else _AgentConversation
+        return talk(copied(form), self._blueprint, self._inputs)
 
     async def close(self) -> None:
         """Close the pooled connections and remove what CrewAI has stored."""

@@ -22,7 +22,7 @@ from agentgym.integrations.crewai.gateway import counted_tokens
 from agentgym.integrations.crewai.quiet import silence
 from agentgym.integrations.crewai.tools import BoundTool
 from agentgym.integrations.example_tools import example_tools
-from agentgym.integrations.live import load_agent, make, takes_tools
+from agentgym.integrations.live import load_trained, make, takes_tools
 from agentgym.models.served import served_name
 
 
@@ -48,7 +48,7 @@ def export(
         made.respect_context_window = True  # else CrewAI would exit the process
         silence()
         return made
-    found = load_agent(named) if isinstance(named, str) else named
+    found = load_trained(trained, agent, "to_crewai")
     origin = named if isinstance(named, str) else type(named).__name__
     given = takes_tools(found)
     if tools is not None and not given:

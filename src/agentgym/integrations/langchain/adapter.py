@@ -1,9 +1,9 @@
 """The LangChain adapter: a real graph, trained in its own loop and given back."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentgym.core.agent import Trained
-from agentgym.core.tools import Tool
+from agentgym.core.tools import Tool, ToolSpec
 from agentgym.integrations.base import (
     Adapter,
     AgentLoop,
@@ -13,28 +13,25 @@ from agentgym.integrations.base import (
 )
 from agentgym.integrations.langchain import graphs
 from agentgym.integrations.langchain.conversation import GraphConversation, GraphRun
-from agentgym.integrations.live import load_agent, make, takes_model
+from agentgym.integrations.live import load_agent, make, takes_model, takes_tools
 from agentgym.integrations.registry import require
+from agentgym.integrations.tool_sets import ToolSets
 from agentgym.integrations.transport import (
     PLACEHOLDER,
     episode_client,
     sync_episode_client,
 )
 
-if TYPE_CHECKING:
-    pass
-
 
 class LangChainAgent(AgentLoop):
-    """One compiled graph for all episodes of a worker."""
+    """One compiled graph for all episodes of a worker that have the same tools."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         from agentgym.integrations.langchain.gateway import GatewayChatOpenAI
-        from agentgym.integrations.langchain.tools import episode_tool
 
         self._client = episode_client(blueprint)
         self._sync_client = sync_episode_client(blueprint)
-        llm = GatewayChatOpenAI(
+        self._llm = GatewayChatOpenAI(
             model=blueprint.model,
             base_url=blueprint.gateway + PLACEHOLDER,
             api_key=lambda: blueprint.api_key,
@@ -43,28 +40,37 @@ class LangChainAgent(AgentLoop):
             max_retries=0,
             cache=False,
         )
-        tools = [episode_tool(spec) for spec in blueprint.tools]
+        self._blueprint = blueprint
+        self._found = None if blueprint.agent is None else load_agent(blueprint.agent)
+        if self._found is not None:
+            self.way = (
+                "the factory is given the model of training"
+                if takes_model(self._found)
+                else "its chat models, wherever they are made, answer from training's"
+            )
+        differs = self._found is None or takes_tools(self._found)
+        self._runs = ToolSets(blueprint.tools, self._build, differs=differs)
+        self.agent = self._runs.usual.graph
+
+    def _build(self, specs: list[ToolSpec]) -> GraphRun:
+        from agentgym.integrations.langchain.tools import episode_tool
+
+        tools = [episode_tool(spec) for spec in specs]
+        blueprint, llm = self._blueprint, self._llm
         if blueprint.agent is None:
             from langchain.agents import create_agent
 
-            self.agent: Any = create_agent(
+            graph: Any = create_agent(
                 model=llm, tools=tools, system_prompt=blueprint.system_prompt
             )
-        else:
-            found = load_agent(blueprint.agent)
-            self.agent = make(found, blueprint.agent, llm=llm, tools=tools)
-            graphs.require_graph(self.agent, blueprint.agent)
-            self.way = (
-                "the factory is given the model of training"
-                if takes_model(found)
-                else "its chat models, wherever they are made, answer from training's"
-            )
-        led_to = None if blueprint.agent is None else llm
-        self._run = GraphRun(self.agent, blueprint, led_to)
+            return GraphRun(graph, blueprint, None)
+        graph = make(self._found, blueprint.agent, llm=llm, tools=tools)
+        graphs.require_graph(graph, blueprint.agent)
+        return GraphRun(graph, blueprint, llm)
 
     def converse(self) -> Conversation:
         """Return a conversation that no message was said in."""
-        return GraphConversation(self._run)
+        return GraphConversation(self._runs.of_episode())
 
     async def close(self) -> None:
         """Close the pooled connections."""

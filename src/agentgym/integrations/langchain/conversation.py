@@ -38,6 +38,16 @@ class GraphRun:
         if blueprint.context is None and graph.context_schema is not None:
             self.context = _default_context(graph.context_schema, blueprint)
 
+    def configurable(self, remembers: bool) -> dict[str, Any]:
+        """Return the current episode's ``config["configurable"]``.
+
+        A graph that remembers needs a thread; its memory is this episode's own, so the
+        thread may have the name that the user gives it.
+        """
+        episode = current_episode()
+        thread = {"thread_id": episode.rollout_id} if remembers else {}
+        return {**thread, **self._blueprint.configurable, **episode.task.configurable}
+
     @contextmanager
     def led(self) -> Iterator[None]:
         """Lead model calls within to training."""
@@ -82,7 +92,8 @@ class GraphConversation(Conversation):
 
             self._graph = copy.copy(graph)
             self._graph.checkpointer = InMemorySaver()
-            self._config["configurable"] = {"thread_id": current_episode().rollout_id}
+        if configurable := run.configurable(self._remembers):
+            self._config["configurable"] = configurable
 
     async def turn(self, message: str) -> str:
         """Run the graph to its end, through all that it waits for."""

@@ -19,7 +19,12 @@ from agentgym.integrations.example_tools import example_tools
 from agentgym.integrations.langchain.graphs import most_steps, require_graph
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.integrations.langchain.rebound import rebound
-from agentgym.integrations.live import load_agent, make, takes_model, takes_tools
+from agentgym.integrations.live import (
+    load_trained,
+    make,
+    takes_model,
+    takes_tools,
+)
 from agentgym.models.served import served_name
 
 
@@ -32,12 +37,10 @@ def export(
     api_key: str | None = None,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Build the agent; see ``TrainedAgent.to_langchain``."""
-    model = _model(trained, base_url, api_key)
     spec = trained.spec
     origin = spec.agent or "agent"
-    found = agent
-    if found is None and spec.agent is not None:
-        found = load_agent(spec.agent)
+    found = load_trained(trained, agent, "to_langchain")
+    model = _model(trained, base_url, api_key)
     if found is not None and not takes_model(found):
         if tools is not None:
             raise UsageError(

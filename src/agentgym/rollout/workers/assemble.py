@@ -35,7 +35,7 @@ def assemble_steps(
     Args:
         model_calls: From the gateway, in order.
         tool_calls: From around the callables, in the order they finished.
-        specs: The scenario's tools by name, with their original schemas.
+        specs: The episode's tools by name, with their original schemas.
     """
     judged = [_judge(call, specs) for call in model_calls]
     pending = list(tool_calls)

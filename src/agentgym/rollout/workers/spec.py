@@ -1,9 +1,9 @@
 """WorkerSpec: what a process that runs agents is told."""
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentgym.core.config import TrainingConfig
 
@@ -32,6 +32,7 @@ class WorkerSpec(BaseModel):
     agent: str | None = None
     context: str | None = None
     inputs: str | None = None
+    configurable: dict[str, Any] = Field(default_factory=dict)
     own_tools: str | None = None
     allow_tools: tuple[str, ...] = ()
     hosts: str | None = None
@@ -63,6 +64,7 @@ class WorkerSpec(BaseModel):
             agent=config.agent,
             context=config.context,
             inputs=config.inputs,
+            configurable=config.configurable,
             own_tools=config.own_tools,
             allow_tools=config.allow_tools,
             hosts=hosts,

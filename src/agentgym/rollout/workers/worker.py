@@ -21,7 +21,7 @@ import orjson
 
 from agentgym.core.openai import ApiError
 from agentgym.core.plugins import require_type
-from agentgym.core.tools import Tool, ToolOutcome, whole_text
+from agentgym.core.tools import Tool, ToolOutcome, ToolSpec, whole_text
 from agentgym.core.trajectory import (
     NO_REASON,
     ModelCall,
@@ -85,7 +85,7 @@ class Worker:
         self._scenario = scenario
         self._agent = agent
         self._extra = tuple(stubs)
-        self._ending = _GatewayEnding(scenario, self._extra, self.get)
+        self._ending = _GatewayEnding(scenario, self.get)
         self._running: set[asyncio.Task[None]] = set()
         self._http = aiohttp.ClientSession(
             spec.gateway,
@@ -208,12 +208,9 @@ class _GatewayEnding(ScenarioEnding):
     def __init__(
         self,
         scenario: Scenario,
-        extra: Sequence[Tool],
         get: Callable[[str], Awaitable[Any]],
     ) -> None:
         super().__init__(scenario)
-        specs = (*scenario.tools(), *(tool.spec for tool in extra))
-        self._specs = {spec.name: spec for spec in specs}
         self._get = get
 
     async def refused_form(self, episode: Episode) -> str:
@@ -222,7 +219,7 @@ class _GatewayEnding(ScenarioEnding):
             return ""
         if not calls[-1].tool_calls:
             return "a call was asked for, and none was made"
-        made = assemble_steps(calls[-1:], [], self._specs)
+        made = assemble_steps(calls[-1:], [], _specs(episode))
         return next((call.result for call in made if _is_wrong(call)), "")
 
     async def _calls(self, episode: Episode) -> list[ModelCall]:
@@ -237,7 +234,11 @@ class _GatewayEnding(ScenarioEnding):
                 "the agent ended without calling the model through the gateway; "
                 "its model was not replaced"
             )
-        return assemble_steps(made, episode.tool_calls, self._specs)
+        return assemble_steps(made, episode.tool_calls, _specs(episode))
+
+
+def _specs(episode: Episode) -> dict[str, ToolSpec]:
+    return {name: tool.spec for name, tool in episode.tools.items()}
 
 
 def _is_wrong(step: Step) -> TypeGuard[ToolCall]:
@@ -331,6 +332,7 @@ def make_worker(spec: WorkerSpec) -> Worker:
         agent=spec.agent,
         context=spec.context,
         inputs=spec.inputs,
+        configurable=spec.configurable,
     )
     if spec.audit is not None:
         audit_into(Path(spec.audit))

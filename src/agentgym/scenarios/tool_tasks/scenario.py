@@ -35,6 +35,7 @@ _PROMPT = (
     "values that the user gives or that a tool has told you. Then answer briefly."
 )
 _LEAST_TURNS = 6
+_NO_GOAL = ("instruction", "configurable")
 
 
 class ToolScenario(Scenario):
@@ -358,7 +359,8 @@ def _task(line: TaskLine, split: Split) -> Task:
         family=line.family,
         level=1 if len(line.expect) < 2 else 2,
         instruction=line.instruction,
-        goal={key: v for key, v in line.source.items() if key != "instruction"},
+        goal={key: v for key, v in line.source.items() if key not in _NO_GOAL},
+        configurable=line.configurable,
     )
 
 

@@ -19,7 +19,16 @@ from agentgym.scenarios.tool_tasks.stubs import example
 
 Specs = Mapping[str, ToolSpec]
 
-_KEYS = ("instruction", "expect", "ordered", "forbid", "split", "id", "answers")
+_KEYS = (
+    "instruction",
+    "expect",
+    "ordered",
+    "forbid",
+    "split",
+    "id",
+    "answers",
+    "configurable",
+)
 _CALL_KEYS = ("tool", "args", "answer")
 _MOST_VALUES = 64
 _MOST_SHOWN = 5
@@ -45,6 +54,7 @@ class TaskLine:
         forbid: Tools that must not be called.
         split: None where the file does not say.
         answers: What is answered, those of the expected calls first.
+        configurable: Keys of the agent's ``config["configurable"]``.
         source: The line as it stands in the file.
     """
 
@@ -56,6 +66,7 @@ class TaskLine:
     forbid: frozenset[str]
     split: Split | None
     answers: tuple[Answer, ...]
+    configurable: dict[str, Any]
     source: dict[str, Any] = field(repr=False)
 
     @property
@@ -208,6 +219,11 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
         _answer(value, specs, f"answers[{place}]")
         for place, value in enumerate(_list(line, "answers"))
     ]
+    configurable = line.get("configurable", {})
+    if not isinstance(configurable, dict):
+        raise _BrokenError(
+            f"`configurable` is {_told(configurable)}, not an object in {{}}"
+        )
     name = line.get("id", f"line-{number}")
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
         raise _BrokenError(f"`id` is {_told(name)}, not a text or a whole number")
@@ -220,6 +236,7 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
         forbid=frozenset(forbid),
         split=None if split is None else Split(split),
         answers=tuple(answers),
+        configurable=configurable,
         source=line,
     )
 

@@ -61,6 +61,7 @@ class HeatingScenario(Scenario):
     difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = "beginner"
     estimated_time: ClassVar[str] = "about a minute on 2 cores"
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    splits: ClassVar[tuple[Split, ...]] = tuple(Split)
 
     def system_prompt(self) -> str:
         """Return the role and the rules."""

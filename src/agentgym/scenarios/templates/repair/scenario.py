@@ -129,6 +129,7 @@ class RepairScenario(Scenario):
     difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = "advanced"
     estimated_time: ClassVar[str] = "depends on the model: it has to know some Python"
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    splits: ClassVar[tuple[Split, ...]] = tuple(Split)
 
     def system_prompt(self) -> str:
         """Return the role and the rules."""

@@ -1,0 +1,117 @@
+"""Saved agents are named after the agent; versions are of one agent and its tasks."""
+
+from pathlib import Path
+
+import pytest
+
+from agentgym import TrainedAgent, Trainer, TrainingConfig
+from agentgym.core.agent import AgentSpec
+from agentgym.errors import UsageError
+from agentgym.train.export import keep
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.trained_agent import Provenance
+from tests.cli.conftest import Command, agentgym
+from tests.ui.made_up import metrics
+
+__all__ = ["agentgym"]
+
+
+def saved(folder: Path, *, agent: str, tasks: str, tool: str = "f") -> TrainedAgent:
+    """Write the folder of an agent, as a run leaves it."""
+    made = TrainedAgent(
+        path=folder,
+        spec=AgentSpec(
+            scenario="tasks",
+            framework="langchain",
+            agent=agent,
+            system_prompt="",
+            tools=[{"type": "function", "function": {"name": tool}}],
+            max_turns=5,
+            max_tokens=100,
+            temperature=0.5,
+        ),
+        provenance=Provenance(
+            base_model="nano",
+            config={"scenario": tasks, "agent": agent},
+            folder="/apps/first",
+            steps=1,
+            episodes=8,
+            created="2026-01-01T00:00:00+00:00",
+        ),
+        baseline=metrics(0.2),
+        metrics=metrics(0.8),
+    )
+    (folder / "model").mkdir(parents=True)
+    made.write_card()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"agent": "desk:graph"}, "desk"),
+        ({"agent": "app.agents:graph"}, "agents"),
+        ({"agent": "shop.desk:make_agent"}, "desk"),
+        ({"agent": "app.agents:support_desk"}, "support_desk"),
+        ({"agent": "desk:graph", "name": "front"}, "front"),
+        ({"name": "front-20261124-101500"}, "front"),
+        ({"scenario": "a/my tasks.jsonl"}, "my_tasks"),
+        ({}, "coding"),
+    ],
+)
+def test_an_agent_is_named_after_itself(settings: dict[str, str], name: str) -> None:
+    assert TrainingConfig.create(**settings).agent_name == name
+
+
+def test_versions_are_of_the_same_agent_and_tasks(
+    tmp_path: Path, agentgym: Command
+) -> None:
+    first = saved(tmp_path / "1", agent="desk:graph", tasks="/a/tasks.jsonl")
+    assert keep(first, "desk").name == "desk@1"
+    again = saved(tmp_path / "2", agent="desk:graph", tasks="/a/tasks.jsonl", tool="g")
+    assert keep(again, "desk").name == "desk@2"
+    moved = saved(tmp_path / "3", agent="desk:graph", tasks="/b/tasks.jsonl", tool="g")
+    assert keep(moved, "desk").name == "desk@3"
+    other = keep(
+        saved(tmp_path / "4", agent="desk:graph", tasks="/c/tasks.jsonl", tool="h"),
+        "desk",
+    )
+    assert other.name == "desk-2@1"
+    assert other.is_default
+    assert "first version of desk-2" in other.reason
+    stranger = saved(tmp_path / "5", agent="bank:graph", tasks="/a/tasks.jsonl")
+    assert keep(stranger, "desk").name == "desk-3@1"
+    taken = agentgym("train", "coding", "--name", "desk", "--dry-run")
+    assert taken.code == 2
+    assert "'desk' is the name of another agent: desk@3 is desk:graph" in taken.err
+    plan = Trainer(TrainingConfig.create(scenario="coding", framework="native")).plan()
+    assert plan.saved_as == "coding"
+
+
+def test_an_agent_of_another_folder_says_where_it_is_at_home(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keep(
+        saved(tmp_path / "1", agent="elsewhere_desk:graph", tasks="/a/tasks.jsonl"),
+        "desk",
+    )
+    app = tmp_path / "app"
+    app.mkdir()
+    monkeypatch.chdir(app)
+    trained = TrainedAgent.load("desk")
+    for method in ("to_langchain", "to_autogen", "to_crewai"):
+        with pytest.raises(UsageError) as told:
+            getattr(trained, method)()
+        assert "desk@1 is your agent elsewhere_desk:graph" in str(told.value)
+        assert "Load it in /apps/first, where it was trained" in str(told.value)
+        assert f"{method}(agent=...)" in str(told.value)
+
+
+def test_a_second_run_of_one_name_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    config = TrainingConfig.create(name="desk", output=tmp_path)
+    run = RunFolder.create(config)
+    run.write_record(status="done", config=config.model_dump(mode="json"))
+    second = RunFolder.create(config)
+    assert second.path.name.startswith("desk-2")
+    assert second.config().agent_name == "desk"
