@@ -272,6 +272,12 @@ class Episode:
             None if self._environment is None else self._environment.user_reply(answer)
         )
 
+    @property
+    def has_user(self) -> bool:
+        """Whether the environment's class says anything for a user."""
+        silent = Environment.user_reply
+        return getattr(type(self._environment), "user_reply", silent) is not silent
+
     def trajectory(
         self, status: RolloutStatus, reason: Reason | None, answer: str | None = None
     ) -> Trajectory:

@@ -9,11 +9,10 @@ from agentgym.core.task import Task
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import EpisodeCut, current_episode
-from agentgym.integrations.langchain.graphs import most_steps
+from agentgym.integrations.langchain.graphs import can_wait, most_steps
+from agentgym.integrations.langchain.interrupts import resumption
 from agentgym.integrations.live import values_for
 from agentgym.integrations.openai_client import clients_led_to
-
-_INTERRUPTED = "__interrupt__"
 
 
 class GraphRun:
@@ -33,6 +32,7 @@ class GraphRun:
         self._blueprint = blueprint
         self._llm = llm
         self.steps = most_steps(graph, blueprint.max_turns)
+        self.can_wait = can_wait(graph)
         self.inputs = values_for(blueprint.inputs, "--inputs")
         self.context = values_for(blueprint.context, "--context")
         if blueprint.context is None and graph.context_schema is not None:
@@ -66,7 +66,8 @@ class GraphConversation(Conversation):
     """Runs a graph once for each message of the user.
 
     One that remembers, by a checkpointer, has a thread and a memory of this episode's
-    own, and hears each message alone; any other hears all of them again.
+    own, and hears each message alone; any other hears all of them again. One that can
+    wait but leaves the checkpointer to its server gets a thread for each message.
     """
 
     def __init__(self, run: GraphRun) -> None:
@@ -77,22 +78,28 @@ class GraphConversation(Conversation):
         self._messages: list[Any] | None = []
         self._options: dict[str, Any] = {}
         self._has_begun = False
-        if self._remembers:
+        self._turns = 0
+        if self._remembers or run.can_wait:
             from langgraph.checkpoint.memory import InMemorySaver
 
             self._graph = copy.copy(graph)
             self._graph.checkpointer = InMemorySaver()
-            self._config["configurable"] = {"thread_id": current_episode().rollout_id}
 
     async def turn(self, message: str) -> str:
         """Run the graph to its end, through all that it waits for."""
         from langgraph.errors import GraphRecursionError
 
+        self._begin_thread()
         with self._run.led():
             try:
                 state = await self._invoke(self._input(message))
-                while found := _interrupts(state):
-                    state = await self._invoke(_resumed(found))
+                for _ in range(self._run.steps):
+                    given = await resumption(self._graph, self._config, state)
+                    if not given:
+                        break
+                    state = await self._invoke(*given)
+                else:
+                    raise EpisodeCut("max_turns", "it does not stop waiting")
             except GraphRecursionError:
                 raise EpisodeCut("max_turns") from None
         if isinstance(state, str):
@@ -121,31 +128,11 @@ class GraphConversation(Conversation):
         before = [] if self._remembers else self._messages
         return {**given, "messages": [*before, HumanMessage(message)]}
 
+    def _begin_thread(self) -> None:
+        if self._graph.checkpointer and (not self._remembers or not self._turns):
+            name = f"{current_episode().rollout_id}/{self._turns}"
+            self._config["configurable"] = {"thread_id": name}
+        self._turns += 1
+
     async def _invoke(self, asked: Any) -> Any:
         return await self._graph.ainvoke(asked, config=self._config, **self._options)
-
-
-def _interrupts(state: Any) -> list[Any]:
-    found = state.get(_INTERRUPTED, ()) if isinstance(state, Mapping) else ()
-    return list(found)
-
-
-def _resumed(interrupts: list[Any]) -> Any:
-    """Return what a graph goes on with that waits for people.
-
-    Tool calls that it wants to be approved are approved: that they are made is what is
-    judged. Any other question is the user's to answer.
-    """
-    from langgraph.types import Command
-
-    answers = {each.id: _answer(each.value) for each in interrupts}
-    return Command(resume=answers)
-
-
-def _answer(question: Any) -> Any:
-    if isinstance(question, Mapping) and "action_requests" in question:
-        return {"decisions": [{"type": "approve"} for _ in question["action_requests"]]}
-    reply = current_episode().user_reply(str(question))
-    if reply is None:
-        raise EpisodeCut("interrupt", f"it waits for an answer to: {question}")
-    return reply
