@@ -355,6 +355,11 @@ def _judged(
             f"tool of the agent, or one of your tasks, by --tools-from.{reached}"
         )
     concerns = [*report.concerns]
+    if replaced := _replaced(trials):
+        concerns.append(
+            f"Calls of {', '.join(replaced)} that the agent's own code replaces by "
+            "others are not counted as calls; those that replace them are."
+        )
     if hosts and not problems:
         concerns.append(
             f"In the trial it was to reach {', '.join(hosts)}, and was kept."
@@ -368,6 +373,16 @@ def _judged(
         problems=problems,
         model_calls=sum(len(each.model_calls) for each in trials),
     )
+
+
+def _replaced(trials: list[Trajectory]) -> list[str]:
+    """Return the tools of requested calls of which no outcome was recorded."""
+    names: dict[str, None] = {}
+    for made in trials:
+        ended = {call.id for call in made.get_tool_calls()}
+        asked = [call for each in made.model_calls for call in each.tool_calls]
+        names |= {call.name: None for call in asked if call.id not in ended}
+    return list(names)
 
 
 def _hint(made: Trajectory) -> str:
