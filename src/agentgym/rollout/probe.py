@@ -164,10 +164,19 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
         differences=[
             d for n in found if n in specs for d in _differ(found[n], specs[n])
         ],
-        concerns=adapter.concerns(loop.agent),
+        concerns=[*adapter.concerns(loop.agent), *_undescribed(found.values())],
         problems=[_undecided(undecided, scenario)] if undecided else [],
         undecided=undecided,
     )
+
+
+def _undescribed(tools: Iterable[ToolSpec]) -> Iterable[str]:
+    names = [tool.name for tool in tools if not tool.description]
+    if names:
+        yield (
+            f"Without a description: {', '.join(names)}. A model has names and "
+            "arguments alone to go by; a docstring makes a tool easier to learn."
+        )
 
 
 def _fate(name: str, config: TrainingConfig) -> str:
