@@ -259,14 +259,16 @@ class Episode:
             raise EpisodeCut("stuck")
         return made.result
 
-    def use_tool_sync(self, name: str, arguments: dict[str, Any]) -> str:
+    def use_tool_sync(
+        self, name: str, arguments: dict[str, Any], *, call_id: str | None = None
+    ) -> str:
         """Run a tool from another thread than the episode's; see :meth:`use_tool`."""
         if self._loop is None or _is_running(self._loop):
             raise RolloutError(
                 "A synchronous tool was called on the event loop, which it would "
                 "block: call the agent's sync code in asyncio.to_thread()."
             )
-        work = self.use_tool(name, arguments)
+        work = self.use_tool(name, arguments, call_id=call_id)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def user_reply(self, answer: str) -> str | None:
@@ -274,6 +276,12 @@ class Episode:
         return (
             None if self._environment is None else self._environment.user_reply(answer)
         )
+
+    @property
+    def has_user(self) -> bool:
+        """Whether the environment's class says anything for a user."""
+        silent = Environment.user_reply
+        return getattr(type(self._environment), "user_reply", silent) is not silent
 
     def trajectory(
         self, status: RolloutStatus, reason: Reason | None, answer: str | None = None

@@ -1,7 +1,6 @@
 """A look into an agent as it is, and one trial in which it calls each of its tools."""
 
 import asyncio
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,26 +8,25 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource
 from agentgym.core.tools import ToolSpec
 from agentgym.core.trajectory import RolloutStatus, Trajectory
-from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.engines.scripted import ScriptedPolicy
 from agentgym.errors import AgentGymError, UnsupportedError
 from agentgym.integrations.base import AgentLoop, AgentRole, Blueprint
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
+from agentgym.rollout.trial_calls import TrialCalls
 from agentgym.rollout.workers.assemble import NOT_RUN
 from agentgym.rollout.workers.offline import OUTSIDE
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks, usual_tools
-from agentgym.scenarios.tool_tasks.stubs import example
 
 _TRIAL_S = 20.0
-_MOST_TRIALS = 6
+_MOST_TRIALS = 12
 _NOWHERE = "http://127.0.0.1:1"
 _PASSES_ON = "runs: it passes control on"
 _ANSWER = "is its answer"
@@ -167,10 +165,19 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
         differences=[
             d for n in found if n in specs for d in _differ(found[n], specs[n])
         ],
-        concerns=adapter.concerns(loop.agent),
+        concerns=[*adapter.concerns(loop.agent), *_undescribed(found.values())],
         problems=[_undecided(undecided, scenario)] if undecided else [],
         undecided=undecided,
     )
+
+
+def _undescribed(tools: Iterable[ToolSpec]) -> Iterable[str]:
+    names = [tool.name for tool in tools if not tool.description]
+    if names:
+        yield (
+            f"Without a description: {', '.join(names)}. A model has names and "
+            "arguments alone to go by; a docstring makes a tool easier to learn."
+        )
 
 
 def _fate(name: str, config: TrainingConfig) -> str:
@@ -219,84 +226,6 @@ def _differ(agents: ToolSpec, scenarios: ToolSpec) -> Iterable[str]:
             yield f"{agents.name}: {name!r} is {kinds[0]} here, {kinds[1]} there."
 
 
-class _Caller:
-    """Calls each tool that it is ever offered once, then answers.
-
-    One that hands work on is called once for each agent that its description names. A
-    call that is asked for, of one tool alone that is not known, is an answer in a form,
-    and made each time, with other choices than before: it may say who goes on.
-
-    Attributes:
-        answers: Names of the tools of such calls.
-    """
-
-    def __init__(
-        self,
-        most_turns: int,
-        addressee: str,
-        roles: list[str],
-        known: set[str],
-        trial: int,
-    ) -> None:
-        self._turns_left = most_turns - 1
-        self._addressee = addressee
-        self._roles = roles
-        self._known = known
-        self._answered = trial
-        self._made: set[tuple[str, str]] = set()
-        self._lock = threading.Lock()
-        self.answers: set[str] = set()
-
-    def __call__(self, request: ChatRequest) -> Reply:
-        with self._lock:
-            functions = [tool["function"] for tool in request.tools]
-            names = [function["name"] for function in functions]
-            if request.wants_call and len(names) == 1 and names[0] not in self._known:
-                self.answers.add(names[0])
-                return Reply(calls=[(names[0], self._in_a_form(functions[0]))])
-            calls = {
-                (function["name"], to): function
-                for function in functions
-                for to in self._addressees(function)
-            }
-            left = [call for call in calls if call not in self._made]
-            each = max(1, -(-len(left) // max(1, self._turns_left - 1)))
-            now = left[:each] if self._turns_left > 0 else []
-            self._turns_left -= 1
-            self._made.update(now)
-        if not now:
-            return Reply("Done.")
-        return Reply(
-            calls=[(call[0], self._arguments(calls[call], call[1])) for call in now]
-        )
-
-    def _in_a_form(self, function: dict[str, Any]) -> dict[str, Any]:
-        properties = (function.get("parameters") or {}).get("properties", {})
-        chosen = {
-            name: choices[self._answered % len(choices)]
-            for name, schema in properties.items()
-            if isinstance(schema, dict) and (choices := schema.get("enum"))
-        }
-        self._answered += 1
-        return {**self._arguments(function, ""), **chosen}
-
-    def _addressees(self, function: dict[str, Any]) -> list[str]:
-        schema = function.get("parameters") or {}
-        if self._addressee not in schema.get("properties", {}):
-            return [""]
-        told = " ".join((function.get("description") or "").split())
-        return [role for role in self._roles if role in told] or [""]
-
-    def _arguments(self, function: dict[str, Any], to: str) -> dict[str, Any]:
-        schema = function.get("parameters") or {}
-        made = {
-            name: example(schema, name)
-            for name in schema.get("properties", {})
-            if name in schema.get("required", [])
-        }
-        return made | {self._addressee: to} if to else made
-
-
 def _try(
     config: TrainingConfig, scenario: Scenario, report: AgentReport
 ) -> AgentReport:
@@ -317,26 +246,33 @@ def _try(
         known = {name for name, fate in report.own.items() if fate != _ANSWER}
         tools = {spec.name for spec in usual_tools(scenario, config.seed)}
         known |= tools
-        callers: list[_Caller] = []
-        policy = ScriptedPolicy(lambda request: callers[-1](request))
+        calls = TrialCalls(
+            scenario.max_turns,
+            addressee=addressee,
+            roles=names,
+            known=known,
+            passing={n for n, fate in report.own.items() if fate == _PASSES_ON},
+        )
+        policy = ScriptedPolicy(calls)
         made: list[Trajectory] = []
         wanted = set(report.bound) or tools
         with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:
             for n in range(_MOST_TRIALS):
-                most = scenario.max_turns
-                callers.append(_Caller(most, addressee, names, known, trial=n))
+                calls.begin()
                 asked = RolloutRequest(f"trial-{n}", task, True, f"trial-{n}", step=0)
                 try:
                     made += session.run([asked], lambda _: None)
                 except AgentGymError as error:
                     return replace(report, problems=[str(error)])
-                if not callers[-1].answers or wanted <= _offered(made).keys():
+                if not calls.left and wanted <= _offered(made).keys():
+                    break
+                if _is_lost(made[-1]):
                     break
         tried = hosts.read_text().split() if hosts.is_file() else []
     is_outside = OUTSIDE in tried
     tried = [name for name in dict.fromkeys(tried) if name != OUTSIDE]
-    answers = sorted({name for caller in callers for name in caller.answers})
-    report = replace(report, own=report.own | dict.fromkeys(answers, _ANSWER))
+    answers = dict.fromkeys(sorted(calls.answers), _ANSWER)
+    report = replace(report, own=report.own | answers)
     return _judged(report, made, scenario, tools, tried, is_outside=is_outside)
 
 
@@ -430,6 +366,11 @@ def _judged(
             f"tool of the agent, or one of your tasks, by --tools-from.{reached}"
         )
     concerns = [*report.concerns]
+    if replaced := _replaced(trials):
+        concerns.append(
+            f"Calls of {', '.join(replaced)} that the agent's own code replaces by "
+            "others are not counted as calls; those that replace them are."
+        )
     if hosts and not problems:
         concerns.append(
             f"In the trial it was to reach {', '.join(hosts)}, and was kept."
@@ -443,6 +384,16 @@ def _judged(
         problems=problems,
         model_calls=sum(len(each.model_calls) for each in trials),
     )
+
+
+def _replaced(trials: list[Trajectory]) -> list[str]:
+    """Return the tools of requested calls of which no outcome was recorded."""
+    names: dict[str, None] = {}
+    for made in trials:
+        ended = {call.id for call in made.get_tool_calls()}
+        asked = [call for each in made.model_calls for call in each.tool_calls]
+        names |= {call.name: None for call in asked if call.id not in ended}
+    return list(names)
 
 
 def _hint(made: Trajectory) -> str:

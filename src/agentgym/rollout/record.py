@@ -1,8 +1,7 @@
 """Reads a rollout back from the store as a Trajectory."""
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
-from itertools import islice
 
 from agentlightning.schemas import DEFAULT_ATTEMPT_ID, Rollout, RolloutState
 
@@ -98,12 +97,15 @@ def _why_dropped(rollout: Rollout, events: Sequence[RecordedEvent]) -> Reason:
 def _interleave(calls: list[ModelCall], outcomes: list[ToolCall]) -> list[Step]:
     """Put each outcome behind the model call that asked for it.
 
-    Outcomes were recorded in that order, those of the agent's own code last.
+    Outcomes were recorded in that order, those of the agent's own code last. A call
+    that the agent's own code replaced has none.
     """
     steps: list[Step] = []
-    rest = iter(outcomes)
+    rest = deque(outcomes)
     for call in calls:
         steps.append(call)
-        steps.extend(islice(rest, len(call.tool_calls)))
+        for asked in call.tool_calls:
+            if rest and rest[0].id in (asked.id, None):
+                steps.append(rest.popleft())
     steps.extend(rest)
     return steps

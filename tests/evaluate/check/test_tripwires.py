@@ -1,10 +1,12 @@
 """Each tripwire catches its own kind of broken pack, and no other does."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
 from agentgym.evaluate.check import Examination, Finding, check_scenario
 from agentgym.evaluate.check.run import TRIPWIRES, run_tripwire
@@ -35,7 +37,6 @@ BROKEN = {
     "card/turns": ("(0.0, 1.0)\n", "(0.0, 1.0)\n    max_turns = 1\n"),
     "card/criteria": (CARD, CARD + CRITERIA),
     "card/components": (CARD, CARD + COMPONENTS),
-    "tools/untyped": ("switch_off(self, room: str)", "switch_off(self, room: object)"),
     "tools/other": ("tool_specs(House)", "tool_specs(House)[1:]"),
     "tasks/generator": (TASKS, TASKS.replace("[", "(").replace("]", ")")),
     "episodes/crash": (REFUSAL, "raise KeyError(room)"),
@@ -119,6 +120,51 @@ def test_untyped_tools_and_arguments_are_named(pack: Path) -> None:
     source.write_text(source.read_text().replace("degrees: int)", "degrees)"))
     [finding] = check_scenario("heating")
     assert "'degrees' of tool 'set_temperature'" in finding.why
+
+
+def test_arguments_without_a_type_are_a_warning(pack: Path) -> None:
+    change(pack, "switch_off(self, room: str)", "switch_off(self, room: object)")
+    found = look("tools")["tools"]
+    assert found.status == "warn"
+    assert "argument 'room' of 'switch_off' has no type" in found.why
+
+
+def lines(path: Path, count: int, line: str, tools: str = "TOOLS") -> str:
+    """Write a tasks file of a tool, and return its reference."""
+    path.write_text("".join(line.replace("NAME", f"n{n}") + "\n" for n in range(count)))
+    source = TaskSource(str(path), (f"tests.evaluate.check.few_tools:{tools}",))
+    return str(source)
+
+
+def test_few_tools_are_not_a_reward_hack(tmp_path: Path) -> None:
+    expect = '[{"tool": "get_weather", "args": {"city": "NAME"}}]'
+    line = f'{{"instruction": "NAME?", "expect": {expect}}}'
+    found = {f.name: f for f in check_scenario(lines(tmp_path / "t.jsonl", 24, line))}
+    assert failed([*found.values()]) == []
+    guessed = found["call-everything"]
+    assert guessed.status == "pass"
+    assert "guesses were just the calls of the plan" in guessed.why
+    silent = lines(tmp_path / "t.jsonl", 24, line, "UNDESCRIBED")
+    found = {f.name: f for f in check_scenario(silent, tasks=4)}
+    assert failed([*found.values()]) == []
+    assert found["tools"].status == "warn"
+    assert "'get_weather' has no description" in found["tools"].why
+
+
+@pytest.mark.parametrize(
+    ("check", "status"), [("any_call", "fail"), ("no_call", "warn")]
+)
+def test_pay_without_a_known_plan_is_compared_with_the_highest(
+    tmp_path: Path, check: str, status: str
+) -> None:
+    reference = lines(tmp_path / "t.jsonl", 24, '{"instruction": "Is NAME sunny?"}')
+    source = replace(
+        TaskSource.parse(reference), check=f"tests.evaluate.check.few_tools:{check}"
+    )
+    found = {f.name: f for f in check_scenario(str(source), tasks=8)}
+    name = "call-everything" if check == "any_call" else "do-nothing"
+    assert found[name].status == status
+    assert "tasks without a known plan: 'no call'" in found[name].why
 
 
 def test_tasks_that_are_no_json_are_found(pack: Path) -> None:

@@ -164,3 +164,29 @@ def test_ids_that_two_of_a_team_have_given_are_told_apart_by_the_tool() -> None:
         [first, asked(("1", "read_file", '{"path": "a"}'))], [ran("a", "1")], SPECS
     )
     assert outcomes(steps) == [ToolOutcome.UNKNOWN_TOOL, ToolOutcome.OK]
+
+
+def test_a_call_that_the_agents_own_code_replaces_is_left_out() -> None:
+    first = asked(("1", "read_file", '{"path": "a"}'))
+    second = asked(("2", "read_file", '{"path": "b"}'))
+    after = ModelCall(
+        messages=[
+            {"role": "assistant", "tool_calls": [{"id": "2"}]},
+            {"role": "tool", "tool_call_id": "2", "content": "b"},
+        ]
+    )
+    steps = assemble_steps([first, second, after], [ran("b", "2")], SPECS)
+    assert [s.id for s in steps if isinstance(s, ToolCall)] == ["2"]
+    # One that a later request shows was answered past training.
+    after.messages[1]["tool_call_id"] = "1"
+    steps = assemble_steps([first, second, after], [ran("b", "2")], SPECS)
+    found = [s for s in steps if isinstance(s, ToolCall)]
+    assert [(s.id, s.outcome) for s in found] == [
+        ("1", ToolOutcome.RAISED),
+        ("2", ToolOutcome.OK),
+    ]
+    # So was one whose tool has never run, and one that ended the episode.
+    for calls in ([first, ModelCall()], [second, first]):
+        steps = assemble_steps(calls, [ran("b", "2")][: calls[0] is second], SPECS)
+        found = [s for s in steps if isinstance(s, ToolCall)]
+        assert ToolOutcome.RAISED in {s.outcome for s in found}

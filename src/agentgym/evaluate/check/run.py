@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 from agentgym.errors import ScenarioError
-from agentgym.evaluate.check import repeats, tripwires
+from agentgym.evaluate.check import hacks, repeats, tripwires
 from agentgym.evaluate.check.examination import Examination, Finding
-from agentgym.evaluate.check.tripwires import Remark
+from agentgym.evaluate.check.finding import Remark
 from agentgym.scenarios.registry import get_scenario
 
 _MOST_SHOWN = 4
@@ -16,8 +16,8 @@ TRIPWIRES: dict[str, tuple[Look, str]] = {
     "tasks": (tripwires.tasks, "every split has as many as are asked for"),
     "episodes": (tripwires.episodes, "no tool crashed on any arguments"),
     "rewards": (tripwires.rewards, "in range; success is paid best"),
-    "do-nothing": (tripwires.do_nothing, "earns nothing"),
-    "call-everything": (tripwires.call_everything, "earns nothing"),
+    "do-nothing": (hacks.do_nothing, "earns nothing"),
+    "call-everything": (hacks.call_everything, "earns nothing but by luck"),
     "oracle": (tripwires.oracle, "the scenario's needed calls succeed"),
     "splits": (tripwires.splits, "share no task, request or declared word"),
     "determinism": (repeats.determinism, "a seed means the same everywhere"),

@@ -6,34 +6,26 @@ Each yields what is wrong; or a :class:`Remark` to say of what is not.
 import json
 import math
 import re
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import combinations
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check.examination import ORACLE, Examination, Played
+from agentgym.evaluate.check.finding import Remark
 from agentgym.evaluate.criteria import flaws
 from agentgym.scenarios.packs import locate_pack, pack_name
 from agentgym.scenarios.scoring import reward_problem
 from agentgym.scenarios.task_lists import task_list
 
-_NEAR_ZERO = 0.05
 _MOST_TOKENS = 160
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 REQUIRED = (Split.TRAIN, Split.VALIDATION, Split.TEST)
 _DIFFICULTIES = ("beginner", "intermediate", "advanced")
 _TYPED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
-
-
-class Remark(NamedTuple):
-    """What is said of a scenario instead of what always holds, if nothing is wrong."""
-
-    status: Literal["pass", "warn", "skip"]
-    why: str
 
 
 def card(examined: Examination) -> Iterator[str]:
@@ -56,7 +48,7 @@ def card(examined: Examination) -> Iterator[str]:
         yield f"the folder is {pack_name(path)!r} but `name` is {scenario.name!r}"
 
 
-def tools(examined: Examination) -> Iterator[str]:
+def tools(examined: Examination) -> Iterator[str | Remark]:
     """Look at names, descriptions and types of the tools, as models are told them."""
     usual = examined.scenario.tools()
     sets = [("the scenario", usual)]
@@ -75,18 +67,31 @@ def tools(examined: Examination) -> Iterator[str]:
         yield from _unlike(usual, sets[1:])
 
 
-def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str]:
+def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Remark]:
+    silent, untyped = [], []
     for spec in {spec.name: spec for spec in specs}.values():
         if not _TOOL_NAME.fullmatch(spec.name):
             yield f"{spec.name!r} is no name for a tool: letters, digits, _ and -"
         if not spec.description:
-            yield f"{spec.name!r} has no description"
+            silent.append(repr(spec.name))
         for argument, schema in spec.parameters.get("properties", {}).items():
             if not _TYPED & set(schema):
-                yield f"argument {argument!r} of {spec.name!r} has no type"
+                untyped.append(f"{argument!r} of {spec.name!r}")
         told = spec.to_openai()
         if json.loads(json.dumps(told)) != told:
             yield f"the schema of {spec.name!r} does not survive JSON"
+    notes = []
+    if silent:
+        notes.append(
+            f"{', '.join(silent)} has no description: its name and arguments alone "
+            "must tell a model when to call it. A docstring makes it easier to learn"
+        )
+    if untyped:
+        notes.append(
+            f"argument {', '.join(untyped)} has no type: any value passes as valid"
+        )
+    if notes:
+        yield Remark("warn", "; ".join(notes))
 
 
 def _unlike(
@@ -161,27 +166,6 @@ def _broadcast(examined: Examination) -> Iterator[str]:
         return
     if not usable:
         yield f"broadcast_rewards returned {given}, not {calls} finite numbers"
-
-
-def do_nothing(examined: Examination) -> Iterator[str]:
-    """An agent that answers at once must earn nothing."""
-    yield from _paid(examined, "do-nothing", both_ways=True)
-
-
-def call_everything(examined: Examination) -> Iterator[str]:
-    """An agent that calls everything must earn nothing; it may lose."""
-    yield from _paid(examined, "call-everything", both_ways=False)
-
-
-def _paid(examined: Examination, agent: str, *, both_ways: bool) -> Iterator[str]:
-    most = _NEAR_ZERO * max(map(abs, examined.scenario.reward_range))
-    for family, found in examined.of(agent).items():
-        mean = statistics.mean(reward.value for reward in found)
-        if mean > most or (both_ways and mean < -most):
-            yield (
-                f"family {family!r} pays {mean:.3f} on average, more than {most:g} "
-                f"from zero ({sum(r.success for r in found)} of {len(found)} successes)"
-            )
 
 
 def oracle(examined: Examination) -> Iterator[str | Remark]:

@@ -9,11 +9,10 @@ from agentgym.core.task import Task
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import EpisodeCut, current_episode
-from agentgym.integrations.langchain.graphs import most_steps
+from agentgym.integrations.langchain.graphs import can_wait, most_steps
+from agentgym.integrations.langchain.interrupts import resumption
 from agentgym.integrations.live import values_for
 from agentgym.integrations.openai_client import clients_led_to
-
-_INTERRUPTED = "__interrupt__"
 
 
 class GraphRun:
@@ -33,20 +32,15 @@ class GraphRun:
         self._blueprint = blueprint
         self._llm = llm
         self.steps = most_steps(graph, blueprint.max_turns)
+        self.can_wait = can_wait(graph)
         self.inputs = values_for(blueprint.inputs, "--inputs")
         self.context = values_for(blueprint.context, "--context")
         if blueprint.context is None and graph.context_schema is not None:
             self.context = _default_context(graph.context_schema, blueprint)
 
-    def configurable(self, remembers: bool) -> dict[str, Any]:
-        """Return the current episode's ``config["configurable"]``.
-
-        A graph that remembers needs a thread; its memory is this episode's own, so the
-        thread may have the name that the user gives it.
-        """
-        episode = current_episode()
-        thread = {"thread_id": episode.rollout_id} if remembers else {}
-        return {**thread, **self._blueprint.configurable, **episode.task.configurable}
+    def configurable(self) -> dict[str, Any]:
+        """Return what the user gives of the episode's ``config["configurable"]``."""
+        return {**self._blueprint.configurable, **current_episode().task.configurable}
 
     @contextmanager
     def led(self) -> Iterator[None]:
@@ -76,7 +70,8 @@ class GraphConversation(Conversation):
     """Runs a graph once for each message of the user.
 
     One that remembers, by a checkpointer, has a thread and a memory of this episode's
-    own, and hears each message alone; any other hears all of them again.
+    own, and hears each message alone; any other hears all of them again. One that can
+    wait but leaves the checkpointer to its server gets a thread for each message.
     """
 
     def __init__(self, run: GraphRun) -> None:
@@ -87,23 +82,28 @@ class GraphConversation(Conversation):
         self._messages: list[Any] | None = []
         self._options: dict[str, Any] = {}
         self._has_begun = False
-        if self._remembers:
+        self._turns = 0
+        if self._remembers or run.can_wait:
             from langgraph.checkpoint.memory import InMemorySaver
 
             self._graph = copy.copy(graph)
             self._graph.checkpointer = InMemorySaver()
-        if configurable := run.configurable(self._remembers):
-            self._config["configurable"] = configurable
 
     async def turn(self, message: str) -> str:
         """Run the graph to its end, through all that it waits for."""
         from langgraph.errors import GraphRecursionError
 
+        self._begin_thread()
         with self._run.led():
             try:
                 state = await self._invoke(self._input(message))
-                while found := _interrupts(state):
-                    state = await self._invoke(_resumed(found))
+                for _ in range(self._run.steps):
+                    given = await resumption(self._graph, self._config, state)
+                    if not given:
+                        break
+                    state = await self._invoke(*given)
+                else:
+                    raise EpisodeCut("max_turns", "it does not stop waiting")
             except GraphRecursionError:
                 raise EpisodeCut("max_turns") from None
         if isinstance(state, str):
@@ -132,31 +132,21 @@ class GraphConversation(Conversation):
         before = [] if self._remembers else self._messages
         return {**given, "messages": [*before, HumanMessage(message)]}
 
+    def _begin_thread(self) -> None:
+        """Set the thread, and the user's own keys, of a turn.
+
+        A graph that remembers has one thread for the whole episode, with a memory of
+        its own, so that the user may name it.
+        """
+        given = self._run.configurable()
+        if self._graph.checkpointer and (not self._remembers or not self._turns):
+            name = f"{current_episode().rollout_id}/{self._turns}"
+            thread = {"thread_id": name}
+            own = thread | given if self._remembers else given | thread
+            self._config["configurable"] = own
+        elif given:
+            self._config["configurable"] = self._config.get("configurable", {}) | given
+        self._turns += 1
+
     async def _invoke(self, asked: Any) -> Any:
         return await self._graph.ainvoke(asked, config=self._config, **self._options)
-
-
-def _interrupts(state: Any) -> list[Any]:
-    found = state.get(_INTERRUPTED, ()) if isinstance(state, Mapping) else ()
-    return list(found)
-
-
-def _resumed(interrupts: list[Any]) -> Any:
-    """Return what a graph goes on with that waits for people.
-
-    Tool calls that it wants to be approved are approved: that they are made is what is
-    judged. Any other question is the user's to answer.
-    """
-    from langgraph.types import Command
-
-    answers = {each.id: _answer(each.value) for each in interrupts}
-    return Command(resume=answers)
-
-
-def _answer(question: Any) -> Any:
-    if isinstance(question, Mapping) and "action_requests" in question:
-        return {"decisions": [{"type": "approve"} for _ in question["action_requests"]]}
-    reply = current_episode().user_reply(str(question))
-    if reply is None:
-        raise EpisodeCut("interrupt", f"it waits for an answer to: {question}")
-    return reply

@@ -10,6 +10,7 @@ from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import MissingExtraError, UnsupportedError, told_by
 from agentgym.integrations.base import AgentRole
+from agentgym.integrations.langchain.interrupts import YES
 from agentgym.integrations.live import kind_of
 from agentgym.integrations.schemas import model_of_schema
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _DEEPEST = 4
 _THEIR_OWN = ("langchain", "langchain_core", "langgraph", "langchain_openai")
 _HANDOFF = "__handoff_destination"
+_APPROVES = "HumanInTheLoop"
 
 _OF_CREATE_AGENT = "langchain_create_agent"
 
@@ -95,10 +97,50 @@ def concerns(graph: Any) -> list[str]:
             f"The store, {type(graph.store).__name__}, is shared by all episodes: what "
             "one writes, others read."
         )
-    names = [str(name) for name in graph.nodes if "HumanInTheLoop" in str(name)]
-    if names:
-        told.append("Calls that wait for approval are approved.")
+    if can_wait(graph):
+        told.append(
+            "Where it waits for a person it goes on at once: breakpoints are passed, "
+            "calls that wait for approval are approved, and questions are answered by "
+            f"the scenario's user, else with {YES!r}."
+        )
     return told
+
+
+def can_wait(graph: Any) -> bool:
+    """Say whether a graph, or one within it, may wait for a person."""
+    return any(_waits(each) for _, each in _graphs(graph))
+
+
+def _waits(graph: Any) -> bool:
+    from langgraph.prebuilt import ToolNode
+    from langgraph.types import interrupt
+
+    if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
+        return True
+    if any(_APPROVES in str(name) for name in graph.nodes):
+        return True
+    for _, bound in _runnables(graph):
+        held = _values(bound)
+        for tool in _tools_among(held):
+            function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
+            held = [*held, *(_reachable(function) if function else ())]
+        wrapper = getattr(bound, "_wrap_tool_call", None)
+        if isinstance(bound, ToolNode) and _APPROVES in repr(wrapper and _all(wrapper)):
+            return True
+        if any(value is interrupt for value in held):
+            return True
+    return False
+
+
+def _all(function: Any, depth: int = 0) -> list[Any]:
+    """Return a function of middleware with those that it calls, by their closures."""
+    cells = [
+        cell.cell_contents for cell in getattr(function, "__closure__", None) or ()
+    ]
+    inner = [v for each in cells for v in (each if isinstance(each, list) else [each])]
+    if depth > _DEEPEST:
+        return [function]
+    return [function, *(f for v in inner if callable(v) for f in _all(v, depth + 1))]
 
 
 def own_tools(found: Any) -> list[Tool]:
@@ -268,32 +310,74 @@ def _models(graph: Any) -> Iterator[Any]:
 
 def _values(bound: Any) -> list[Any]:
     """Return what a node's runnable holds: its tools, or what its functions reach."""
+    return [
+        value
+        for part in _parts(bound)
+        for value in (_flat(part, 0) if _is_runnable(part) else _reachable(part))
+    ]
+
+
+def _parts(runnable: Any) -> list[Any]:
+    """Return the runnables, tools and functions that a runnable is made of.
+
+    A sequence, a fallback, a retry or a binding of LangChain's all keep theirs among
+    their own attributes; asking for others may run a lookup that fails.
+    """
     from langgraph.prebuilt import ToolNode
 
-    if isinstance(bound, ToolNode):
-        return list(bound.tools_by_name.values())
-    functions = [getattr(bound, name, None) for name in ("func", "afunc")]
-    functions += [getattr(step, "func", None) for step in getattr(bound, "steps", ())]
-    return [v for each in functions if each is not None for v in _reachable(each)]
+    if isinstance(runnable, ToolNode):
+        return list(runnable.tools_by_name.values())
+    waiting = list(getattr(runnable, "__dict__", {}).values())
+    found = []
+    while waiting:
+        value = waiting.pop(0)
+        if isinstance(value, dict):
+            waiting[:0] = value.values()
+        elif isinstance(value, list | tuple):
+            waiting[:0] = value
+        elif _is_runnable(value) or (callable(value) and not inspect.isclass(value)):
+            found.append(value)
+    return found
+
+
+def _is_runnable(value: Any) -> bool:
+    from langchain_core.runnables import Runnable
+
+    return isinstance(value, Runnable)
+
+
+def _is_composed(value: Any) -> bool:
+    """Say whether a value is a runnable that is made of others."""
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.tools import BaseTool
+    from langgraph.pregel import Pregel
+
+    whole = BaseChatModel | BaseTool | Pregel
+    return _is_runnable(value) and not isinstance(value, whole)
 
 
 def _reachable(function: Callable[..., Any], depth: int = 0) -> list[Any]:
-    """Return the objects that a function names, and those that they hold."""
+    """Return the objects that a function names, and those that they hold.
+
+    An object with ``__call__`` is looked into as well.
+    """
     function = inspect.unwrap(getattr(function, "func", function))
-    held = list(vars(getattr(function, "__self__", None) or _Nothing).values())
+    holder = getattr(function, "__self__", None)
+    if not inspect.isroutine(function):
+        holder = function
+        function = getattr(function, "__call__", function)  # noqa: B004 - its own
+    held: list[Any] = []
+    if not (inspect.isclass(holder) or inspect.ismodule(holder)):
+        held += getattr(holder, "__dict__", {}).values()
     try:
         names = inspect.getclosurevars(function)
         held += [*names.nonlocals.values(), *names.globals.values()]
-    except (TypeError, ValueError):  # no function of Python's, or a cell is empty
+    except (TypeError, ValueError):  # not a Python function, or a cell is empty
         pass
     found: list[Any] = []
     for value in held:
         found += _flat(value, depth)
     return found
-
-
-class _Nothing:
-    """Holds nothing."""
 
 
 def _flat(value: Any, depth: int) -> list[Any]:
@@ -305,9 +389,6 @@ def _flat(value: Any, depth: int) -> list[Any]:
         return [found for item in value for found in _flat(item, depth + 1)]
     if inspect.isroutine(value):
         root = str(getattr(value, "__module__", "")).partition(".")[0]
-        return [] if root in _THEIR_OWN else _reachable(value, depth + 1)
-    inner = [getattr(value, name, None) for name in ("bound", "first", "last")]
-    return [
-        value,
-        *(v for each in inner if each is not None for v in _flat(each, depth + 1)),
-    ]
+        return [value] if root in _THEIR_OWN else _reachable(value, depth + 1)
+    parts = _parts(value) if _is_composed(value) else []
+    return [value, *(found for part in parts for found in _flat(part, depth + 1))]

@@ -23,6 +23,7 @@ _SHAPING = ("tools", "tool_choice", "response_format", "stream")
 
 _LED = "_led_to_the_episode"
 _ANSWERING: ContextVar[Any] = ContextVar("agentgym_answering", default=None)
+_CALL_ID: ContextVar[str | None] = ContextVar("agentgym_call_id", default=None)
 _AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False)
 
 
@@ -121,12 +122,23 @@ def teach_tools(module: ModuleType) -> None:
     run, arun = base.run, base.arun
 
     def led_run(self: Any, *args: Any, **named: Any) -> Any:
-        return run(_in_episode(self), *args, **named)
+        with _called_by(named.get("tool_call_id")):
+            return run(_in_episode(self), *args, **named)
 
     async def led_arun(self: Any, *args: Any, **named: Any) -> Any:
-        return await arun(_in_episode(self), *args, **named)
+        with _called_by(named.get("tool_call_id")):
+            return await arun(_in_episode(self), *args, **named)
 
     base.run, base.arun = led_run, led_arun
+
+
+@contextmanager
+def _called_by(call_id: str | None) -> Iterator[None]:
+    token = _CALL_ID.set(call_id)
+    try:
+        yield
+    finally:
+        _CALL_ID.reset(token)
 
 
 def _in_episode(tool: Any) -> Any:
@@ -154,10 +166,16 @@ def _led(tool: Any) -> Any:
         return (text, None) if has_artifact else text
 
     def _run(*args: Any, **named: Any) -> Any:
-        return given(current_episode().use_tool_sync(tool.name, asked(args, named)))
+        episode, given_to_it = current_episode(), asked(args, named)
+        return given(
+            episode.use_tool_sync(tool.name, given_to_it, call_id=_CALL_ID.get())
+        )
 
     async def _arun(*args: Any, **named: Any) -> Any:
-        return given(await current_episode().use_tool(tool.name, asked(args, named)))
+        episode, given_to_it = current_episode(), asked(args, named)
+        return given(
+            await episode.use_tool(tool.name, given_to_it, call_id=_CALL_ID.get())
+        )
 
     made = copy.copy(tool)
     vars(made).update(_run=_run, _arun=_arun)  # before the class's, of this copy alone

@@ -30,7 +30,8 @@ def assemble_steps(
     against the original schema) and what became of the call (it ran, was refused, broke
     a rule). Calls that a framework rejected itself are known only from the first, and
     so are those of tools that the agent brought along, as hand-offs to others of a
-    team; their schema is the one that was offered.
+    team; their schema is the one that was offered. A call that the agent's own code
+    replaced by another, as a node that has a query checked first, is left out.
 
     Args:
         model_calls: From the gateway, in order.
@@ -44,12 +45,39 @@ def assemble_steps(
     # Calls that were right have run; the others may take what they leave.
     for call in sorted(every, key=lambda call: call.outcome is not ToolOutcome.OK):
         outcomes[call] = call.with_what_ran(pending)
+    ran = {call.call.name for call in every if not _did_not_run(outcomes[call])}
+    known = _known_later(model_calls)
     steps: list[Step] = []
-    for model_call, calls in zip(model_calls, judged, strict=True):
+    for model_call, calls, later in zip(model_calls, judged, known, strict=True):
         steps.append(model_call)
-        steps.extend(outcomes[call] for call in calls)
+        steps.extend(
+            outcomes[call]
+            for call in calls
+            if later is None
+            or call.call.id in later
+            or not (_did_not_run(outcomes[call]) and call.call.name in ran)
+        )
     steps.extend(pending)  # made by the agent's own code, not asked for by the model
     return steps
+
+
+def _known_later(model_calls: Sequence[ModelCall]) -> list[set[str] | None]:
+    """Return for each model call the ids of tool calls that later requests mention.
+
+    None for the last one, which no request follows.
+    """
+    found: list[set[str] | None] = []
+    later: set[str] | None = None
+    for call in reversed(model_calls):
+        found.append(None if later is None else set(later))
+        mentioned = {
+            str(m["tool_call_id"]) for m in call.messages if "tool_call_id" in m
+        }
+        for message in call.messages:
+            made = message.get("tool_calls") or ()
+            mentioned |= {str(each.get("id")) for each in made}
+        later = mentioned | (later or set())
+    return found[::-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +114,10 @@ class _Requested:
             outcome=outcome,
             result=f"Error: {reason}" if reason else OWN,
         )
+
+
+def _did_not_run(call: ToolCall) -> bool:
+    return call.outcome is ToolOutcome.RAISED and call.result == f"Error: {NOT_RUN}"
 
 
 def _judge(call: ModelCall, specs: Mapping[str, ToolSpec]) -> list[_Requested]:

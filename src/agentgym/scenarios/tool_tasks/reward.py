@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentgym.core.task import Task
@@ -65,6 +66,23 @@ def score_calls(
         credit = 0.0
     credit *= melted(needless - spare - missing)
     return Reward(credit, False, {"progress": credit}, right_tool, right)
+
+
+def without_done(
+    line: TaskLine, by_code: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
+) -> TaskLine:
+    """Return the line without expected calls that the agent's own code has made.
+
+    They are not for the model to make, and calls of own code cost it nothing. A line
+    of which nothing would be left stays as it is.
+    """
+    left = list(line.expect)
+    for call in by_code:
+        spec = specs.get(call.name)
+        done = (n for n in left if n.accepts(call, spec, succeeded=True))
+        if (need := next(done, None)) is not None:
+            left.remove(need)
+    return replace(line, expect=tuple(left)) if left else line
 
 
 def matched(

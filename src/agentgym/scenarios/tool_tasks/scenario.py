@@ -18,7 +18,12 @@ from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import AgentGymError, NotFoundError, UsageError
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.tool_tasks.answers import Answering, ToolEnvironment
-from agentgym.scenarios.tool_tasks.reward import Check, score_calls, score_checked
+from agentgym.scenarios.tool_tasks.reward import (
+    Check,
+    score_calls,
+    score_checked,
+    without_done,
+)
 from agentgym.scenarios.tool_tasks.splitting import split_lines
 from agentgym.scenarios.tool_tasks.task_file import (
     TaskLine,
@@ -154,6 +159,9 @@ class ToolScenario(Scenario):
         line, made = self._line(task), trajectory.get_tool_calls()
         calls = [call for call in made if not is_own(call, self._specs)]
         if self._check is None:
+            by_code = trajectory.calls_by_code()
+            line = without_done(line, by_code, self._specs)
+            calls = [call for call in calls if not any(call is c for c in by_code)]
             return score_calls(line, calls, self._specs)
         assert isinstance(environment, ToolEnvironment)
         state = {"missed": environment.missed, "answer": trajectory.answer}

@@ -1,0 +1,157 @@
+"""Tripwires on agents without a model: they must not be paid like a right plan."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.trajectory import ToolCall
+from agentgym.evaluate.check.examination import ORACLE, Examination, Played
+from agentgym.evaluate.check.finding import Remark
+
+_NEAR_ZERO = 0.05
+_TOO_MUCH = 0.15
+_HALF = 0.5
+
+
+@dataclass(frozen=True)
+class _Pay:
+    """The pay of one agent for one family of tasks.
+
+    Attributes:
+        mean: Of the rewards.
+        unearned: Mean of what the calls do not explain; None without a plan.
+        lucky: Episodes that made just the calls of the plan.
+    """
+
+    family: str
+    mean: float
+    unearned: float | None
+    lucky: int
+    episodes: int
+
+
+def do_nothing(examined: Examination) -> Iterator[str | Remark]:
+    """An agent that answers at once must earn nothing, unless that is the plan."""
+    top = max(map(abs, examined.scenario.reward_range))
+    unknown = []
+    for pay in _pays(examined, "do-nothing"):
+        if pay.unearned is None:
+            unknown.append(pay)
+        elif abs(pay.unearned) > _NEAR_ZERO * top:
+            yield (
+                f"family {pay.family!r} pays {pay.mean:.3f} on average, more than "
+                f"{_NEAR_ZERO * top:g} from zero"
+            )
+    yield from _without_plan(unknown, top, "no call at all")
+
+
+def call_everything(examined: Examination) -> Iterator[str | Remark]:
+    """An agent that calls everything must earn little, but by luck; it may lose.
+
+    Where there are few tools, it sometimes makes just the calls that a task needs,
+    with a word of the request as the argument. That is what training starts from. A
+    reward is wrong that pays for other calls than these.
+    """
+    top = max(map(abs, examined.scenario.reward_range))
+    unknown, lucky = [], []
+    for pay in _pays(examined, "call-everything"):
+        said = f"family {pay.family!r} pays {pay.mean:.3f} on average"
+        if pay.unearned is None:
+            unknown.append(pay)
+        elif pay.unearned > _TOO_MUCH * top:
+            yield (
+                f"{said}, {pay.unearned:.3f} of it for other calls than the plan's; at "
+                f"most {_TOO_MUCH * top:g} may be"
+            )
+        elif pay.mean > _NEAR_ZERO * top:
+            lucky.append(
+                f"{said}: {pay.lucky} of {pay.episodes} guesses were just the calls "
+                "of the plan"
+            )
+    yield from _without_plan(unknown, top, "any calls")
+    if lucky:
+        yield Remark("pass", f"{'; '.join(lucky)}. With few tools guesses are right")
+
+
+def _without_plan(
+    pays: Sequence[_Pay], top: float, told: str
+) -> Iterator[str | Remark]:
+    """Compare with the highest reward where the scenario does not know a plan."""
+    paid = [pay for pay in pays if pay.mean > _NEAR_ZERO * top]
+    if not paid:
+        return
+    total = sum(pay.episodes for pay in pays)
+    mean = sum(pay.mean * pay.episodes for pay in pays) / total
+    names = ", ".join(repr(pay.family) for pay in paid)
+    if mean > _HALF * top:
+        yield (
+            f"{told} pays {mean:.3f} on average, more than half of {top:g}, for tasks "
+            f"without a known plan: {names}"
+        )
+    else:
+        yield Remark(
+            "warn",
+            f"{told} pays {mean:.3f} on average for tasks without a known plan: "
+            f"{names}. See that a right answer pays more",
+        )
+
+
+def _pays(examined: Examination, agent: str) -> Iterator[_Pay]:
+    right = {
+        family: statistics.mean(reward.value for reward in found)
+        for family, found in examined.of(ORACLE).items()
+    }
+    families: dict[str, list[Played]] = defaultdict(list)
+    for episode in examined.episodes:
+        if episode.agent == agent and episode.reward is not None:
+            families[episode.task.family].append(episode)
+    for family, played in families.items():
+        rewards = [e.reward.value for e in played if e.reward is not None]
+        dues = [_due(examined, episode) for episode in played]
+        known = [due for due in dues if due is not None]
+        unearned = None
+        if family in right and len(known) == len(dues):
+            best = right[family]
+            pairs = zip(rewards, known, strict=True)
+            unearned = statistics.mean(value - share * best for value, share in pairs)
+        yield _Pay(
+            family,
+            statistics.mean(rewards),
+            unearned,
+            lucky=sum(due == 1.0 for due in known),
+            episodes=len(played),
+        )
+
+
+def _due(examined: Examination, episode: Played) -> float | None:
+    """Return the share of a right plan's reward that the calls made deserve.
+
+    That is the share of the plan's calls among them, if no other tool was called; None
+    if no plan is known.
+    """
+    needed = examined.scenario.needed_calls(episode.task)
+    if needed is None or episode.trajectory is None:
+        return None
+    made = episode.trajectory.get_tool_calls()
+    if {call.name for call in made} - set[str]().union(*(n.tools for n in needed)):
+        return 0.0
+    if not needed:
+        return 1.0
+    return _matches(examined, needed, made) / len(needed)
+
+
+def _matches(
+    examined: Examination, needed: Sequence[NeededCall], made: Sequence[ToolCall]
+) -> int:
+    specs = {spec.name: spec for spec in examined.scenario.tools()}
+    left = list(made)
+    count = 0
+    for need in needed:
+        for call in left:
+            if need.accepts(call, specs.get(call.name), succeeded=True):
+                left.remove(call)
+                count += 1
+                break
+    return count

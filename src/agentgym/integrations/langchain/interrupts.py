@@ -1,0 +1,106 @@
+"""Resuming a graph that waits: at a breakpoint, for an approval, for an answer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentgym.integrations.episode import EpisodeCut, current_episode
+
+YES = "yes"
+"""The answer to a question where the scenario has no user."""
+
+_INTERRUPTED = "__interrupt__"
+_REJECTED = "This call is not allowed."
+
+
+async def resumption(
+    graph: Any, config: Mapping[str, Any], state: Any
+) -> tuple[Any, ...]:
+    """Return the one input that a graph continues with; nothing if it has ended.
+
+    Args:
+        graph: With a checkpointer, or it cannot wait.
+        config: The thread that ran.
+        state: The result of its last run.
+
+    Raises:
+        EpisodeCut: It asks the scenario's user, who has left.
+    """
+    from langgraph.types import Command
+
+    found = state.get(_INTERRUPTED, ()) if isinstance(state, Mapping) else ()
+    if found:
+        return (Command(resume={each.id: await _answer(each) for each in found}),)
+    if graph.checkpointer and (await graph.aget_state(config)).next:
+        return (None,)  # past a breakpoint
+    return ()
+
+
+async def _answer(interrupt: Any) -> Any:
+    """Return the answer to one question.
+
+    A tool call that waits for approval is approved: the model's call is what training
+    judges. Any other question is for the scenario's user.
+    """
+    question = interrupt.value
+    if isinstance(question, Mapping) and "action_requests" in question:
+        configs = {c["action_name"]: c for c in question.get("review_configs", ())}
+        actions = question["action_requests"]
+        allowed = [configs.get(each["name"], {}) for each in actions]
+        return {
+            "decisions": [
+                await _decision(config.get("allowed_decisions", ()), action)
+                for config, action in zip(allowed, actions, strict=True)
+            ]
+        }
+    if isinstance(question, Mapping) and question.get("type") == "tool_approval":
+        kinds = list(_constants(getattr(interrupt, "response_schema", None)))
+        return await _decision(kinds, question)
+    requests = question if isinstance(question, list) else [question]
+    is_inbox = (isinstance(r, Mapping) and "action_request" in r for r in requests)
+    if requests and all(is_inbox):
+        accepted = [{"type": "accept", "args": None} for _ in requests]
+        return accepted if isinstance(question, list) else accepted[0]
+    return _reply(question)
+
+
+async def _decision(
+    allowed: Sequence[str], action: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the decision on one call that lets it have its effect."""
+    name, arguments = action["name"], dict(action["args"])
+    if not allowed or "approve" in allowed:
+        return {"type": "approve"}
+    if "edit" in allowed:
+        edited = {"name": name, "args": arguments}
+        return {"type": "edit", "edited_action": edited}
+    if "respond" in allowed:  # a person answers instead of the tool
+        episode = current_episode()
+        if name in episode.tools:
+            called = action.get("tool_call_id")
+            said = await episode.use_tool(name, arguments, call_id=called)
+        else:
+            said = _reply(action.get("description", action))
+        return {"type": "respond", "message": said}
+    return {"type": "reject", "message": _REJECTED}
+
+
+def _constants(schema: Any) -> Iterator[str]:
+    """Yield the constants in a JSON schema."""
+    if isinstance(schema, Mapping):
+        for key, value in schema.items():
+            if key == "const":
+                yield str(value)
+            yield from _constants(value)
+    elif isinstance(schema, Sequence) and not isinstance(schema, str):
+        for value in schema:
+            yield from _constants(value)
+
+
+def _reply(question: Any) -> str:
+    episode = current_episode()
+    reply = episode.user_reply(str(question))
+    if reply is not None:
+        return reply
+    if episode.has_user:
+        raise EpisodeCut("interrupt", f"it waits for an answer to: {question}")
+    return YES

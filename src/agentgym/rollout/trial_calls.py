@@ -1,0 +1,147 @@
+"""The scripted model of a trial: it calls each tool that an agent offers it."""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentgym.core.policy import ChatRequest
+from agentgym.engines.scripted import Reply
+from agentgym.scenarios.tool_tasks.stubs import example
+
+_Call = tuple[str, str]  # of a tool, to an agent or to no one in particular
+
+
+class TrialCalls:
+    """Calls each tool that it is offered once, one call an answer; then answers.
+
+    Frameworks refuse some calls beside others in one message, as a hand-off, or two
+    edits of one file. What one attempt leaves is called in the next; hand-offs are
+    made again in each, as they lead to the tools of other agents.
+
+    A call that is asked for, of one tool alone that is not known, is an answer in a
+    form, and made each time with other choices than before: it may say who is next.
+    A request without tools whose text names several agents is answered with one of
+    the names, a different one each time, for the same reason.
+
+    Args:
+        most_turns: Model calls of one agent after which an episode is cut.
+        addressee: Argument in which a call names the agent that it goes to.
+        roles: Names of the agents.
+        known: Tools that are not answers in a form.
+        passing: Tools that pass control to another agent.
+
+    Attributes:
+        answers: Names of the tools that were called as an answer in a form.
+    """
+
+    def __init__(
+        self,
+        most_turns: int,
+        *,
+        addressee: str,
+        roles: list[str],
+        known: set[str],
+        passing: set[str],
+    ) -> None:
+        self._most_calls = most_turns - 1
+        self._addressee = addressee
+        self._roles = roles
+        self._known = known
+        self._passing = passing
+        self._attempts = 0
+        self._forms = 0
+        self._named: Counter[str] = Counter()
+        self._offered: set[_Call] = set()
+        self._made: set[_Call] = set()
+        self._made_now: set[_Call] = set()
+        self._turns: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self.answers: set[str] = set()
+
+    @property
+    def left(self) -> int:
+        """How many calls were offered and not made in any attempt."""
+        return len(self._offered - self._made)
+
+    def begin(self) -> None:
+        """Begin another attempt."""
+        with self._lock:
+            self._made_now.clear()
+            self._turns.clear()
+            self._forms = self._attempts  # other choices than the attempt before
+            self._attempts += 1
+
+    def __call__(self, request: ChatRequest) -> Reply:
+        """Return the answer to one request."""
+        functions = [tool["function"] for tool in request.tools]
+        names = [function["name"] for function in functions]
+        with self._lock:
+            if request.wants_call and len(names) == 1 and names[0] not in self._known:
+                self.answers.add(names[0])
+                return Reply(calls=[(names[0], self._in_a_form(functions[0]))])
+            if not names:
+                return Reply(self._name_of(request) or "Done.")
+            calls = {
+                (function["name"], to): function
+                for function in functions
+                for to in self._addressees(function)
+            }
+            self._offered.update(calls)
+            role = json.dumps(sorted(names))
+            self._turns[role] += 1
+            call = next(self._next_of(list(calls), forced=request.wants_call), None)
+            if call is None or self._turns[role] > self._most_calls:
+                return Reply("Done.")
+            self._made.add(call)
+            self._made_now.add(call)
+            return Reply(calls=[(call[0], self._arguments(calls[call], call[1]))])
+
+    def _next_of(self, calls: list[_Call], *, forced: bool) -> Iterator[_Call]:
+        """Yield what to call, the most wanted first; hand-offs after other calls."""
+        ordered = sorted(calls, key=self._passes)
+        yield from (call for call in ordered if call not in self._made)
+        passing = [call for call in calls if self._passes(call)]
+        yield from (call for call in passing if call not in self._made_now)
+        if forced:
+            yield from calls
+
+    def _passes(self, call: _Call) -> bool:
+        return call[0] in self._passing or bool(call[1])
+
+    def _name_of(self, request: ChatRequest) -> str:
+        """Return the agent that a request without tools may want named, or nothing."""
+        text = json.dumps(request.messages[-1], ensure_ascii=False)
+        named = [role for role in self._roles if role in text]
+        if len(named) < 2:
+            return ""
+        chosen = min(named, key=self._named.__getitem__)
+        self._named[chosen] += 1
+        return chosen
+
+    def _in_a_form(self, function: Mapping[str, Any]) -> dict[str, Any]:
+        properties = (function.get("parameters") or {}).get("properties", {})
+        chosen = {
+            name: choices[self._forms % len(choices)]
+            for name, schema in properties.items()
+            if isinstance(schema, dict) and (choices := schema.get("enum"))
+        }
+        self._forms += 1
+        return {**self._arguments(function, ""), **chosen}
+
+    def _addressees(self, function: Mapping[str, Any]) -> list[str]:
+        schema = function.get("parameters") or {}
+        if self._addressee not in schema.get("properties", {}):
+            return [""]
+        told = " ".join((function.get("description") or "").split())
+        return [role for role in self._roles if role in told] or [""]
+
+    def _arguments(self, function: Mapping[str, Any], to: str) -> dict[str, Any]:
+        schema = function.get("parameters") or {}
+        made = {
+            name: example(schema, name)
+            for name in schema.get("properties", {})
+            if name in schema.get("required", [])
+        }
+        return made | {self._addressee: to} if to else made
