@@ -98,14 +98,18 @@ class MissingExtraError(UsageError):
     """An optional dependency is not installed.
 
     Attributes:
-        extra: The extra of this package that brings it.
+        extra: The extra of this package that brings it; several with commas.
+        purpose: What it is needed for, as a sentence begins.
     """
 
     def __init__(self, extra: str, purpose: str) -> None:
-        self.extra = extra
+        self.extra, self.purpose = extra, purpose
+        several = "," in extra
         super().__init__(
-            f"{purpose} needs the extra {extra!r}, which is not installed. "
-            f'Install it with: pip install "agentgym[{extra}]"'
+            f"{purpose} need{'' if several else 's'} the extra{'s' * several} "
+            f"{extra!r}, which {'are' if several else 'is'} not installed. "
+            f"Install {'them' if several else 'it'} with: pip install "
+            f'"agentgym[{extra}]"'
         )
 
 

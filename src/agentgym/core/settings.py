@@ -1,6 +1,8 @@
 """Settings: models whose values come from code and YAML, with errors that explain."""
 
 import os
+import re
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +22,34 @@ LONGEST_S = 7 * 86_400.0
 """Of every time limit: a week."""
 _YAML = "Write one setting a line: its name, a colon and its value."
 _SHOWN = 80
+_BOOL = "tag:yaml.org,2002:bool"
+_FLOAT = "tag:yaml.org,2002:float"
+_TRUE = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
+_NUMBER = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+$")
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads plain data, with the booleans and exponents of YAML 1.2.
+
+    PyYAML reads 1.1, where the key ``yes`` is ``True`` and ``1e-4`` is text.
+    """
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != _BOOL]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, _TRUE, list("tTfF"))
+_Loader.add_implicit_resolver(_FLOAT, _NUMBER, list("-+.0123456789"))
+
+
+def read_yaml(text: str) -> Any:
+    """Return what a YAML text holds: mappings, lists, text, numbers, booleans.
+
+    Raises:
+        yaml.YAMLError: It is malformed, or holds anything but plain data.
+    """
+    return yaml.load(text, _Loader)
 
 
 class Settings(BaseModel):
@@ -51,7 +81,7 @@ class Settings(BaseModel):
     def from_yaml(cls, path: str | Path, **overrides: Any) -> Self:
         """Read a YAML mapping; ``overrides`` that are not None win over it."""
         try:
-            data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+            data = read_yaml(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
             reason = " ".join(str(error).split())
             raise ConfigError(
@@ -65,6 +95,34 @@ class Settings(BaseModel):
             raise ConfigError(f"The configuration {path} holds {kind}. {_YAML}")
         values = {str(key): value for key, value in data.items()}
         return cls.create(**{**values, **_given(overrides)})
+
+
+def read_assignments(words: Sequence[str], settings: Iterable[str]) -> dict[str, Any]:
+    """Read ``KEY=VALUE`` texts, whose values are YAML: ``learning_rate=1e-4``.
+
+    Args:
+        words: The texts; the last of one key counts.
+        settings: The names that a key may have.
+
+    Raises:
+        ConfigError: A text has no ``=``, its key is unknown, or its value is malformed.
+    """
+    known, values = sorted(settings), {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise ConfigError(
+                f"{word!r} does not set anything: write KEY=VALUE, as in "
+                "learning_rate=1e-4."
+            )
+        if key not in known:
+            raise ConfigError(f"Invalid configuration: {_unknown(key, known)}")
+        try:
+            values[key] = read_yaml(text)
+        except (ValueError, yaml.YAMLError):
+            raise ConfigError(f"{word!r}: the value cannot be read as YAML.") from None
+    return values
 
 
 def variable_of(setting: str) -> str:

@@ -78,9 +78,11 @@ def _override(text: str) -> tuple[str, str, Any]:
     name, equals, value = text.partition("=")
     library, _, key = name.partition(".")
     if library not in LIBRARIES or not equals or not key:
+        named = name if equals and name.isidentifier() else "learning_rate"
         raise ConfigError(
-            f"{text!r} is no setting of verl or vLLM: write verl.KEY=value or "
-            "vllm.KEY=value, after the scenario."
+            f"{text!r} is not understood. Settings of AgentGym are written --set "
+            f"{named}=VALUE; those of verl and vLLM verl.KEY=VALUE and vllm.KEY=VALUE, "
+            "after the scenario."
         )
     try:
         return library, key, yaml.safe_load(value)

@@ -207,14 +207,14 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
             },
         )
 
-    def families(self) -> dict[str, Self]:
-        """Return the same of each family of tasks, those solved least often first."""
-        grouped: dict[str, list[TaskResult]] = defaultdict(list)
+    def family_success(self) -> dict[str, Estimate]:
+        """Return pass^1 of each family of tasks, the lowest first."""
+        grouped: dict[str, list[Pair]] = defaultdict(list)
         for task in self.by_task:
             if task.attempts:
-                grouped[task.family].append(task)
-        found = {name: self.of_tasks(t, k=self.k) for name, t in grouped.items()}
-        return dict(sorted(found.items(), key=lambda item: item[1].pass_1.value))
+                grouped[task.family].append(task.pair("pass_1", 1))
+        found = {name: estimate_ratio(pairs) for name, pairs in grouped.items()}
+        return dict(sorted(found.items(), key=lambda item: item[1].value))
 
     def at_most(self, k: int) -> Self:
         """Return the same with pass^k of at most ``k``, as far as tasks are recorded.

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
-from agentgym.rollout.probe import AgentReport
+
+if TYPE_CHECKING:  # whoever shows a run loads no gateway
+    from agentgym.rollout.probe import AgentReport
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Plan:
     held_out: int
     validations: int
     resumed_step: int | None = None
-    agent: AgentReport | None = None
+    agent: "AgentReport | None" = None
     memory: str = ""
 
 

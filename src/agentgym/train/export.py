@@ -12,6 +12,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.files import agents_home, disk_trouble, new_folder
 from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError
+from agentgym.evaluate.effect import lost_families
 from agentgym.evaluate.metrics import Metrics
 from agentgym.scenarios.base import Scenario
 from agentgym.train.run_folder import RunState
@@ -116,6 +117,8 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
         return True, reason if is_better else f"{reason}{worse}"
     if not is_better:
         return False, f"it is not better than before training: {shares}"
+    if versions.is_pinned:
+        return False, f"{default} was chosen with `agentgym agents use`"
     if default is None:
         return True, f"{versions.name} had no default any more"
     try:
@@ -132,6 +135,9 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
         )
     if not new.pass_1 >= old.pass_1:
         return False, f"{default} solves more: {_apart(old, new)}"
+    if lost := lost_families(old, new):
+        named = ", ".join(change.words() for change in lost)
+        return False, f"it lost families of tasks that {default} had: {named}"
     if new.pass_1 > old.pass_1:
         return True, f"it solves more than {default} did: {_apart(new, old)}"
     return True, f"it solves as many held-out tasks as {default} did"

@@ -473,6 +473,7 @@ class TrainingLoop:
             warm_start=warmed.get(main),
             warm_breakdown={name: warmed[name] for name in others if warmed},
             imitated=state.warm_start,
+            criteria=self._scenario.success_criteria(),
             stopped=stopped,
             steps=state.step,
             weights_step=weights,

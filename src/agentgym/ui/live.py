@@ -136,11 +136,11 @@ class TerminalProgress(Progress):
             ("  goal reached" if reached else "", "bold green"),
         )
         self._print(line)
-        families = metrics.families().items()
+        families = metrics.family_success()
         worst = [
-            f"{name} {percent(found.pass_1.value)}"
-            for name, found in families
-            if found.pass_1.value < 1
+            f"{name} {percent(found.value)}"
+            for name, found in families.items()
+            if found.value < 1
         ]
         if worst and len(families) > 1:
             self._print(Text(f"  worst: {', '.join(worst[:_WORST])}", "dim"))
