@@ -13,7 +13,7 @@ from agentgym.core.ledger import NO_VARIANCE, ROLE_NOT_TRAINED, Ledger
 from agentgym.core.trajectory import Reason
 from agentgym.doctor.evidence import Evidence, read_evidence
 from agentgym.doctor.run import Finding, diagnose
-from agentgym.evaluate.effect import Change, Effect
+from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
 from agentgym.rollout.store.store import Store

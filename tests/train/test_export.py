@@ -8,7 +8,7 @@ import pytest
 from agentgym import TrainedAgent
 from agentgym.train.export import keep
 from agentgym.train.versions import AGENT_FILE, Versions
-from tests.evaluate.test_effect import measured
+from tests.evaluate.test_compare import measured
 from tests.train.agents import make_agent, saved_agent
 
 

@@ -13,7 +13,7 @@ from agentgym.ui import words
 from agentgym.ui.comparison import rows
 from agentgym.ui.report import render_report
 from agentgym.ui.tables import ledger_view, metrics_view, plan_view, result_view
-from tests.evaluate.test_effect import measured
+from tests.evaluate.test_compare import measured
 from tests.ui import made_up
 
 

@@ -24,6 +24,7 @@ from agentgym.cli import (
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
 from agentgym.cli.options import EPILOG, PanelCommand
 from agentgym.cli.output import (
+    counted_from,
     discard_output,
     only_results,
     show_log,
@@ -69,8 +70,8 @@ def build() -> typer.Typer:
     return app
 
 
-def run(words: list[str], *, owns_process: bool = False) -> int:
-    """Run one command line and return its exit code.
+def run(words: list[str], began: float, *, owns_process: bool = False) -> int:
+    """Run one command line, which began then, and return its exit code.
 
     Every :class:`AgentGymError` becomes one paragraph on standard error. Ctrl-C ends a
     process that this owns within five seconds, whatever hangs.
@@ -86,6 +87,7 @@ def run(words: list[str], *, owns_process: bool = False) -> int:
         level = logging.INFO
     show_log(level)
     with (
+        counted_from(began),
         redacted_output(),
         audited(AuditLog(home_log())),
         Interrupts(hard=owns_process) as interrupts,

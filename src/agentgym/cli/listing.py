@@ -52,6 +52,8 @@ def machine_of(run: "Path") -> Row | None:
 
     ``open`` says that one may still be there, and go on to cost money.
     """
+    if not (run / "machine.json").exists():  # most runs; spares an import
+        return None
     from agentgym.compute.record import MachineRecord
     from agentgym.errors import ComputeError
 

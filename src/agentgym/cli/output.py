@@ -18,11 +18,28 @@ if TYPE_CHECKING:
 
 _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
 """The descriptor that results are written to."""
+_BEGAN: ContextVar[float | None] = ContextVar("agentgym_began", default=None)
+"""When the command began, by ``time.monotonic()``."""
 _SERVERS = "agentgym.rollout.gateway"
 """Whose loggers tell of a server's failures."""
 _OPTION = "--log-level"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@contextmanager
+def counted_from(began: float) -> Iterator[None]:
+    """Let :func:`began` return when the command began."""
+    token = _BEGAN.set(began)
+    try:
+        yield
+    finally:
+        _BEGAN.reset(token)
+
+
+def began() -> float | None:
+    """Return when the command began, by ``time.monotonic()``; None outside of one."""
+    return _BEGAN.get()
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from agentgym.cli.options import (
     own_tools,
     with_tools,
 )
-from agentgym.cli.output import print_json, progress_console
+from agentgym.cli.output import began, print_json, progress_console
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
@@ -465,7 +465,7 @@ def _train(
 
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:
-        trainer = Trainer(settings, progress=progress)
+        trainer = Trainer(settings, progress=progress, began=began())
         result = trainer.train(resume=resume, **may_change)
     folder = result.artifacts.run
     write_atomically(folder / "report.md", render_report(result, bill(folder)))

@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.core.ledger import Ledger
 from agentgym.core.trajectory import NO_REASON
 from agentgym.errors import CheckpointError
-from agentgym.evaluate.effect import Effect
+from agentgym.evaluate.compare import Effect
 from agentgym.evaluate.metrics import Metrics
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState

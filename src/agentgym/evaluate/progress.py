@@ -113,9 +113,11 @@ class Progress:
     def baseline(self, metrics: Metrics) -> None:
         """The untrained policy was measured on held-out tasks."""
 
-    def forecast(self, least: float, most: float) -> None:
+    def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
         """A measurement says how many seconds are left if the budget is spent.
 
+        ``soonest`` are left if the goal holds at the first validation; None if a goal
+        does not end the run.
         A rough range: no update was timed yet. It is told before a warm start, which
         it counts, and before the first step; later :meth:`stepped` tells more.
         """

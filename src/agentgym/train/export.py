@@ -12,7 +12,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.files import agents_home, disk_trouble, new_folder
 from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError
-from agentgym.evaluate.effect import lost_families
+from agentgym.evaluate.compare import lost_families
 from agentgym.evaluate.metrics import Metrics
 from agentgym.scenarios.base import Scenario
 from agentgym.train.run_folder import RunState

@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.errors import RunFolderError
+from agentgym.evaluate.compare import Effect, measure_effect
 from agentgym.evaluate.criteria import Goal, compare_goals
-from agentgym.evaluate.effect import Effect, measure_effect
 from agentgym.evaluate.metrics import Metrics
 from agentgym.train.export import Saved
 from agentgym.train.trained_agent import TrainedAgent

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.criteria import Goal
-from agentgym.evaluate.effect import Change, Effect
 from agentgym.ui.words import percent, plural
 
 _VERDICTS = {

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from agentgym.evaluate.effect import (
+from agentgym.evaluate.compare import (
     holm,
     lost_families,
     measure_effect,
