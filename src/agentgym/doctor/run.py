@@ -61,8 +61,10 @@ _info = partial(Finding, "info")
 
 def diagnose(run: Evidence) -> list[Finding]:
     """Return what was found, the likeliest cause first; empty if all is well."""
-    checks = (_broken, _lost, _base, _watched, _signal, _updates, _outcome)
-    checks += (_regressions,)
+    checks = (
+        *(_broken, _lost, _base, _watched, _signal, _updates),
+        *(_outcome, _regressions),
+    )
     found = [finding for check in checks for finding in check(run)]
     ranks = ("critical", "warning", "info")
     found.sort(key=lambda finding: ranks.index(finding.severity))

@@ -10,7 +10,14 @@ from pydantic import BaseModel
 
 from agentgym.errors import UsageError
 from agentgym.evaluate.intervals import Estimate, estimate_difference, sign_flip_p
-from agentgym.evaluate.metrics import METRICS, SHARES, MetricName, Metrics, TaskResult
+from agentgym.evaluate.metrics import (
+    METRICS,
+    SHARES,
+    MetricName,
+    Metrics,
+    TaskResult,
+    cost_per_success,
+)
 from agentgym.evaluate.numbers import percent
 
 ALPHA = 0.05
@@ -80,6 +87,12 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
                 share=name in SHARES,
             )
             for name in METRICS
+            if name != "cost_per_success"
+        }
+        | {
+            "cost_per_success": cost_per_success(
+                [new for _, new in pairs], [old for old, _ in pairs]
+            )
         },
         p_value=sign_flip_p(
             [new.success_rate - old.success_rate for old, new in pairs]
@@ -246,13 +259,13 @@ def _families(before: Metrics, after: Metrics) -> list[Change]:
         return []
     changes = []
     for family, rows in sorted(tables.items()):
-        old, old_n, new, new_n = map(sum, zip(*rows, strict=True))
+        solved, tried, solved_now, tried_now = map(sum, zip(*rows, strict=True))
         changes.append(
             Change(
                 name=family,
                 is_family=True,
-                before=old / old_n,
-                after=new / new_n,
+                before=solved / tried,
+                after=solved_now / tried_now,
                 p_value=stratified_p(rows),
             )
         )

@@ -56,6 +56,9 @@ _MEASURES = (
     _Measure("tokens per task", "tokens", "cost"),
     _Measure("prompt tokens", "prompt_tokens", "cost", spent=True),
     _Measure("$ per 1,000", "cost", "cost", spent=True, scale=1000.0),
+    _Measure(
+        "$ per 1,000 successes", "cost_per_success", "cost", spent=True, scale=1000.0
+    ),
     _Measure("seconds", "seconds", "cost", spent=True),
 )
 USUAL = tuple(measure.name for measure in _MEASURES if not measure.spent)
