@@ -98,16 +98,19 @@ class MissingExtraError(UsageError):
     """An optional dependency is not installed.
 
     Attributes:
-        extra: The extra of this package that brings it.
+        extra: The extra of this package that brings it; several with commas.
+        purpose: What it is needed for, as a sentence begins.
     """
 
     def __init__(self, extra: str, purpose: str) -> None:
         from agentgym.install import install_command
 
-        self.extra = extra
+        self.extra, self.purpose = extra, purpose
+        several = "," in extra
         super().__init__(
-            f"{purpose} needs the extra {extra!r}, which is not installed. "
-            f"Install it with: {install_command(extra)}"
+            f"{purpose} need{'' if several else 's'} the extra{'s' * several} "
+            f"{extra!r}, which {'are' if several else 'is'} not installed. "
+            f"Install {'them' if several else 'it'} with: {install_command(extra)}"
         )
 
 

@@ -10,6 +10,7 @@ from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedEngine
 from agentgym.evaluate import evaluation
 from agentgym.train import loop
+from agentgym.train.export import keep
 from agentgym.train.result import TrainingResult
 from tests.cli.conftest import Command
 from tests.train.agents import make_agent, saved_agent
@@ -164,12 +165,22 @@ def test_use_chooses_the_default(
     ended = agentgym("agents", "use", "coding@1")
     assert ended.code == 0
     assert (
-        ended.out == "coding means coding@1 from now on; until now it meant coding@2.\n"
+        ended.out == "coding means coding@1 from now on, whatever later runs reach; "
+        "until now it meant coding@2.\n"
     )
     assert TrainedAgent.load("coding").name == "coding@1"
+    better = keep(make_agent(tmp_path / "better", 0.5, 1.0), "coding")
+    assert not better.is_default
+    assert better.reason == "coding@1 was chosen with `agentgym agents use`"
     again = agentgym("agents", "use", "coding@1")
     assert (again.code, again.out) == (0, "coding means coding@1 already.\n")
     assert "the default of coding" in agentgym("agents", "show", "coding").out
+    freed = agentgym("agents", "use", "--auto", "coding")
+    assert freed.out == (
+        "A better run of coding becomes its default from now on; now it is coding@1.\n"
+    )
+    assert keep(make_agent(tmp_path / "best", 0.5, 1.0), "coding").is_default
+    agentgym("agents", "use", "coding@1")
     other = agentgym("agents", "show", "coding@2").out
     assert other.startswith("coding@2  not the default; make it so with: agentgym")
     shown = json.loads(agentgym("agents", "show", "coding@2", "--json").out)
@@ -188,7 +199,7 @@ def test_use_chooses_the_default(
         ("coding@7", "No version of coding is named 'coding@7'."),
         ("coding@22", "Available: coding@1, coding@2."),
         ("a\0b", "No trained agent is named"),
-        ("codign@1", "Did you mean 'coding'? Available: coding, other."),
+        ("codign@1", "Did you mean 'coding@1'? Available: "),
         ("@1", "No trained agent is named '@1'"),
         ("../x", "No trained agent is named '../x'"),
         ("../agents/coding@1", "No trained agent is named '../agents/coding@1'"),

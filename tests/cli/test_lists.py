@@ -54,7 +54,7 @@ def test_quick_answers_equal_those_of_typer(
         assert quick.code == 0
         slow = agentgym(group, *words, "--debug")  # --debug takes the way of typer
         assert slow.out == quick.out
-    assert run([group, "list"]) == 0
+    assert run([group, "list"], 0.0) == 0
 
 
 def test_lists_as_json_are_pure_json(agentgym: Command, own_home: Path) -> None:
@@ -231,7 +231,7 @@ def test_unknown_agent_names_the_nearest(agentgym: Command, own_home: Path) -> N
     make_agent(own_home, "coding")
     ended = agentgym("agents", "show", "codign")
     assert ended.code == 2
-    assert "Did you mean 'coding'?" in ended.err
+    assert "Did you mean 'coding@1'? Available: coding@1." in ended.err
 
 
 def test_unknown_scenario_names_the_nearest(agentgym: Command) -> None:

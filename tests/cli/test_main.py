@@ -1,6 +1,7 @@
 """What every command has in common: help, errors, exit codes."""
 
 import errno
+import json
 import os
 import shlex
 import subprocess
@@ -66,14 +67,25 @@ def test_wrong_usage_exits_with_2(agentgym: Command, words: list[str]) -> None:
     ],
     ids=" ".join,
 )
-def test_what_shells_ask_for_loads_nothing_heavy(words: list[str]) -> None:
+def test_what_shells_ask_for_loads_nothing_heavy(
+    words: list[str], tmp_path: Path
+) -> None:
+    """Also where there is a run, and one on a rented machine."""
+    runs = tmp_path / "runs"
+    for name in ("here", "rented"):
+        (runs / name).mkdir(parents=True)
+        record = {"status": "done", "config": {"scenario": "coding", "gpu": "runpod"}}
+        (runs / name / "run.json").write_text(json.dumps(record))
+    (runs / "rented" / "machine.json").write_text('{"name": "agentgym-x"}')
     script = (
         "import sys; from agentgym.cli.main import main\n"
         f"assert main({words!r}) == 0\n"
         "heavy = {'typer', 'rich', 'pydantic', 'torch', 'yaml', 'importlib.metadata'}\n"
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, cwd=tmp_path
+    )
     assert ended.returncode == 0, ended.stderr.decode()
 
 

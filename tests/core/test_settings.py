@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentgym import TrainingConfig
+from agentgym.core.settings import read_assignments
 from agentgym.errors import ConfigError
 
 
@@ -68,3 +69,31 @@ def test_a_long_value_is_not_quoted_whole() -> None:
     with pytest.raises(ConfigError) as refused:
         TrainingConfig.create(algorithm="x" * 5000)
     assert len(str(refused.value)) < 300
+
+
+def test_keys_and_values_are_those_of_yaml_1_2(tmp_path: Path) -> None:
+    """In YAML 1.1 the key ``yes`` is true, and ``1e-4`` is text."""
+    file = tmp_path / "run.yaml"
+    file.write_text("yes: true\nname: on\nlearning_rate: 1e-4\nearly_stop: no\n")
+    config = TrainingConfig.from_yaml(file)
+    assert (config.yes, config.name) == (True, "on")
+    assert (config.learning_rate, config.early_stop) == (1e-4, False)
+
+
+def test_assignments_reach_every_setting_and_name_the_nearest() -> None:
+    fields = TrainingConfig.model_fields
+    found = read_assignments(
+        ["learning-rate=1e-4", "allow_tools=[a, b]", "early_stop=false"], fields
+    )
+    assert found == {
+        "learning_rate": 1e-4,
+        "allow_tools": ["a", "b"],
+        "early_stop": False,
+    }
+    for word, said in (
+        ("lerning_rate=1", "unknown setting 'lerning_rate', did you mean"),
+        ("episodes", "'episodes' does not set anything: write KEY=VALUE"),
+        ("vllm={a", "cannot be read as YAML"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            read_assignments([word], fields)

@@ -13,6 +13,7 @@ from agentgym.core.ledger import NO_VARIANCE, ROLE_NOT_TRAINED, Ledger
 from agentgym.core.trajectory import Reason
 from agentgym.doctor.evidence import Evidence, read_evidence
 from agentgym.doctor.run import Finding, diagnose
+from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
 from agentgym.rollout.store.store import Store
@@ -54,6 +55,25 @@ def test_a_run_that_learns_has_no_findings() -> None:
 
 def test_a_run_that_has_just_begun_has_no_findings() -> None:
     assert diagnose(Evidence(status="running")) == []
+
+
+def test_what_got_worse_is_named() -> None:
+    change = {"before": 0.96, "after": 0.5, "p_value": 0.001}
+    effect = Effect(
+        verdict="hurt",
+        before=0.8,
+        after=0.6,
+        p_value=0.01,
+        tasks=96,
+        worse=(
+            Change(name="refund", is_family=True, **change),
+            Change(name="out of vocabulary: right tool", is_family=False, **change),
+        ),
+    )
+    found = {f.title: f.evidence for f in diagnose(healthy(effect=effect))}
+    assert "fell from 80% to 60%" in found["training hurt"]
+    assert "refund 96 % -> 50 %" in found["families of tasks got worse"]
+    assert "right tool 96 % -> 50 %" in found["held-out sets got worse"]
 
 
 def test_corrupt_checkpoint() -> None:

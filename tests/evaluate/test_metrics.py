@@ -4,7 +4,9 @@ import pytest
 
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, RolloutStatus, ToolCall, Trajectory
-from agentgym.evaluate.metrics import METRICS, Metrics, Prices
+from agentgym.evaluate.compare import compare
+from agentgym.evaluate.metrics import METRICS, Metrics, Prices, TaskResult
+from agentgym.ui.comparison import rows
 
 
 def attempt(
@@ -129,3 +131,29 @@ def test_metrics_by_name() -> None:
     metrics = Metrics.of([attempt("a", True)])
     assert metrics["pass_1"] == metrics.pass_1
     assert {name: metrics[name].n for name in METRICS}["seconds"] == 1
+
+
+def test_dollars_per_success_count_tasks_that_were_never_solved() -> None:
+    def measured(solved: int, cost: float) -> Metrics:
+        return Metrics.of_tasks(
+            [
+                TaskResult(
+                    task_id=f"t{n}",
+                    attempts=2,
+                    successes=2 * (n < solved),
+                    sums={"cost": (cost, 2), "pass_1": (2 * (n < solved), 2)},
+                )
+                for n in range(10)
+            ]
+        )
+
+    old, new = measured(5, 0.02), measured(8, 0.04)
+    assert old.cost_per_success.value == pytest.approx(10 * 0.02 / 10)
+    assert new.cost_per_success.value == pytest.approx(10 * 0.04 / 16)
+    assert old.cost_per_success.low < 0.02 < old.cost_per_success.high
+    change = compare(old, new).differences["cost_per_success"]
+    assert change.value == pytest.approx(0.025 - 0.02)
+    assert measured(0, 0.02).cost_per_success.n == 0
+    assert measured(5, 0.0).cost_per_success.n == 0  # a model on this machine
+    labels = [row.label for row in rows(old, new, METRICS)]
+    assert "$ per 1,000 successes" in labels

@@ -9,6 +9,7 @@ from agentgym.models.reference import (
     KEY_OF_ADDRESS,
     PROVIDERS,
     is_remote,
+    refusal,
     resolve_model,
 )
 from tests.rollout.stub_server import StubServer
@@ -33,6 +34,29 @@ def test_a_missing_key_names_its_variable(
     monkeypatch.delenv(variable, raising=False)
     with pytest.raises(UsageError, match=variable):
         resolve_model(f"{name}:some-model")
+
+
+@pytest.mark.parametrize(
+    ("provider", "address", "url"),
+    [
+        ("openai", "http://proxy:4000/v1/", "http://proxy:4000/v1"),
+        ("anthropic", "http://proxy:4000", "http://proxy:4000/v1"),
+        ("anthropic", "http://proxy:4000/v1", "http://proxy:4000/v1"),
+    ],
+)
+def test_a_base_url_of_the_environment_replaces_the_providers_own(
+    provider: str, address: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"{provider.upper()}_BASE_URL", address)
+    monkeypatch.delenv(f"{provider.upper()}_API_KEY", raising=False)
+    found = resolve_model(f"{provider}:m")  # a proxy may do without a key
+    assert (found.servers, found.model, found.api_key) == ((url,), "m", "")
+    monkeypatch.setenv(f"{provider.upper()}_API_KEY", "k")
+    assert resolve_model(f"{provider}:m").api_key == "k"
+    assert f"{provider.upper()}_API_KEY" in refusal(url, 401, "no")
+    monkeypatch.setenv(f"{provider.upper()}_BASE_URL", "proxy")
+    with pytest.raises(UsageError, match=f"{provider.upper()}_BASE_URL: 'proxy' is"):
+        resolve_model(f"{provider}:m")
 
 
 def test_an_unknown_provider_is_told_the_nearest() -> None:

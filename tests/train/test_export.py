@@ -7,7 +7,8 @@ import pytest
 
 from agentgym import TrainedAgent
 from agentgym.train.export import keep
-from agentgym.train.versions import AGENT_FILE
+from agentgym.train.versions import AGENT_FILE, Versions
+from tests.evaluate.test_compare import measured
 from tests.train.agents import make_agent, saved_agent
 
 
@@ -52,6 +53,19 @@ def test_only_a_better_version_becomes_the_default_by_itself(
     assert TrainedAgent.load("coding@2").metrics.pass_1.value == after
 
 
+def test_one_that_lost_a_family_does_not_become_the_default(tmp_path: Path) -> None:
+    old = measured(refund=[4] * 8, cancel=[0] * 12)
+    new = measured(refund=[0] * 8, cancel=[4] * 12)
+    for name, found in (("old", old), ("new", new)):
+        agent = make_agent(tmp_path / name, 0.1, 0.5)
+        agent.model_copy(update={"metrics": found}).write_card()
+        saved = keep(TrainedAgent.load(tmp_path / name), "coding")
+    assert not saved.is_default
+    assert saved.reason == (
+        "it lost families of tasks that coding@1 had: refund 100 % -> 0 %"
+    )
+
+
 def test_it_is_compared_with_the_default_and_not_with_the_newest(
     tmp_path: Path,
 ) -> None:
@@ -61,6 +75,10 @@ def test_it_is_compared_with_the_default_and_not_with_the_newest(
     assert saved.reason.startswith("coding@1 solves more")
     TrainedAgent.load("coding@2").make_default()
     saved = keep(make_agent(tmp_path / "newer", 0.5, 0.7), "coding")
+    assert saved.reason == "coding@2 was chosen with `agentgym agents use`"
+    with Versions("coding").locked() as versions:
+        versions.unpin()
+    saved = keep(make_agent(tmp_path / "newest", 0.5, 0.7), "coding")
     assert saved.reason.startswith("it solves more than coding@2 did")
 
 

@@ -94,8 +94,9 @@ class Forecasts(Progress):
     def baseline(self, metrics: Metrics) -> None:
         self.told.append("baseline")
 
-    def forecast(self, least: float, most: float) -> None:
+    def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
         assert 0 < least < most
+        assert soonest is None or 0 < soonest < most
         self.told.append("forecast")
 
     def stepped(self, report: StepReport) -> None:

@@ -75,6 +75,16 @@ def test_a_tracker_that_is_not_installed_says_how_to_get_it(
         Trainer(TrainingConfig.create(tracker="wandb")).plan()
 
 
+def test_all_missing_extras_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("langgraph", "wandb", "torch"):
+        monkeypatch.setitem(sys.modules, module, None)
+    config = TrainingConfig.create(tracker="wandb")
+    with pytest.raises(MissingExtraError) as caught:
+        Trainer(config).plan()
+    assert "[langchain,wandb,local]" in str(caught.value)
+    assert "Install them with" in str(caught.value)
+
+
 def test_an_unknown_split_is_refused_with_those_known() -> None:
     with pytest.raises(UsageError, match="No split is named 'bogus'; known: train, "):
         Trainer().evaluate("coding", split="bogus")

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from agentgym.ui import live
+from agentgym.evaluate import lines
 from agentgym.ui.live import TerminalProgress
 from tests.ui import made_up
 
@@ -18,7 +18,7 @@ def watch(console: Console, steps: int = 12) -> None:
         for _ in range(480):
             progress.rollout_done()
         progress.baseline(made_up.metrics(0.52))
-        progress.forecast(100.0, 290.0)
+        progress.forecast(100.0, 290.0, 40.0)
         for number in range(1, steps + 1):
             progress.phase("rollouts", 128)
             progress.stepped(made_up.step(number))
@@ -43,7 +43,8 @@ def test_plain_output_has_the_whole_story() -> None:
     text = plain()
     for part in (
         "known once the baseline is measured",
-        "Time left: roughly 1 to 5 minutes if the whole budget is spent",
+        "Time left: roughly 40 seconds if the goal holds at the first validation, ",
+        ", 1 to 5 minutes if the whole budget is spent",
         "baseline: 480 rollouts",
         "step 1  128/10,000 episodes  reward -0.36  success 32 %  reliability",
         "4,000 tokens/s  at most 3 min 54 s left",
@@ -61,6 +62,19 @@ def test_what_takes_minutes_to_start_is_told() -> None:
     assert "vLLM starts" in console.file.getvalue()
 
 
+def test_a_terminal_without_cursor_movement_gets_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(lines, "COUNT_S", 0.0)
+    file = io.StringIO()
+    watch(Console(file=file, width=80, force_terminal=True, highlight=False))
+    text = file.getvalue()
+    assert "baseline: 17 of 480 rollouts" in text
+    assert "step 1  128/10,000 episodes" in text
+    assert "\r" not in text
+
+
 def test_fast_steps_are_written_only_now_and_then() -> None:
     written = [line for line in plain(50).splitlines() if "tokens/s" in line]
     assert written[0].startswith("step 1 ")
@@ -69,7 +83,7 @@ def test_fast_steps_are_written_only_now_and_then() -> None:
 
 
 def test_slow_steps_are_all_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr(lines, "STEP_S", 0.0)
     written = [line for line in plain(20).splitlines() if "tokens/s" in line]
     assert len(written) == 20
 

@@ -13,6 +13,7 @@ from agentgym.ui import words
 from agentgym.ui.comparison import rows
 from agentgym.ui.report import render_report
 from agentgym.ui.tables import ledger_view, metrics_view, plan_view, result_view
+from tests.evaluate.test_compare import measured
 from tests.ui import made_up
 
 
@@ -135,6 +136,32 @@ def test_plan_says_what_will_be_done() -> None:
     )
     uniform = shown(plan_view(made_up.plan(task_choice="uniform")))
     assert "go by validation" not in " ".join(uniform.split())
+
+
+def test_the_result_opens_with_whether_training_helped() -> None:
+    before = measured(
+        refund=[4] * 8, cancel=[0] * 12, **{f"f{n}": [2] for n in range(9)}
+    )
+    after = measured(
+        refund=[1] * 8, cancel=[4] * 12, **{f"f{n}": [2] for n in range(9)}
+    )
+    criteria = {"success_rate": 0.9, "cost_reduction": 0.3}
+    result = made_up.result().model_copy(
+        update={"baseline": before, "metrics": after, "criteria": criteria}
+    )
+    text = shown(result_view(result), 120)
+    told = text.lstrip().splitlines()
+    assert told[0].startswith(
+        "Training made no difference beyond chance: pass^1 43 % -> 64 % (p"
+    )
+    assert told[1] == "Better beyond chance: cancel 0 % -> 100 %."
+    assert told[2] == "Worse beyond chance: refund 100 % -> 25 %."
+    assert told[3].startswith("Goal missed: success rate 64 % (asked: 90 %, missed)")
+    assert "cost reduction not measured (asked: 30 %)" in told[3]
+    assert "3 more families did not change." in text
+    report = render_report(result)
+    assert "**Training made no difference" in report
+    assert "Worse beyond chance: refund 100 % -> 25 %." in report
 
 
 def test_report_is_markdown_with_everything() -> None:

@@ -5,7 +5,6 @@ import logging
 import os
 import sys
 import traceback
-import warnings
 from contextlib import nullcontext
 from typing import TypeGuard
 
@@ -23,11 +22,20 @@ from agentgym.cli import (
     train,
 )
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
-from agentgym.cli.output import discard_output, only_results
+from agentgym.cli.options import EPILOG, PanelCommand
+from agentgym.cli.output import (
+    counted_from,
+    discard_output,
+    only_results,
+    show_log,
+    split_log_level,
+)
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
 from agentgym.security.audit import AuditLog, audited, home_log
-from agentgym.security.redaction import LogFilter, redacted, redacted_output
+from agentgym.security.redaction import redacted, redacted_output
 from agentgym.version import __version__
+
+_WIDEST = 120  # columns of help
 
 
 def build() -> typer.Typer:
@@ -35,44 +43,51 @@ def build() -> typer.Typer:
     app = typer.Typer(
         name="agentgym",
         help="Train existing agents, by reinforcement learning, to call their tools "
-        "reliably. Every command takes --help, and --debug for a traceback.",
+        "reliably.",
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": _WIDEST,
+        },
     )
     app.callback()(_options)
-    app.command()(train.train)
-    app.command("eval")(evaluate.evaluate)
-    app.command()(rollout.rollout)
-    app.command("inspect")(inspect.inspect)
-    app.command()(saved.serve)
-    app.command()(gateway.gateway)
-    app.command()(gateway.job)
-    app.command()(saved.export)
-    app.command()(doctor.doctor)
+    for name, function in (
+        ("train", train.train),
+        ("eval", evaluate.evaluate),
+        ("rollout", rollout.rollout),
+        ("inspect", inspect.inspect),
+        ("serve", saved.serve),
+        ("gateway", gateway.gateway),
+        ("job", gateway.job),
+        ("export", saved.export),
+        ("doctor", doctor.doctor),
+    ):
+        app.command(name, cls=PanelCommand, epilog=EPILOG)(function)
     for group in (scenarios.app, saved.runs, saved.agents, doctor.engines, gpu.app):
         app.add_typer(group)
     return app
 
 
-def run(words: list[str], *, owns_process: bool = False) -> int:
-    """Run one command line and return its exit code.
+def run(words: list[str], began: float, *, owns_process: bool = False) -> int:
+    """Run one command line, which began then, and return its exit code.
 
     Every :class:`AgentGymError` becomes one paragraph on standard error. Ctrl-C ends a
     process that this owns within five seconds, whatever hangs.
     """
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    if debug:
-        logging.basicConfig(level=logging.INFO)
-        for handler in logging.getLogger().handlers:
-            handler.addFilter(LogFilter())
-    else:  # what libraries say beside their errors is for those who mend them
-        logging.basicConfig(handlers=[logging.NullHandler()])
-        warnings.simplefilter("ignore")
+    try:
+        words, level = split_log_level(words)
+    except UsageError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return error.exit_code
+    if level is None and debug:
+        level = logging.INFO
+    show_log(level)
     with (
+        counted_from(began),
         redacted_output(),
         audited(AuditLog(home_log())),
         Interrupts(hard=owns_process) as interrupts,
@@ -138,7 +153,20 @@ def _is_long_name(error: Exception) -> TypeGuard[OSError]:
 
 def _options(
     version: bool = typer.Option(False, "--version", help="Print the version."),
+    log_level: str = typer.Option(
+        "",
+        "--log-level",
+        metavar="debug|info|warning|error",
+        help="Of any command: write its log to standard error.",
+    ),
+    debug: bool = typer.Option(
+        False,
+        "--debug",
+        help="Of any command: show its log, and where an error was raised.",
+    ),
 ) -> None:
+    # Both are taken out of the words before typer reads them, as they may stand
+    # anywhere; here they are for --help.
     if version:
         typer.echo(f"agentgym {__version__}")
         raise typer.Exit

@@ -41,10 +41,13 @@ def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
     empty = f"No runs in {output}. Start one with: agentgym train coding"
     if as_json:
         return _render(rows, as_json, empty)
-    if not any(row["machine"] for row in rows):  # no column of nothing
-        return _render([_without(row, ("machine",)) for row in rows], as_json, empty)
-    rows = [{**row, "machine": _bill(row["machine"])} for row in rows]
-    return _render(rows, as_json, empty, below=("machine",))
+    below = ["scenario", "framework", "updated", "tool_reliability"]
+    if any(row["machine"] for row in rows):  # else it would be a column of nothing
+        rows = [{**row, "machine": _bill(row["machine"])} for row in rows]
+        below.append("machine")
+    else:
+        rows = [_without(row, ("machine",)) for row in rows]
+    return _render(rows, as_json, empty, below=below)
 
 
 def machine_of(run: "Path") -> Row | None:
@@ -52,6 +55,8 @@ def machine_of(run: "Path") -> Row | None:
 
     ``open`` says that one may still be there, and go on to cost money.
     """
+    if not (run / "machine.json").exists():  # most runs; spares an import
+        return None
     from agentgym.compute.record import MachineRecord
     from agentgym.errors import ComputeError
 
@@ -193,8 +198,8 @@ def _render(
     if not below or not width or max(map(len, lines)) <= width:
         return "".join(f"{line}\n" for line in lines)
     lines = _columns([_without(row, below) for row in rows])
-    rest = [[name.upper() for name in below]]
-    rest += [[row[name] or "-" for name in below] for row in rows]
+    rest = [[name.upper().replace("_", " ") for name in below]]
+    rest += [[_cell(row[name]) or "-" for name in below] for row in rows]
     return "".join(
         f"{line}\n  {', '.join(more)}\n" for line, more in zip(lines, rest, strict=True)
     )

@@ -7,6 +7,7 @@ typer commands call.
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, 1 for a failure, 2 for wrong usage, 130 if interrupted.
     """
+    began = time.monotonic()
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
     try:
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _write(answer)
     from agentgym.cli.app import run
 
-    return run(words, owns_process=arguments is None)
+    return run(words, began, owns_process=arguments is None)
 
 
 def _open_closed_streams() -> None:

@@ -2,13 +2,51 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from agentgym.core.settings import Settings
     from agentgym.train.trained_agent import TrainedAgent
+
+AGENT = "Agent"
+TASKS = "Tasks"
+MODEL = "Model and engine"
+TRAINING = "Training"
+MEASURING = "Measuring"
+MACHINE = "Machine"
+RUN = "Run"
+OUTPUT = "Output"
+_OTHER = "Options"
+EPILOG = (
+    "With any command: --log-level info writes what happens to standard error, "
+    "--debug also shows where an error was raised."
+)
+
+
+class PanelCommand(TyperCommand):
+    """A command whose options stand under the panels that they name.
+
+    typer's own panels need rich, which takes longer to import than a command may take
+    to start.
+    """
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then each panel's options, in the order of the command."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            if (record := param.get_help_record(ctx)) is not None:
+                panel = getattr(param, "rich_help_panel", None) or _OTHER
+                if param.param_type_name == "argument":
+                    panel = "Arguments"
+                panels.setdefault(panel, []).append(record)
+        panels[_OTHER] = panels.pop(_OTHER, [])  # --help and the like come last
+        for panel, records in panels.items():
+            if records:
+                with formatter.section(panel):
+                    formatter.write_dl(records)
 
 
 def opt(text: str, *names: str, **more: Any) -> Any:
@@ -16,34 +54,67 @@ def opt(text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, **more)
 
 
-AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json")]
+AsJson = Annotated[bool, opt("Print JSON on stdout.", "--json", rich_help_panel=OUTPUT)]
 Runs = Annotated[Path, opt("Folder of runs.", "--output")]
 UnsafeLocalExec = Annotated[
-    bool, opt("Run model-written code without a sandbox.", "--unsafe-local-exec")
+    bool,
+    opt(
+        "Run model-written code without a sandbox.",
+        "--unsafe-local-exec",
+        rich_help_panel=RUN,
+    ),
 ]
+REFERENCE = "MODULE:NAME"
+"""Stands in help where a Python object is named."""
+
+
+def _frameworks(context: typer.Context, words: list[str], begun: str) -> list[str]:
+    """Return what a shell completes --framework with."""
+    from agentgym.integrations.registry import FRAMEWORKS
+
+    return FRAMEWORKS.names()
 
 
 Framework = Annotated[
-    str | None, opt("Whose agent: langchain, autogen, crewai or native.")
+    str | None,
+    opt(
+        "Whose agent it is, or of another installed package's framework.",
+        metavar="langchain|autogen|crewai|native",
+        autocompletion=_frameworks,
+        rich_help_panel=AGENT,
+    ),
 ]
 Agent = Annotated[
-    str | None, opt("module:name of your agent as it is, or of what makes it.")
+    str | None,
+    opt(
+        "Your agent as it is, or what makes it; or a graph's name in langgraph.json.",
+        metavar=REFERENCE,
+        rich_help_panel=AGENT,
+    ),
 ]
 Context = Annotated[
-    str | None, opt("module:name of a function of the task: a graph's runtime context.")
+    str | None,
+    opt(
+        "A function of the task: a graph's runtime context.",
+        metavar=REFERENCE,
+        rich_help_panel=AGENT,
+    ),
 ]
 Inputs = Annotated[
     str | None,
-    opt("module:name of a function of the task: more keys of a graph's state."),
+    opt(
+        "A function of the task: more keys of a graph's state.",
+        metavar=REFERENCE,
+        rich_help_panel=AGENT,
+    ),
 ]
-
-
 Configurable = Annotated[
     list[str] | None,
     opt(
         "key=value of a graph's config[\"configurable\"]; a task's own wins. Can be "
         "given again.",
         metavar="KEY=VALUE",
+        rich_help_panel=AGENT,
     ),
 ]
 
@@ -72,23 +143,39 @@ def named_model(name: str) -> "TrainedAgent | str":
 
 
 ToolsFrom = Annotated[
-    str | None, opt("module:name of the tools of a tasks file: a list of functions.")
+    str | None,
+    opt(
+        "The tools of a tasks file: a list of functions.",
+        metavar=REFERENCE,
+        rich_help_panel=TASKS,
+    ),
 ]
 ToolAnswers = Annotated[
-    str | None,
+    Literal["recorded", "stub", "live"] | None,
     opt(
         "Who answers the calls of a tasks file: recorded (what the file holds), stub "
         "(made-up values), or live (the tools themselves).",
         "--tools",
         show_default="recorded",
+        rich_help_panel=TASKS,
     ),
 ]
 AllowTool = Annotated[
-    list[str] | None, opt("A tool that --tools live may call. Can be given again.")
+    list[str] | None,
+    opt(
+        "A tool that --tools live may call. Can be given again.",
+        metavar="NAME",
+        rich_help_panel=TASKS,
+    ),
 ]
 CheckFunction = Annotated[
     str | None,
-    opt("module:name of your check(task, calls, state), for a tasks file.", "--check"),
+    opt(
+        "Your check(task, calls, state), for a tasks file.",
+        "--check",
+        metavar=REFERENCE,
+        rich_help_panel=TASKS,
+    ),
 ]
 
 

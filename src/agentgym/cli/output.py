@@ -3,21 +3,43 @@
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentgym.security.redaction import Redactor
+from agentgym.errors import UsageError
+from agentgym.security.redaction import LogFilter, Redactor
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
 """The descriptor that results are written to."""
+_BEGAN: ContextVar[float | None] = ContextVar("agentgym_began", default=None)
+"""When the command began, by ``time.monotonic()``."""
 _SERVERS = "agentgym.rollout.gateway"
 """Whose loggers tell of a server's failures."""
+_OPTION = "--log-level"
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@contextmanager
+def counted_from(began: float) -> Iterator[None]:
+    """Let :func:`began` return when the command began."""
+    token = _BEGAN.set(began)
+    try:
+        yield
+    finally:
+        _BEGAN.reset(token)
+
+
+def began() -> float | None:
+    """Return when the command began, by ``time.monotonic()``; None outside of one."""
+    return _BEGAN.get()
 
 
 @contextmanager
@@ -100,3 +122,42 @@ def print_result(text: str) -> None:
     text = Redactor.of_environment().written(text)
     with open(_RESULTS.get(), "w", encoding="utf-8", closefd=False) as file:
         file.write(text)
+
+
+def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
+    """Take ``--log-level LEVEL`` out of a command line, wherever it stands.
+
+    Returns:
+        The other words, and the level; None if none was given.
+
+    Raises:
+        UsageError: The level is missing or unknown.
+    """
+    left, level = [], None
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name != _OPTION:
+            left.append(word)
+            continue
+        value = value if equals else next(rest, "")
+        if value.lower() not in _LEVELS:
+            raise UsageError(
+                f"{_OPTION} {value}".rstrip() + f": choose one of {', '.join(_LEVELS)}."
+            )
+        level = _LEVELS[value.lower()]
+    return left, level
+
+
+def show_log(level: int | None) -> None:
+    """Write the log from a level on to standard error; with None nothing of it.
+
+    Libraries' warnings are then not shown either: they are for their developers.
+    """
+    if level is None:
+        logging.basicConfig(handlers=[logging.NullHandler()])
+        warnings.simplefilter("ignore")
+        return
+    logging.basicConfig(level=level, format=_FORMAT)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(LogFilter())

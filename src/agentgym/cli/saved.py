@@ -47,11 +47,24 @@ def show(
 @agents.command()
 def use(
     name: Annotated[str, typer.Argument(help="NAME@N: a version of a saved agent.")],
+    auto: Annotated[
+        bool, opt("Let better runs of NAME become its default again.", "--auto")
+    ] = False,
 ) -> None:
-    """Choose the default: the version that an agent's name alone means."""
+    """Choose the default: the version that an agent's name alone means.
+
+    Later runs do not change it, until --auto.
+    """
     from agentgym.errors import UsageError
     from agentgym.train.trained_agent import TrainedAgent
+    from agentgym.train.versions import Versions, find
 
+    if auto:
+        with Versions(find(name).name).locked() as versions:
+            versions.unpin()
+        told = f"A better run of {versions.name} becomes its default from now on"
+        progress_console().print(f"{told}; now it is {versions.default()}.")
+        return
     agent = TrainedAgent.load(name)
     alone, at, _ = name.partition("@")
     if agent.version is None or not at:
@@ -61,7 +74,7 @@ def use(
             f"use {example}`. `agentgym agents list` shows them all."
         )
     before = agent.make_default()
-    said = f"{alone} means {agent.name} from now on"
+    said = f"{alone} means {agent.name} from now on, whatever later runs reach"
     if before == agent.name:
         said = f"{alone} means {agent.name} already"
     elif before is not None:

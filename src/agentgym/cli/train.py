@@ -2,16 +2,21 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from agentgym.cli.options import (
+    AGENT,
+    MACHINE,
+    MODEL,
+    RUN,
+    TASKS,
+    TRAINING,
     Agent,
     AllowTool,
     AsJson,
     CheckFunction,
-    Configurable,
     Context,
     Framework,
     Inputs,
@@ -23,18 +28,42 @@ from agentgym.cli.options import (
     own_tools,
     with_tools,
 )
-from agentgym.cli.output import print_json, progress_console
+from agentgym.cli.output import began, print_json, progress_console
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
     from agentgym.errors import UsageError
 
 
+def _engines(context: typer.Context, words: list[str], begun: str) -> list[str]:
+    """Return what a shell completes --engine with."""
+    from agentgym.engines.registry import ENGINES
+
+    return ENGINES.names()
+
+
+def _scenarios(context: typer.Context, words: list[str], begun: str) -> list[str]:
+    """Return what a shell completes the scenario with."""
+    from agentgym.scenarios.registry import scenario_names
+
+    return scenario_names()
+
+
+def _places(context: typer.Context, words: list[str], begun: str) -> list[str]:
+    """Return what a shell completes --gpu with."""
+    from agentgym.core.machines import HERE, RENTED
+
+    return [*HERE, *RENTED]
+
+
 def train(
     command: typer.Context,
     scenario: Annotated[
         str | None,
-        typer.Argument(help="What to train on; see `agentgym scenarios list`."),
+        typer.Argument(
+            help="What to train on; see `agentgym scenarios list`.",
+            autocompletion=_scenarios,
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None,
@@ -44,68 +73,170 @@ def train(
             show_default=False,
         ),
     ] = None,
+    agent: Agent = None,
+    framework: Framework = None,
+    context: Context = None,
+    inputs: Inputs = None,
+    configurable: Configurable = None,
+    train_roles: Annotated[
+        str | None,
+        opt(
+            "Of a team: the roles to train. The others are not.",
+            metavar="NAME,NAME",
+            rich_help_panel=AGENT,
+        ),
+    ] = None,
     tasks: Annotated[
         Path | None,
-        opt("Instead of a scenario: a JSON Lines file of requests and expected calls."),
+        opt(
+            "Instead of a scenario: a JSON Lines file of requests and expected calls.",
+            metavar="FILE",
+            rich_help_panel=TASKS,
+        ),
     ] = None,
     tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
-    framework: Framework = None,
-    agent: Agent = None,
-    context: Context = None,
-    inputs: Inputs = None,
-    configurable: Configurable = None,
-    model: Annotated[str | None, opt("nano, a folder, or a Hugging Face id.")] = None,
-    engine: Annotated[str | None, opt("local, vllm or verl.")] = None,
-    gpus_per_node: Annotated[
-        int | None, opt("Of --engine vllm and verl: GPUs on each machine.")
+    model: Annotated[
+        str | None,
+        opt(
+            "The model to train.",
+            metavar="nano|FOLDER|OWNER/NAME",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
-    nodes: Annotated[int | None, opt("Of --engine verl: machines.")] = None,
+    engine: Annotated[
+        str | None,
+        opt(
+            "What updates the model, or an installed package's engine.",
+            metavar="local|vllm|verl",
+            autocompletion=_engines,
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    gpus_per_node: Annotated[
+        int | None,
+        opt(
+            "Of --engine vllm and verl: GPUs on each machine.",
+            metavar="N",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        opt("Of --engine verl: machines.", metavar="N", rich_help_panel=MODEL),
+    ] = None,
+    episodes: Annotated[
+        int | None,
+        opt("Most training rollouts.", metavar="N", rich_help_panel=TRAINING),
+    ] = None,
+    algorithm: Annotated[
+        Literal["rloo", "grpo"] | None,
+        opt("How attempts are compared.", rich_help_panel=TRAINING),
+    ] = None,
+    warm_start: Annotated[
+        bool,
+        opt(
+            "Imitate the calls that tasks need first (supervised fine-tuning).",
+            "--warm-start",
+            rich_help_panel=TRAINING,
+        ),
+    ] = False,
+    seed: Annotated[
+        int | None,
+        opt(
+            "Of tasks, sampling and initialisation.",
+            metavar="N",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    deterministic: Annotated[
+        bool,
+        opt(
+            "Same seed, same weights; slower.",
+            "--deterministic",
+            rich_help_panel=TRAINING,
+        ),
+    ] = False,
+    assigned: Annotated[
+        list[str] | None,
+        opt(
+            "Any other setting, as in learning_rate=1e-4. Can be given again.",
+            "--set",
+            metavar="KEY=VALUE",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
     gpu: Annotated[
         str | None,
-        opt("auto, local, none, or a machine: runpod, lambda, sky, ssh:user@host."),
+        opt(
+            "Where to train: on this machine, or on a rented or your own other one.",
+            metavar="auto|local|none|runpod|lambda|sky|ssh:USER@HOST",
+            autocompletion=_places,
+            rich_help_panel=MACHINE,
+        ),
     ] = None,
     max_hourly: Annotated[
-        float | None, opt("Of a rented machine: most $ an hour.")
+        float | None,
+        opt(
+            "Of a rented machine: most $ an hour.", metavar="$", rich_help_panel=MACHINE
+        ),
     ] = None,
     max_cost: Annotated[
-        float | None, opt("Of a rented machine: most $ in all; then the run ends.")
+        float | None,
+        opt(
+            "Of a rented machine: most $ in all; then the run ends.",
+            metavar="$",
+            rich_help_panel=MACHINE,
+        ),
     ] = None,
-    episodes: Annotated[int | None, opt("Most training rollouts.")] = None,
-    algorithm: Annotated[str | None, opt("rloo or grpo.")] = None,
-    train_roles: Annotated[
-        str | None,
-        opt("Of a team: the roles to train, with commas. The others are not."),
-    ] = None,
-    seed: Annotated[int | None, opt("Of tasks, sampling and initialisation.")] = None,
-    deterministic: Annotated[
-        bool, opt("Same seed, same weights; slower.", "--deterministic")
-    ] = False,
     config: Annotated[
-        Path | None, opt("YAML file of settings; options win over it.")
+        Path | None,
+        opt(
+            "YAML file of settings; options win over it.",
+            metavar="FILE",
+            rich_help_panel=RUN,
+        ),
     ] = None,
     resume: Annotated[
-        str | None, opt("Continue this run: its folder or its name.")
+        str | None,
+        opt(
+            "Continue this run: its folder or its name.",
+            metavar="RUN",
+            rich_help_panel=RUN,
+        ),
     ] = None,
     name: Annotated[
-        str | None, opt("Of the saved agent and the run; by default the agent's own.")
+        str | None,
+        opt(
+            "Of the saved agent and the run; by default the agent's own.",
+            metavar="NAME",
+            rich_help_panel=RUN,
+        ),
     ] = None,
-    output: Annotated[Path | None, opt("Folder of runs; ./runs by default.")] = None,
-    tracker: Annotated[str | None, opt("tensorboard, wandb or none.")] = None,
+    output: Annotated[
+        Path | None,
+        opt(
+            "Folder of runs; ./runs by default.", metavar="FOLDER", rich_help_panel=RUN
+        ),
+    ] = None,
+    tracker: Annotated[
+        Literal["tensorboard", "wandb", "none"] | None,
+        opt("Where curves are written.", rich_help_panel=RUN),
+    ] = None,
     unsafe_local_exec: UnsafeLocalExec = False,
-    warm_start: Annotated[
-        bool, opt("Imitate the calls that tasks need first.", "--warm-start")
-    ] = False,
     yes: Annotated[
         bool,
         opt(
-            "Rent without a question; train where the baseline gives no hope.", "--yes"
+            "Rent without a question; train where the baseline gives no hope.",
+            "--yes",
+            rich_help_panel=RUN,
         ),
     ] = False,
     dry_run: Annotated[
-        bool, opt("Check everything, train nothing.", "--dry-run")
+        bool,
+        opt("Check everything, train nothing.", "--dry-run", rich_help_panel=RUN),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -121,6 +252,7 @@ def train(
     if scenario is not None and scenario.startswith(("verl.", "vllm.")):
         words, scenario = [scenario, *words], None
         del given["scenario"]
+    given |= _assigned(assigned or [], given)
     given |= _overrides(words)
     if agent is not None and not _says_what(given, tasks, config, resume):
         raise _starter_of(agent, tools_from, write=not dry_run)
@@ -200,6 +332,25 @@ def _starter_of(agent: str, tools_from: str | None, *, write: bool) -> "UsageErr
         "it is:\n"
         f"    {go_on}"
     )
+
+
+def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that --set gives.
+
+    Raises:
+        ConfigError: One is unknown, malformed, or given by an option too.
+    """
+    from agentgym.core.config import TrainingConfig
+    from agentgym.core.settings import read_assignments
+    from agentgym.errors import ConfigError
+
+    found = read_assignments(words, TrainingConfig.model_fields)
+    for key in found.keys() & given.keys():
+        raise ConfigError(
+            f"{key} is given twice: --set {key}={found[key]} and by its own option, "
+            f"{given[key]}. Leave one out."
+        )
+    return found
 
 
 def _overrides(words: list[str]) -> dict[str, dict[str, Any]]:
@@ -330,7 +481,7 @@ def _train(
 
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:
-        trainer = Trainer(settings, progress=progress)
+        trainer = Trainer(settings, progress=progress, began=began())
         result = trainer.train(resume=resume, **may_change)
     folder = result.artifacts.run
     write_atomically(folder / "report.md", render_report(result, bill(folder)))

@@ -2,11 +2,14 @@
 
 import re
 from difflib import get_close_matches
-from importlib.metadata import entry_points
+from types import MappingProxyType
 
 HERE = ("auto", "local", "none")
 SSH = "ssh"
-RENTED = ("runpod", "lambda", "sky")
+RENTED = MappingProxyType(
+    {"runpod": "RUNPOD_API_KEY", "lambda": "LAMBDA_API_KEY", "sky": ""}
+)
+"""Who rents machines, and the environment variable with the key that each needs."""
 PROVIDERS_GROUP = "agentgym.compute"
 
 _USER, _PORT = r"(?:(?P<user>[A-Za-z_][\w.-]*)@)?", r"(?::(?P<port>[0-9]{1,5}))?"
@@ -30,6 +33,8 @@ def check_gpu(value: str) -> str:
         return value
     if name in RENTED and bool(colon) == bool(rest):
         return value
+    from importlib.metadata import entry_points  # takes 10 ms, and lists need none
+
     others = {point.name for point in entry_points(group=PROVIDERS_GROUP)}
     if name in others:
         return value
@@ -37,6 +42,15 @@ def check_gpu(value: str) -> str:
     close = get_close_matches(value, known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise ValueError(f"{hint}known: {', '.join(known)}")
+
+
+def elsewhere_hint() -> str:
+    """Return which machines elsewhere may be named, and the keys that they need."""
+    keys = ", ".join(f"--gpu {n} (set {key})" for n, key in RENTED.items() if key)
+    return (
+        f"Other machines: {keys}, --gpu sky (clouds that SkyPilot can use), or "
+        "--gpu ssh:user@host."
+    )
 
 
 def is_elsewhere(gpu: str) -> bool:

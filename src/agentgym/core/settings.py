@@ -1,6 +1,8 @@
 """Settings: models whose values come from code and YAML, with errors that explain."""
 
 import os
+import re
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +25,25 @@ _SHOWN = 80
 _MOST_CHARACTERS = 1 << 20
 _MOST_VALUES = 100_000
 """Of a YAML text, with what its aliases stand for."""
+_BOOL = "tag:yaml.org,2002:bool"
+_FLOAT = "tag:yaml.org,2002:float"
+_TRUE = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
+_NUMBER = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+$")
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads plain data, with the booleans and exponents of YAML 1.2.
+
+    PyYAML reads 1.1, where the key ``yes`` is ``True`` and ``1e-4`` is text.
+    """
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != _BOOL]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, _TRUE, list("tTfF"))
+_Loader.add_implicit_resolver(_FLOAT, _NUMBER, list("-+.0123456789"))
 
 
 class Settings(BaseModel):
@@ -54,7 +75,7 @@ class Settings(BaseModel):
     def from_yaml(cls, path: str | Path, **overrides: Any) -> Self:
         """Read a YAML mapping; ``overrides`` that are not None win over it."""
         try:
-            data = load_yaml(Path(path).read_text(encoding="utf-8"))
+            data = read_yaml(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
             reason = " ".join(str(error).split())
             raise ConfigError(
@@ -70,7 +91,7 @@ class Settings(BaseModel):
         return cls.create(**{**values, **_given(overrides)})
 
 
-def load_yaml(text: str) -> Any:
+def read_yaml(text: str) -> Any:
     """Return the value of a YAML text.
 
     A few lines of aliases of aliases (``b: [*a, *a]``) can stand for more values than
@@ -85,9 +106,9 @@ def load_yaml(text: str) -> Any:
             f"it has {len(text):,} characters, and {_MOST_CHARACTERS:,} are the most"
         )
     try:
-        if (root := yaml.compose(text, yaml.SafeLoader)) is not None:
+        if (root := yaml.compose(text, _Loader)) is not None:
             _count(root, {})
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deep") from None
 
@@ -109,6 +130,34 @@ def _count(node: yaml.Node, known: dict[int, int]) -> int:
         raise yaml.YAMLError(f"its aliases stand for more than {_MOST_VALUES:,} values")
     known[id(node)] = total
     return total
+
+
+def read_assignments(words: Sequence[str], settings: Iterable[str]) -> dict[str, Any]:
+    """Read ``KEY=VALUE`` texts, whose values are YAML: ``learning_rate=1e-4``.
+
+    Args:
+        words: The texts; the last of one key counts.
+        settings: The names that a key may have.
+
+    Raises:
+        ConfigError: A text has no ``=``, its key is unknown, or its value is malformed.
+    """
+    known, values = sorted(settings), {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise ConfigError(
+                f"{word!r} does not set anything: write KEY=VALUE, as in "
+                "learning_rate=1e-4."
+            )
+        if key not in known:
+            raise ConfigError(f"Invalid configuration: {_unknown(key, known)}")
+        try:
+            values[key] = read_yaml(text)
+        except (ValueError, yaml.YAMLError):
+            raise ConfigError(f"{word!r}: the value cannot be read as YAML.") from None
+    return values
 
 
 def variable_of(setting: str) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 from agentgym.core.ledger import Ledger
 from agentgym.core.trajectory import NO_REASON
 from agentgym.errors import CheckpointError
+from agentgym.evaluate.compare import Effect
 from agentgym.evaluate.metrics import Metrics
+from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState
 from agentgym.train.watch import Remark
 
@@ -37,6 +39,7 @@ class Evidence:
     validation: Metrics | None = None
     remarks: list[Remark] = field(default_factory=list)  # of the newest validation
     checkpoint_error: str = ""  # why the newest checkpoint cannot be read
+    effect: Effect | None = None  # of training on held-out tasks, once it is done
     failures: Counter[str] = field(default_factory=Counter)  # of training, by kind
 
     @property
@@ -63,6 +66,7 @@ def read_evidence(run: RunFolder) -> Evidence:
             state = loaded[0]
     except CheckpointError as error:
         problem = str(error)
+    result = TrainingResult.load(run.path)
     return Evidence(
         status=str(record.get("status", "unknown")),
         error=str(record.get("error", "")),
@@ -73,6 +77,7 @@ def read_evidence(run: RunFolder) -> Evidence:
         validation=state.validation,
         remarks=state.watch.remarks,
         checkpoint_error=problem,
+        effect=None if result is None else result.effect,
         failures=_failures(run.path / "rollouts.db"),
     )
 

@@ -61,7 +61,10 @@ _info = partial(Finding, "info")
 
 def diagnose(run: Evidence) -> list[Finding]:
     """Return what was found, the likeliest cause first; empty if all is well."""
-    checks = (_broken, _lost, _base, _watched, _signal, _updates, _outcome)
+    checks = (
+        *(_broken, _lost, _base, _watched, _signal, _updates),
+        *(_outcome, _regressions),
+    )
     found = [finding for check in checks for finding in check(run)]
     ranks = ("critical", "warning", "info")
     found.sort(key=lambda finding: ranks.index(finding.severity))
@@ -260,6 +263,34 @@ def _outcome(run: Evidence) -> Iterator[Finding]:
             "the budget is small",
             f"{run.episodes:,} episodes made {len(run.steps)} policy updates.",
             "Raise --episodes: learning shows after tens of updates.",
+        )
+
+
+def _regressions(run: Evidence) -> Iterator[Finding]:
+    """Name what got worse on held-out tasks, beyond chance."""
+    if run.effect is None:
+        return
+    families = [change.words() for change in run.effect.worse if change.is_family]
+    others = [change.words() for change in run.effect.worse if not change.is_family]
+    if run.effect.verdict == "hurt":
+        yield _warning(
+            "training hurt",
+            f"pass^1 on held-out tasks fell from {run.effect.before:.0%} to "
+            f"{run.effect.after:.0%} (p = {run.effect.p_value:.4f}).",
+            "Use the agent as it was before, or lower learning_rate and train again.",
+        )
+    if families:
+        yield _warning(
+            "families of tasks got worse",
+            f"Beyond chance: {'; '.join(families)}.",
+            "Give training more tasks of these families, or lower learning_rate.",
+        )
+    if others:
+        yield _warning(
+            "held-out sets got worse",
+            f"Beyond chance: {'; '.join(others)}.",
+            "The policy learns what is special to the training tasks: give them more "
+            "forms of wording, tools and entities, or end earlier.",
         )
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import which
 
+from agentgym.core.machines import elsewhere_hint
 from agentgym.core.settings import initial_environment
 from agentgym.errors import GPUNotAvailableError, UnsupportedError
 
@@ -42,7 +43,8 @@ def check_device(gpu: str, *, deterministic: bool = False) -> str:
     if gpu == "local":
         raise GPUNotAvailableError(
             "gpu = 'local', and this machine has no NVIDIA GPU (/dev/nvidia0 is "
-            "missing). Use --gpu none to train on the CPU, or --gpu auto."
+            "missing). Use --gpu none to train on the CPU, or --gpu auto. "
+            f"{elsewhere_hint()}"
         )
     return "cpu"
 

@@ -75,16 +75,18 @@ def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
 def _override(text: str) -> tuple[str, str, Any]:
     import yaml
 
-    from agentgym.core.settings import load_yaml
+    from agentgym.core.settings import read_yaml
 
     name, equals, value = text.partition("=")
     library, _, key = name.partition(".")
     if library not in LIBRARIES or not equals or not key:
+        named = name if equals and name.isidentifier() else "learning_rate"
         raise ConfigError(
-            f"{text!r} is no setting of verl or vLLM: write verl.KEY=value or "
-            "vllm.KEY=value, after the scenario."
+            f"{text!r} is not understood. Settings of AgentGym are written --set "
+            f"{named}=VALUE; those of verl and vLLM verl.KEY=VALUE and vllm.KEY=VALUE, "
+            "after the scenario."
         )
     try:
-        return library, key, load_yaml(value)
+        return library, key, read_yaml(value)
     except yaml.YAMLError:
         raise ConfigError(f"{text!r}: the value cannot be read as YAML.") from None

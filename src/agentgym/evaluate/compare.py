@@ -1,10 +1,35 @@
-"""Comparing two measurements of the same tasks."""
+"""Comparing two measurements: differences, whether training helped, what got worse."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from math import comb
+from typing import Literal
 
 from pydantic import BaseModel
 
 from agentgym.errors import UsageError
 from agentgym.evaluate.intervals import Estimate, estimate_difference, sign_flip_p
-from agentgym.evaluate.metrics import METRICS, SHARES, MetricName, Metrics
+from agentgym.evaluate.metrics import (
+    METRICS,
+    SHARES,
+    MetricName,
+    Metrics,
+    TaskResult,
+    cost_per_success,
+)
+from agentgym.evaluate.numbers import percent
+
+ALPHA = 0.05
+_GRID = 240  # shares per task are rounded to 1/240, which keeps the exact test small
+_TOLERANCE = 1e-9
+_CHOICES: tuple[MetricName, ...] = ("right_tool", "right_arguments")
+_MAIN: tuple[MetricName, ...] = (*_CHOICES, "tool_reliability")
+_FURTHER: tuple[MetricName, ...] = (*_CHOICES, "pass_1")
+
+Verdict = Literal["helped", "hurt", "made no difference"]
+Pair = tuple[TaskResult, TaskResult]
+"""One task before and after."""
 
 
 class Comparison(BaseModel, frozen=True, extra="forbid"):
@@ -62,8 +87,244 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
                 share=name in SHARES,
             )
             for name in METRICS
+            if name != "cost_per_success"
+        }
+        | {
+            "cost_per_success": cost_per_success(
+                [new for _, new in pairs], [old for old, _ in pairs]
+            )
         },
         p_value=sign_flip_p(
             [new.success_rate - old.success_rate for old, new in pairs]
         ),
     )
+
+
+class Change(BaseModel, frozen=True, extra="forbid"):
+    """One share that differs beyond chance.
+
+    Attributes:
+        name: A family of tasks, or a held-out set and its metric.
+        is_family: Whether it is the success of a family.
+        before: Share before training, 0..1.
+        after: Share after training.
+        p_value: Two-sided, as tested; it is significant after Holm's correction.
+    """
+
+    name: str
+    is_family: bool
+    before: float
+    after: float
+    p_value: float
+
+    def words(self) -> str:
+        """Return ``"refund 96 % -> 60 %"``."""
+        return f"{self.name} {percent(self.before)} -> {percent(self.after)}"
+
+
+class Effect(BaseModel, frozen=True, extra="forbid"):
+    """What training changed, tested on the same held-out tasks.
+
+    Attributes:
+        verdict: Of pass^1 on the main held-out tasks.
+        before: pass^1 before training; ``after`` is that of the trained policy.
+        p_value: Of the paired sign-flip test by task.
+        tasks: Tasks that both sides were scored on.
+        better: What rose beyond chance.
+        worse: What fell beyond chance.
+    """
+
+    verdict: Verdict
+    before: float
+    after: float
+    p_value: float
+    tasks: int
+    better: tuple[Change, ...] = ()
+    worse: tuple[Change, ...] = ()
+
+
+def measure_effect(
+    before: Metrics,
+    after: Metrics,
+    further: Mapping[str, tuple[Metrics, Metrics]] | None = None,
+) -> Effect | None:
+    """Test what changed between two measurements of the same tasks.
+
+    Families of tasks are one set of hypotheses, the shares of all held-out sets
+    another; each set is corrected with :func:`holm`, so that the chance of naming
+    anything in a set that did not change is 5 % at most.
+
+    Args:
+        before: Of the main held-out tasks.
+        after: Of the same tasks.
+        further: Other held-out sets by name, before and after.
+
+    Returns:
+        None if the tasks were not the same or none was scored twice.
+    """
+    if not (pairs := paired(before, after)):
+        return None
+    p_value = _sign_flip(pairs, "pass_1")
+    old, new = _means(pairs, "pass_1")
+    verdict: Verdict = "made no difference"
+    if p_value < ALPHA:
+        verdict = "helped" if new > old else "hurt"
+    sets = [_share("", pairs, metric) for metric in _MAIN]
+    for name, (first, second) in (further or {}).items():
+        found = paired(first, second)
+        sets += [_share(f"{name}: ", found, metric) for metric in _FURTHER if found]
+    changes = [*_significant(_families(before, after)), *_significant(sets)]
+    return Effect(
+        verdict=verdict,
+        before=old,
+        after=new,
+        p_value=p_value,
+        tasks=len(pairs),
+        better=tuple(c for c in changes if c.after > c.before),
+        worse=tuple(c for c in changes if c.after < c.before),
+    )
+
+
+def lost_families(before: Metrics, after: Metrics) -> list[Change]:
+    """Return the families whose success fell beyond chance, the largest fall first.
+
+    The tasks need not be the same: then families are compared as a whole.
+    """
+    found = _significant(_families(before, after))
+    lost = [change for change in found if change.after < change.before]
+    return sorted(lost, key=lambda change: change.after - change.before)
+
+
+def paired(before: Metrics, after: Metrics) -> list[Pair]:
+    """Return the tasks that both sides were scored on; none if the tasks differ."""
+    if not are_paired(before, after):
+        return []
+    pairs = zip(before.by_task, after.by_task, strict=True)
+    return [(old, new) for old, new in pairs if old.attempts and new.attempts]
+
+
+def holm(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
+    """Return which hypotheses Holm's step-down test rejects (Holm 1979).
+
+    The chance that any true hypothesis is among them is ``alpha`` at most.
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    rejected = [False] * len(p_values)
+    for rank, index in enumerate(order):
+        if p_values[index] > alpha / (len(p_values) - rank):
+            break
+        rejected[index] = True
+    return rejected
+
+
+def stratified_p(tables: Iterable[tuple[int, int, int, int]]) -> float:
+    """Return the exact two-sided p-value of the same success before and after.
+
+    Given how often each task succeeded on both sides together, the successes after
+    training are hypergeometric if nothing changed; their sum over tasks is tested
+    (the exact form of Cochran 1954 and Mantel and Haenszel 1959). Unlike a test by
+    task alone it can tell something of a family with few tasks.
+
+    Args:
+        tables: Per task: successes and attempts before, successes and attempts after.
+
+    Returns:
+        In (0, 1]; 1 if nothing can differ.
+    """
+    import numpy as np
+
+    chances, seen, expected = np.ones(1), 0, 0.0
+    for old, old_n, new, new_n in tables:
+        total, attempts = old + new, old_n + new_n
+        ways = [comb(new_n, x) * comb(old_n, total - x) for x in range(total + 1)]
+        chances = np.convolve(chances, np.array(ways, float) / comb(attempts, total))
+        seen, expected = seen + new, expected + total * new_n / attempts
+    distance = np.abs(np.arange(len(chances)) - expected)
+    far = distance >= abs(seen - expected) - _TOLERANCE
+    return min(1.0, float(chances[far].sum()))
+
+
+def _families(before: Metrics, after: Metrics) -> list[Change]:
+    """Return the success of each family that both sides have, with its test."""
+    tables: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
+    if pairs := paired(before, after):
+        for old, new in pairs:
+            row = (old.successes, old.attempts, new.successes, new.attempts)
+            tables[old.family].append(row)
+    else:
+        sides = [_by_family(side) for side in (before, after)]
+        for family in sides[0].keys() & sides[1].keys():
+            tables[family].append((*sides[0][family], *sides[1][family]))
+    if len(tables) < 2:
+        return []
+    changes = []
+    for family, rows in sorted(tables.items()):
+        solved, tried, solved_now, tried_now = map(sum, zip(*rows, strict=True))
+        changes.append(
+            Change(
+                name=family,
+                is_family=True,
+                before=solved / tried,
+                after=solved_now / tried_now,
+                p_value=stratified_p(rows),
+            )
+        )
+    return changes
+
+
+def _by_family(metrics: Metrics) -> dict[str, tuple[int, int]]:
+    """Return successes and attempts of each family that was scored."""
+    sums: dict[str, tuple[int, int]] = {}
+    for task in metrics.by_task:
+        if task.attempts:
+            before = sums.get(task.family, (0, 0))
+            both = before[0] + task.successes, before[1] + task.attempts
+            sums[task.family] = both
+    return sums
+
+
+def _share(prefix: str, pairs: Sequence[Pair], metric: MetricName) -> Change:
+    """Return a share of a held-out set, with its paired test by task."""
+    before, after = _means(pairs, metric)
+    name = "success" if metric == "pass_1" else metric.replace("_", " ")
+    return Change(
+        name=f"{prefix}{name}",
+        is_family=False,
+        before=before,
+        after=after,
+        p_value=_sign_flip(pairs, metric),
+    )
+
+
+def _means(pairs: Sequence[Pair], metric: MetricName) -> tuple[float, float]:
+    """Return a metric of both sides; 0 where it was not measured."""
+    sums = []
+    for side in zip(*pairs, strict=True):
+        found = [_sums(task, metric) for task in side]
+        total = sum(out_of for _, out_of in found)
+        sums.append(sum(value for value, _ in found) / total if total else 0.0)
+    return sums[0], sums[1]
+
+
+def _sums(task: TaskResult, metric: MetricName) -> tuple[float, float]:
+    """Return numerator and denominator of a metric; those of success are exact."""
+    if metric == "pass_1":
+        return task.successes, task.attempts
+    return task.pair(metric, 1)
+
+
+def _sign_flip(pairs: Sequence[Pair], metric: MetricName) -> float:
+    """Test a metric by task; tasks that a side has not measured are left out."""
+    differences = []
+    for sides in pairs:
+        (old, old_n), (new, new_n) = (_sums(task, metric) for task in sides)
+        if old_n and new_n:
+            difference = new / new_n - old / old_n
+            differences.append(Fraction(round(difference * _GRID), _GRID))
+    return sign_flip_p(differences) if differences else 1.0
+
+
+def _significant(changes: Sequence[Change]) -> list[Change]:
+    """Return the changes that Holm's test rejects as chance."""
+    rejected = holm([change.p_value for change in changes])
+    return [c for c, is_real in zip(changes, rejected, strict=True) if is_real]

@@ -1,7 +1,7 @@
 """Criteria: what a measurement is asked to reach, by a scenario or by a user."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Self
@@ -25,6 +25,54 @@ def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
         for name, least in criteria.items()
         if name in CRITERIA  # plans refuse names that are unknown
     )
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One success criterion beside what was reached.
+
+    Attributes:
+        name: As the scenario has it: ``success_rate``, ``cost_reduction``.
+        least: Share that was asked for.
+        reached: Share that was measured; None if it was not.
+    """
+
+    name: str
+    least: float
+    reached: float | None
+
+    @property
+    def holds(self) -> bool:
+        """Whether enough was reached."""
+        return self.reached is not None and self.reached >= self.least
+
+
+def compare_goals(
+    criteria: Mapping[str, float], before: Metrics, after: Metrics
+) -> list[Goal]:
+    """Return each criterion with what was reached on held-out tasks.
+
+    ``cost_reduction`` is the share that a task costs less than before training: in
+    dollars where they are known, else in sampled tokens.
+    """
+    goals = []
+    for name, least in criteria.items():
+        reached = None
+        if name in CRITERIA:
+            found = after[CRITERIA[name]]
+            reached = found.value if found.n else None
+        elif name in _REPORTED_ONLY:
+            reached = _cost_reduction(before, after)
+        goals.append(Goal(name, least, reached))
+    return goals
+
+
+def _cost_reduction(before: Metrics, after: Metrics) -> float | None:
+    """Return the share that a task costs less; None if that was not measured."""
+    for old, new in ((before.cost, after.cost), (before.tokens, after.tokens)):
+        if old.n and new.n and old.value > 0:
+            return 1 - new.value / old.value
+    return None
 
 
 def flaws(scenario: Scenario) -> Iterator[str]:

@@ -59,6 +59,27 @@ class Forecast:
         """Note that a step of so many rollouts, with its update, has taken so long."""
         self._steps.append((episodes, seconds))
 
+    def soonest(self, episodes: int, step: int, lesson: int = 0) -> float | None:
+        """Return seconds until the end if the goal holds at the first validation.
+
+        None if reaching a goal does not end the run, or nothing was timed yet. Where a
+        validation reaches the goal, as many other tasks confirm it.
+
+        Args:
+            episodes: Training rollouts done.
+            step: Updates done.
+            lesson: Rollouts that a warm start, still to come, learns from.
+        """
+        config = self._config
+        if not config.early_stop:
+            return None
+        steps = 0 if lesson else config.eval_every - step % config.eval_every
+        rollouts = steps * config.group_size * config.tasks_per_step
+        if episodes + rollouts >= config.episodes:
+            return None
+        early = self._of_rollouts(rollouts, 2 * config.eval_tasks, lesson)
+        return None if early is None else sum(early) / 2
+
     def left(
         self, episodes: int, step: int, lesson: int = 0
     ) -> tuple[float, float] | None:
@@ -72,6 +93,19 @@ class Forecast:
             lesson: Rollouts that a warm start, still to come, learns from; it is
                 measured on held-out and on validation tasks.
         """
+        config = self._config
+        left = max(0, config.episodes - episodes)
+        last = step + math.ceil(left / (config.group_size * config.tasks_per_step))
+        validations = last // config.eval_every - step // config.eval_every
+        return self._of_rollouts(left, validations * config.eval_tasks, lesson)
+
+    def _of_rollouts(
+        self, trained: int, validated: int, lesson: int
+    ) -> tuple[float, float] | None:
+        """Return seconds, at least and at most, of so many rollouts and the final test.
+
+        None before anything was timed.
+        """
         config, measured = self._config, self._per_measured
         if self._steps:
             total = sum(seconds for _, seconds in self._steps)
@@ -81,11 +115,8 @@ class Forecast:
             least, most = measured, measured * (1 + _SLOWEST_UPDATE)
         else:
             return None
-        left = max(0, config.episodes - episodes)
-        last = step + math.ceil(left / (config.group_size * config.tasks_per_step))
-        validations = last // config.eval_every - step // config.eval_every
-        rest = (validations * config.eval_tasks + self._held_out) * measured
+        rest = (validated + self._held_out) * measured
         if lesson:
             rest += (config.eval_tasks + self._held_out) * measured
         low, high = (lesson * share * measured for share in _PLAN)
-        return left * least + rest + low, left * most + rest + high
+        return trained * least + rest + low, trained * most + rest + high

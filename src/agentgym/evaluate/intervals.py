@@ -102,6 +102,34 @@ def estimate_difference(
     return _estimate([after, before], _same_change if share else None)
 
 
+def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
+    """Estimate ``sum of numerators / sum of denominators``, or how much it changed.
+
+    Tasks count though their own denominator is 0, as the cost of tasks that were never
+    solved does in the cost per success. The interval is the percentile bootstrap over
+    tasks; draws without any denominator are left out.
+
+    Args:
+        sides: Pairs per task, of one measurement; of two, the second is subtracted, and
+            tasks are drawn with both their measurements.
+
+    Returns:
+        ``UNMEASURED`` if all denominators of a side are 0.
+    """
+    import numpy as np
+
+    array = np.asarray(sides, dtype=float).reshape(len(sides), -1, 2)
+    n = array.shape[1]
+    if n == 0 or not np.all(array.sum(axis=1)[:, 1] > 0):
+        return UNMEASURED
+    value = float(_change(array.sum(axis=1)))
+    draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
+    sums = np.stack([side[draws].sum(axis=1) for side in array])
+    found = _change(sums[:, np.all(sums[:, :, 1] > 0, axis=0)])
+    low, high = map(float, np.quantile(found, [0.025, 0.975]))
+    return Estimate(value=value, low=low, high=high, n=n)
+
+
 def _estimate(
     sides: Sequence[Sequence[Pair]],
     unanimous: Callable[[float, int], tuple[float, float]] | None,

@@ -14,6 +14,7 @@ from agentgym.evaluate.intervals import (
     UNMEASURED,
     Estimate,
     Pair,
+    estimate_pooled,
     estimate_ratio,
     pass_power_k,
 )
@@ -30,6 +31,7 @@ MetricName = Literal[
     "prompt_tokens",
     "tokens",
     "cost",
+    "cost_per_success",
     "seconds",
 ]
 METRICS: tuple[MetricName, ...] = get_args(MetricName)
@@ -102,6 +104,8 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
 
     def pair(self, metric: MetricName, k: int) -> Pair:
         """Return numerator and denominator of a metric; ``(0, 0)`` if unmeasured."""
+        if metric == "cost_per_success" and "cost" in self.sums:
+            return self.sums["cost"][0], self.successes
         if metric != "pass_k":
             return self.sums.get(metric, _NOTHING)
         if self.attempts < k:
@@ -128,6 +132,8 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         tokens: Sampled tokens per rollout, ``prompt_tokens`` those of all its
             prompts.
         cost: US dollars per rollout; 0 for a model on this machine.
+        cost_per_success: US dollars of all rollouts, per one that succeeded; not
+            measured where none did, or where a model on this machine costs nothing.
         seconds: Wall seconds per rollout.
         by_task: What the estimates are made of; empty in results of old versions.
     """
@@ -146,6 +152,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
     tokens: Estimate
     prompt_tokens: Estimate = UNMEASURED
     cost: Estimate = UNMEASURED
+    cost_per_success: Estimate = UNMEASURED
     seconds: Estimate = UNMEASURED
     by_task: tuple[TaskResult, ...] = ()
 
@@ -204,17 +211,19 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
                     [task.pair(name, k) for task in scored], share=name in SHARES
                 )
                 for name in METRICS
+                if name != "cost_per_success"
             },
+            cost_per_success=cost_per_success(scored),
         )
 
-    def families(self) -> dict[str, Self]:
-        """Return the same of each family of tasks, those solved least often first."""
-        grouped: dict[str, list[TaskResult]] = defaultdict(list)
+    def family_success(self) -> dict[str, Estimate]:
+        """Return pass^1 of each family of tasks, the lowest first."""
+        grouped: dict[str, list[Pair]] = defaultdict(list)
         for task in self.by_task:
             if task.attempts:
-                grouped[task.family].append(task)
-        found = {name: self.of_tasks(t, k=self.k) for name, t in grouped.items()}
-        return dict(sorted(found.items(), key=lambda item: item[1].pass_1.value))
+                grouped[task.family].append(task.pair("pass_1", 1))
+        found = {name: estimate_ratio(pairs) for name, pairs in grouped.items()}
+        return dict(sorted(found.items(), key=lambda item: item[1].value))
 
     def at_most(self, k: int) -> Self:
         """Return the same with pass^k of at most ``k``, as far as tasks are recorded.
@@ -225,6 +234,18 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         if self.k <= k or not self.by_task:
             return self
         return self.of_tasks(self.by_task, k=k)
+
+
+def cost_per_success(*sides: Sequence[TaskResult]) -> Estimate:
+    """Return dollars per success, of two sides the first's less the second's.
+
+    Not measured where a cost is unknown or all costs are 0.
+    """
+    pairs = [[task.pair("cost_per_success", 1) for task in side] for side in sides]
+    known = all("cost" in task.sums for side in sides for task in side)
+    if not known or not any(cost for side in pairs for cost, _ in side):
+        return UNMEASURED
+    return estimate_pooled(*pairs)
 
 
 def _counts(trajectory: Trajectory, prices: Prices | None) -> dict[MetricName, Pair]:

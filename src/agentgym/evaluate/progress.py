@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
-from agentgym.rollout.probe import AgentReport
+
+if TYPE_CHECKING:  # whoever shows a run loads no gateway
+    from agentgym.rollout.probe import AgentReport
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Plan:
     held_out: int
     validations: int
     resumed_step: int | None = None
-    agent: AgentReport | None = None
+    agent: "AgentReport | None" = None
     memory: str = ""
     saved_as: str = ""
     notes: tuple[str, ...] = ()
@@ -114,9 +117,11 @@ class Progress:
     def baseline(self, metrics: Metrics) -> None:
         """The untrained policy was measured on held-out tasks."""
 
-    def forecast(self, least: float, most: float) -> None:
+    def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
         """A measurement says how many seconds are left if the budget is spent.
 
+        ``soonest`` are left if the goal holds at the first validation; None if a goal
+        does not end the run.
         A rough range: no update was timed yet. It is told before a warm start, which
         it counts, and before the first step; later :meth:`stepped` tells more.
         """

@@ -68,11 +68,33 @@ PROVIDERS: Mapping[str, str] = {
     "together": "https://api.together.xyz/v1",
     "xai": "https://api.x.ai/v1",
 }
-"""Base URLs of OpenAI-compatible APIs by name; the keys are in ``NAME_API_KEY``."""
+"""Base URLs of OpenAI-compatible APIs by name; the keys are in ``NAME_API_KEY``.
+
+``NAME_BASE_URL`` in the environment replaces one, as it does in the providers' SDKs."""
+_WITHOUT_VERSION = "anthropic"
+"""Whose SDK takes a base URL without ``/v1``, and adds that itself."""
 
 
 def _key_of(provider: str) -> str:
     return f"{provider.upper()}_API_KEY"
+
+
+def provider_url(provider: str) -> str:
+    """Return a provider's base URL: its own, or that of a proxy in ``NAME_BASE_URL``.
+
+    Raises:
+        UsageError: The variable holds no address.
+    """
+    variable = f"{provider.upper()}_BASE_URL"
+    address = os.environ.get(variable, "").strip()
+    if not address:
+        return PROVIDERS[provider]
+    try:
+        url = base_url(address)
+    except UsageError as error:
+        raise UsageError(f"The environment variable {variable}: {error}") from None
+    is_bare = provider == _WITHOUT_VERSION and not url.endswith("/v1")
+    return f"{url}/v1" if is_bare else url
 
 
 def is_remote(spec: str) -> bool:
@@ -94,7 +116,8 @@ def resolve_model(spec: str) -> Endpoint:
     """Return the server and model that ``spec`` names, with its key.
 
     Keys come from the environment: the provider's usual variable, or
-    ``AGENTGYM_API_KEY`` for a server given by address, which may do without.
+    ``AGENTGYM_API_KEY`` for a server given by address, which may do without. So may a
+    server that ``OPENAI_BASE_URL`` or ``ANTHROPIC_BASE_URL`` names, as a proxy does.
 
     Args:
         spec: ``PROVIDER:MODEL``, e.g. ``openai:gpt-4.1-mini``; or the base URL of any
@@ -123,13 +146,14 @@ def resolve_model(spec: str) -> Endpoint:
         raise NotFoundError("model provider", name, PROVIDERS, _BY_ADDRESS)
     if not model:
         raise UsageError(f"{spec!r} names no model; write {name}:MODEL.")
+    url = provider_url(name)
     key = os.environ.get(_key_of(name), "").strip()
-    if key in ("", NO_KEY):
+    if key in ("", NO_KEY) and url == PROVIDERS[name]:  # a proxy may have its own key
         raise UsageError(
             f"{spec!r} needs a key: set the environment variable {_key_of(name)}, or "
             "put it into the file .env."
         )
-    return Endpoint((PROVIDERS[name],), key, model)
+    return Endpoint((url,), key, model)
 
 
 def base_url(address: str) -> str:
@@ -254,8 +278,8 @@ def _only_model(base_url: str, key: str) -> str:
 
 def refusal(base_url: str, status: int, said: str) -> str:
     """Return what to tell of a server that refused a key (401 or 403)."""
-    named = [_key_of(name) for name, url in PROVIDERS.items() if url == base_url]
-    [variable] = named or [KEY_OF_ADDRESS]
+    named = [_key_of(name) for name in PROVIDERS if provider_url(name) == base_url]
+    variable = named[0] if named else KEY_OF_ADDRESS
     said = beginning(" ".join(said.split()), 200)
     return (
         f"The model server at {base_url} refused the key (status {status}): "

@@ -15,6 +15,7 @@ from agentgym.core.files import agents_home, disk_trouble, new_folder
 from agentgym.core.task import TaskSource
 from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError, UsageError
+from agentgym.evaluate.compare import lost_families
 from agentgym.evaluate.metrics import Metrics
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
@@ -195,6 +196,8 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
         return True, reason if is_better else f"{reason}{worse}"
     if not is_better:
         return False, f"it is not better than before training: {shares}"
+    if versions.is_pinned:
+        return False, f"{default} was chosen with `agentgym agents use`"
     if default is None:
         return True, f"{versions.name} had no default any more"
     try:
@@ -209,6 +212,9 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
         )
     if not new.pass_1 >= old.pass_1:
         return False, f"{default} solves more: {_apart(old, new)}"
+    if lost := lost_families(old, new):
+        named = ", ".join(change.words() for change in lost)
+        return False, f"it lost families of tasks that {default} had: {named}"
     if new.pass_1 > old.pass_1:
         return True, f"it solves more than {default} did: {_apart(new, old)}"
     return True, f"it solves as many held-out tasks as {default} did"

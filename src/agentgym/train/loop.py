@@ -52,9 +52,13 @@ class TrainingLoop:
         plan: What was checked, and its settings.
         run: Its folder, locked by the caller.
         progress: Told what happens.
+        began: When the run's time began to count, by ``time.monotonic()``.
     """
 
-    def __init__(self, plan: Plan, run: RunFolder, progress: Progress) -> None:
+    def __init__(
+        self, plan: Plan, run: RunFolder, progress: Progress, began: float
+    ) -> None:
+        self._began = began
         self._plan = plan
         self._config = config = plan.config
         self._run = run
@@ -97,7 +101,7 @@ class TrainingLoop:
             stack.enter_context(self._run.recorded(self._config))
             stack.enter_context(audited(AuditLog(self._run.path / AUDIT_FILE)))
             stack.enter_context(self._interrupt)
-            self._use = stack.enter_context(ResourceUse(self.state))
+            self._use = stack.enter_context(ResourceUse(self.state, self._began))
             self._session = stack.enter_context(
                 RolloutSession(
                     self._config,
@@ -191,8 +195,9 @@ class TrainingLoop:
 
     def _tell_time_left(self, lesson: int = 0) -> None:
         """Tell it, if anything was timed; a lesson learns from so many rollouts."""
-        if left := self._forecast.left(self.state.episodes, self.state.step, lesson):
-            self._progress.forecast(*left)
+        done = self.state.episodes, self.state.step, lesson
+        if left := self._forecast.left(*done):
+            self._progress.forecast(*left, self._forecast.soonest(*done))
 
     def _ask(self, offer: str) -> None:
         """Train where there is no hope only if the user says so.
@@ -473,6 +478,7 @@ class TrainingLoop:
             warm_start=warmed.get(main),
             warm_breakdown={name: warmed[name] for name in others if warmed},
             imitated=state.warm_start,
+            criteria=self._scenario.success_criteria(),
             stopped=stopped,
             steps=state.step,
             weights_step=weights,

@@ -2,14 +2,17 @@
 
 import json
 import math
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
 from agentgym.engines.registry import check_engine
-from agentgym.errors import ScenarioError, UsageError
+from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
 from agentgym.evaluate.progress import Plan, Progress
+from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
@@ -48,10 +51,12 @@ def make_plan(config: TrainingConfig) -> Plan:
 
     Raises:
         UsageError: A setting cannot work; says which and what to do.
+        MissingExtraError: Names all extras that are missing.
         ScenarioError: The scenario asks for something that there is not, or lacks
             tasks.
         SandboxUnavailableError: No safe way to run code was found.
     """
+    _require_extras(config)
     scenario, sandbox = check_rollouts(config)
     wrong = list(flaws(scenario))
     if wrong:
@@ -100,6 +105,28 @@ def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
     if config.name is not None:
         identity.require_free(config.agent_name)
     return identity.name(config.agent_name)
+
+
+def _require_extras(config: TrainingConfig) -> None:
+    """Check that what the framework and the tracker need is installed.
+
+    Raises:
+        MissingExtraError: Names everything that is missing, also for the engine.
+    """
+    missing: dict[str, str] = {}
+
+    def look(check: Callable[[], object]) -> None:
+        try:
+            check()
+        except MissingExtraError as error:
+            missing.setdefault(error.extra, error.purpose)
+
+    look(lambda: FRAMEWORKS.get(config.framework).check())
+    look(lambda: require_tracker(config.tracker))
+    if missing:
+        with suppress(UsageError):  # it is checked again, in its own order
+            look(lambda: check_engine(config))
+        raise MissingExtraError(",".join(missing), " and ".join(missing.values()))
 
 
 def _refuse_secrets(scenario: Scenario) -> None:

@@ -184,15 +184,16 @@ class ResourceUse:
 
     Args:
         state: ``wall_seconds`` and ``cpu_seconds`` are kept up to date in it.
+        began: From when on wall seconds count, by ``time.monotonic()``; None: now.
     """
 
-    def __init__(self, state: RunState) -> None:
+    def __init__(self, state: RunState, began: float | None = None) -> None:
         import psutil
 
         self.peak_memory_mb = 0.0
         self._state = state
         self._process = psutil.Process()
-        self._wall = time.monotonic()
+        self._wall = time.monotonic() if began is None else began
         self._cpu = self._total_cpu()
         self._closing = threading.Event()
         self._lock = threading.Lock()

@@ -8,6 +8,8 @@ from pydantic import BaseModel, Field
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.errors import RunFolderError
+from agentgym.evaluate.compare import Effect, measure_effect
+from agentgym.evaluate.criteria import Goal, compare_goals
 from agentgym.evaluate.metrics import Metrics
 from agentgym.train.export import Saved
 from agentgym.train.trained_agent import TrainedAgent
@@ -40,6 +42,7 @@ class TrainingResult(BaseModel, extra="forbid"):
         warm_start: The policy after its warm start, on the same tasks as ``baseline``;
             None without one. ``warm_breakdown`` has the others.
         imitated: What the warm start learned from; None without one.
+        criteria: The scenario's success criteria; see :attr:`goals`.
         stopped: Why training ended.
         steps: Policy updates.
         weights_step: The update whose weights these are: those that did best on
@@ -60,6 +63,7 @@ class TrainingResult(BaseModel, extra="forbid"):
     warm_start: Metrics | None = None
     warm_breakdown: dict[str, Metrics] = Field(default_factory=dict)
     imitated: WarmStart | None = None
+    criteria: dict[str, float] = Field(default_factory=dict)
     stopped: str
     steps: int
     weights_step: int
@@ -89,6 +93,19 @@ class TrainingResult(BaseModel, extra="forbid"):
     def write(self) -> None:
         """Write ``result.json`` into the run folder."""
         write_json(self.artifacts.run / RESULT_FILE, self.model_dump(mode="json"))
+
+    @property
+    def effect(self) -> Effect | None:
+        """Whether training helped, and what got better or worse beyond chance.
+
+        None if the measurements are not of the same tasks.
+        """
+        return measure_effect(self.baseline, self.metrics, self.breakdown)
+
+    @property
+    def goals(self) -> list[Goal]:
+        """The success criteria with what was reached on held-out tasks."""
+        return compare_goals(self.criteria, self.baseline, self.metrics)
 
     @property
     def trained(self) -> TrainedAgent:

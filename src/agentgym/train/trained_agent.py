@@ -182,7 +182,7 @@ class TrainedAgent(BaseModel):
         return version.path
 
     def make_default(self) -> str | None:
-        """Let the agent's name alone mean this version.
+        """Make this version its name's default; later runs do not change it.
 
         Returns:
             What it meant until now, ``coding@4``; None if that is gone.
@@ -195,7 +195,7 @@ class TrainedAgent(BaseModel):
             raise UsageError(f"{self.path} is not saved under a name: save it first.")
         with Versions(version.name).locked() as versions:
             before = versions.default()
-            versions.set_default(version)
+            versions.set_default(version, pinned=True)
         return None if before is None else str(before)
 
     @property

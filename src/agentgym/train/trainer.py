@@ -1,5 +1,6 @@
 """Trainer: the three verbs that users call. The loop itself is in ``loop.py``."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from agentgym.errors import (
     UsageError,
     resume_hint,
 )
+from agentgym.evaluate.lines import LinesProgress
 from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
@@ -23,6 +25,7 @@ from agentgym.integrations.live import reference_of
 from agentgym.rollout.located import located
 from agentgym.rollout.session import DATABASE_FILE
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
+from agentgym.security.redaction import get_logger
 from agentgym.train.loop import TrainingLoop
 from agentgym.train.places import Elsewhere, place_of, settled
 from agentgym.train.plan import make_plan, require_sound, tried
@@ -32,6 +35,8 @@ from agentgym.train.trained_agent import TrainedAgent
 
 if TYPE_CHECKING:
     from agentgym.serving.server import AgentServer
+
+logger = get_logger(__name__)
 
 _TARGETS = ("local",)
 
@@ -46,17 +51,22 @@ class Trainer:
 
     Args:
         config: Every setting; None takes defaults and ``AGENTGYM_*`` variables.
-        progress: Told what happens; None is silent.
+        progress: Receives what happens; True writes lines to standard error, False is
+            silent.
+        began: When the work began, by ``time.monotonic()``, from which a run's time
+            counts; None: when it is asked for.
     """
 
     def __init__(
         self,
         config: TrainingConfig | None = None,
         *,
-        progress: Progress | None = None,
+        progress: Progress | bool = True,
+        began: float | None = None,
     ) -> None:
         self.config = config or TrainingConfig.create()
-        self._progress = progress or Progress()
+        self._progress = _observer(progress)
+        self._began = began
 
     def plan(self) -> Plan:
         """Check everything that needs no model, and say what would happen.
@@ -97,6 +107,7 @@ class Trainer:
         resume: str | Path | None = None,
         yes: bool | None = None,
         warm_start: bool | None = None,
+        progress: Progress | bool | None = None,
         **settings: Any,
     ) -> TrainingResult:
         """Train until the success criteria hold or the budget is spent.
@@ -122,6 +133,7 @@ class Trainer:
             yes: Train even where the baseline says that it will hardly work.
             warm_start: Imitate known calls first; of a resumed run, if it has done no
                 step yet.
+            progress: False to train silently, or another observer than the trainer's.
             **settings: Further fields of :class:`TrainingConfig`.
 
         Raises:
@@ -131,6 +143,14 @@ class Trainer:
             TrainingFailedError: The baseline gives no hope, or no usable policy
                 came out.
         """
+        if progress is not None:
+            other = Trainer(self.config, progress=progress, began=self._began)
+            settings |= {"yes": yes, "warm_start": warm_start, "resume": resume}
+            settings |= {"framework": framework, "episodes": episodes, "gpu": gpu}
+            return other.train(
+                scenario, agent=agent, tasks=tasks, check=check, **settings
+            )
+        began = time.monotonic() if self._began is None else self._began
         if isinstance(scenario, ToolScenario):
             scenario = scenario.reference
         if tasks is not None:
@@ -152,7 +172,7 @@ class Trainer:
             plan = tried(plan, self._progress)
             run = RunFolder.create(plan.config)
             with run.lock():
-                return self._run(plan, run)
+                return self._run(plan, run, began)
         run = RunFolder.open(resume, self.config.output)
         before = run.config()
         given = {"episodes": episodes, "yes": yes, "warm_start": warm_start, "gpu": gpu}
@@ -162,7 +182,7 @@ class Trainer:
                 self._bring_home(before, run)
             if is_elsewhere(config.gpu):
                 return self._run_elsewhere(config, run)
-            return self._run(make_plan(config), run, is_new=False)
+            return self._run(make_plan(config), run, began, is_new=False)
 
     def _train_elsewhere(self, config: TrainingConfig) -> TrainingResult:
         """Make the folder of a run that trains on another machine, and train it."""
@@ -179,11 +199,21 @@ class Trainer:
             self._progress.warned([told])
 
     def _run(
-        self, plan: Plan, run: RunFolder, *, is_new: bool = True
+        self, plan: Plan, run: RunFolder, began: float, *, is_new: bool = True
     ) -> TrainingResult:
-        """Run to the end in this process."""
-        with _ended_helpfully(run, is_new=is_new):
-            return TrainingLoop(plan, run, self._progress).run()
+        """Run to the end in this process, which counts its time from ``began``."""
+        with _ended_helpfully(run, is_new=is_new), _logged(plan.config, run):
+            result = TrainingLoop(plan, run, self._progress, began).run()
+            logger.info(
+                "Training %s: %s after %d steps and %d episodes; pass^1 %.3f -> %.3f",
+                result.scenario,
+                result.stopped,
+                result.steps,
+                result.episodes,
+                result.baseline.pass_1.value,
+                result.metrics.pass_1.value,
+            )
+            return result
 
     def _run_elsewhere(
         self, config: TrainingConfig, run: RunFolder, *, is_new: bool = False
@@ -325,6 +355,28 @@ def _ended_helpfully(run: RunFolder, *, is_new: bool) -> Iterator[None]:
         if run.can_go_on() and not is_vain and not says_how:
             error.add_note(resume_hint(str(run.path)))
         raise
+
+
+@contextmanager
+def _logged(config: TrainingConfig, run: RunFolder) -> Iterator[None]:
+    """Write into the log that a run starts, and how it ends."""
+    about = config.scenario_name, config.episodes, config.framework, run.path
+    logger.info("Training %s starts: at most %d episodes, %s, run %s", *about)
+    try:
+        yield
+    except BaseException as error:
+        logger.info(
+            "Training %s ends early: %s: %s", about[0], type(error).__name__, error
+        )
+        raise
+    logger.info("Training %s ends: run %s", about[0], run.path)
+
+
+def _observer(progress: Progress | bool) -> Progress:
+    """Return what receives a run's progress: lines by default, or nothing."""
+    if isinstance(progress, Progress):
+        return progress
+    return LinesProgress() if progress else Progress()
 
 
 def _surroundings(trained: TrainedAgent) -> dict[str, Any]:

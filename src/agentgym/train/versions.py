@@ -5,6 +5,7 @@
     agents/coding/1/agent.json, model/
     agents/coding/2/agent.json, model/
     agents/coding/default                the default's number
+    agents/coding/pinned                 there if a user chose it: no run changes it
 
 ``agentgym agents list`` reads them, so nothing heavy is imported.
 """
@@ -29,6 +30,7 @@ from agentgym.security.private import make_private_folder
 
 AGENT_FILE = "agent.json"
 _DEFAULT = "default"
+_PINNED = "pinned"
 _LOCK = ".lock"
 _UNFINISHED = ".saving"
 _WEIGHTS = ".safetensors"
@@ -128,9 +130,27 @@ class Versions:
         sync_folder(self._folder)
         return version
 
-    def set_default(self, version: Version) -> None:
-        """Let the name alone mean ``version``; needs the lock."""
+    def set_default(self, version: Version, *, pinned: bool = False) -> None:
+        """Make ``version`` the default; needs the lock.
+
+        Args:
+            version: What the name alone then means.
+            pinned: Whether later runs must not change it.
+        """
         write_atomically(self._folder / _DEFAULT, f"{version.number}\n")
+        if pinned:
+            write_atomically(self._folder / _PINNED, f"{version.number}\n")
+        else:
+            self.unpin()
+
+    def unpin(self) -> None:
+        """Let later runs change the default again; needs the lock."""
+        (self._folder / _PINNED).unlink(missing_ok=True)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the default is there and a user chose it."""
+        return (self._folder / _PINNED).is_file() and self.default() is not None
 
     def _next(self) -> int:
         """Return a number that nothing has, and above the default's if that is gone."""
@@ -157,8 +177,9 @@ def find(text: str) -> Version:
     name, at, number = text.partition("@")
     names = saved_names()
     if name not in names:
+        known = [str(each) for found in names for each in Versions(found).all()]
         hint = "Train one with `agentgym train SCENARIO`."
-        raise NotFoundError("trained agent", text, names, hint)
+        raise NotFoundError("trained agent", text, known, hint)
     versions = Versions(name)
     every = versions.all()
     told = ", ".join(map(str, every))

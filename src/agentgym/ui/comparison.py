@@ -1,7 +1,7 @@
 """Before and after, row by row: shared by the terminal's tables and the reports."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from agentgym.evaluate.compare import are_paired, compare
@@ -21,6 +21,7 @@ class Row:
     clear: int  # 1 if better, -1 if worse beyond chance, else 0; paired if it can be
     interval: str = ""  # of the gain, in brackets; empty if it is not known
     warm: str = ""  # after a warm start, before training; empty without one
+    change: float = 0.0  # after - before
 
     @property
     def full_gain(self) -> str:
@@ -55,6 +56,9 @@ _MEASURES = (
     _Measure("tokens per task", "tokens", "cost"),
     _Measure("prompt tokens", "prompt_tokens", "cost", spent=True),
     _Measure("$ per 1,000", "cost", "cost", spent=True, scale=1000.0),
+    _Measure(
+        "$ per 1,000 successes", "cost_per_success", "cost", spent=True, scale=1000.0
+    ),
     _Measure("seconds", "seconds", "cost", spent=True),
 )
 USUAL = tuple(measure.name for measure in _MEASURES if not measure.spent)
@@ -104,18 +108,29 @@ def rows(
 def family_rows(
     before: Metrics, after: Metrics, warm: Metrics | None = None
 ) -> list[Row]:
-    """Return success by family of tasks, the worst after training first."""
-    old = before.families()
-    between = {} if warm is None else warm.families()
-    success = next(measure for measure in _MEASURES if measure.name == "pass_1")
-    return [
-        replace(
-            _row(success, old[name], now, UNMEASURED, now.k, between.get(name)),
-            label=name,
+    """Return success by family of tasks, the worst after training first.
+
+    Of a single family there is nothing to compare.
+    """
+    old, new = before.family_success(), after.family_success()
+    between = {} if warm is None else warm.family_success()
+    if len(new) < 2:
+        return []
+    rows = []
+    for name in [name for name in new if name in old]:
+        first, last = old[name], new[name]
+        rows.append(
+            Row(
+                name,
+                share_span(first),
+                share_span(last),
+                _gain("share", first.value, last.value, UNMEASURED)[0],
+                (last.low > first.high) - (last.high < first.low),
+                warm=share_span(between[name]) if name in between else "",
+                change=last.value - first.value,
+            )
         )
-        for name, now in after.families().items()
-        if name in old
-    ]
+    return rows
 
 
 def _tells(measure: _Measure, k: int) -> bool:
@@ -144,6 +159,7 @@ def _row(
         -clear if measure.kind == "cost" else clear,
         interval if difference.n else "",
         "" if warm is None else measure.text(warm),
+        new.value - old.value,
     )
 
 

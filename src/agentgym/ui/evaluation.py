@@ -9,6 +9,7 @@ from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.result import Evaluation
 from agentgym.ui.comparison import rows, values
+from agentgym.ui.effect import p_words
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.roles import measured_roles_view
 from agentgym.ui.tables import comparison_table, over
@@ -57,12 +58,11 @@ def _notes(*every: Evaluation) -> list[Text]:
 
 def verdict(found: Comparison) -> str:
     """Say in a sentence what the test of pass^1 gave."""
-    p = "p < 0.0001" if found.p_value < 0.0001 else f"p = {found.p_value:.4f}"
     what = "no difference shown"
     if found.p_value < 0.05:
         better = "B" if found.differences["pass_1"].value > 0 else "A"
         what = f"{better} is better"
-    return f"pass^1: {what} ({p}, paired sign-flip test)."
+    return f"pass^1: {what} ({p_words(found.p_value)}, paired sign-flip test)."
 
 
 def _metrics_table(found: Evaluation) -> Table:

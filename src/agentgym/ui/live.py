@@ -13,49 +13,36 @@ from rich.prompt import Confirm
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.core.files import WAIT_S
 from agentgym.core.ledger import Ledger
+from agentgym.evaluate.lines import (
+    LinesProgress,
+    ended_words,
+    share_words,
+    stalled_words,
+    step_shares,
+)
 from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.progress import Plan, Progress, StepReport
+from agentgym.evaluate.progress import Plan, StepReport
 from agentgym.train.process import keyboard_interrupts
 from agentgym.ui.tables import metrics_view, plan_view
-from agentgym.ui.words import (
-    duration,
-    number,
-    percent,
-    plural,
-    rough_range,
-    sparkline,
-)
+from agentgym.ui.words import duration, percent, sparkline
 
-_PLAIN_SECONDS = 5.0
 _WORST = 3  # families named
-_PHASES = {
-    "before": "baseline",
-    "plans": "warm start: plans",
-    "imitation": "warm start: learning",
-    "warmed": "warm start: test",
-    "rollouts": "training",
-    "after": "final test",
-}
 
 
-class TerminalProgress(Progress):
+class TerminalProgress(LinesProgress):
     """Shows a run on ``console``; use it as a context manager.
 
     On a terminal the newest state is redrawn in place. Elsewhere (a log file, a
-    pipe) it writes plain lines, steps at most every five seconds.
+    pipe, a terminal without cursor movement) it writes plain lines.
     """
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
+        self._is_live = console.is_terminal and not console.is_dumb_terminal
         self._waiting = True
-        self._phase: str | None = None
-        self._total = self._done = 0
-        self._report: StepReport | None = None
         self._reported_at = 0.0
-        self._written: StepReport | None = None
-        self._written_at = float("-inf")
         self._rewards: list[float] = []
         self._live = Live(
             get_renderable=self.state,
@@ -65,32 +52,27 @@ class TerminalProgress(Progress):
         )
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._is_live:
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._console.is_terminal:
+        if self._is_live:
             self._live.stop()
 
     def planned(self, plan: Plan) -> None:
         """Print the plan."""
         self._show(plan_view(plan), Text(""))
 
-    def starting(self, what: str) -> None:
-        """Print what is waited for."""
-        self._print(what)
+    def write(self, line: str) -> None:
+        """Print a line; it is not wrapped where the output is not a terminal."""
+        self._line_at = monotonic()
+        self._print(line)
 
     def phase(self, name: str, total: int) -> None:
         """Start counting a phase's rollouts."""
         self._waiting = False
-        self._phase, self._total, self._done = _PHASES.get(name, name), total, 0
-        if not self._console.is_terminal and self._report is None:
-            self._print(f"{self._phase}: {plural(total, 'rollout')} ...")
-
-    def rollout_done(self) -> None:
-        """Count one rollout."""
-        self._done += 1
+        super().phase(name, total)
 
     def baseline(self, metrics: Metrics) -> None:
         """Print the untrained policy's metrics."""
@@ -98,12 +80,9 @@ class TerminalProgress(Progress):
         title = "Baseline: the untrained policy on held-out tasks"
         self._show(metrics_view(title, metrics), Text(""))
 
-    def forecast(self, least: float, most: float) -> None:
+    def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
         """Print how long the rest takes."""
-        self._print(
-            f"Time left: roughly {rough_range(least, most)} if the whole budget is "
-            "spent (rollouts were timed, updates not yet)"
-        )
+        super().forecast(least, most, soonest)
         self._print("")
 
     def warmed(self, words: str, metrics: Metrics) -> None:
@@ -115,32 +94,25 @@ class TerminalProgress(Progress):
     def stepped(self, report: StepReport) -> None:
         """Show a step's figures."""
         self._phase = None
-        self._report, self._reported_at = report, monotonic()
+        self._reported_at = monotonic()
         self._rewards.append(report.reward)
-        if monotonic() - self._written_at >= _PLAIN_SECONDS:
-            self._write_step()
+        super().stepped(report)
 
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
         """Print a validation's figures."""
         self._phase = None
-        shown = (
-            ("tool", metrics.right_tool),
-            ("arguments", metrics.right_arguments),
-            ("pass^1", metrics.pass_1),
-            ("reliability", metrics.tool_reliability),
-        )
         line = Text.assemble(
             (f"step {step:<4}", "dim"),
             (" validation ", "bold"),
-            "  ".join(f"{name} {percent(m.value)}" for name, m in shown if m.n),
+            share_words(metrics),
             ("  goal reached" if reached else "", "bold green"),
         )
         self._print(line)
-        families = metrics.families().items()
+        families = metrics.family_success()
         worst = [
-            f"{name} {percent(found.pass_1.value)}"
-            for name, found in families
-            if found.pass_1.value < 1
+            f"{name} {percent(found.value)}"
+            for name, found in families.items()
+            if found.value < 1
         ]
         if worst and len(families) > 1:
             self._print(Text(f"  worst: {', '.join(worst[:_WORST])}", "dim"))
@@ -174,34 +146,28 @@ class TerminalProgress(Progress):
             return None
         for each in told:
             self._print(Text(each, "yellow"))
-        self._live.stop()
+        self.__exit__()
         try:
             with keyboard_interrupts():
                 return Confirm.ask(question, console=self._console)
         except EOFError:
             return None
         finally:
-            self._live.start()
+            self.__enter__()
 
     def stalled(self, reason: str | None) -> None:
         """Print that the run waits for the disk, or goes on."""
-        if reason is None:
-            self._print(Text("Writing goes on.", "bold"))
-        else:
-            told = f"Paused: {reason}. Waiting {WAIT_S:.0f} s for that to be mended."
-            self._print(Text(told, "bold yellow"))
+        self._print(Text(stalled_words(reason), "bold yellow" if reason else "bold"))
 
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Print why training ended."""
-        self._write_step()
+        self.write_step()
         report, self._report, self._phase = self._report, None, None
-        if report is not None:
-            steps, episodes = plural(report.step, "step"), report.episodes
-            where = f"after {steps} and {plural(episodes, 'episode')}"
-            self._print(Text(f"Training ended {where}: {reason}.", "bold"))
+        if words := ended_words(report, reason):
+            self._print(Text(words, "bold"))
 
     def _print(self, line: str | Text) -> None:
-        """Print a line, unbroken where nobody sees the width."""
+        """Print a line; it is not wrapped where the output is not a terminal."""
         self._show(line, soft_wrap=not self._console.is_terminal)
 
     def _show(self, *parts: RenderableType, soft_wrap: bool = False) -> None:
@@ -211,19 +177,6 @@ class TerminalProgress(Progress):
         """
         with self._live._lock:
             self._console.print(*parts, sep="\n", soft_wrap=soft_wrap)
-
-    def _write_step(self) -> None:
-        """Write the newest step as a line, where it is not drawn."""
-        report = self._report
-        if self._console.is_terminal or report is None or report is self._written:
-            return
-        self._print(
-            f"step {report.step}  {report.episodes:,}/{report.budget:,} episodes  "
-            f"{'  '.join(map(' '.join, _shares(report)))}  "
-            f"{report.tokens_per_second:,.0f} tokens/s  "
-            f"at most {duration(report.seconds_left)} left"
-        )
-        self._written, self._written_at = report, monotonic()
 
     def state(self) -> RenderableType:
         """Draw what changes: the training so far and the current phase."""
@@ -253,21 +206,10 @@ def live_width(console: Console) -> int:
     return min(console.width, 80) - len("^C ")
 
 
-def _shares(report: StepReport) -> list[tuple[str, str]]:
-    shares = [
-        ("right tool", report.right_tool),
-        ("arguments", report.right_arguments),
-        ("success", report.success_rate),
-        ("reliability", report.tool_reliability),
-    ]
-    known = [(name, percent(share)) for name, share in shares if share is not None]
-    return [("reward", number(report.reward)), *known]
-
-
 def _figures(
     report: StepReport, left: float, rewards: list[float], width: int
 ) -> RenderableType:
-    (name, reward), *shares = _shares(report)
+    (name, reward), *shares = step_shares(report)
     text = Text(overflow="fold")
     for label, value in [
         (name, f"{reward} {sparkline(rewards, max(6, width // 8))}"),

@@ -7,6 +7,7 @@ from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, Row, family_rows, rows, values
+from agentgym.ui.effect import better_words, goal_words, verdict_words, worse_words
 from agentgym.ui.evaluation import confusion_cells, verdict
 from agentgym.ui.roles import (
     CHANGES_NOTE,
@@ -47,6 +48,7 @@ def render_report(result: TrainingResult, machine: str = "") -> str:
         f"# {result.scenario}, trained through {config.get('framework', '?')}\n",
         spent,
         *([f"{machine}\n"] if machine else []),
+        *_effect(result),
         "## Before and after, on held-out tasks\n",
         f"{size} after training; 95 % intervals over tasks in brackets.\n",
         _gains(rows(result.baseline, metrics, warm=result.warm_start)),
@@ -75,6 +77,18 @@ def render_report(result: TrainingResult, machine: str = "") -> str:
         ),
     ]
     return "\n".join(parts)
+
+
+def _effect(result: TrainingResult) -> list[str]:
+    """Return whether training helped, and what got better and worse."""
+    parts = []
+    if (effect := result.effect) is not None:
+        parts = [f"**{verdict_words(effect)}**\n", f"{worse_words(effect)}\n"]
+        if better := better_words(effect):
+            parts.insert(1, f"{better}\n")
+    if goals := goal_words(result.goals):
+        parts.append(f"{goals}\n")
+    return parts
 
 
 def _roles(result: TrainingResult) -> list[str]:

@@ -12,6 +12,13 @@ from agentgym.train.export import Saved
 from agentgym.train.places import Elsewhere
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, USUAL, Row, family_rows, rows, values
+from agentgym.ui.effect import (
+    STYLES,
+    better_words,
+    goal_words,
+    verdict_words,
+    worse_words,
+)
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.roles import roles_view
 from agentgym.ui.words import duration, exported, plural, weights_words
@@ -116,15 +123,15 @@ def result_view(result: TrainingResult) -> RenderableType:
     """Show before and after, the ledger, and how to use the trained agent."""
     parts: list[RenderableType] = [
         Text(""),
+        *effect_view(result),
         Text("Before and after, on held-out tasks", "bold"),
         comparison_view(result.baseline, result.metrics, warm=result.warm_start),
     ]
     if result.imitated is not None:
         parts.append(Text(f"Warm start: {result.imitated.words()}.", "dim"))
-    if len(result.metrics.families()) > 1:
+    if found := family_rows(result.baseline, result.metrics, result.warm_start):
         title = Text("Success by family of tasks, worst first", "bold")
-        families = families_view(result.baseline, result.metrics, result.warm_start)
-        parts += [Text(""), title, families]
+        parts += [Text(""), title, families_view(found)]
     for name, (before, after) in result.breakdown.items():
         title = Text(f"{name[:1].upper()}{name[1:]}", "bold")
         warm = result.warm_breakdown.get(name)
@@ -177,14 +184,30 @@ def comparison_view(
     return Group(Text(over(after), "dim"), table)
 
 
-def families_view(
-    before: Metrics, after: Metrics, warm: Metrics | None
-) -> RenderableType:
-    """Show success by family of tasks, worst first; of many the best are left out."""
-    found = family_rows(before, after, warm)
-    left_out = len(found) - _FAMILIES
-    more = Text(f"{left_out} more families did better.", "dim")
-    parts = [comparison_table(found[:_FAMILIES]), *([more] if left_out > 0 else [])]
+def effect_view(result: TrainingResult) -> list[RenderableType]:
+    """Say whether training helped, what got worse, and whether the goal is reached."""
+    parts: list[RenderableType] = []
+    if (effect := result.effect) is not None:
+        parts.append(Text(verdict_words(effect), STYLES[effect.verdict]))
+        if better := better_words(effect):
+            parts.append(Text(better, "green"))
+        parts.append(Text(worse_words(effect), "red" if effect.worse else "dim"))
+    if goals := goal_words(result.goals):
+        parts.append(Text(goals, "dim"))
+    return [*parts, Text("")] if parts else []
+
+
+def families_view(found: list[Row]) -> RenderableType:
+    """Show success by family of tasks; of many those that changed most."""
+    most = sorted(found, key=lambda row: -abs(row.change))[:_FAMILIES]
+    parts = [comparison_table([row for row in found if row in most])]
+    if left_out := [row for row in found if row not in most]:
+        changes = [round(100 * row.change) for row in left_out]
+        more = f"{plural(len(left_out), 'more family', 'more families')}, changed by "
+        more += f"{min(changes):+d} to {max(changes):+d} points: see report.md."
+        if not any(changes):
+            more = more.partition(",")[0] + " did not change."
+        parts.append(Text(more, "dim"))
     return Group(*parts)
 
 

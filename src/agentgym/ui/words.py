@@ -1,21 +1,33 @@
-"""Numbers in words: shares, intervals, durations and counts, the same everywhere."""
+"""Estimates and results in words, the same everywhere."""
 
 from itertools import pairwise
-from math import ceil, floor, isclose
 
 from agentgym.evaluate.intervals import Estimate
+from agentgym.evaluate.numbers import (
+    digits,
+    duration,
+    number,
+    percent,
+    plural,
+    rough_range,
+)
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.result import TrainingResult
 
+__all__ = [
+    "duration",
+    "exported",
+    "number",
+    "number_span",
+    "percent",
+    "plural",
+    "rough_range",
+    "share_span",
+    "sparkline",
+    "weights_words",
+]
+
 _SPARKS = "▁▂▃▄▅▆▇█"
-
-
-def percent(share: float) -> str:
-    """Return ``"93 %"`` for 0.93; one decimal where rounding would claim 100."""
-    rounded = f"{100 * share:.0f}"
-    if rounded == "100" and not isclose(share, 1.0):
-        rounded = f"{floor(1000 * share) / 10:.1f}"
-    return f"{rounded} %"
 
 
 def share_span(estimate: Estimate) -> str:
@@ -31,44 +43,8 @@ def number_span(estimate: Estimate, scale: float = 1.0) -> str:
     if estimate.n == 0:
         return "not measured"
     ends = [scale * end for end in (estimate.value, estimate.low, estimate.high)]
-    value, low, high = (f"{end:,.{_digits(ends[0])}f}" for end in ends)
+    value, low, high = (f"{end:,.{digits(ends[0])}f}" for end in ends)
     return f"{value} [{low}, {high}]"
-
-
-def number(value: float) -> str:
-    """Return a number with two decimals below 10, one below 100, else none."""
-    return f"{value:,.{_digits(value)}f}"
-
-
-def _digits(value: float) -> int:
-    return 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-
-
-def duration(seconds: float) -> str:
-    """Return ``"45 s"``, ``"4 min 10 s"`` or ``"2 h 5 min"``."""
-    total = max(0, round(seconds))
-    if total < 60:
-        return f"{total} s"
-    if total < 3600:
-        return f"{total // 60} min {total % 60} s"
-    return f"{total // 3600} h {total % 3600 // 60} min"
-
-
-def rough_range(least: float, most: float) -> str:
-    """Return a range of durations as roughly as it is known, ``"2 to 5 minutes"``."""
-    unit, size = next(
-        (unit, size)
-        for unit, size in (("hour", 3600), ("minute", 60), ("second", 1))
-        if most >= 1.5 * size or size == 1
-    )
-    low, high = max(1, floor(least / size)), max(1, ceil(most / size))
-    number = f"{low:,} to {high:,}" if low < high else f"{high:,}"
-    return f"{number} {unit}{'' if high == 1 else 's'}"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return ``"1 step"`` or ``"1,204 steps"``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def weights_words(result: TrainingResult) -> str:

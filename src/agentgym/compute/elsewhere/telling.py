@@ -15,9 +15,11 @@ from agentgym.core.files import parse_json
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import Plan, Progress, StepReport
+from agentgym.rollout.probe import AgentReport
 from agentgym.security.redaction import Redactor
 
 _PLAN, _STEP = TypeAdapter(Plan), TypeAdapter(StepReport)
+_PLAN.rebuild(_types_namespace={"AgentReport": AgentReport})
 _METRICS, _LEDGER = TypeAdapter(Metrics), TypeAdapter(Ledger)
 _KINDS: dict[str, dict[int, TypeAdapter[Any]]] = {
     "planned": {0: _PLAN},
@@ -83,9 +85,9 @@ class Told(Progress):
         """Tell it."""
         self._tell("baseline", metrics)
 
-    def forecast(self, least: float, most: float) -> None:
+    def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
         """Tell it."""
-        self._tell("forecast", least, most)
+        self._tell("forecast", least, most, soonest)
 
     def wants_warm_start(self, offer: str) -> bool | None:
         """Ask at home."""

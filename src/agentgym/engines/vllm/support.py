@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.machines import elsewhere_hint
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Finding
 from agentgym.engines.local.support import require_libraries
@@ -93,7 +94,7 @@ def _place(config: TrainingConfig) -> str:
         raise GPUNotAvailableError(
             "engine = 'vllm', and this machine has no NVIDIA GPU that it may use "
             "(/dev/nvidia*, CUDA_VISIBLE_DEVICES). Use --engine local, which learns "
-            "on the CPU too."
+            f"on the CPU too. {elsewhere_hint()}"
         )
     if len(found) < wanted:
         raise GPUNotAvailableError(

@@ -1,0 +1,184 @@
+"""LinesProgress: a run as plain lines, for Python programs, pipes and log files."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import TextIO
+
+from agentgym.core.files import WAIT_S
+from agentgym.core.ledger import Ledger
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import duration, number, percent, plural, rough_range
+from agentgym.evaluate.progress import Plan, Progress, StepReport
+
+STEP_S = 5.0
+"""Steps are written at most every so many seconds."""
+COUNT_S = 15.0
+"""After so many seconds without a line, a phase says how far it is."""
+_PHASES = {
+    "before": "baseline",
+    "plans": "warm start: plans",
+    "imitation": "warm start: learning",
+    "warmed": "warm start: test",
+    "rollouts": "training",
+    "after": "final test",
+}
+
+
+class LinesProgress(Progress):
+    """Writes what happens as lines; ``Trainer`` does so unless it is told otherwise.
+
+    Args:
+        stream: Where to; None is standard error.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._is_live = False  # counts and steps are drawn elsewhere
+        self._phase: str | None = None
+        self._total = self._done = 0
+        self._report: StepReport | None = None
+        self._written: StepReport | None = None
+        self._step_at = float("-inf")
+        self._line_at = monotonic()
+
+    def write(self, line: str) -> None:
+        """Write one line."""
+        self._line_at = monotonic()
+        stream = self._stream or sys.stderr
+        with suppress(OSError, ValueError):  # closed, or nobody reads it
+            stream.write(f"{line}\n")
+            stream.flush()
+
+    def planned(self, plan: Plan) -> None:
+        """Write what is trained, and where."""
+        config = plan.config
+        self.write(
+            f"Training {config.scenario_name} ({config.framework}): {plan.model} on "
+            f"{plan.device}, at most {plural(config.episodes, 'episode')}, run "
+            f"{plan.run}"
+        )
+
+    def starting(self, what: str) -> None:
+        """Write what is waited for."""
+        self.write(what)
+
+    def phase(self, name: str, total: int) -> None:
+        """Begin to count a phase's rollouts; write it outside of the training steps."""
+        self._phase, self._total, self._done = _PHASES.get(name, name), total, 0
+        if not self._is_live and self._report is None:
+            self.write(f"{self._phase}: {plural(total, 'rollout')} ...")
+
+    def rollout_done(self) -> None:
+        """Count one rollout; write how many, if nothing was written for long."""
+        self._done += 1
+        if not self._is_live and monotonic() - self._line_at >= COUNT_S:
+            self.write(f"{self._phase}: {self._done:,} of {self._total:,} rollouts")
+
+    def baseline(self, metrics: Metrics) -> None:
+        """Write the untrained policy's shares."""
+        self.write(f"baseline: {share_words(metrics)}")
+
+    def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
+        """Write how long the rest takes."""
+        self.write(forecast_words(least, most, soonest))
+
+    def warmed(self, words: str, metrics: Metrics) -> None:
+        """Write what the warm start reached."""
+        self.write(f"warm start: {words}: {share_words(metrics)}")
+
+    def stepped(self, report: StepReport) -> None:
+        """Write a step's figures, unless one was written just before."""
+        self._report = report
+        if monotonic() - self._step_at >= STEP_S:
+            self.write_step()
+
+    def write_step(self) -> None:
+        """Write the newest step, if it was not yet."""
+        report = self._report
+        if self._is_live or report is None or report is self._written:
+            return
+        self._written, self._step_at = report, monotonic()
+        self.write(step_words(report))
+
+    def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
+        """Write a validation's shares."""
+        goal = "  goal reached" if reached else ""
+        self.write(f"step {step}  validation {share_words(metrics)}{goal}")
+
+    def warned(self, remarks: Sequence[str]) -> None:
+        """Write what tells against the run."""
+        for remark in remarks:
+            self.write(f"  note: {remark}")
+
+    def stalled(self, reason: str | None) -> None:
+        """Write that the run waits for the disk, or goes on."""
+        self.write(stalled_words(reason))
+
+    def ended(self, reason: str, ledger: Ledger) -> None:
+        """Write why training ended."""
+        self.write_step()
+        report, self._report = self._report, None
+        if words := ended_words(report, reason):
+            self.write(words)
+
+
+def share_words(metrics: Metrics) -> str:
+    """Return ``"tool 84 %  arguments 79 %  pass^1 55 %  reliability 54 %"``."""
+    shown = (
+        ("tool", metrics.right_tool),
+        ("arguments", metrics.right_arguments),
+        ("pass^1", metrics.pass_1),
+        ("reliability", metrics.tool_reliability),
+    )
+    return "  ".join(f"{name} {percent(m.value)}" for name, m in shown if m.n)
+
+
+def forecast_words(least: float, most: float, soonest: float | None) -> str:
+    """Say how long a run has left, and that reaching its goal ends it earlier."""
+    whole = rough_range(least, most)
+    if soonest is None:
+        return f"Time left: roughly {whole} (rollouts were timed, updates not yet)"
+    early = rough_range(soonest, soonest)
+    return (
+        f"Time left: roughly {early} if the goal holds at the first validation, "
+        f"{whole} if the whole budget is spent"
+    )
+
+
+def step_words(report: StepReport) -> str:
+    """Return a step's figures as a line."""
+    return (
+        f"step {report.step}  {report.episodes:,}/{report.budget:,} episodes  "
+        f"{'  '.join(map(' '.join, step_shares(report)))}  "
+        f"{report.tokens_per_second:,.0f} tokens/s  "
+        f"at most {duration(report.seconds_left)} left"
+    )
+
+
+def step_shares(report: StepReport) -> list[tuple[str, str]]:
+    """Return a step's reward and shares, by name; those that are known."""
+    shares = [
+        ("right tool", report.right_tool),
+        ("arguments", report.right_arguments),
+        ("success", report.success_rate),
+        ("reliability", report.tool_reliability),
+    ]
+    known = [(name, percent(share)) for name, share in shares if share is not None]
+    return [("reward", number(report.reward)), *known]
+
+
+def stalled_words(reason: str | None) -> str:
+    """Say that a run waits for the disk, or goes on."""
+    if reason is None:
+        return "Writing goes on."
+    return f"Paused: {reason}. Waiting {WAIT_S:.0f} s for that to be mended."
+
+
+def ended_words(report: StepReport | None, reason: str) -> str:
+    """Say why training ended after its last step; empty if it did no step."""
+    if report is None:
+        return ""
+    steps, episodes = plural(report.step, "step"), plural(report.episodes, "episode")
+    return f"Training ended after {steps} and {episodes}: {reason}."

@@ -1,0 +1,48 @@
+"""Numbers in words: shares, durations and counts, the same everywhere."""
+
+from math import ceil, floor, isclose
+
+
+def percent(share: float) -> str:
+    """Return ``"93 %"`` for 0.93; one decimal where rounding would claim 100."""
+    rounded = f"{100 * share:.0f}"
+    if rounded == "100" and not isclose(share, 1.0):
+        rounded = f"{floor(1000 * share) / 10:.1f}"
+    return f"{rounded} %"
+
+
+def number(value: float) -> str:
+    """Return a number with two decimals below 10, one below 100, else none."""
+    return f"{value:,.{digits(value)}f}"
+
+
+def duration(seconds: float) -> str:
+    """Return ``"45 s"``, ``"4 min 10 s"`` or ``"2 h 5 min"``."""
+    total = max(0, round(seconds))
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60} min {total % 60} s"
+    return f"{total // 3600} h {total % 3600 // 60} min"
+
+
+def rough_range(least: float, most: float) -> str:
+    """Return a range of durations as roughly as it is known, ``"2 to 5 minutes"``."""
+    unit, size = next(
+        (unit, size)
+        for unit, size in (("hour", 3600), ("minute", 60), ("second", 1))
+        if most >= 1.5 * size or size == 1
+    )
+    low, high = max(1, floor(least / size)), max(1, ceil(most / size))
+    number = f"{low:,} to {high:,}" if low < high else f"{high:,}"
+    return f"{number} {unit}{'' if high == 1 else 's'}"
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """Return ``"1 step"`` or ``"1,204 steps"``; ``many`` is an irregular plural."""
+    return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
+
+
+def digits(value: float) -> int:
+    """Return how many decimals a number of this size is shown with."""
+    return 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0

@@ -1,0 +1,65 @@
+"""Whether training helped, and what got better and worse, in sentences."""
+
+from collections.abc import Sequence
+
+from agentgym.evaluate.compare import Change, Effect
+from agentgym.evaluate.criteria import Goal
+from agentgym.ui.words import percent, plural
+
+_VERDICTS = {
+    "helped": "Training helped",
+    "hurt": "Training hurt",
+    "made no difference": "Training made no difference beyond chance",
+}
+STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
+"""How each verdict is shown on a terminal."""
+
+
+def p_words(p_value: float) -> str:
+    """Return ``"p = 0.0312"``, or a bound where it is very small."""
+    return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.4f}"
+
+
+def verdict_words(effect: Effect) -> str:
+    """Say in one sentence whether training helped, with its test."""
+    return (
+        f"{_VERDICTS[effect.verdict]}: pass^1 {percent(effect.before)} -> "
+        f"{percent(effect.after)} ({p_words(effect.p_value)}, paired over "
+        f"{plural(effect.tasks, 'task')})."
+    )
+
+
+def better_words(effect: Effect) -> str:
+    """Name what rose beyond chance; empty if nothing did."""
+    return _named("Better beyond chance", effect.better)
+
+
+def worse_words(effect: Effect) -> str:
+    """Name what fell beyond chance, or say that nothing did."""
+    return (
+        _named("Worse beyond chance", effect.worse)
+        or "Nothing that was measured got worse beyond chance."
+    )
+
+
+def goal_words(goals: Sequence[Goal]) -> str:
+    """Say which of a scenario's criteria hold; empty if it has none."""
+    if not goals:
+        return ""
+    each = ", ".join(map(_goal, goals))
+    return f"Goal {'reached' if all(g.holds for g in goals) else 'missed'}: {each}."
+
+
+def _goal(goal: Goal) -> str:
+    name = goal.name.replace("_", " ")
+    if goal.reached is None:
+        return f"{name} not measured (asked: {percent(goal.least)})"
+    missed = "" if goal.holds else ", missed"
+    return f"{name} {percent(goal.reached)} (asked: {percent(goal.least)}{missed})"
+
+
+def _named(title: str, changes: Sequence[Change]) -> str:
+    if not changes:
+        return ""
+    ordered = sorted(changes, key=lambda c: -abs(c.after - c.before))
+    return f"{title}: {'; '.join(change.words() for change in ordered)}."

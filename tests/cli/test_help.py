@@ -1,0 +1,80 @@
+"""Help, completion, ``--set`` and ``--log-level``."""
+
+import json
+import os
+
+import pytest
+
+from agentgym.compute.registry import PROVIDERS
+from agentgym.core.machines import RENTED
+from agentgym.engines.device import check_device
+from agentgym.errors import GPUNotAvailableError
+from tests.cli.conftest import Command
+
+
+def test_help_of_train_has_panels_and_choices(agentgym: Command) -> None:
+    text = agentgym("train", "--help").out
+    heads = [line for line in text.splitlines() if line and line[0] != " "]
+    assert heads[1:] == [
+        *("Arguments:", "Agent:", "Tasks:", "Model and engine:", "Training:"),
+        *("Machine:", "Run:", "Output:", "Options:"),
+    ]
+    assert "<str>" not in text
+    for told in ("<rloo|grpo>", "langchain|autogen|crewai|native", "--debug"):
+        assert told in text
+    ended = agentgym("train", "coding", "--algorithm", "ppo")
+    assert ended.code == 2
+    assert "'ppo' is not one of 'rloo', 'grpo'" in ended.err
+
+
+def test_a_shell_completes_options_and_scenarios(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "--install-completion" in agentgym("--help").out
+    monkeypatch.setenv("_AGENTGYM_COMPLETE", "complete_bash")
+    for words, found in (
+        ("agentgym train custo", "customer_support"),
+        ("agentgym train --alg", "--algorithm"),
+        ("agentgym train --framework aut", "autogen"),
+        ("agentgym train --tracker wa", "wandb"),
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        assert found in agentgym().out.split()
+
+
+def test_set_reaches_settings_that_have_no_option(agentgym: Command) -> None:
+    words = ["train", "coding", "--framework", "native", "--dry-run", "--json"]
+    plan = agentgym(*words, "--set", "learning_rate=1e-4", "--set", "group_size=4")
+    config = json.loads(plan.out)["config"]
+    assert (config["learning_rate"], config["group_size"]) == (1e-4, 4)
+    for given, said in (
+        (["--set", "lerning_rate=1"], "did you mean 'learning_rate'?"),
+        (["--set", "group_size=x"], "group_size = 'x'"),
+        (["--set", "seed=1", "--seed", "2"], "seed is given twice"),
+        (["learning_rate=1e-4"], "write"),
+    ):
+        ended = agentgym(*words, *given)
+        assert ended.code == 2
+        assert said in ended.err or "written --set learning_rate=VALUE" in ended.err
+
+
+def test_log_level_shows_the_log_wherever_it_stands(agentgym: Command) -> None:
+    for words in (["--log-level", "info"], ["--log-level=INFO"]):
+        assert agentgym("runs", "list", *words).code == 0
+    ended = agentgym("runs", "list", "--log-level", "loud")
+    assert ended.code == 2
+    assert "--log-level loud: choose one of debug, info" in ended.err
+
+
+def test_without_a_gpu_the_providers_and_their_keys_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if any(name.startswith("nvidia") for name in os.listdir("/dev")):
+        pytest.skip("there is a GPU")
+    with pytest.raises(GPUNotAvailableError) as caught:
+        check_device("local")
+    for name, key in RENTED.items():
+        assert f"--gpu {name}" in str(caught.value)
+        assert key in str(caught.value)
+        assert getattr(PROVIDERS.get(name), "key", "") == key
