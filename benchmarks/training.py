@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +108,7 @@ def ours(framework: str, steps: int, warm_up: int, tasks: int) -> Measured:
         run = RunFolder.create(config)
         watch = Stopwatch()
         with run.lock():
-            TrainingLoop(make_plan(config), run, watch).run()
+            TrainingLoop(make_plan(config), run, watch, time.monotonic()).run()
         rewards = [line["reward"] for line in run.metrics()[warm_up:]]
         calls = events_since(run.path / "rollouts.db", warm_up + 1)
     return Measured(

@@ -32,7 +32,8 @@ async def scripted(messages: list[dict[str, Any]], **options: Any) -> Any:
     results = [each["content"] for each in messages if each["role"] == "tool"]
     if len(results) == 2:
         return f"It is {results[-1]} F."
-    name, arguments = "temperature", {"city": "Bonn"}
+    name: str = "temperature"
+    arguments: dict[str, Any] = {"city": "Bonn"}
     if results:
         name, arguments = "to_fahrenheit", {"celsius": float(results[0])}
     function = {"name": name, "arguments": json.dumps(arguments)}

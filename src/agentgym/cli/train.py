@@ -17,6 +17,7 @@ from agentgym.cli.options import (
     AllowTool,
     AsJson,
     CheckFunction,
+    Configurable,
     Context,
     Framework,
     Inputs,

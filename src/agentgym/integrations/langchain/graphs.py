@@ -352,7 +352,7 @@ def _is_composed(value: Any) -> bool:
     from langchain_core.tools import BaseTool
     from langgraph.pregel import Pregel
 
-    whole = BaseChatModel | BaseTool | Pregel
+    whole: tuple[type, ...] = (BaseChatModel, BaseTool, Pregel)
     return _is_runnable(value) and not isinstance(value, whole)
 
 

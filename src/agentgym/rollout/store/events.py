@@ -142,7 +142,7 @@ def check_event(kind: str, data: dict[str, Any]) -> None:
             told = told or f"its shape is unknown ({error})"
     elif kind == "reward":
         value = data.get("value")
-        if type(value) not in (int, float):
+        if not isinstance(value, int | float) or isinstance(value, bool):
             told = f"its value is {quoted(value)} and no number"
         elif not abs(value) <= MOST_REWARD:
             told = f"its value is {quoted(value)}, and {MOST_REWARD:g} is the most"
