@@ -66,13 +66,13 @@ def describe(project: Path, **more: object) -> None:
 
 def test_a_graph_is_named_as_in_langgraph_json(project: Path) -> None:
     describe(project)
-    (project / ".env.desk").write_text("DESK_MODE=test\nAGENTGYM_EPISODES=3\n")
+    (project / ".env.desk").write_text("DESK_MODE=test\nAGENTGYM_EPISODES=3\nLD_PRELOAD=x\n")
     found = project_agents()
     assert [agent.name for agent in found] == ["desk", "by_entry"]
     assert reference_of("desk") == "desk_of_a_test.graph:made"
     assert "DESK_MODE" not in os.environ  # nothing was asked for yet
     assert load_agent(reference_of("desk")) == (42, "test")
-    assert "AGENTGYM_EPISODES" not in os.environ
+    assert not {"AGENTGYM_EPISODES", "LD_PRELOAD"} & os.environ.keys()
     with pytest.raises(NotFoundError, match="mean 'desk'.*Available"):
         reference_of("dsek")
 

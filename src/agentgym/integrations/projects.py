@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import ConfigError, NotFoundError
+from agentgym.security.env_file import is_left_out
 from agentgym.security.redaction import VARIABLE, looks_secret
 
 LANGGRAPH_FILE = "langgraph.json"
@@ -25,7 +26,8 @@ _CREW = "CrewBase"  # decorates the class of a crew
 _MOST_FILES = 2000  # that are read to find one
 _SKIPPED = {"node_modules", "site-packages", "__pycache__", "tests", "build", "dist"}
 _OURS = "AGENTGYM_"
-"""Settings of a run are the user's: a project's ``env`` sets none."""
+"""Settings of a run are the user's: a project's ``env`` sets none, nor what ``.env`` may
+not set."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class ProjectAgent:
                 sys.path.append(str(root))
         secret = [name for name in os.environ.get(VARIABLE, "").split(",") if name]
         for name, value in _variables(self.env).items():
-            if not name.upper().startswith(_OURS):
+            if not (name.upper().startswith(_OURS) or is_left_out(name)):
                 os.environ.setdefault(name, value)
                 secret += [name] if looks_secret(name, value) else []
         if secret:
