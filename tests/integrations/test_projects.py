@@ -66,7 +66,8 @@ def describe(project: Path, **more: object) -> None:
 
 def test_a_graph_is_named_as_in_langgraph_json(project: Path) -> None:
     describe(project)
-    (project / ".env.desk").write_text("DESK_MODE=test\nAGENTGYM_EPISODES=3\nLD_PRELOAD=x\n")
+    text = "DESK_MODE=test\nAGENTGYM_EPISODES=3\nLD_PRELOAD=x\n"
+    (project / ".env.desk").write_text(text)
     found = project_agents()
     assert [agent.name for agent in found] == ["desk", "by_entry"]
     assert reference_of("desk") == "desk_of_a_test.graph:made"

@@ -26,8 +26,7 @@ _CREW = "CrewBase"  # decorates the class of a crew
 _MOST_FILES = 2000  # that are read to find one
 _SKIPPED = {"node_modules", "site-packages", "__pycache__", "tests", "build", "dist"}
 _OURS = "AGENTGYM_"
-"""Settings of a run are the user's: a project's ``env`` sets none, nor what ``.env`` may
-not set."""
+"""Settings of a run are the user's: a project's ``env`` sets none of them."""
 
 
 @dataclass(frozen=True)
