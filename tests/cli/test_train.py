@@ -224,7 +224,7 @@ def test_ctrl_c_says_how_to_resume(agentgym: Command, fake: type[FakeTrainer]) -
         (["coding", "--name", 300 * "n"], 2, "the name takes 300 bytes"),
         (["coding", "--name", "a/b"], 2, "a name has letters"),
         (["coding", "--output", 300 * "o"], 1, "File name too long"),
-        (["--resume", 300 * "r"], 2, "is longer than a file's may be"),
+        (["--resume", 300 * "r"], 2, "No run is named 'rrr"),
         (["--config", "file"], 2, "The configuration file is empty"),
         (["coding", "--model", "./file"], 2, "No model is at './file'"),
         (["coding", "--engine", "cloud"], 2, "No engine is named 'cloud'"),
