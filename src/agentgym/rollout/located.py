@@ -19,10 +19,11 @@ def located(config: TrainingConfig) -> TrainingConfig:
     """
     scenario, framework = config.scenario, config.framework
     if config.agent is not None and framework != "native":
-        config = config.replaced(agent=reference_of(config.agent))
-        framework = resolve_framework(config.agent, framework)
+        agent = reference_of(config.agent)
+        config = config.replaced(agent=agent)
+        framework = resolve_framework(agent, framework)
         if is_tasks_file(scenario):
-            scenario = with_own_tools(scenario, config.agent)
+            scenario = with_own_tools(scenario, agent)
     return config.replaced(
         scenario=absolute_reference(scenario),
         model=located_model(config.model),
