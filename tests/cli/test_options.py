@@ -25,7 +25,7 @@ TRAINED = {
     "tracker",
 }
 TRAINED |= {"name", "output", "max_hourly", "max_cost"}
-YOURS = {"yes", "warm_start", "train_roles", "context", "inputs"}
+YOURS = {"yes", "warm_start", "train_roles", "context", "inputs", "configurable"}
 ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeout_s"}
 
 

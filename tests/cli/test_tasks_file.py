@@ -56,7 +56,7 @@ def test_a_dry_run_shows_the_plan(agentgym: Command, shop: Path) -> None:
         ("train coding --tools-from x:y", "--tools-from is for a tasks file"),
         ("train --tools stub", "give --tasks FILE"),
         ("eval coding --tools live", "--tools is for a tasks file"),
-        ("train --tasks orders.jsonl {tools} --tools odd", "not 'odd'"),
+        ("train --tasks orders.jsonl {tools} --tools odd", "'odd' is not one of"),
         ("train --tasks orders.jsonl {tools} --tools live", "--allow-tool NAME"),
         ("train --tasks none.jsonl {tools}", "Cannot read"),
         ("train --tasks orders.jsonl --tools-from shop_tools:NO", "has no 'NO'"),

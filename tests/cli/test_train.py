@@ -32,6 +32,7 @@ class FakeTrainer:
         config: TrainingConfig | None = None,
         *,
         progress: Progress | None = None,
+        began: float | None = None,
     ) -> None:
         self.config = config
         self.progress = progress or Progress()
@@ -223,7 +224,7 @@ def test_ctrl_c_says_how_to_resume(agentgym: Command, fake: type[FakeTrainer]) -
         (["coding", "--name", 300 * "n"], 2, "the name takes 300 bytes"),
         (["coding", "--name", "a/b"], 2, "a name has letters"),
         (["coding", "--output", 300 * "o"], 1, "File name too long"),
-        (["--resume", 300 * "r"], 2, "is longer than a file's may be"),
+        (["--resume", 300 * "r"], 2, "No run is named 'rrr"),
         (["--config", "file"], 2, "The configuration file is empty"),
         (["coding", "--model", "./file"], 2, "No model is at './file'"),
         (["coding", "--engine", "cloud"], 2, "No engine is named 'cloud'"),
@@ -232,7 +233,7 @@ def test_ctrl_c_says_how_to_resume(agentgym: Command, fake: type[FakeTrainer]) -
         (
             ["coding", "nonsense"],
             2,
-            "write verl.KEY=value or vllm.KEY=value, after",
+            "verl.KEY=VALUE and vllm.KEY=VALUE, after",
         ),
         (["coding", "--nodes", "2"], 2, "nodes = 2 is a setting of --engine verl"),
         (["--config", "absent.yaml"], 2, "absent.yaml"),
@@ -320,7 +321,7 @@ def test_home_that_cannot_be_written_is_found_before_training(
     [
         (["--agent", "nosuch:thing"], "No module named 'nosuch'"),
         (["--agent", "mine:thing"], "Module 'mine' has no 'thing'"),
-        (["--agent", "mine"], "--agent takes module:name, not 'mine'"),
+        (["--agent", "mine"], "No agent of this project is named 'mine'."),
         (["--agent", "broken:make"], "--agent broken:make: ZeroDivisionError"),
         (["--agent", "mine:make", "--framework", "native"], "needs a framework"),
         (["--tracker", "wandb"], install_command("wandb")),

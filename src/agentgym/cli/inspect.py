@@ -14,8 +14,9 @@ from agentgym.cli.options import (
     ToolAnswers,
     opt,
     own_tools,
+    project_agent,
 )
-from agentgym.cli.output import print_json, progress_console
+from agentgym.cli.output import print_json, print_result, progress_console
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
@@ -23,8 +24,14 @@ if TYPE_CHECKING:
 
 def inspect(
     agent: Annotated[
-        str, typer.Argument(help="module:name of the agent, or of what makes it.")
-    ],
+        str | None,
+        typer.Argument(
+            help="module:name of the agent, or of what makes it; or a graph's name in "
+            "langgraph.json. Without it, those that the project's files name.",
+            show_default=False,
+            callback=project_agent,
+        ),
+    ] = None,
     scenario: Annotated[
         str | None, typer.Argument(help="What to try it on; by default its own tools.")
     ] = None,
@@ -51,6 +58,9 @@ def inspect(
     from agentgym.rollout.probe import probed
     from agentgym.ui.agents import agent_view
 
+    if agent is None:
+        _list_agents(as_json)
+        return
     given: dict[str, Any] = {"agent": agent, "framework": framework}
     given |= {"context": context, "inputs": inputs, "yes": None}
     given["configurable"] = configurable or None
@@ -65,6 +75,42 @@ def inspect(
         progress_console().print(agent_view(report))
     if report.problems:
         raise typer.Exit(1)
+
+
+def _list_agents(as_json: bool) -> None:
+    """Show the agents that the files of this folder name, and how to inspect each.
+
+    Raises:
+        UsageError: They name none.
+    """
+    from agentgym.errors import UsageError
+    from agentgym.integrations.projects import project_agents
+
+    found = project_agents()
+    rows = [
+        {
+            "name": each.name,
+            "framework": each.framework,
+            "file": each.source,
+            "reference": each.reference,
+            "command": f"agentgym inspect {each.name}",
+        }
+        for each in found
+    ]
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        raise UsageError(
+            "Which agent? Write module:name, as in `agentgym inspect app.agents:graph`."
+            " This folder has no langgraph.json with a Python graph, and no "
+            "pyproject.toml of a CrewAI project with a @CrewBase class."
+        )
+    else:
+        lines = [
+            f"{row['name']}  ({row['reference']}, {row['file']})\n  {row['command']}\n"
+            for row in rows
+        ]
+        print_result("".join(lines))
 
 
 def _settings(given: dict[str, Any]) -> "TrainingConfig":

@@ -84,11 +84,23 @@ Framework = Annotated[
         rich_help_panel=AGENT,
     ),
 ]
+
+
+def project_agent(context: typer.Context, value: str | None) -> str | None:
+    """Return ``module:name`` of an agent, which the project's files may name."""
+    if value is None or ":" in value or context.resilient_parsing:
+        return value
+    from agentgym.integrations.projects import named_in_project
+
+    return named_in_project(value)
+
+
 Agent = Annotated[
     str | None,
     opt(
         "Your agent as it is, or what makes it; or a graph's name in langgraph.json.",
         metavar=REFERENCE,
+        callback=project_agent,
         rich_help_panel=AGENT,
     ),
 ]
@@ -181,7 +193,12 @@ CheckFunction = Annotated[
 
 AgentTools = Annotated[
     str | None,
-    opt("module:name of an agent whose own tools these are.", "--agent"),
+    opt(
+        "An agent whose own tools these are.",
+        "--agent",
+        metavar=REFERENCE,
+        callback=project_agent,
+    ),
 ]
 
 

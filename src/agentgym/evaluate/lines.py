@@ -140,7 +140,7 @@ def forecast_words(least: float, most: float, soonest: float | None) -> str:
     whole = rough_range(least, most)
     if soonest is None:
         return f"Time left: roughly {whole} (rollouts were timed, updates not yet)"
-    early = rough_range(soonest, soonest)
+    early = rough_range(round(soonest), round(soonest))
     return (
         f"Time left: roughly {early} if the goal holds at the first validation, "
         f"{whole} if the whole budget is spent"

@@ -16,6 +16,7 @@ from agentgym.core.task import Task
 from agentgym.core.tools import Tool
 from agentgym.errors import AgentGymError, UnsupportedError, UsageError, told_by
 from agentgym.integrations.base import Adapter
+from agentgym.integrations.projects import named_in_project, prepare_project
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.security.redaction import get_logger
 
@@ -57,6 +58,7 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     from agentgym.integrations.redirect import watch
 
     watch()
+    prepare_project(reference, folder)
     for name in _KEYS:
         os.environ[name] = os.environ.get(name) or NO_KEY
     module = reference.partition(":")[0]
@@ -261,11 +263,13 @@ def _arguments(found: Any, origin: str) -> dict[str, str] | None:
 def reference_of(agent: Any) -> str:
     """Return ``module:name`` by which other processes find an agent, or its factory.
 
+    A text without a colon is the name of an agent in the project's own files.
+
     Raises:
         UsageError: They cannot: it stands at the top of no module.
     """
     if isinstance(agent, str):
-        return agent
+        return named_in_project(agent)
     script = sys.modules.get("__main__")  # multiprocessing gives it another name too
     for name, module in list(sys.modules.items()):
         if module is script or getattr(module, "__file__", None) is None:

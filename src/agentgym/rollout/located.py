@@ -1,7 +1,7 @@
 """Settings that other processes understand, from whatever folder they run in."""
 
 from agentgym.core.config import TrainingConfig
-from agentgym.integrations.live import resolve_framework
+from agentgym.integrations.live import reference_of, resolve_framework
 from agentgym.models.reference import located_model
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import absolute_reference
@@ -19,9 +19,11 @@ def located(config: TrainingConfig) -> TrainingConfig:
     """
     scenario, framework = config.scenario, config.framework
     if config.agent is not None and framework != "native":
-        framework = resolve_framework(config.agent, framework)
+        agent = reference_of(config.agent)
+        config = config.replaced(agent=agent)
+        framework = resolve_framework(agent, framework)
         if is_tasks_file(scenario):
-            scenario = with_own_tools(scenario, config.agent)
+            scenario = with_own_tools(scenario, agent)
     return config.replaced(
         scenario=absolute_reference(scenario),
         model=located_model(config.model),

@@ -55,7 +55,7 @@ def load_env_file() -> None:
 
     found = DotEnv(file, override=False, encoding="utf-8").dict()
     new = {n: v for n, v in found.items() if v is not None and n not in os.environ}
-    left_out = sorted(filter(_is_left_out, new))
+    left_out = sorted(filter(is_left_out, new))
     os.environ.update({n: v for n, v in new.items() if n not in left_out})
     if left_out:
         sys.stderr.write(
@@ -68,5 +68,6 @@ def load_env_file() -> None:
         os.environ[VARIABLE] = ",".join(dict.fromkeys([*named, *further]))
 
 
-def _is_left_out(name: str) -> bool:
+def is_left_out(name: str) -> bool:
+    """Return whether a file of a project may not set a variable."""
     return name.upper() in NOT_FROM_FILE or bool(_LOADERS.fullmatch(name))

@@ -1,0 +1,244 @@
+"""Agents that a project's own files name: LangGraph's langgraph.json, CrewAI's crews.
+
+Nothing of a project runs until one of its agents is asked for. Then its local
+dependencies can be imported, and the variables of its ``env`` are set, as the
+project's own command would do it.
+"""
+
+import ast
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import ConfigError, NotFoundError
+from agentgym.security.env_file import is_left_out
+from agentgym.security.redaction import VARIABLE, looks_secret
+
+LANGGRAPH_FILE = "langgraph.json"
+PYPROJECT_FILE = "pyproject.toml"
+_CREW = "CrewBase"  # decorates the class of a crew
+_MOST_FILES = 2000  # that are read to find one
+_SKIPPED = {"node_modules", "site-packages", "__pycache__", "tests", "build", "dist"}
+_OURS = "AGENTGYM_"
+"""Settings of a run are the user's: a project's ``env`` sets none of them."""
+
+
+@dataclass(frozen=True)
+class ProjectAgent:
+    """An agent that a project's files name.
+
+    Attributes:
+        name: As ``--agent`` takes it.
+        reference: ``module:name`` that is imported.
+        framework: Whose agent it is.
+        source: The file that names it.
+        roots: Folders that must be importable.
+        env: A file of variables, or the variables themselves.
+    """
+
+    name: str
+    reference: str
+    framework: str
+    source: str
+    roots: tuple[Path, ...] = ()
+    env: Path | Mapping[str, str] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        """Make the agent's modules importable and set its variables, if not set yet.
+
+        Raises:
+            ConfigError: The file of variables cannot be read.
+        """
+        for root in self.roots:
+            if str(root) not in sys.path:
+                sys.path.append(str(root))
+        secret = [name for name in os.environ.get(VARIABLE, "").split(",") if name]
+        for name, value in _variables(self.env).items():
+            if not (name.upper().startswith(_OURS) or is_left_out(name)):
+                os.environ.setdefault(name, value)
+                secret += [name] if looks_secret(name, value) else []
+        if secret:
+            os.environ[VARIABLE] = ",".join(dict.fromkeys(secret))
+
+
+def project_agents(folder: str | Path = "") -> list[ProjectAgent]:
+    """Return the agents that the files of a folder name; the working folder's if empty.
+
+    Raises:
+        ConfigError: ``langgraph.json`` cannot be read.
+    """
+    project = Path(folder or Path.cwd())
+    return [*_graphs(project), *_crews(project)]
+
+
+def named_in_project(reference: str, folder: str | Path = "") -> str:
+    """Return ``module:name`` of an agent that is named as in the project's files.
+
+    A reference that is ``module:name`` already stays as it is.
+
+    Raises:
+        NotFoundError: The project names no such agent.
+    """
+    if ":" in reference:
+        return reference
+    found = {agent.name: agent for agent in project_agents(folder)}
+    if reference in found:
+        return found[reference].reference
+    hint = "Write module:name of an agent, or a name in langgraph.json."
+    raise NotFoundError("agent of this project", reference, found, hint)
+
+
+def prepare_project(reference: str, folder: str | Path = "") -> None:
+    """Prepare the import of an agent, if it is one that the project's files name."""
+    project = Path(folder or Path.cwd())
+    for agent in _graphs(project):
+        if agent.reference == reference:
+            agent.prepare()
+    if _is_crewai(project) and (project / "src").is_dir():
+        ProjectAgent("", reference, "crewai", "", (project / "src",)).prepare()
+
+
+def _graphs(project: Path) -> list[ProjectAgent]:
+    """Return the Python graphs of ``langgraph.json``."""
+    path = project / LANGGRAPH_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"Cannot read {path}: {error}.") from None
+    graphs = data.get("graphs") if isinstance(data, dict) else None
+    if not isinstance(graphs, dict):
+        return []
+    roots = _dependencies(project, data.get("dependencies"))
+    env = data.get("env", {})
+    if isinstance(env, dict):
+        env = {str(name): str(value) for name, value in env.items()}
+    else:
+        env = project / str(env)
+    found = []
+    for name, entry in graphs.items():
+        where = entry.get("path") if isinstance(entry, dict) else entry
+        if isinstance(where, str) and (place := _place(project, where, roots)):
+            reference, root = place
+            every = tuple(dict.fromkeys([root, *roots]))
+            agent = ProjectAgent(
+                name, reference, "langchain", LANGGRAPH_FILE, every, env
+            )
+            found.append(agent)
+    return found
+
+
+def _dependencies(project: Path, listed: Any) -> list[Path]:
+    """Return the local folders that ``dependencies`` names, and the src of each."""
+    names = listed if isinstance(listed, list) else ["."]
+    folders = [
+        (project / name).resolve()
+        for name in names
+        if isinstance(name, str) and name.startswith(".")
+    ]
+    each = [(folder / "src", folder) for folder in folders]
+    return [root for pair in each for root in pair if root.is_dir()]
+
+
+def _place(project: Path, where: str, roots: list[Path]) -> tuple[str, Path] | None:
+    """Return ``module:name`` of ``./file.py:name``, and the folder to import it from.
+
+    None for a graph in another language.
+    """
+    path, _, name = where.rpartition(":")
+    if not path.endswith(".py"):
+        is_module = path and "/" not in path and not path.endswith((".ts", ".js"))
+        return (where, project.resolve()) if is_module else None
+    file = (project / path).resolve()
+    return _module_of(file, [*roots, project.resolve()], name)
+
+
+def _module_of(file: Path, roots: list[Path], name: str) -> tuple[str, Path]:
+    """Return ``module:name`` of something in a file, and the folder to import it from.
+
+    A package is imported from above its top folder, another file from the innermost
+    of ``roots`` that it is in.
+    """
+    root = file.parent
+    while (root / "__init__.py").exists():
+        root = root.parent
+    if root == file.parent:
+        above = [each for each in roots if file.is_relative_to(each)]
+        root = max(above, key=lambda each: len(each.parts), default=root)
+    parts = file.relative_to(root).with_suffix("").parts
+    return f"{'.'.join(parts)}:{name}", root
+
+
+def _variables(env: Path | Mapping[str, str]) -> Mapping[str, str]:
+    if isinstance(env, Mapping):
+        return env
+    if not env.is_file():
+        return {}
+    from dotenv import dotenv_values
+
+    try:
+        found = dotenv_values(env, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"Cannot read {env}: {error}.") from None
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _is_crewai(project: Path) -> bool:
+    """Say whether pyproject.toml is that of a CrewAI project."""
+    try:
+        text = (project / PYPROJECT_FILE).read_text(encoding="utf-8")
+        return "crewai" in tomllib.loads(text).get("tool", {})
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def _crews(project: Path) -> list[ProjectAgent]:
+    """Return the classes marked with ``@CrewBase``, which are read, not imported."""
+    if not _is_crewai(project):
+        return []
+    source = project / "src"
+    root = source if source.is_dir() else project
+    found = []
+    for file in _python_files(root):
+        for name in _crew_classes(file):
+            reference, top = _module_of(file, [root], name)
+            found.append(
+                ProjectAgent(name, reference, "crewai", PYPROJECT_FILE, (top, root))
+            )
+    return found
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    seen = 0
+    for folder, below, files in os.walk(root):
+        below[:] = sorted(
+            name for name in below if name[0] not in "._" and name not in _SKIPPED
+        )
+        for name in sorted(files):
+            if name.endswith(".py"):
+                seen += 1
+                if seen > _MOST_FILES:
+                    return
+                yield Path(folder, name)
+
+
+def _crew_classes(file: Path) -> list[str]:
+    with suppress(OSError, ValueError, SyntaxError, RecursionError):
+        text = file.read_text(encoding="utf-8")
+        if _CREW in text:
+            classes = (
+                node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)
+            )
+            return [
+                node.name
+                for node in classes
+                if any(_CREW in ast.unparse(each) for each in node.decorator_list)
+            ]
+    return []
