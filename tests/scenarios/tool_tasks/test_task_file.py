@@ -201,14 +201,40 @@ def test_every_kind_of_task_is_held_out_where_it_can_be(shop: Path) -> None:
         {"instruction": f"Where is order {n}?", "expect": [_track(n)]}
         for n in range(100, 112)
     ]
-    names = ("Ada", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gwen", "Hugo")
-    said = ("all of", "show", "the list for", "what did order", "please find")
+    said = (
+        "Show all of {}",
+        "What did {} order",
+        "Which things are on their way to {}",
+        "{} wants to know everything that was bought",
+        "Give me a list for {}",
+        "Please find purchases by {}",
+        "Has {} got anything open",
+        "Anything in our books about {}?",
+        "My colleague {} asks what is outstanding",
+        "Look up {}",
+        "Tell me how much {} has bought from us",
+        "I need the history of customer {}",
+    )
+    names = [
+        "Ada",
+        "Ben",
+        "Cleo",
+        "Dora",
+        "Emil",
+        "Finn",
+        "Gwen",
+        "Hugo",
+        "Ines",
+        "Jana",
+        "Karl",
+        "Lena",
+    ]
     made += [
         {
-            "instruction": f"{said[n % 5]} {name} {'now ' * n}",
+            "instruction": text.format(name),
             "expect": [{"tool": "list_orders", "args": {"customer": name}}],
         }
-        for n, name in enumerate(names)
+        for text, name in zip(said, names, strict=True)
     ]
     scenario = load(write(shop, made))
     for split in scenario.splits:

@@ -299,7 +299,7 @@ def test_what_is_broken_is_left_out_and_counted(log: Path) -> None:
         ("[]", r"line 1 is \[\], no object of a log"),
         ("7", "line 1 is 7, no object"),
         ('{"messages": "hello"}', "keys 'messages', which is no log that is known"),
-        ('{"traceId": "1", "type": "GENERATION"}', "keys 'traceId', 'type'"),
+        ('{"traceId": "1", "type": "GENERATION"}', "no request of a user is in it"),
         ('{"data": [{"traceID": "1", "operationName": "x"}]}', "'operationName'"),
         ('{"messages": [{"role": "user", "content": "a"}]}', "no tool was called"),
         ('{"messages": []}', "no request of a user"),
