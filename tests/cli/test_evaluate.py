@@ -216,7 +216,7 @@ def test_the_gate_of_a_comparison_is_the_second(
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["--agent", "a", "--model", "b"], "--agent or --model"),
+        (["--agent", "a", "--model", "b"], "a is a trained agent, and has its model"),
         (["--split", "tset"], "No split is named 'tset'"),
         (["--compare", "nano", "no_such"], "No trained agent is named 'no_such'"),
         (["--compare", "nano", "no.json"], "no.json cannot be read"),

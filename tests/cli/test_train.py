@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from huggingface_hub import constants
 
 from agentgym import TrainingConfig
 from agentgym.errors import ModelError, TrainingInterrupted
@@ -396,3 +397,20 @@ def test_dry_run_leaves_nothing_behind(agentgym: Command, words: list[str]) -> N
 def everything() -> list[Path]:
     """Return all that lies below the working folder."""
     return sorted(Path().rglob("*"))
+
+
+def test_a_model_that_cannot_be_had_is_one_sentence_at_the_plan(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    words = ["train", "coding", "--framework", "native", "--gpu", "none"]
+    for more in ([], ["--dry-run"]):
+        ended = agentgym(*words, "--model", "Nobody/no-such-model-0.5B", *more)
+        assert ended.code == 2
+        said = ended.err.strip().splitlines()[-1]
+        assert "The model 'Nobody/no-such-model-0.5B' is not on this machine" in said
+        assert "Hugging Face cannot be asked for it" in said
+        assert "Give --model a folder" in said
+    assert not list(Path("runs").glob("*"))

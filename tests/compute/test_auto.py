@@ -1,5 +1,8 @@
 """What ``gpu = "auto"`` makes of a model and a machine."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from agentgym.compute import auto
@@ -90,3 +93,24 @@ def test_a_provider_that_fails_does_not_hide_another(
 def test_caps_hold(runpod: FakeRunPod) -> None:
     with pytest.raises(UsageError, match="--max-hourly"):
         gpu(max_hourly=0.1)
+
+
+def test_settings_that_make_a_model_fit_are_named_before_a_machine_to_rent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    small = {"model_type": "qwen2", "hidden_size": 896, "num_hidden_layers": 24}
+    small |= {"intermediate_size": 4864, "num_attention_heads": 14}
+    small |= {"num_key_value_heads": 2, "vocab_size": 151_936}
+    small |= {"max_position_embeddings": 32_768, "tie_word_embeddings": True}
+    (tmp_path / "config.json").write_text(json.dumps(small))
+    tight = Offer("local", "CPU", "", 0, 0.0, 5.0)
+    monkeypatch.setattr(LocalMachine, "offers", lambda _: [tight])
+    whole = {"gradient_checkpointing": False, "max_tokens": 2048}
+    with pytest.raises(ComputeError) as told:
+        gpu(str(tmp_path), **whole)
+    said = str(told.value)
+    assert "It fits here with gradient_checkpointing = true" in said
+    assert said.index("It fits here") < said.index("rented GPU")
+    roomy = Offer("local", "CPU", "", 0, 0.0, 24.0)
+    monkeypatch.setattr(LocalMachine, "offers", lambda _: [roomy])
+    assert gpu(str(tmp_path), gradient_checkpointing=False) == "auto"

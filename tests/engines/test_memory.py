@@ -22,7 +22,7 @@ from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.prefix_tree import plant
 from agentgym.engines.local.support import LocalEngines
-from agentgym.engines.memory import Estimate, Shape, Use, cheaper
+from agentgym.engines.memory import Estimate, Shape, Use, cheaper, told_use
 from agentgym.errors import ModelError, NotEnoughMemoryError
 from agentgym.models.folder import count_parameters
 from tests.engines.conftest import make_tokenizer
@@ -414,3 +414,15 @@ def test_an_index_says_what_its_shards_will_hold(
     (folder / "model.safetensors.index.json").write_text("{")
     with pytest.raises(ModelError, match="cannot be read"):
         count_parameters(folder)
+
+
+def test_a_run_is_as_long_as_its_scenario_s_episodes(tmp_path: Path) -> None:
+    def longest(**settings: Any) -> int:
+        config = TrainingConfig.create(**settings)
+        return told_use(config, on_gpu=False, has_half=False).longest
+
+    usual = longest(scenario="coding")
+    assert 1_000 < usual < 8_192
+    assert longest(scenario="coding", max_tokens=500) == usual + 340 * 9
+    assert longest(scenario="coding", max_episode_tokens=512) == 512
+    assert longest(scenario=str(tmp_path / "none.py")) == 8_192

@@ -9,13 +9,17 @@ from agentgym.cli.options import (
     AllowTool,
     AsJson,
     CheckFunction,
+    Configurable,
+    Context,
     Framework,
+    Inputs,
     ToolAnswers,
     ToolsFrom,
     UnsafeLocalExec,
     given_settings,
     named_model,
     opt,
+    own_tools,
     require_place,
     with_tools,
 )
@@ -34,8 +38,16 @@ def evaluate(
     command: typer.Context,
     scenario: Annotated[str, typer.Argument(help="What to measure on.")],
     trained: Annotated[
-        str | None, opt("A trained agent: NAME, NAME@N or its folder.", "--agent")
+        str | None,
+        opt(
+            "A trained agent: NAME, NAME@N or its folder; or module:name of your own, "
+            "on the model of --model.",
+            "--agent",
+        ),
     ] = None,
+    context: Context = None,
+    inputs: Inputs = None,
+    configurable: Configurable = None,
     model: Annotated[
         str | None,
         opt(
@@ -115,13 +127,20 @@ def evaluate(
     from agentgym.evaluate.criteria import Gate
     from agentgym.evaluate.metrics import Prices
     from agentgym.evaluate.result import write_text
+    from agentgym.integrations.live import is_reference
+    from agentgym.scenarios.packs import is_tasks_file
     from agentgym.train.trainer import Trainer
     from agentgym.ui.live import TerminalProgress
 
     if split is not None and split not in set(Split):
         raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
+    own = trained if trained is not None and is_reference(trained) else None
+    trained = None if own else trained
     if trained is not None and model is not None:
-        raise UsageError("Give --agent or --model, not both: which is to be measured?")
+        raise UsageError(
+            f"{trained} is a trained agent, and has its model: leave out --model. An "
+            "agent of your own, --agent module:name, is measured on any."
+        )
     if trained is not None and eval_temperature is not None:
         raise UsageError(
             f"{trained} is measured at the temperature that it was trained for: leave "
@@ -139,6 +158,11 @@ def evaluate(
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
     chosen = given_settings(command, TrainingConfig)
+    if own is not None:
+        chosen["agent"] = own
+        if not is_tasks_file(scenario):
+            chosen |= own_tools(tools, allow_tool)
+            tools = allow_tool = None
     options = (tools_from, tools, allow_tool, check)
     chosen["scenario"] = with_tools(scenario, *options)
     settings = TrainingConfig.create(**chosen)

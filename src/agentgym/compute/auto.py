@@ -12,6 +12,7 @@ from agentgym.compute.quote import Effort, Quote, choose, fits
 from agentgym.compute.registry import asked_unnamed, rented
 from agentgym.compute.sizes import Need, need_of
 from agentgym.core.config import TrainingConfig
+from agentgym.engines.memory import fitting_settings
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
 from agentgym.models.reference import is_remote
 
@@ -39,9 +40,10 @@ def settle(config: TrainingConfig) -> str:
         need = need_of(config)
     except UsageError:
         return config.gpu
-    why = _why_not_here(need)
+    why = _why_not_here(need, config)
     if not why:
         return config.gpu
+    why += _with_less(need, config)
     providers = asked_unnamed()
     if not providers:
         raise ComputeError(
@@ -51,7 +53,7 @@ def settle(config: TrainingConfig) -> str:
     return _cheapest(providers, config, need).offer.provider
 
 
-def _why_not_here(need: Need) -> str:
+def _why_not_here(need: Need, config: TrainingConfig) -> str:
     """Return why a model is not trained on this machine; empty if it is."""
     offers = LocalMachine().offers()
     if any(offer.gpus for offer in offers):
@@ -62,11 +64,22 @@ def _why_not_here(need: Need) -> str:
     if _has_gpu():  # its driver tells nothing
         return ""
     here = offers[0].memory_gb
-    if need.gb > here:
+    if need.gb > here and fitting_settings(config, int(here * 1e9)) != []:
         return f"this machine has no GPU, and {here:.0f} GB of memory"
     if need.parameters > CPU_PARAMETERS:
         return "this machine has no GPU: its CPU would take days"
     return ""
+
+
+def _with_less(need: Need, config: TrainingConfig) -> str:
+    """Return which settings make a model fit into this machine's memory; or nothing."""
+    if _has_gpu() or need.parameters > CPU_PARAMETERS:
+        return ""
+    memory = LocalMachine().offers()[0].memory_gb
+    settings = fitting_settings(config, int(memory * 1e9))
+    if not settings:
+        return ""
+    return f". It fits here with {' and '.join(settings)} (a --config file sets them)"
 
 
 def _has_gpu() -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.device import free_gpu, free_ram, usable_cores
+from agentgym.engines.lengths import longest_episode
 from agentgym.errors import NotEnoughMemoryError
 from agentgym.models.folder import (
     base_folder,
@@ -341,7 +342,7 @@ def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
         or new_rank(config.model, config.lora_rank),
         is_half=config.precision == "bf16" or (config.precision == "auto" and has_half),
         recomputes=config.gradient_checkpointing,
-        longest=config.max_episode_tokens,
+        longest=longest_episode(config),
         on_gpu=on_gpu,
         cores=usable_cores(),
     )
@@ -362,6 +363,32 @@ def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | N
     return (
         None if folder is None or shape is None else (shape, count_parameters(folder))
     )
+
+
+def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
+    """Return the settings with which a model can be trained on this CPU.
+
+    Args:
+        config: Its ``model`` and how that is trained.
+        free: Bytes of memory.
+
+    Returns:
+        None of them if it fits as it is; None if it does not with any, or if that is
+        not known.
+    """
+    known = shape_of(config.model)
+    if known is None:
+        return None
+    shape, held = known
+    use = replace(told_use(config, on_gpu=False, has_half=False), cores=1)
+    if Estimate.of(shape, use, held).need <= free:
+        return []
+    changes: list[str] = []
+    for words, need in cheaper(shape, use, held):
+        changes.append(words)
+        if need <= free:
+            return changes
+    return None
 
 
 def check_memory(

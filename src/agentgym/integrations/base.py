@@ -1,7 +1,7 @@
 """What an adapter of an agent framework must do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -58,6 +58,20 @@ def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
             f"--configurable {', '.join(blueprint.configurable)}: {framework} has no "
             "configurable keys, LangGraph has. Give --inputs for what an agent is told."
         )
+
+
+def no_tools(found: Any, looked_into: Sequence[str]) -> UnsupportedError:
+    """Return the error for a live agent without tools.
+
+    Args:
+        found: The agent.
+        looked_into: Names of the agents in it.
+    """
+    return UnsupportedError(
+        f"The {type(found).__name__} has no tools: neither has "
+        f"{' nor '.join(looked_into)}. Training is about tool calls: give an agent its "
+        "tools, or name functions with --tools-from module:TOOLS (a list)."
+    )
 
 
 class Conversation(ABC):

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -28,6 +29,7 @@ MODELS = ("llm", "model", "model_client", "chat_model")
 
 logger = get_logger(__name__)
 
+_REFERENCE = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 _GUARD = "Put what runs the agent under `if __name__ == '__main__':`."
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _KEYS = (
@@ -44,6 +46,11 @@ _IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=No
 def importing() -> str | None:
     """Return the module of a user's agent that is being imported, None if none is."""
     return _IMPORTING.get()
+
+
+def is_reference(text: str) -> bool:
+    """Return whether a text has the form ``module:name``, and is not a file."""
+    return bool(_REFERENCE.fullmatch(text)) and not os.path.exists(text)
 
 
 def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> Any:

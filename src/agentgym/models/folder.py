@@ -90,7 +90,7 @@ def base_folder(source: str, *, fetch: bool = False) -> Path | None:
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
     except ImportError:
         return None
-    with suppress(OSError, ValueError, httpx.HTTPError):
+    with suppress(OSError, ValueError, RuntimeError, httpx.HTTPError):
         if fetch:
             return Path(hf_hub_download(source, CONFIG_FILE)).parent
         if isinstance(found := try_to_load_from_cache(source, CONFIG_FILE), str):

@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
-from agentgym.errors import UsageError
+from agentgym.errors import ModelError, UsageError
 from agentgym.install import install_command
+from agentgym.models.folder import CONFIG_FILE, base_folder
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)")
@@ -13,6 +14,45 @@ _CACHED = re.compile(r"models--([^/]+?)--([^/]+)")
 def is_id(text: str) -> bool:
     """Say whether a text has the form of a Hugging Face id."""
     return _ID.fullmatch(text) is not None
+
+
+def require_config(source: str) -> None:
+    """Check that a model's ``config.json`` is on this machine, or download it.
+
+    Args:
+        source: A Hugging Face id, or a folder.
+
+    Raises:
+        ModelError: There is no such model, or Hugging Face does not answer.
+    """
+    if Path(source).is_dir() or base_folder(source) is not None:
+        return
+    try:
+        import httpx
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import (
+            GatedRepoError,
+            HFValidationError,
+            RepositoryNotFoundError,
+        )
+    except ImportError:
+        return  # whatever loads the model says what to install
+    other = "Give --model a folder, an id that is on this machine, or nano."
+    try:
+        hf_hub_download(source, CONFIG_FILE)
+    except GatedRepoError:
+        why = "its terms must be accepted on Hugging Face first, and HF_TOKEN be set"
+    except (RepositoryNotFoundError, HFValidationError):
+        why = "Hugging Face has no model of that name, or a private one: is it a typo?"
+    except (OSError, ValueError, RuntimeError, httpx.HTTPError) as error:
+        cause: BaseException = error
+        while isinstance(cause, RuntimeError) and cause.__context__ is not None:
+            cause = cause.__context__  # huggingface_hub retries on a closed client
+        reason = str(cause).strip().partition("\n")[0]
+        why = f"Hugging Face cannot be asked for it ({reason.rstrip('.')})"
+    else:
+        return
+    raise ModelError(f"The model {source!r} is not on this machine, and {why}. {other}")
 
 
 def repository_of(folder: Path) -> str | None:

@@ -9,15 +9,18 @@ from dataclasses import replace
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
 from agentgym.engines.registry import check_engine
+from agentgym.engines.settings import base_source
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.models.hub import require_config
 from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
+from agentgym.scenarios.tool_tasks.scenario import ToolScenario
 from agentgym.security.redaction import Redactor
 from agentgym.train.export import Identity
 from agentgym.train.tracking import require_tracker
@@ -65,6 +68,7 @@ def make_plan(config: TrainingConfig) -> Plan:
     saved_as = _saved_as(config, scenario)
     require_tracker(config.tracker)
     summary = check_engine(config)
+    require_config(base_source(config.model))
     per_step = config.group_size * config.tasks_per_step
     if config.episodes < config.group_size:
         raise UsageError(
@@ -92,6 +96,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         held_out=config.eval_samples * sum(map(len, sets)),
         validations=validations,
         saved_as=saved_as,
+        notes=tuple(scenario.notes()) if isinstance(scenario, ToolScenario) else (),
     )
 
 

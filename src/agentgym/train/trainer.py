@@ -21,8 +21,9 @@ from agentgym.evaluate.lines import LinesProgress
 from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
-from agentgym.integrations.live import reference_of
+from agentgym.integrations.live import is_reference, reference_of
 from agentgym.rollout.located import located
+from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.session import DATABASE_FILE
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.security.redaction import get_logger
@@ -231,7 +232,7 @@ class Trainer:
         self,
         scenario: str | ToolScenario | None = None,
         *,
-        agent: TrainedAgent | str | None = None,
+        agent: Any = None,
         split: str = "test",
         tasks: int | None = None,
         samples: int | None = None,
@@ -244,7 +245,8 @@ class Trainer:
             scenario: Its name, or what ``Scenario.from_tools`` returned.
             agent: A trained agent, or what ``TrainedAgent.load`` takes; None measures
                 ``config.model``, which may be one of a provider, ``openai:MODEL``, or
-                a server's address.
+                a server's address. Your own agent, as :meth:`train` takes it (or
+                ``config.agent``), is measured on that model too.
             split: ``validation``, ``test`` or ``out_of_vocabulary``.
             tasks: How many tasks.
             samples: Attempts per task.
@@ -261,7 +263,14 @@ class Trainer:
 
         if split not in set(Split):
             raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
-        trained = TrainedAgent.load(agent) if isinstance(agent, str) else agent
+        own = self.config.agent
+        trained: TrainedAgent | None = None
+        if isinstance(agent, TrainedAgent):
+            trained = agent
+        elif isinstance(agent, str) and not is_reference(agent):
+            trained = TrainedAgent.load(agent)
+        elif agent is not None:
+            own = reference_of(agent)
         if isinstance(scenario, ToolScenario):
             scenario = scenario.reference
         elif trained is not None:
@@ -269,7 +278,7 @@ class Trainer:
             scenario = trained.same_tasks(named) or scenario
         config = located(
             self.config.replaced(
-                scenario=scenario, test_tasks=tasks, eval_samples=samples
+                scenario=scenario, agent=own, test_tasks=tasks, eval_samples=samples
             )
         )
         if trained is not None:
@@ -284,11 +293,17 @@ class Trainer:
                 lora_rank=0,  # it has its adapter, or needs none
                 **_surroundings(trained),
             )
+        subject = config.model
+        if trained is not None:
+            subject = trained.name
+        elif config.agent is not None:
+            subject = f"{config.agent} on {config.model}"
+            require_trainable(config, probed(config))
         return evaluate(
             config,
             Split(split),
             self._progress,
-            subject=config.model if trained is None else trained.name,
+            subject=subject,
             spec=None if trained is None else trained.spec,
             prices=prices,
             baselines=baselines,

@@ -8,7 +8,10 @@ import pytest
 
 from agentgym import Scenario, Split
 from agentgym.errors import UsageError
+from tests.cli.conftest import Command, agentgym
 from tests.scenarios.tool_tasks.shop import lines, write
+
+__all__ = ["agentgym"]
 
 TRACK = {"tool": "track_order", "args": {"order_id": 7}}
 GOOD = {"instruction": "Where is 7?", "expect": [TRACK]}
@@ -190,3 +193,71 @@ def test_the_order_of_tasks_follows_the_seed(shop: Path) -> None:
     orders = [[t.id for t in scenario.tasks(Split.TRAIN, s, 99)] for s in (0, 1)]
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1])
+
+
+def test_every_kind_of_task_is_held_out_where_it_can_be(shop: Path) -> None:
+    """Half the lines have one wording, which alone would keep them all together."""
+    made = [
+        {"instruction": f"Where is order {n}?", "expect": [_track(n)]}
+        for n in range(100, 112)
+    ]
+    said = (
+        "Show all of {}",
+        "What did {} order",
+        "Which things are on their way to {}",
+        "{} wants to know everything that was bought",
+        "Give me a list for {}",
+        "Please find purchases by {}",
+        "Has {} got anything open",
+        "Anything in our books about {}?",
+        "My colleague {} asks what is outstanding",
+        "Look up {}",
+        "Tell me how much {} has bought from us",
+        "I need the history of customer {}",
+    )
+    names = [
+        "Ada",
+        "Ben",
+        "Cleo",
+        "Dora",
+        "Emil",
+        "Finn",
+        "Gwen",
+        "Hugo",
+        "Ines",
+        "Jana",
+        "Karl",
+        "Lena",
+    ]
+    made += [
+        {
+            "instruction": text.format(name),
+            "expect": [{"tool": "list_orders", "args": {"customer": name}}],
+        }
+        for text, name in zip(said, names, strict=True)
+    ]
+    scenario = load(write(shop, made))
+    for split in scenario.splits:
+        kinds = {task.family for task in scenario.tasks(split, 0, 99)}
+        assert kinds == {"track_order", "list_orders"}, split
+
+
+def test_what_is_not_measured_or_comes_twice_is_noted(
+    shop: Path, agentgym: Command
+) -> None:
+    made = [
+        {"instruction": f"Where is order {n}?", "expect": [_track(n)]}
+        for n in range(100, 118)
+    ]
+    cancel = {"tool": "cancel_order", "args": {"order_id": 3, "reason": "late"}}
+    made += [{"instruction": "Cancel 3.", "expect": [cancel], "split": "train"}] * 2
+    path = write(shop, made)
+    words = ["--tools-from", "shop_tools:TOOLS", "--framework", "native", "--dry-run"]
+    planned = agentgym("train", "--tasks", str(path), *words)
+    said = " ".join(planned.out.split())
+    assert "no held-out task is of cancel_order: what is learned of these" in said
+    assert "2 lines ask what another one asks, e.g. lines 19 and 20" in said
+
+
+def _track(number: int) -> dict[str, Any]:
+    return {"tool": "track_order", "args": {"order_id": number}}

@@ -20,7 +20,7 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ToolError, UnsupportedError
 from agentgym.integrations.autogen.led import LedWorkbench
 from agentgym.integrations.autogen.tools import SpecTool
-from agentgym.integrations.base import AgentRole
+from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.live import kind_of
 from agentgym.integrations.schemas import model_of_schema, spec_of_model
 
@@ -160,10 +160,8 @@ def own_tools(found: Any) -> list[Tool]:
         if isinstance(part, AgentTool | TeamTool):
             tools.pop(part.name, None)
     if not tools:
-        raise UnsupportedError(
-            f"No tools are to be found in {found!r}. Say which they are with "
-            "--tools-from module:TOOLS."
-        )
+        asked = [f"{each.name} ({type(each).__name__})" for each in members(found)]
+        raise no_tools(found, asked)
     return list(tools.values())
 
 

@@ -12,7 +12,7 @@ from crewai.utilities.string_utils import sanitize_tool_name
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
-from agentgym.integrations.base import AgentRole
+from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.crewai.tools import callable_tool, spec_of
 from agentgym.integrations.live import kind_of
 
@@ -174,10 +174,8 @@ def own_tools(found: Any) -> list[Tool]:
         return [callable_tool(found)]
     tools = {sanitize_tool_name(tool.name): tool for tool in _given(found)}
     if not tools:
-        raise UnsupportedError(
-            f"No tools are to be found in {type(found).__name__} {found!r:.60}. Say "
-            "which they are with --tools-from module:TOOLS."
-        )
+        agents = members(found, "It")
+        raise no_tools(found, [f"{each.role.strip()} (Agent)" for each in agents])
     return [callable_tool(tool) for tool in tools.values()]
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import MissingExtraError, UnsupportedError, told_by
-from agentgym.integrations.base import AgentRole
+from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.langchain.interrupts import YES
 from agentgym.integrations.live import kind_of
 from agentgym.integrations.schemas import model_of_schema
@@ -157,10 +157,7 @@ def own_tools(found: Any) -> list[Tool]:
         if not passes_control(tool)
     }
     if not within:
-        raise UnsupportedError(
-            f"No tools are to be found in the graph {found.name!r}. Say which they are "
-            "with --tools-from module:TOOLS."
-        )
+        raise no_tools(found, [graph.name for _, graph in _graphs(found)])
     return [_callable_tool(tool) for tool in within.values()]
 
 

@@ -24,7 +24,11 @@ from agentgym.scenarios.tool_tasks.reward import (
     score_checked,
     without_done,
 )
-from agentgym.scenarios.tool_tasks.splitting import split_lines
+from agentgym.scenarios.tool_tasks.splitting import (
+    plain_words,
+    split_lines,
+    unmeasured,
+)
 from agentgym.scenarios.tool_tasks.task_file import (
     TaskLine,
     answers_path,
@@ -40,6 +44,7 @@ _PROMPT = (
     "values that the user gives or that a tool has told you. Then answer briefly."
 )
 _LEAST_TURNS = 6
+_MOST_LISTED = 4
 _NO_GOAL = ("instruction", "configurable")
 
 
@@ -127,6 +132,26 @@ class ToolScenario(Scenario):
     def tools(self) -> list[ToolSpec]:
         """Return the tools as models are told of them."""
         return list(self._specs.values())
+
+    def notes(self) -> list[str]:
+        """Return what an author should know of the file, in sentences."""
+        notes = []
+        if families := unmeasured(self._splits):
+            notes.append(
+                f"no held-out task is of {_listed(families)}: what is learned of these "
+                "is not measured. Write more of them, or name a `split` in their lines"
+            )
+        asked: dict[str, list[TaskLine]] = {}
+        for line in self._by_id.values():
+            asked.setdefault(plain_words(line.instruction), []).append(line)
+        again = [lines for lines in asked.values() if len(lines) > 1]
+        if again:
+            where = [" and ".join(str(x.number) for x in lines) for lines in again]
+            notes.append(
+                f"{sum(map(len, again))} lines ask what another one asks, e.g. lines "
+                f"{_listed(where)}: they weigh more than others"
+            )
+        return notes
 
     def lines(self, split: Split) -> list[TaskLine]:
         """Return the lines of the file that are in a split."""
@@ -370,6 +395,11 @@ def _task(line: TaskLine, split: Split) -> Task:
         goal={key: v for key, v in line.source.items() if key not in _NO_GOAL},
         configurable=line.configurable,
     )
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _MOST_LISTED} more" * (len(words) > _MOST_LISTED)
+    return ", ".join(words[:_MOST_LISTED]) + more
 
 
 def _told(shared: str) -> str:

@@ -8,7 +8,7 @@ apart, step by step, and it is said what was.
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agentgym.core.task import Split
 from agentgym.errors import UsageError
@@ -57,14 +57,29 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
         ("no rare value", lambda line: _values(line) - common),
         ("no request", lambda line: set()),
     ]
+    found: list[tuple[int, dict[Split, list[TaskLine]], str]] = []
     for shared, keys in levels:
+        last = (shared, keys) == levels[-1]
+        if last and found:  # the same values in two splits only where it must be
+            break
         chosen = _assign(_groups(lines, keys))
         enough = len(chosen[Split.TRAIN]) >= _TRAIN_AT_LEAST * len(lines)
         if not _too_small(chosen) and enough:
-            return chosen, shared
-    if problem := _too_small(chosen):
+            found.append((len(unmeasured(chosen)), chosen, shared))
+            if not found[-1][0]:
+                break
+    if found:  # the fewest kinds of task that nothing measures; of these, the strictest
+        _, chosen, shared = min(found, key=lambda each: each[0])
+    elif problem := _too_small(chosen):
         raise UsageError(f"The tasks are too few or too alike to be split: {problem}")
     return chosen, shared
+
+
+def unmeasured(chosen: Mapping[Split, Sequence[TaskLine]]) -> list[str]:
+    """Return the families that are trained and of which no test task is left."""
+    tested = {line.family for line in chosen[Split.TEST]}
+    trained = dict.fromkeys(line.family for line in chosen[Split.TRAIN])
+    return [family for family in trained if family not in tested]
 
 
 def _refuse_contradictions(lines: Sequence[TaskLine]) -> None:

@@ -78,11 +78,18 @@ class Lesson:
         imitation = self._engine.imitation()
         played = self._play(imitation)
         solved = [made for made in played if made.success]
+        learned = [made for made in solved if self._calls_of(made)]
         failed = Counter(
             (made.reason or NO_REASON).kind for made in played if not made.success
         )
         self._look_at(failed, len(played))
-        losses = self._learn(imitation, solved)
+        if not learned:
+            raise TrainingFailedError(
+                f"train_roles = {', '.join(self._config.train_roles or ())}: none of "
+                "these makes a call in the plans of training tasks, so there is "
+                "nothing to imitate. Name another role, or leave --warm-start out."
+            )
+        losses = self._learn(imitation, learned)
         finite = [loss for loss in losses if math.isfinite(loss)]
         if not finite:
             raise TrainingFailedError(
@@ -92,7 +99,7 @@ class Lesson:
         last = finite[-_LAST_UPDATES:]
         return WarmStart(
             tasks=len(played),
-            imitated=len(solved),
+            imitated=len(learned),
             failed=dict(failed.most_common()),
             updates=len(finite),
             loss=sum(last) / len(last),
@@ -154,27 +161,32 @@ class Lesson:
             for start in range(0, len(order), size):
                 some = order[start : start + size]
                 share = min(1.0, (done + 1) / _WARMUP_UPDATES, 1.0 - done / total)
-                yield imitation.learn(_examples(some), share)
+                yield imitation.learn(self._examples(some), share)
                 done += 1
                 for _ in some:
                     self._progress.rollout_done()
                 self._check()
+
+    def _examples(self, rollouts: Sequence[Trajectory]) -> TrainingBatch:
+        """Return rollouts as a batch that covers every token of trained answers."""
+        made = TrainingBatch()
+        for group, rollout in enumerate(rollouts):
+            calls = self._calls_of(rollout)
+            made.sequences += merged(
+                [(call, _every_token(call), 1.0) for call in calls], group
+            )
+        return made
+
+    def _calls_of(self, rollout: Trajectory) -> list[ModelCall]:
+        """Return the model calls of the roles that are trained."""
+        roles = self._config.train_roles
+        return [c for c in rollout.model_calls if roles is None or c.agent in roles]
 
 
 def _passes(count: int) -> int:
     """Return how often so many rollouts are gone through."""
     least = math.ceil(LEAST_UPDATES / math.ceil(count / TASKS_PER_UPDATE))
     return max(least, min(MOST_PASSES, TASKS // count))
-
-
-def _examples(rollouts: Sequence[Trajectory]) -> TrainingBatch:
-    """Return rollouts as a batch that covers every token of every answer."""
-    made = TrainingBatch()
-    for group, rollout in enumerate(rollouts):
-        made.sequences += merged(
-            [(call, _every_token(call), 1.0) for call in rollout.model_calls], group
-        )
-    return made
 
 
 def _every_token(call: ModelCall) -> Sequence[int]:

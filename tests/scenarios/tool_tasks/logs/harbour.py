@@ -327,3 +327,57 @@ def openllmetry() -> dict[str, Any]:
     values |= {f"{prompt}.4.tool_call_id": "hold_boat"}
     values |= {f"{end}.role": "assistant", f"{end}.content": "It is held."}
     return otlp([span(1, "openai.chat", **values)])
+
+
+def langfuse(tools: str = "TOOL") -> list[dict[str, Any]]:
+    """Return the observations of one trace, as Langfuse's API lists them."""
+
+    def made(kind: str, name: str, second: int, given: Any, said: Any) -> Any:
+        return {
+            "id": f"o{second}",
+            "traceId": "t1",
+            "parentObservationId": None if name == "desk" else "o0",
+            "type": kind,
+            "name": name,
+            "startTime": f"2026-05-01T10:00:0{second}.000Z",
+            "input": given,
+            "output": said,
+            "level": "DEFAULT",
+        }
+
+    def call(number: int, name: str, args: dict[str, Any]) -> dict[str, Any]:
+        function = {"name": name, "arguments": json.dumps(args)}
+        return {"id": f"call_{number}", "type": "function", "function": function}
+
+    asked = [
+        {"role": "system", "content": "You run a harbour's desk."},
+        {"role": "user", "content": ASKED},
+    ]
+    finds = {"role": "assistant", "content": None}
+    finds |= {"tool_calls": [call(1, "find_boat", FIND)]}
+    told = {"role": "tool", "tool_call_id": "call_1", "content": FREE}
+    holds = {"role": "assistant", "content": ""}
+    holds |= {"tool_calls": [call(2, "hold_boat", HOLD)]}
+    return [
+        made("GENERATION", "gpt", 3, {"messages": [*asked, finds, told]}, holds),
+        made(tools, "hold_boat", 4, json.dumps(HOLD), "held, ref H-88"),
+        made(tools, "find_boat", 2, FIND, json.loads(FREE)),
+        made("GENERATION", "gpt", 1, asked, finds),
+        made("SPAN", "desk", 0, {"question": ASKED}, "Held."),
+    ]
+
+
+def langfuse_trace() -> dict[str, Any]:
+    """Return the same trace as Langfuse's interface exports it, keys in snake case."""
+    names = {"traceId": "trace_id", "startTime": "start_time"}
+    return {
+        "id": "t1",
+        "name": "desk",
+        "timestamp": "2026-05-01T10:00:00.000Z",
+        "input": ASKED,
+        "output": "Held.",
+        "observations": [
+            {names.get(key, key): value for key, value in each.items()}
+            for each in langfuse("SPAN")
+        ],
+    }

@@ -1,8 +1,9 @@
 """A tasks file from logs: what users asked, and the calls that were made for them.
 
 ``message.py`` reads a message in any of its spellings, ``trace.py`` makes a task of
-what happened for one request. ``langsmith.py`` and ``opentelemetry.py`` read exports,
-``secrets.py`` takes out keys, and ``tasks.py`` tells which of all this a file is.
+what happened for one request. ``langsmith.py``, ``langfuse.py`` and
+``opentelemetry.py`` read exports, ``secrets.py`` takes out keys, and
+``tasks.py`` finds out which of all this a file is.
 """
 
 from agentgym.scenarios.tool_tasks.logs.tasks import FromLogs, from_logs

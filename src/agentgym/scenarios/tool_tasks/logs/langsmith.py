@@ -58,10 +58,19 @@ class Runs:
 
     def traces(self) -> list[Trace]:
         """Return the traces in the order in which they came."""
-        return [_trace(runs, self._problems) for runs in self._by_trace.values()]
+        return [trace_of(runs, self._problems) for runs in self._by_trace.values()]
 
 
-def _trace(runs: list[dict[str, Any]], problems: list[str]) -> Trace:
+def trace_of(
+    runs: list[dict[str, Any]], problems: list[str], of: str = "LangSmith"
+) -> Trace:
+    """Return the trace that runs show.
+
+    Args:
+        runs: All of one trace.
+        problems: What is wrong with runs that cannot be read; is added to.
+        of: Whose runs they are, for these.
+    """
     keys = ("dotted_order", "start_time")
     key = next((k for k in keys if all(run.get(k) for run in runs)), None)
     unique = {str(run.get("id") or run.get("run_id") or id(run)): run for run in runs}
@@ -81,7 +90,7 @@ def _trace(runs: list[dict[str, Any]], problems: list[str]) -> Trace:
                 chains.append(run)
                 trace.asked = trace.asked or _asked(run)
         except UNREADABLE as error:
-            problems.append(f"a run of LangSmith, {run.get('name')!r}: {error}")
+            problems.append(f"a run of {of}, {run.get('name')!r}: {error}")
     if not any(trace.conversations):
         for run in chains:  # exports of roots alone
             try:

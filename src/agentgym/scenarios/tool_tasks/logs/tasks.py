@@ -9,6 +9,7 @@ from typing import Any
 
 from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
+from agentgym.scenarios.tool_tasks.logs.langfuse import Observations, is_observation
 from agentgym.scenarios.tool_tasks.logs.langsmith import Runs, is_run
 from agentgym.scenarios.tool_tasks.logs.message import (
     UNREADABLE,
@@ -27,10 +28,12 @@ _HEAD = """\
 """
 _KNOWN = (
     'Known are JSON Lines of {"messages": […]}, OpenAI-shaped or LangChain\'s; runs of '
-    "LangSmith, which have a run_type; and OTLP JSON of OpenTelemetry, which has "
+    "LangSmith, which have a run_type; observations of Langfuse, which have a traceId "
+    "and a type; and OTLP JSON of OpenTelemetry, which has "
     "resourceSpans."
 )
 _MESSAGES, _RUNS, _SPANS = "messages", "LangSmith", "OpenTelemetry"
+_OBSERVATIONS = "Langfuse"
 _CONTAINERS = ("runs", "data", "spans", "traces", "examples", "items")
 _MOST_NESTED = 4
 _MOST_KEYS = 6
@@ -67,7 +70,8 @@ def from_logs(path: Path, tools: Sequence[Tool] | None = None) -> FromLogs:
     before is left out, and what looks like a key or a token is replaced.
 
     Args:
-        path: JSON or JSON Lines: messages, LangSmith's runs, OpenTelemetry's spans.
+        path: JSON or JSON Lines: messages, LangSmith's runs, Langfuse's
+            observations, OpenTelemetry's spans.
         tools: Calls of others, or with arguments that do not fit, are left out.
 
     Raises:
@@ -125,6 +129,7 @@ class _Log:
         """
         conversations: list[Trace] = []
         runs, spans = Runs(self.problems), Spans(self.problems)
+        observations = Observations(self.problems)
         for place, value in _values(self._path, self.problems):
             for where, entry in _entries(place, value, 0):
                 kind = _kind(entry)
@@ -134,6 +139,8 @@ class _Log:
                         conversations.append(Trace([read_messages(messages)]))
                     elif kind == _RUNS:
                         runs.add(entry, where)
+                    elif kind == _OBSERVATIONS:
+                        observations.add(entry, where)
                     elif kind == _SPANS:
                         spans.add(entry, where)
                     else:
@@ -143,7 +150,8 @@ class _Log:
                 self.kinds |= {kind} if kind else set()
         if not self.kinds and self.problems:
             raise UsageError(f"{self._path}, {self.problems[0]}. {_KNOWN}")
-        found = [*conversations, *runs.traces(), *spans.traces()]
+        found = [*conversations, *runs.traces(), *observations.traces()]
+        found += spans.traces()
         if self.problems:
             why = f"it cannot be read, as the first is {self.problems[0]}"
             self._skipped[why] = len(self.problems)
@@ -195,6 +203,8 @@ def _kind(value: Any) -> str:
         return ""
     if is_run(value):
         return _RUNS
+    if is_observation(value):
+        return _OBSERVATIONS
     if is_export(value):
         return _SPANS
     return _MESSAGES if _has(value, "messages") else ""

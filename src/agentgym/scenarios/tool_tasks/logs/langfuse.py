@@ -1,0 +1,103 @@
+"""Langfuse's observations, as its API, its interface and its blob storage export them.
+
+An observation has ``id``, ``traceId``, ``parentObservationId``, ``type``
+(``GENERATION`` is a model call, ``TOOL`` a tool, ``SPAN`` whatever its author takes it
+for), ``name``, ``startTime``, ``input``, ``output`` and ``level``
+(api.reference.langfuse.com). A trace may list its own as ``observations``. Some exports
+write the keys as ``trace_id``, and inputs and outputs as text that holds JSON.
+"""
+
+from typing import Any
+
+from agentgym.scenarios.tool_tasks.logs.langsmith import trace_of
+from agentgym.scenarios.tool_tasks.logs.message import from_json
+from agentgym.scenarios.tool_tasks.logs.trace import Trace
+
+_KINDS = {
+    "GENERATION": "llm",
+    "TOOL": "tool",
+    "SPAN": "chain",
+    "AGENT": "chain",
+    "CHAIN": "chain",
+    "EVENT": "other",
+    "RETRIEVER": "other",
+    "EVALUATOR": "other",
+    "EMBEDDING": "other",
+    "GUARDRAIL": "other",
+}
+
+
+def is_observation(value: dict[str, Any]) -> bool:
+    """Return whether an object is an observation, or a trace that lists some."""
+    if isinstance(value.get("observations"), list):
+        return True
+    is_of_trace = "traceId" in value or "trace_id" in value
+    return is_of_trace and str(value.get("type")).upper() in _KINDS
+
+
+class Observations:
+    """Observations, gathered into traces.
+
+    Args:
+        problems: What is wrong with those that cannot be read; is added to.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        self._problems = problems
+        self._by_trace: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, value: dict[str, Any], where: str, trace: str = "") -> None:
+        """Add an observation, or those of a trace; ``where`` names one without ids."""
+        own = _of(value, "traceId") or trace or value.get("id") or where
+        listed = value.get("observations")
+        if not isinstance(listed, list):
+            self._by_trace.setdefault(str(own), []).append(value)
+            return
+        root = {**value, "type": "CHAIN", "startTime": value.get("timestamp") or ""}
+        self._by_trace.setdefault(str(own), []).append(root)
+        for each in listed:
+            if isinstance(each, dict):
+                self.add(each, where, str(own))
+
+    def traces(self) -> list[Trace]:
+        """Return the traces in the order in which they came."""
+        return [self._trace(each) for each in self._by_trace.values()]
+
+    def _trace(self, observations: list[dict[str, Any]]) -> Trace:
+        runs = [_run(each) for each in observations]
+        models = [run for run in runs if run["run_type"] == "llm"]
+        called = {
+            call.name
+            for messages in trace_of(models, []).conversations
+            for message in messages
+            for call in message.calls
+        }
+        for run in runs:  # older SDKs have no type for tools
+            if run["run_type"] == "chain" and run["name"] in called:
+                run["run_type"] = "tool"
+        return trace_of(runs, self._problems, of="Langfuse")
+
+
+def _of(value: dict[str, Any], key: str) -> Any:
+    """Return the value of a key, which may also be written with underscores."""
+    snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in key)
+    return value.get(key, value.get(snake))
+
+
+def _run(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an observation as a run of LangSmith."""
+    kind = _KINDS.get(str(value.get("type")).upper(), "other")
+    given = from_json(value.get("input"))
+    if kind == "llm" and isinstance(given, list | str):
+        given = {"messages": given}
+    if kind == "chain" and isinstance(given, str):
+        given = {"input": given}
+    return {
+        "id": value.get("id"),
+        "run_type": kind,
+        "name": value.get("name"),
+        "start_time": _of(value, "startTime"),
+        "inputs": given,
+        "outputs": from_json(value.get("output")),
+        "error": str(value.get("level")).upper() == "ERROR",
+    }

@@ -1,0 +1,55 @@
+"""``agentgym eval`` of one's own agent, on a model that a server answers for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tests.cli.conftest import Command
+from tests.integrations.langchain.test_configurable import AGENT, tasks_file
+from tests.rollout.stub_server import StubServer, completion
+
+
+async def right(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+    """Make the call that the user's request needs, then answer."""
+    last = body["messages"][-1]
+    if last["role"] == "tool":
+        return web.json_response(completion("Done."))
+    branch = str(last["content"]).rstrip("?").partition("in ")[2]
+    function = {"name": "loans_of", "arguments": json.dumps({"branch": branch})}
+    call = {"id": "c1", "type": "function", "function": function}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    made = completion(message=message, finish_reason="tool_calls")
+    return web.json_response(made)
+
+
+async def wrong(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+    """Answer at once."""
+    return web.json_response(completion("No."))
+
+
+def test_an_agent_of_one_s_own_is_measured_on_any_model(
+    tmp_path: Path, agentgym: Command
+) -> None:
+    path = str(tasks_file(tmp_path))
+    own = ["--agent", AGENT, "--configurable", "town=Ulm", "--no-baselines", "--json"]
+    with StubServer(right) as good, StubServer(wrong) as bad:
+        models = f"{good.endpoint}#good", f"{bad.endpoint}#bad"
+        alone = agentgym("eval", path, *own, "--model", models[0])
+        assert alone.code == 0, alone.err
+        found = json.loads(alone.out)
+        assert found["subject"] == f"{AGENT} on {models[0]}"
+        assert found["metrics"]["pass_1"]["value"] == 1.0
+        two = agentgym("eval", path, *own, "--compare", *reversed(models))
+        assert two.code == 0, two.err
+        both = json.loads(two.out)
+        sides = [both[side]["metrics"]["pass_1"] for side in ("before", "after")]
+        assert [side["value"] for side in sides] == [0.0, 1.0]
+    assert str(good.bodies[0]["messages"][0]["content"]).endswith("of Ulm.")
+
+
+def test_a_trained_agent_has_its_model(agentgym: Command) -> None:
+    ended = agentgym("eval", "coding", "--agent", "coding", "--model", "nano")
+    assert ended.code == 2
+    assert "coding is a trained agent, and has its model" in ended.err
