@@ -19,7 +19,7 @@ def test_ci_does_what_the_readme_says_before_it_tests() -> None:
     assert train is not None
     assert ci.index(train[1]) < ci.index("agentgym eval") < ci.index("run pytest --dur")
     assert "--output" not in ci  # the run stays in the checkout
-    match = re.search(r"grep -qF \"(.+)\"", ci)
+    match = re.search(r"grep -qF \"(.+?)\"", ci)
     assert match is not None
     assert match[1] in readme
 
