@@ -190,3 +190,21 @@ def test_ctrl_c_elsewhere_ends_quietly(
     assert ended.code == 130
     assert ended.err.startswith("Interrupted.")
     assert "Traceback" not in ended.err
+
+
+def test_control_characters_of_others_do_not_reach_the_terminal(
+    agentgym: Command, tmp_path: Path
+) -> None:
+    evil = "\x1b]0;mine\x07\x1b[2J\r\x9b31m"
+    run = tmp_path / "runs" / "x"
+    run.mkdir(parents=True)
+    config = {"scenario": evil, "framework": evil, "model": evil}
+    record = {"status": evil, "error": evil, "config": config}
+    (run / "run.json").write_text(json.dumps(record))
+    entry = {"at": "2026", "what": "executed", "command": f"rm {evil}"}
+    (run / "audit.jsonl").write_text(json.dumps(entry))
+    for words in ("runs list", "runs show x", "runs audit x", "doctor x"):
+        ended = agentgym(*words.split(" "))
+        shown = ended.out + ended.err
+        assert "\N{REPLACEMENT CHARACTER}" in shown, words
+        assert not set("\x1b\x07\r\x9b") & set(shown), words

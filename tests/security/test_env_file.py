@@ -53,6 +53,7 @@ def test_a_file_of_others_runs_no_code_and_lifts_no_guard(
         "PYTHONPATH": str(tmp_path),
         "LD_PRELOAD": "evil.so",
         "UV_INDEX_URL": "http://example.org",
+        "RUNPOD_API_URL": "http://example.org",
     }
     taken = {"NODE_ENV": "test", "PYTHONUNBUFFERED": "1", "SHOP_URL": "http://shop"}
     lines = [f"{name}={value}\n" for name, value in (values | taken).items()]
@@ -76,7 +77,7 @@ def test_every_setting_that_can_name_something_is_classified() -> None:
     harmless = {
         *("framework", "model", "engine", "tool_parser", "train_roles", "name"),
         *("cache_requests", "output", "own_tools", "task_choice", "algorithm"),
-        *("precision", "tracker"),
+        *("precision", "tracker", "configurable"),
         *("api_key", "engine_key", "gateway_key", "secrets"),
     }
     for name, field in TrainingConfig.model_fields.items():

@@ -37,6 +37,14 @@ def test_a_card_that_is_none_says_what_to_do(agent: TrainedAgent, card: str) -> 
         TrainedAgent.load(agent.path)
 
 
+def test_a_card_with_a_tool_that_has_no_name_is_refused(agent: TrainedAgent) -> None:
+    card = json.loads((agent.path / AGENT_FILE).read_text())
+    card["spec"]["tools"] = [{"name": "read"}]
+    (agent.path / AGENT_FILE).write_text(json.dumps(card))
+    with pytest.raises(AgentGymError, match="tool 0 has no function with a name"):
+        TrainedAgent.load(agent.path)
+
+
 WEIGHTS = "model.safetensors"
 
 

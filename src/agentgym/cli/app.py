@@ -29,6 +29,7 @@ from agentgym.cli.output import (
     only_results,
     show_log,
     split_log_level,
+    visible,
 )
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
 from agentgym.security.audit import AuditLog, audited, home_log
@@ -124,7 +125,7 @@ def explain(error: Exception) -> str:
     The notes of the error (PEP 678) are part of it.
     """
     told = " ".join([_problem(error), *getattr(error, "__notes__", [])])
-    return redacted(told)
+    return visible(redacted(told))
 
 
 def _problem(error: Exception) -> str:

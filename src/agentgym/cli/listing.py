@@ -174,6 +174,8 @@ def _read(path: "Path") -> Row:
     import json
 
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return {}
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}

@@ -58,9 +58,10 @@ def _quick_answer(words: list[str]) -> str | None:
         return f"agentgym {__version__}\n"
     if words[1:] in (["list"], ["list", "--json"]):
         from agentgym.cli.listing import LISTS
+        from agentgym.cli.output import visible
 
         with suppress(Exception):  # typer's command meets it too, and it is explained
-            return LISTS[words[0]](as_json="--json" in words)
+            return visible(LISTS[words[0]](as_json="--json" in words))
     return None
 
 

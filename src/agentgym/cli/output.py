@@ -2,9 +2,10 @@
 
 import logging
 import os
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from pathlib import Path
@@ -20,6 +21,7 @@ _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
 """The descriptor that results are written to."""
 _BEGAN: ContextVar[float | None] = ContextVar("agentgym_began", default=None)
 """When the command began, by ``time.monotonic()``."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SERVERS = "agentgym.rollout.gateway"
 """Whose loggers tell of a server's failures."""
 _OPTION = "--log-level"
@@ -67,7 +69,8 @@ def progress_console(as_json: bool = False) -> "Console":
 
     It raises :class:`~agentgym.errors.OutputClosed` once nobody reads it any more.
     """
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
     from agentgym.errors import OutputClosed
 
@@ -75,7 +78,22 @@ def progress_console(as_json: bool = False) -> "Console":
         def on_broken_pipe(self) -> None:
             raise OutputClosed
 
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                text, style, control = segment
+                yield segment if control else Segment(visible(text), style)
+
     return Readers(stderr=as_json, highlight=False, markup=False, emoji=False)
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters a terminal shows and does not obey.
+
+    Prompts, tool calls and records of others may hold some, to change what is seen.
+    """
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 @contextmanager
@@ -119,7 +137,7 @@ def _plain(value: Any) -> Any:
 def print_result(text: str) -> None:
     """Write ``text`` to standard output, also while only results go there."""
     sys.stdout.flush()
-    text = Redactor.of_environment().written(text)
+    text = visible(Redactor.of_environment().written(text))
     with open(_RESULTS.get(), "w", encoding="utf-8", closefd=False) as file:
         file.write(text)
 

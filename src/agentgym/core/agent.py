@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from agentgym.core.policy import Policy
 
@@ -37,6 +37,17 @@ class AgentSpec(BaseModel):
     def served_name(self) -> str:
         """The model's name at a server of its own: that of the scenario."""
         return Path(self.scenario).name
+
+    @field_validator("tools")
+    @classmethod
+    def _have_names(cls, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for number, tool in enumerate(tools):
+            function = tool.get("function")
+            if not isinstance(function, dict) or not isinstance(
+                function.get("name"), str
+            ):
+                raise ValueError(f"tool {number} has no function with a name")
+        return tools
 
 
 @runtime_checkable

@@ -16,6 +16,7 @@ CONFIG_FILE = "config.json"
 DEFAULT_RANK = 16
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The room that vLLM can be told to keep for an adapter."""
+_MOST_PARAMETERS = 10**15
 _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json"
 
 
@@ -181,6 +182,8 @@ def _parameters(path: Path) -> int:
             header = parse_json(file.read(length))
         header.pop("__metadata__", None)
         count: int = sum(math.prod(tensor["shape"]) for tensor in header.values())
+        if not 0 <= count < _MOST_PARAMETERS:
+            raise ValueError("its header has shapes that no model has")
         ends: list[int] = [tensor["data_offsets"][1] for tensor in header.values()]
     except (OSError, ValueError, TypeError, LookupError, struct.error) as error:
         told = f"The weights {path} cannot be read: {error}. {again}"

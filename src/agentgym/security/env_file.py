@@ -30,11 +30,11 @@ _LOADERS = re.compile(
     | SSH_ASKPASS.* | NODE_(?:OPTIONS|PATH) | PERL5.* | RUBY(?:OPT|LIB) | RUSTC.*
     | JAVA_TOOL_OPTIONS | JDK_JAVA_OPTIONS | GO(?:FLAGS|PATH|ROOT|PROXY|TOOLCHAIN)
     | RAY_ADDRESS | VLLM_PLUGINS | VLLM_CACHE_ROOT | HF_MODULES_CACHE
-    | TORCH_EXTENSIONS_DIR
+    | TORCH_EXTENSIONS_DIR | (?:RUNPOD|LAMBDA)_API_URL
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""Variables by which programs, as Python, uv and git, find the code that they run."""
+"""By which programs, as Python, uv and git, find code, and providers get their keys."""
 
 
 def load_env_file() -> None:

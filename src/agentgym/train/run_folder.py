@@ -236,6 +236,8 @@ class RunFolder:
             RunFolderError: It is missing or corrupt, or holds no settings.
         """
         try:
+            if not (self.path / "run.json").is_file():
+                raise ValueError("run.json is not a file")
             data = parse_json((self.path / "run.json").read_text())
             if not isinstance(data, dict) or not isinstance(data.get("config"), dict):
                 raise ValueError("run.json has no settings under 'config'")
