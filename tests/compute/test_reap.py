@@ -70,6 +70,17 @@ def test_a_run_that_goes_on_is_known(runpod: FakeRunPod, tmp_path: Path) -> None
     assert reap(found[1], RunPod(), QUICK) is None
 
 
+def test_a_machine_that_a_list_lacks_is_found_by_its_id(
+    runpod: FakeRunPod, tmp_path: Path
+) -> None:
+    made = MachineRecord("agentgym-r-1", "runpod", "rented", address="root@host")
+    pod = runpod.make("agentgym-r-1", status="RUNNING")
+    made.changed(id=pod["id"], asked=ago(0)).write(run_of(tmp_path, "r").path)
+    runpod.lag = 100
+    [found], _ = find_machines([RunPod()], tmp_path)
+    assert found.machine.name == "agentgym-r-1"
+
+
 def test_a_provider_that_fails_does_not_hide_another(
     runpod: FakeRunPod, lambda_cloud: FakeLambda, tmp_path: Path
 ) -> None:

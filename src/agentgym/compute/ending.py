@@ -80,7 +80,7 @@ def end(
             f"{machine.name!r} does not begin with {NAME_PREFIX!r}: it is none of "
             "AgentGym's machines, and is left alone."
         )
-    begun, is_told = time.monotonic(), False
+    begun, is_reported = time.monotonic(), False
     until = begun + waits.end_s
     while True:
         try:
@@ -90,9 +90,9 @@ def end(
             if _is_booting(provider, machine, error):
                 later = time.monotonic() + waits.end_s
                 until = max(until, min(later, begun + waits.boot_s))
-                if not is_told:
+                if not is_reported:
                     tell(f"It can be ended once it has booted, and is then: {error}")
-                is_told = True
+                is_reported = True
         if not problem:
             provider.forget(machine.name)
             return

@@ -162,7 +162,7 @@ class Lease:
         return self._seconds_for(self._limit - reserve)
 
     def reserve(self, seconds: float) -> None:
-        """Keep enough of the limit to bring home what takes so long, as measured."""
+        """Keep enough of the limit to fetch results, which was measured to take so."""
         self._reserve_s = _STOP_S + 2 * seconds
 
     @property

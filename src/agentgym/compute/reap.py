@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym.compute.base import Machine, Provider
+from agentgym.compute.base import Machine, MachineState, Provider
 from agentgym.compute.ending import Waits, end
 from agentgym.compute.record import MachineRecord, now, remove_key
 from agentgym.errors import ComputeError
@@ -59,6 +59,7 @@ def find_machines(
     for provider in providers:
         try:
             machines = provider.machines()
+            machines += _unlisted(provider, machines, records.values())
         except ComputeError as error:
             problems[provider.name] = str(error)
             continue
@@ -67,6 +68,24 @@ def find_machines(
             is_used = run is not None and _is_locked(run)
             found.append(Found(machine, run, record, is_used))
     return found, problems
+
+
+def _unlisted(
+    provider: Provider,
+    listed: Iterable[Machine],
+    records: Iterable[tuple[RunFolder, MachineRecord]],
+) -> list[Machine]:
+    """Return machines of runs that are there though a list that lags lacks them."""
+    names = {machine.name for machine in listed}
+    described = [
+        provider.describe(record.machine)
+        for _, record in records
+        if record.provider == provider.name
+        and record.id
+        and record.is_open
+        and record.name not in names
+    ]
+    return [each for each in described if each.state is not MachineState.GONE]
 
 
 @dataclass(frozen=True)
@@ -83,9 +102,9 @@ class Awaited:
 
     def words(self, waits: Waits) -> str:
         """Return what is known of it, and until when it may come."""
-        came = {"asked": "no answer to the launch was recorded"}
-        came |= {"unclear": "the launch had no clear answer"}
-        why = came.get(self.record.fate, "it was launched")
+        reasons = {"asked": "no answer to the launch was recorded"}
+        reasons |= {"unclear": "the launch had no clear answer"}
+        why = reasons.get(self.record.fate, "it was launched")
         left = max(1, math.ceil((waits.up_s - self.record.age_s) / 60))
         return (
             f"{self.record.provider} does not list {self.record.name} "

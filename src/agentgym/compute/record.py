@@ -121,13 +121,13 @@ class MachineRecord:
         is the quote with or without it confirms the quote; to any other the disk is
         added. Without a figure it is what is known already.
         """
-        told, disk = machine.hourly, machine.disk_hourly
-        if not (math.isfinite(told) and told > 0):
+        reported, disk = machine.hourly, machine.disk_hourly
+        if not (math.isfinite(reported) and reported > 0):
             return self.hourly or self.quoted
         for agreed in (self.quoted, self.quoted - disk):
-            if math.isclose(told, agreed, abs_tol=5e-4):
+            if math.isclose(reported, agreed, abs_tol=5e-4):
                 return self.quoted
-        return told + disk
+        return reported + disk
 
     def words(self) -> str:
         """Return in a sentence what became of the machine, and of the money."""

@@ -68,7 +68,7 @@ def train_elsewhere(
         progress: Told what happens there.
         ending: How a rented machine ends itself once nobody comes any more.
         limits: When training ends though nobody says so; asked as it starts.
-        measured: Called with the seconds that bringing home what a run makes takes.
+        measured: Called with the seconds that fetching the files of a run takes.
 
     Raises:
         UnreachableError: The connection could not be made, or broke for ten minutes;
@@ -433,11 +433,11 @@ class _Followed:
             if self._channel.shell.key_file is None and not self._asked_again(error):
                 record = self._run.record()["elsewhere"]
                 left[record["address"]] = record
-                told = (
+                remark = (
                     f"All of the run is in {self._run.path}. {self._where} could not "
                     f"be asked to remove its copy, {self._folder}: {error}"
                 )
-                self._progress.warned([told])
+                self._progress.warned([remark])
         self._mirror.forget_parts()
         self._run.write_record(elsewhere=None, left=left)
 

@@ -31,7 +31,7 @@ _MOVED = ("checkpoints", "metrics.jsonl", "tensorboard", "wandb", "workers.log")
 
 
 class Transfers:
-    """Measures how long it takes to bring home what a run makes."""
+    """Measures how long it takes to fetch the files of a run."""
 
     def __init__(self) -> None:
         self._largest = self._size = 0
@@ -62,7 +62,7 @@ class Mirror:
     """One run here and there.
 
     Attributes:
-        transfers: What it has brought home so far.
+        transfers: Measures what it fetches.
 
     Args:
         channel: To the machine.
