@@ -26,15 +26,11 @@ from agentgym.engines.base import (
 from agentgym.engines.checkpoint import read_checkpoint, write_checkpoint
 from agentgym.engines.local.loading import LoadedModel, quiet
 from agentgym.engines.local.loss import LossSums, PolicyLoss
-from agentgym.engines.local.prefix_tree import Forest, plant
-from agentgym.errors import EngineError
+from agentgym.engines.local.prefix_tree import plant
 
 _AFTER_WARM_START = 0.25
 """Of these rates, once calls were imitated. Full steps took that away: validation of
 flight_booking fell from 51 to 39 %, and stayed with a quarter (docs/benchmarks.md)."""
-_SURE = 36.0
-"""Square of the standard deviations by which servers must be nearer to the weights
-below the adapter, for a step to be refused: six, so that chance never does it."""
 _WEIGHTS, _OPTIMIZER = "weights", "optimizer"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
@@ -107,8 +103,6 @@ class Learner:
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRAD_NORM)
         if self._servers and torch.isfinite(norm):
             check_gap(gap, self._servers)
-            if forests:
-                self._check_adapter(forests[0])
         refused, kl = "", 0.0
         if total and torch.isfinite(norm):
             for group in self._optimizer.param_groups:
@@ -128,29 +122,6 @@ class Learner:
             gap=gap,
             refused=refused,
         )
-
-    def _check_adapter(self, forest: Forest) -> None:
-        """Check that the servers answer as the model with its adapter, not as without.
-
-        Both are compared with the sampled log-probabilities, token by token: rounding
-        is the same for both, so that a few tokens show an adapter that has hardly
-        changed, long before the gap itself does.
-
-        Raises:
-            EngineError: The sampled ones are nearer to those without.
-        """
-        adapter = self._loaded.adapter
-        if adapter is None:
-            return
-        adapted = self._loss.measure(forest)
-        with adapter.disable_adapter():
-            bare = self._loss.measure(forest)
-        if adapted.squares - bare.squares > _SURE * bare.squares / bare.tokens:
-            raise EngineError(
-                f"{self._servers} answers as if it had no adapter: its "
-                "log-probabilities are nearer to those of the weights below it. It "
-                "was given one, and does not use it. The step was not kept."
-            )
 
     def save(self, folder: Path) -> None:
         """Write weights (only the adapter's with LoRA), optimizer and random state."""

@@ -149,7 +149,10 @@ def test_what_cannot_be_shared_out_is_refused(
 
 
 def test_megatron_has_settings_of_its_own() -> None:
-    settings = made(lora_rank=0, offload=True, verl={"model_engine": "megatron"})
+    megatron = {"model_engine": "megatron"}
+    settings = made(lora_rank=0, offload=True, seed=7, verl=megatron)
+    assert settings[f"{ACTOR}.megatron.seed"] == 7
+    assert settings[f"{ACTOR}.data_loader_seed"] == 7
     assert settings["model_engine"] == "megatron"
     assert settings[f"{ACTOR}.megatron.param_offload"] is True
     assert not any("fsdp_config" in key for key in settings)

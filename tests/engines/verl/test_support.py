@@ -1,12 +1,15 @@
 """What is refused before anything starts, and how the environment is found."""
 
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines import environments
@@ -99,20 +102,47 @@ def test_other_engines_refuse_what_is_verls(settings: dict[str, Any]) -> None:
         check_engine(TrainingConfig.create(**settings))
 
 
-def test_on_a_cluster_the_plan_names_all_gpus(
+def test_a_cluster_is_asked_at_the_plan_which_names_all_gpus(
     made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made("0.9.1")
-    monkeypatch.setenv("RAY_ADDRESS", "there:6379")
     config = TrainingConfig.create(engine="verl", nodes=2, gpus_per_node=8)
-    assert check_engine(config).device == "2 x 8 GPUs, verl"
+    with closing(socket.create_server(("127.0.0.1", 0))) as cluster:
+        port = cluster.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", "auto"):
+            monkeypatch.setenv("RAY_ADDRESS", address)
+            assert check_engine(config).device == "2 x 8 GPUs, verl"
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+    told = refused(nodes=2)
+    assert f"RAY_ADDRESS = '127.0.0.1:{port}': nothing answers there" in told
+    assert "ray start --head" in told
 
 
-def test_without_verl_what_is_set_over_its_defaults_is_shown() -> None:
+def test_what_is_set_over_verls_defaults_is_shown_first(
+    made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = TrainingConfig.create(engine="verl", seed=3)
+    first = "# Set by this run, over verl's defaults:\n"
     shown = support.VerlEngines().composed(config)
+    assert shown.startswith(first)
     assert "actor_rollout_ref.actor.fsdp_config.seed: 3" in shown
-    assert shown.startswith("# Over verl's defaults")
+    assert shown.endswith("# The defaults are shown once verl is installed.\n")
+
+    python = made("0.9.1") / "bin" / "python"
+    python.write_text("#!/bin/sh\necho 'all: of it'\n")
+    python.chmod(0o755)
+    shown = support.VerlEngines().composed(config)
+    assert shown.startswith(first)
+    ours, whole = yaml.safe_load_all(shown)
+    assert ours["actor_rollout_ref.rollout.seed"] == 3
+    assert whole == {"all": "of it"}
+
+    python.write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(support, "_COMPOSE_S", 0.2)
+    shown = support.VerlEngines().composed(config)
+    assert shown.startswith(first)
+    assert "did not answer within 0.2 s" in shown
+    assert "agentgym engine check verl" in shown
 
 
 def test_why_verl_cannot_compose_is_told(

@@ -13,6 +13,8 @@ import pytest
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.vllm import settings
 from agentgym.engines.vllm.engine import VllmEngine
+from agentgym.engines.vllm.proof import NAME
+from agentgym.engines.vllm.settings import BASE
 from tests.processes import MARK, processes_of
 
 ROOT = Path(__file__).parents[3]
@@ -51,10 +53,15 @@ class Played:
         (self.folder / "script.json").write_text(json.dumps(what))
 
     def seen(self, *calls: str) -> list[dict[str, Any]]:
-        """Return its requests in order, or those of some kinds."""
+        """Return its requests in order, or those of some kinds.
+
+        Left out is the proof that it uses adapters, which each start begins with.
+        """
         path = self.folder / "seen.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
-        found = [json.loads(line) for line in lines]
+        every = [json.loads(line) for line in lines]
+        proof = {BASE, NAME}
+        found = [x for x in every if not proof & {x.get("name"), x.get("model")}]
         return [line for line in found if not calls or line["call"] in calls]
 
 

@@ -113,26 +113,15 @@ def test_versions_sleep_and_checkpoints(
     assert other.step == 0
 
 
-def test_an_adapter_that_is_not_used_is_told_at_its_first_step(
+def test_a_server_that_ignores_adapters_is_found_before_it_is_asked(
     played: Played, engines: Engines
 ) -> None:
-    engine = engines(learning_rate=2e-5)
-    for _ in range(2):  # of a server that uses it, nothing is said
-        with engine.sampling():
-            told = ask(engine.policy).json()
-        assert engine.update(batch_of(told)).step
-    engine.close()
-
     played.script(**{"ignores adapters": True})
-    engine = engines(learning_rate=2e-5)
-    with engine.sampling():  # a new adapter changes nothing yet
-        told = ask(engine.policy).json()
-    assert engine.update(batch_of(told)).gap < 1e-5
-    with engine.sampling():
-        told = ask(engine.policy).json()
-    with pytest.raises(EngineError, match="as if it had no adapter"):
-        engine.update(batch_of(told))
-    assert engine.step == 1
+    engine = engines()
+    same = "the same with an adapter as without"
+    with pytest.raises(EngineError, match=same), engine.sampling():
+        pytest.fail("nothing may be sampled")
+    assert kinds(played) == ["start", "sleep", "wake_up", "sleep"]
 
 
 def test_nothing_is_left_of_a_server_whose_guard_was_killed(

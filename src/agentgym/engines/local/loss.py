@@ -27,8 +27,7 @@ from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
 class LossSums(NamedTuple):
     """Sums over trained tokens: policy loss, entropy, clipped ones, k3, and the gap.
 
-    The gap is the distance of the log-probability from that of sampling; ``squares``
-    are of this distance.
+    The gap is the distance of the log-probability from that of sampling.
     """
 
     loss: float = 0.0
@@ -36,7 +35,6 @@ class LossSums(NamedTuple):
     clipped: float = 0.0
     kl: float = 0.0
     gap: float = 0.0
-    squares: float = 0.0
     tokens: int = 0
 
 
@@ -191,7 +189,6 @@ class PolicyLoss:
                 clipped=float((is_clipped * counts).sum()),
                 kl=float(((ratio - 1 - log_ratio) * counts).sum()),
                 gap=float((log_ratio.abs() * counts).sum()),
-                squares=float((log_ratio.square() * counts).sum()),
                 tokens=int(counts.sum()),
             )
 

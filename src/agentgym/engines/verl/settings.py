@@ -145,6 +145,7 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
         "optim.betas": list(BETAS),
         "optim.weight_decay": 0.0,
         "optim.clip_grad": MAX_GRAD_NORM,
+        "data_loader_seed": config.seed % 2**31,
     }
     if engine == "dp":
         values |= {
@@ -159,6 +160,7 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
         values |= {
             "megatron.param_offload": config.offload,
             "megatron.optimizer_offload": config.offload,
+            "megatron.seed": config.seed % 2**31,
             "optim.override_optimizer_config": {"adam_eps": EPSILON},
         }
     return {f"{_ACTOR}.{key}": value for key, value in values.items()}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -28,6 +29,7 @@ from agentgym.errors import (
 from agentgym.models.folder import describe_model
 
 _COMPOSE_S = 120
+_CONNECT_S = 5.0
 
 
 class VerlEngines(EngineFactory):
@@ -70,7 +72,8 @@ class VerlEngines(EngineFactory):
             )
 
     def _check_gpus(self, config: TrainingConfig) -> None:
-        if os.environ.get("RAY_ADDRESS"):
+        if address := os.environ.get("RAY_ADDRESS"):
+            _check_cluster(address)
             return
         if config.nodes > 1:
             raise UsageError(
@@ -94,27 +97,40 @@ class VerlEngines(EngineFactory):
         return f"verl starts, which takes minutes; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return verl's whole configuration, or without verl what is set over it."""
-        settings = verl_settings(config)
+        """Return what a run sets over verl's defaults, and then all of verl's settings.
+
+        Raises:
+            EngineError: verl refuses a setting.
+        """
+        ours = "# Set by this run, over verl's defaults:\n" + yaml.safe_dump(
+            settings := verl_settings(config), sort_keys=False
+        )
         try:
             python = ENVIRONMENT.interpreter()
         except UsageError:
-            told = "# Over verl's defaults, which need its environment to be shown:\n"
-            return told + yaml.safe_dump(settings, sort_keys=False)
+            return f"{ours}# The defaults are shown once verl is installed.\n"
         file = Path(__file__).with_name("compose.py")
-        done = subprocess.run(
-            [str(python), "-P", str(file)],
-            input=json.dumps(settings),
-            capture_output=True,
-            text=True,
-            timeout=_COMPOSE_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [str(python), "-P", str(file)],
+                input=json.dumps(settings),
+                capture_output=True,
+                text=True,
+                timeout=_COMPOSE_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return (
+                f"{ours}# The defaults are not shown: verl, in {python.parent.parent}, "
+                f"did not answer within {_COMPOSE_S} s.\n"
+                "# Its first start reads gigabytes: run this once more, or "
+                "`agentgym engine check verl`.\n"
+            )
         if done.returncode:
             lines = done.stderr.strip().splitlines()
             said = lines[-1].removeprefix("agentgym: ") if lines else "no reason given"
             raise EngineError(f"verl cannot compose its configuration: {said}")
-        return done.stdout
+        return f"{ours}---\n# All of verl's settings, with these:\n{done.stdout}"
 
     def examine(self) -> Iterator[Finding]:
         """Look at verl's environment and the machine, and start nano with it."""
@@ -129,3 +145,22 @@ class VerlEngines(EngineFactory):
 
         self.check(config)
         return VerlEngine.create(config)
+
+
+def _check_cluster(address: str) -> None:
+    """Check that something listens at the address of a Ray cluster.
+
+    Raises:
+        UsageError: Nothing does.
+    """
+    host, _, port = address.rpartition("//")[2].partition("?")[0].rpartition(":")
+    if not port.isdecimal():  # "auto" and "local" are found by Ray itself
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"RAY_ADDRESS = {address!r}: nothing answers there ({error}). Start the "
+            "cluster (`ray start --head` on its first machine), correct the address, "
+            "or unset RAY_ADDRESS to use the GPUs of this machine."
+        ) from None

@@ -17,6 +17,7 @@ from agentgym.engines.learner import Learner
 from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.rendering import Renderer
 from agentgym.engines.local.responses import Detokenizer
+from agentgym.engines.vllm.proof import NAME, check_adapters_are_used
 from agentgym.engines.vllm.server import VllmServer
 from agentgym.engines.vllm.settings import BASE, shares_gpu, trained_rank
 from agentgym.errors import EngineError
@@ -51,6 +52,7 @@ class VllmEngine(Engine):
         self._names: set[str] = set()
         self._loaded_name = ""
         self._is_stale = True
+        self._is_proven = False
         self._policy = ServedPolicy(BASE, [f"{server.address}/v1"], api_key=server.key)
         server.on_end(self._lose)
 
@@ -104,11 +106,14 @@ class VllmEngine(Engine):
         """Have vLLM awake, with the newest weights, and let it sleep in the end.
 
         Raises:
-            EngineError: It has ended, does not wake, or does not take the weights.
+            EngineError: It has ended, does not wake, or does not take or use the
+                weights.
         """
         try:
             if self._shares:
                 self._wake()
+            if not self._is_proven:
+                self._prove()
             if self._is_stale:
                 self._send()
             yield
@@ -155,6 +160,13 @@ class VllmEngine(Engine):
         told = self._server.ask("POST", "/wake_up")
         if not isinstance(told, dict) or told.get("status") != "awake":
             raise EngineError(f"vLLM does not wake up: it says {told!r:.200}.")
+
+    def _prove(self) -> None:
+        """Check, once, that vLLM uses adapters."""
+        folder = self._adapters / NAME
+        self._learner.write_weights(folder)
+        check_adapters_are_used(self._server, folder)
+        self._is_proven = True
 
     def _send(self) -> None:
         """Give vLLM the adapter under a name that no cached prefix can have."""

@@ -7,7 +7,7 @@ from crewai import Agent, BaseLLM, Crew, Task
 from crewai.tools import BaseTool
 
 from agentgym.errors import UnsupportedError
-from agentgym.integrations.crewai.crews import members
+from agentgym.integrations.crewai.crews import members, tools_of
 from agentgym.integrations.crewai.tools import LedTool
 
 _MODELS = ("manager_llm", "function_calling_llm", "planning_llm", "chat_llm")
@@ -120,7 +120,10 @@ class _Changed:
 
     def agent(self, agent: Agent) -> Agent:
         if id(agent) not in self._agents:
-            changed = {"llm": self._model, "tools": self._all(agent.tools)}
+            tools = tools_of(agent) if self._off else agent.tools
+            changed = {"llm": self._model, "tools": self._all(tools)}
+            if self._off:
+                changed["mcps"] = None  # else each episode would ask them again
             if vars(agent).get("function_calling_llm") is not None:
                 changed["function_calling_llm"] = self._model
             if agent.planning_config is not None:

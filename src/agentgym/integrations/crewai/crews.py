@@ -160,7 +160,7 @@ def _observes(agent: Agent) -> bool:
 
 def _tools(agent: Agent, tasks: list[Task]) -> dict[str, ToolSpec]:
     given = [tool for task in tasks if task.agent is agent for tool in task.tools or ()]
-    specs = map(spec_of, [*(agent.tools or ()), *given])
+    specs = map(spec_of, [*tools_of(agent), *given])
     return {spec.name: spec for spec in specs}
 
 
@@ -179,9 +179,34 @@ def own_tools(found: Any) -> list[Tool]:
     return [callable_tool(tool) for tool in tools.values()]
 
 
+def tools_of(agent: Agent) -> list[BaseTool]:
+    """Return the tools of an agent, those of its MCP servers too.
+
+    Each server is started to be asked for them, and ended again.
+
+    Raises:
+        UnsupportedError: A server does not answer.
+    """
+    own = list(agent.tools or ())
+    if not agent.mcps:
+        return own
+    from crewai.mcp.tool_resolver import MCPToolResolver
+
+    resolver = MCPToolResolver(agent=agent, logger=agent._logger)
+    try:
+        return own + resolver.resolve(list(agent.mcps))
+    except (RuntimeError, OSError) as error:
+        raise UnsupportedError(
+            f"The MCP servers of {agent.role.strip()} cannot be asked for their tools: "
+            f"{error}. Check that their commands run and their addresses answer."
+        ) from error
+    finally:
+        resolver.cleanup()
+
+
 def _given(found: Any) -> Iterator[BaseTool]:
     for agent in members(found, f"The {type(found).__name__}"):
-        yield from agent.tools or ()
+        yield from tools_of(agent)
     for task in tasks_of(found):
         yield from task.tools or ()
 
@@ -210,7 +235,7 @@ def concerns(found: Any) -> list[str]:
         told.append("Steps of a plan are not observed: it wants a structured answer.")
     if any(task.human_input for task in tasks_of(found)):
         told.append("Tasks that wait for a person's word go on without it.")
-    names = [agent.role.strip() for agent in agents if agent.mcps or agent.apps]
+    names = [agent.role.strip() for agent in agents if agent.apps]
     if names:
-        told.append(f"MCP servers and apps of {', '.join(names)} are really reached.")
+        told.append(f"Apps of {', '.join(names)} are really reached.")
     return told

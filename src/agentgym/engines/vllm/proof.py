@@ -1,0 +1,73 @@
+"""Checks that vLLM uses the adapters that it takes."""
+
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from agentgym.engines.vllm.server import VllmServer
+from agentgym.engines.vllm.settings import BASE
+from agentgym.errors import EngineError
+
+NAME = f"{BASE}-proof"
+_WEIGHTS = "adapter_model.safetensors"
+_SCALE = 0.1
+_TOKENS = 8
+_ROUNDING = 0.05
+"""Nats by which the same weights may differ, as with a cached prefix."""
+
+
+def check_adapters_are_used(server: VllmServer, folder: Path) -> None:
+    """Check that an answer of vLLM changes with an adapter that changes much.
+
+    An adapter in training cannot show this: a server in bfloat16 rounds away what the
+    first updates change, and then answers as if it had none.
+
+    Args:
+        server: Awake.
+        folder: An adapter of the run, which is changed, loaded, and removed.
+
+    Raises:
+        EngineError: It answers the same.
+    """
+    weights = load_file(folder / _WEIGHTS)
+    noise = torch.Generator().manual_seed(0)
+    for name, tensor in weights.items():
+        if ".lora_B." in name:
+            drawn = torch.randn(tensor.shape, generator=noise)
+            weights[name] = (_SCALE * drawn).to(tensor.dtype)
+    save_file(weights, folder / _WEIGHTS)
+    given = {"lora_name": NAME, "lora_path": str(folder)}
+    server.ask("POST", "/v1/load_lora_adapter", json=given)
+    answers = [_answer(server, name) for name in (BASE, NAME)]
+    server.ask("POST", "/v1/unload_lora_adapter", json={"lora_name": NAME})
+    rmtree(folder, ignore_errors=True)
+    (bare, bare_logprobs), (adapted, logprobs) = answers
+    gaps = [abs(a - b) for a, b in zip(bare_logprobs, logprobs, strict=False)]
+    if bare == adapted and max(gaps, default=0.0) < _ROUNDING:
+        raise EngineError(
+            "vLLM answers the same with an adapter as without: it takes adapters and "
+            "does not use them, so that nothing it samples would come from what is "
+            f"trained. Leave out vllm flags that this may be due to; its log is "
+            f"{server.log}."
+        )
+
+
+def _answer(server: VllmServer, model: str) -> tuple[list[str], list[float]]:
+    """Return the first tokens of an answer with a fixed seed, and their logprobs."""
+    asked: dict[str, Any] = {
+        "model": model,
+        "messages": [{"role": "user", "content": "Hello"}],
+        "max_tokens": _TOKENS,
+        "temperature": 1.0,
+        "seed": 0,
+        "logprobs": True,
+    }
+    told = server.ask("POST", "/v1/chat/completions", json=asked)
+    try:
+        entries = told["choices"][0]["logprobs"]["content"]
+        return [x["token"] for x in entries], [float(x["logprob"]) for x in entries]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise EngineError(f"vLLM gives no log-probabilities: {told!r:.200}.") from None
