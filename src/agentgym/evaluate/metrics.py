@@ -229,7 +229,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
 
 def _counts(trajectory: Trajectory, prices: Prices | None) -> dict[MetricName, Pair]:
     """Return what a rollout adds to each metric, as far as that is known."""
-    calls = trajectory.get_tool_calls()
+    calls, _ = trajectory.calls_by_maker()
     stats = trajectory.stats()
     means: dict[MetricName, float | None] = {
         "right_tool": trajectory.right_tool,
