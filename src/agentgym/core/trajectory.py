@@ -298,19 +298,19 @@ class Trajectory(_Record):
         calls = [step for step in self.steps if isinstance(step, ToolCall)]
         return calls if name is None else [c for c in calls if c.name == name]
 
-    def calls_by_code(self) -> list[ToolCall]:
-        """Return the tool calls that the agent's own code made, unasked by its model.
+    def calls_by_maker(self) -> tuple[list[ToolCall], list[ToolCall]]:
+        """Return the tool calls of the model, and those of the agent's own code.
 
-        They are known by their ids; where no call has the id of a requested one, the
-        agent's loop passes none, and every call is taken for the model's.
+        The model's have the id of a call that it requested. Where none has, the agent's
+        loop passes no ids, and every call is taken for the model's.
         """
         asked = {call.id for made in self.model_calls for call in made.tool_calls}
         calls = self.get_tool_calls()
-        by_code = [call for call in calls if call.id not in asked]
-        is_known = any(made.tools for made in self.model_calls) and (
-            not asked or len(by_code) < len(calls)
-        )
-        return by_code if is_known else []
+        by_model = [call for call in calls if call.id in asked]
+        is_known = bool(by_model) or not asked
+        if not is_known or not any(made.tools for made in self.model_calls):
+            return calls, []
+        return by_model, [call for call in calls if call.id not in asked]
 
     def get_total_reward(self) -> float | None:
         """Return the trajectory's reward; None if it was never scored."""

@@ -250,7 +250,7 @@ def cost_per_success(*sides: Sequence[TaskResult]) -> Estimate:
 
 def _counts(trajectory: Trajectory, prices: Prices | None) -> dict[MetricName, Pair]:
     """Return what a rollout adds to each metric, as far as that is known."""
-    calls = trajectory.get_tool_calls()
+    calls, _ = trajectory.calls_by_maker()
     stats = trajectory.stats()
     means: dict[MetricName, float | None] = {
         "right_tool": trajectory.right_tool,

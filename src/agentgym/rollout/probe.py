@@ -114,16 +114,21 @@ def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
         )
 
 
-def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
-    assert config.agent is not None
+def role_names(config: TrainingConfig, scenario: Scenario) -> list[str]:
+    """Return the names of the agents in the user's own agent."""
+    return [role.name for role in _looked_into(config, scenario)[1]]
+
+
+def _looked_into(
+    config: TrainingConfig, scenario: Scenario
+) -> tuple[AgentLoop, list[AgentRole]]:
     adapter = FRAMEWORKS.get(config.framework)
-    specs = {spec.name: spec for spec in usual_tools(scenario, config.seed)}
 
     async def look() -> tuple[AgentLoop, list[AgentRole]]:
         loop = adapter.create_environment(
             Blueprint(
                 system_prompt=scenario.system_prompt(),
-                tools=[*specs.values()],
+                tools=usual_tools(scenario, config.seed),
                 max_turns=scenario.max_turns,
                 gateway=_NOWHERE,
                 api_key="none",
@@ -137,12 +142,19 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
         )
         try:
             return loop, adapter.roles(loop.agent)
-        except UnsupportedError:  # the trial tells what it does
+        except UnsupportedError:  # the trial shows what it does
             return loop, []
         finally:
             await loop.close()
 
-    loop, roles = asyncio.run(look())
+    return asyncio.run(look())
+
+
+def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
+    assert config.agent is not None
+    adapter = FRAMEWORKS.get(config.framework)
+    specs = {spec.name: spec for spec in usual_tools(scenario, config.seed)}
+    loop, roles = _looked_into(config, scenario)
     found = {tool.name: tool for role in roles for tool in role.tools}
     try:
         acting = {tool.spec.name for tool in adapter.own_tools(loop.agent)}

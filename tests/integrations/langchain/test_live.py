@@ -19,6 +19,7 @@ from agentgym.scenarios.tool_tasks.starter import starter
 from tests.rollout.sessions import requests, session
 
 HERE = "tests.integrations.langchain.live_agents"
+TUTORIAL = "tests.integrations.langchain.tutorial_agents"
 load_agent(f"{HERE}:plain")  # it makes models, which want a key
 live = import_module(HERE)
 
@@ -30,9 +31,8 @@ def tried(tmp_path: Path) -> Callable[..., AgentReport]:
     tasks.write_text(starter(agent_tools(f"{HERE}:plain")))
 
     def trial(name: str, **settings: Any) -> AgentReport:
-        config = TrainingConfig.create(
-            scenario=str(tasks), agent=f"{HERE}:{name}", **settings
-        )
+        agent = name if ":" in name else f"{HERE}:{name}"
+        config = TrainingConfig.create(scenario=str(tasks), agent=agent, **settings)
         return probed(located(config))
 
     return trial
@@ -54,6 +54,14 @@ WORKS = {
     "response_format by a tool, tool_choice": "by_tool",
     "with_structured_output by a tool": "routed",
     "human-in-the-loop approval": "approving",
+    "human-in-the-loop approval, call by call": f"{TUTORIAL}:per_call",
+    "human-in-the-loop without approval": f"{TUTORIAL}:never_approving",
+    "breakpoints, `interrupt_before`": f"{TUTORIAL}:stopping_before",
+    "breakpoints, `interrupt_after`": f"{TUTORIAL}:stopping_after",
+    "`interrupt()` in a node": "waiting",
+    "`interrupt()` in tools": f"{TUTORIAL}:asking_in_tools",
+    "a `ToolNode` with fallbacks": f"{TUTORIAL}:with_fallbacks",
+    "one call a message": f"{TUTORIAL}:one_at_a_time",
     "a factory without parameters": "make_graph",
     "an asynchronous factory": "make_graph_async",
     "a factory that takes the model": "make_with_model",
@@ -159,11 +167,20 @@ def test_threads_without_the_episode_are_named(
     assert "contextvars.copy_context().run" in problem
 
 
-def test_a_question_that_nobody_answers_ends_the_episode(
+def test_where_a_graph_waits_is_noted(tried: Callable[..., AgentReport]) -> None:
+    for name in ("waiting", f"{TUTORIAL}:never_approving_batched"):
+        report = tried(name)
+        assert report.problems == []
+        assert any("else with 'yes'" in each for each in report.concerns)
+
+
+def test_a_call_that_a_node_replaces_is_followed(
     tried: Callable[..., AgentReport],
 ) -> None:
-    [problem] = tried("waiting").problems
-    assert "May I begin?" in problem
+    report = tried(f"{TUTORIAL}:rechecking")
+    assert report.problems == []
+    assert (report.bound, report.missing) == (["lend_book"], ["find_book"])
+    assert any("Calls of lend_book that the agent's" in c for c in report.concerns)
 
 
 @pytest.mark.parametrize(

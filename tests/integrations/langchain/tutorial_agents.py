@@ -11,7 +11,7 @@ from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Command, interrupt
+from langgraph.types import interrupt
 
 from tests.integrations.langchain.live_agents import (
     TOOLS,
@@ -90,20 +90,9 @@ def find_after_review(title: str) -> str:
     return str(find_book.invoke(review["args"] or {"title": title}))
 
 
-def _asking_in_nodes() -> Any:
-    own = {each.name: each for each in (find_after_review, lend_if_allowed)}
-
-    def call(state: MessagesState) -> Command[Any]:
-        told = []
-        for made in state["messages"][-1].tool_calls:  # type: ignore[union-attr]
-            said = own[made["name"]].func(**made["args"])
-            told.append(ToolMessage(said, tool_call_id=made["id"]))
-        return Command(update={"messages": told}, goto="assistant")
-
-    return build(ask, tools=call)
-
-
-asking_in_nodes = _asking_in_nodes()
+asking_in_tools = create_agent(
+    model, [find_after_review, lend_if_allowed], checkpointer=InMemorySaver()
+)
 
 
 def _rechecking() -> Any:

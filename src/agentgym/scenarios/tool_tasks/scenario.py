@@ -181,13 +181,13 @@ class ToolScenario(Scenario):
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Score the calls: see :func:`~.reward.score_calls`, or the check function."""
-        line, made = self._line(task), trajectory.get_tool_calls()
-        calls = [call for call in made if not is_own(call, self._specs)]
+        line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
         if self._check is None:
-            by_code = trajectory.calls_by_code()
             line = without_done(line, by_code, self._specs)
-            calls = [call for call in calls if not any(call is c for c in by_code)]
+            calls = [call for call in made if not is_own(call, self._specs)]
             return score_calls(line, calls, self._specs)
+        made = trajectory.get_tool_calls()
+        calls = [call for call in made if not is_own(call, self._specs)]
         assert isinstance(environment, ToolEnvironment)
         state = {"missed": environment.missed, "answer": trajectory.answer}
         return score_checked(self._check, line, task, calls, state)

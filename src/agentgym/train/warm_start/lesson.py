@@ -12,6 +12,8 @@ from agentgym.core.trajectory import NO_REASON, ModelCall, Trajectory
 from agentgym.engines.base import Engine, Imitation, TrainingBatch
 from agentgym.errors import ScenarioError, TrainingFailedError
 from agentgym.evaluate.progress import Progress
+from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.rollout.probe import role_names
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, worker_count
 from agentgym.scenarios.base import Scenario
@@ -21,6 +23,7 @@ from agentgym.train.warm_start.plans import (
     tasks_to_imitate,
 )
 from agentgym.train.warm_start.record import WarmStart
+from agentgym.train.warm_start.routes import Routes
 
 TASKS = 4500
 """Training tasks whose calls are imitated, once each; new ones teach more than old."""
@@ -32,6 +35,7 @@ LEAST_UPDATES = 30
 _WARMUP_UPDATES = 10
 _LAST_UPDATES = 20  # whose loss is told
 _MOST_REASONS = 3
+_MOST_TRIALS = 16
 
 
 class Lesson:
@@ -108,19 +112,41 @@ class Lesson:
     def _play(self, imitation: Imitation) -> list[Trajectory]:
         """Play the plans in the run's own agent, the policy replaced."""
         named = {f"plan-{n:05d}": planned for n, planned in enumerate(self._planned)}
-        plans = {name: plan for name, (_, plan) in named.items()}
         requests = [
             RolloutRequest(name, task, train=True, group=name, step=0)
             for name, (task, _) in named.items()
         ]
         self._progress.phase("plans", len(requests))
-        policy = PlanPolicy(imitation, plans)
+        routes = self._routes()
+        policy = PlanPolicy(imitation, named, routes)
         workers = worker_count(self._config)
         with (
             TemporaryDirectory(prefix="agentgym-plans-") as folder,
             RolloutSession(self._config, policy, Path(folder), workers) as session,
         ):
+            if routes is not None:
+                self._try_hand_offs(session, routes)
             return session.run(requests, self._on_rollout)
+
+    def _routes(self) -> Routes | None:
+        """Return what is to be found out of the hand-offs of the user's own agent."""
+        if self._config.agent is None:
+            return None
+        own = frozenset(spec.name for spec in self._scenario.tools())
+        addressee = FRAMEWORKS.get(self._config.framework).addressee
+        return Routes(own, addressee, role_names(self._config, self._scenario))
+
+    def _try_hand_offs(self, session: RolloutSession, routes: Routes) -> None:
+        """Let the agent's hand-offs be made, each once, and no other call."""
+        [(task, _), *_] = self._planned
+        for number in range(_MOST_TRIALS):
+            before = {place: dict(moves) for place, moves in routes.ways.items()}
+            asked = RolloutRequest(
+                f"routes-{number}", task, True, f"routes-{number}", step=0
+            )
+            session.run([asked], lambda _: self._check())
+            if routes.ways == before:
+                return
 
     def _on_rollout(self, trajectory: Trajectory) -> None:
         self._progress.rollout_done()

@@ -1,8 +1,10 @@
 """Plans: a policy that makes the calls which tasks are known to need, and then ends."""
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.needs import NeededCall
@@ -14,6 +16,7 @@ from agentgym.engines.registry import ENGINES
 from agentgym.errors import ScenarioError
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import make_tasks
+from agentgym.train.warm_start.routes import Move, Place, Routes
 
 ANSWER = "Done."
 """What is said once all calls were made."""
@@ -21,6 +24,9 @@ ANSWER = "Done."
 _SEED = 500_000
 """Added to the seed of the first training tasks, so that others are imitated."""
 
+
+_MOST_MOVES = 32
+"""Hand-offs of one rollout."""
 
 _LOOKED_AT = 100
 """Training tasks of which one must have a plan."""
@@ -72,24 +78,49 @@ def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]
     return [(task, plan) for task, plan in plans if plan is not None]
 
 
+@dataclass
+class _Progress:
+    """One attempt at a plan.
+
+    Attributes:
+        made: Calls of the plan that were made, or that no agent can make.
+        last: The last call, whose result may not have come yet.
+        before: Where the last hand-off was made, and which it was.
+        moves: Hand-offs so far.
+    """
+
+    made: int = 0
+    last: RequestedCall | None = None
+    before: tuple[Place, Move] | None = None
+    moves: int = 0
+
+
 class PlanPolicy(Policy):
     """Stands in for the policy, and makes the needed calls of each rollout, in order.
 
     One call an answer, so that each result is read before the next; then it ends. A
     team's agents share their rollout's plan: who is asked makes the next call, if it is
-    of a tool that it was offered.
+    of a tool that it was offered; else it hands over to an agent that is offered it, by
+    ways that rollouts without a plan have found. A call of a tool that no agent is
+    offered is left out: the agent's own code makes it.
 
     Args:
         imitation: Writes the answers as the policy would.
-        plans: The needed calls, by rollout id.
+        plans: The tasks and their needed calls, by rollout id; those of other rollouts
+            try the hand-offs.
+        routes: Of a team's hand-offs; None where the agent is not the user's own.
     """
 
     def __init__(
-        self, imitation: Imitation, plans: Mapping[str, Sequence[NeededCall]]
+        self,
+        imitation: Imitation,
+        plans: Mapping[str, Planned],
+        routes: Routes | None = None,
     ) -> None:
         self._imitation = imitation
         self._plans = plans
-        self._made: Counter[str] = Counter()
+        self._routes = routes
+        self._progress: dict[str, _Progress] = defaultdict(_Progress)
 
     @property
     def model_name(self) -> str:
@@ -99,14 +130,59 @@ class PlanPolicy(Policy):
     async def chat(self, request: ChatRequest) -> ChatResult:
         """Answer with the next call of the rollout's plan, at its end with text."""
         rollout, attempt, *_ = request.session.split("/")
-        place = f"{rollout}/{attempt}"
-        offered = {tool["function"]["name"] for tool in request.tools}
-        left = self._plans[rollout][self._made[place] :]
-        if not left or left[0].tool not in offered:
+        done = self._progress[f"{rollout}/{attempt}"]
+        place = None if self._routes is None else self._routes.place_of(request)
+        if self._routes is not None and place and done.before is not None:
+            start, move = done.before
+            self._routes.ways[start][move] = place
+        done.before = None
+        if request.wants_call and done.last and _is_open(done.last, request):
+            return self._imitation.write(request, "", [done.last])  # asked once more
+        task, plan = self._plans.get(rollout, (None, ()))
+        tool = self._next_tool(done, plan)
+        offered = {each["function"]["name"] for each in request.tools}
+        if tool in offered:
+            arguments = dict(plan[done.made].arguments)
+            done.made += 1
+            return self._call(request, done, str(tool), arguments)
+        if self._routes is None or place is None or done.moves >= _MOST_MOVES:
             return self._imitation.write(request, ANSWER, ())
-        number = self._made[place] = self._made[place] + 1
-        arguments = json.dumps(dict(left[0].arguments), ensure_ascii=False)
-        call = RequestedCall(
-            id=f"call_{number:05d}", name=left[0].tool, arguments=arguments
+        if task is None:
+            move_on = self._routes.untried(place)
+        else:
+            move_on = self._routes.towards(place, tool) if tool else None
+        if move_on is None:
+            return self._imitation.write(request, ANSWER, ())
+        done.before = (place, move_on)
+        done.moves += 1
+        if not move_on.tool:
+            return self._imitation.write(request, move_on.value, ())
+        text = "" if task is None else task.instruction
+        given = self._routes.arguments(request, move_on, text)
+        return self._call(request, done, move_on.tool, given)
+
+    def _next_tool(self, done: _Progress, plan: Sequence[NeededCall]) -> str | None:
+        while done.made < len(plan):
+            tool = plan[done.made].tool
+            if self._routes is None or self._routes.offers(tool):
+                return tool
+            done.made += 1
+        return None
+
+    def _call(
+        self, request: ChatRequest, done: _Progress, tool: str, given: dict[str, Any]
+    ) -> ChatResult:
+        number = done.made + done.moves
+        done.last = RequestedCall(
+            id=f"call_{number:05d}",
+            name=tool,
+            arguments=json.dumps(given, ensure_ascii=False),
         )
-        return self._imitation.write(request, "", [call])
+        return self._imitation.write(request, "", [done.last])
+
+
+def _is_open(call: RequestedCall, request: ChatRequest) -> bool:
+    """Say whether a call is wanted again, which has no result in the messages yet."""
+    offered = {each["function"]["name"] for each in request.tools}
+    answered = {message.get("tool_call_id") for message in request.messages}
+    return call.name in offered and call.id not in answered

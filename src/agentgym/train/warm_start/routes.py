@@ -1,0 +1,135 @@
+"""Routes: the hand-offs by which a team's agents come to the tool that is needed."""
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from agentgym.core.policy import ChatRequest
+from agentgym.scenarios.tool_tasks.stubs import example
+
+
+class Place(NamedTuple):
+    """An agent of a team, with the tools that it is offered."""
+
+    role: str
+    tools: frozenset[str]
+
+
+class Move(NamedTuple):
+    """An answer that may pass control on: a call, or an agent's name as text.
+
+    Attributes:
+        tool: That is called; empty for text.
+        argument: That says where to go; empty if the tool alone does.
+        value: Its value, or the text.
+    """
+
+    tool: str
+    argument: str
+    value: str
+
+
+@dataclass
+class Routes:
+    """Moves that were tried, and the places that they led to.
+
+    Attributes:
+        own: The scenario's tools, which pass no control.
+        addressee: Argument in which a call names the agent that it goes to.
+        roles: Names of the agents.
+        ways: Places that moves led to, by the place where they were made.
+    """
+
+    own: frozenset[str]
+    addressee: str
+    roles: Sequence[str]
+    ways: dict[Place, dict[Move, Place | None]] = field(default_factory=dict)
+
+    def place_of(self, request: ChatRequest) -> Place:
+        """Return who is asked, and note the moves that it may make."""
+        names = (tool["function"]["name"] for tool in request.tools)
+        place = Place(request.session.split("/")[-1], frozenset(names))
+        known = self.ways.setdefault(place, {})
+        for move in self._moves(request):
+            known.setdefault(move, None)
+        return place
+
+    def untried(self, place: Place) -> Move | None:
+        """Return a move that leads to where no move was tried; None if all were."""
+        for first, at in [(None, place), *self._reached(place)]:
+            for move, reached in self.ways[at].items():
+                if reached is None:
+                    return first or move
+        return None
+
+    def towards(self, place: Place, tool: str) -> Move | None:
+        """Return a move on the shortest way to an agent that is offered a tool."""
+        for first, at in self._reached(place):
+            if tool in at.tools:
+                return first
+        return None
+
+    def offers(self, tool: str) -> bool:
+        """Say whether any agent was ever offered a tool."""
+        return any(tool in place.tools for place in self.ways)
+
+    def arguments(self, request: ChatRequest, move: Move, text: str) -> dict[str, Any]:
+        """Return the arguments of a call that passes control on.
+
+        Args:
+            request: Which offers the tool.
+            move: The call.
+            text: The value of arguments that say what is to be done.
+        """
+        functions = (tool["function"] for tool in request.tools)
+        function = next(each for each in functions if each["name"] == move.tool)
+        schema = function.get("parameters") or {}
+        made = {
+            name: text if _is_text(schema, name) else example(schema, name)
+            for name in schema.get("required", ())
+        }
+        return made | ({move.argument: move.value} if move.argument else {})
+
+    def _reached(self, place: Place) -> Iterator[tuple[Move, Place]]:
+        """Yield the places that moves lead to, nearest first, with the first move."""
+        seen = {place}
+        waiting = deque((move, to) for move, to in self.ways[place].items() if to)
+        while waiting:
+            first, at = waiting.popleft()
+            if at in seen:
+                continue
+            seen.add(at)
+            yield first, at
+            waiting.extend((first, to) for to in self.ways[at].values() if to)
+
+    def _moves(self, request: ChatRequest) -> Iterator[Move]:
+        for tool in request.tools:
+            function = tool["function"]
+            if function["name"] not in self.own:
+                yield from self._calls(function)
+        if not request.tools:
+            said = json.dumps(request.messages[-1], ensure_ascii=False)
+            named = [role for role in self.roles if role in said]
+            if len(named) > 1:
+                yield from (Move("", "", role) for role in named)
+
+    def _calls(self, function: Mapping[str, Any]) -> Iterator[Move]:
+        name = function["name"]
+        properties = (function.get("parameters") or {}).get("properties", {})
+        if self.addressee in properties:
+            told = " ".join((function.get("description") or "").split())
+            named = [role for role in self.roles if role in told]
+            yield from (Move(name, self.addressee, role) for role in named)
+            return
+        for argument, schema in properties.items():
+            if isinstance(schema, dict) and (choices := schema.get("enum")):
+                yield from (Move(name, argument, str(choice)) for choice in choices)
+                return
+        yield Move(name, "", "")
+
+
+def _is_text(schema: Mapping[str, Any], name: str) -> bool:
+    part = schema.get("properties", {}).get(name, {})
+    return part.get("type") == "string" and not {"enum", "format"} & part.keys()
