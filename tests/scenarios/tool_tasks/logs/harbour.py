@@ -353,10 +353,10 @@ def langfuse(tools: str = "TOOL") -> list[dict[str, Any]]:
         {"role": "system", "content": "You run a harbour's desk."},
         {"role": "user", "content": ASKED},
     ]
-    finds = {"role": "assistant", "content": None}
+    finds: dict[str, Any] = {"role": "assistant", "content": None}
     finds |= {"tool_calls": [call(1, "find_boat", FIND)]}
     told = {"role": "tool", "tool_call_id": "call_1", "content": FREE}
-    holds = {"role": "assistant", "content": ""}
+    holds: dict[str, Any] = {"role": "assistant", "content": ""}
     holds |= {"tool_calls": [call(2, "hold_boat", HOLD)]}
     return [
         made("GENERATION", "gpt", 3, {"messages": [*asked, finds, told]}, holds),
