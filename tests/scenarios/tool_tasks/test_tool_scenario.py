@@ -12,6 +12,7 @@ from agentgym.core.background import in_background
 from agentgym.core.tools import Tool, ToolOutcome, spec_of
 from agentgym.errors import NotFoundError, ScenarioError, UsageError
 from agentgym.evaluate.check import check_scenario
+from agentgym.evaluate.metrics import TaskResult
 from agentgym.evaluate.trivial import Call, attempt
 from agentgym.scenarios.registry import absolute_reference, get_scenario
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario
@@ -91,6 +92,25 @@ def test_alternatives_may_be_of_other_tools(shop: Path) -> None:
     assert not play(
         scenario, ("list_orders", {"customer": "Zoe", "state": "open"})
     ).success
+
+
+def test_calls_of_the_agents_own_code_are_not_the_models(shop: Path) -> None:
+    scenario = with_line(shop, BOTH)
+    [task] = [t for t in scenario.tasks(Split.TRAIN, 0, 99) if t.id == "mine"]
+    made = play(
+        scenario,
+        cancel(72, reason="late"),
+        track(71),
+        ("list_orders", {"customer": "Z"}),
+    )
+    assert not made.success
+    [asking, *_] = made.model_calls
+    asking.tools = [spec.to_openai() for spec in scenario.tools()]
+    del asking.tool_calls[1:]  # the agent's code tracked and listed
+    scored = scenario.calculate_reward(task, scenario.create_environment(task), made)
+    assert (scored.success, scored.value) == (True, 1.0)
+    counted = TaskResult.of([made], None).sums["tool_reliability"]
+    assert counted == (1, 1)
 
 
 def test_anything_accepts_every_value_but_no_wrong_type(shop: Path) -> None:
