@@ -117,5 +117,9 @@ def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
                 f"{error}. Give an instance."
             ) from None
     if not isinstance(found, RolloutAgent):
-        raise UsageError(f"{agent!r} is no RolloutAgent; subclass it.")
+        raise UsageError(
+            f"{agent!r} is a {type(found).__name__}, not a RolloutAgent. Subclass it; "
+            "a framework's agent is measured with `agentgym eval TASKS --agent "
+            "module:name --model MODEL`."
+        )
     return found
