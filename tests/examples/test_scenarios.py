@@ -27,7 +27,7 @@ def test_every_example_is_in_the_readme() -> None:
     assert all(f"(scenarios/{name})" in readme for name in scripts)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
