@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from crewai import BaseLLM, Crew, Task
+from crewai.mcp import MCPServerStdio
 from crewai.tools import BaseTool, tool
 
 from agentgym.errors import MissingExtraError, ToolError, UnsupportedError
@@ -124,11 +125,18 @@ def test_what_is_different_in_training_is_told(authored: Any) -> None:
     assert planning.startswith("Planning is off")
     assert "go on without it" in waiting
     agent = make_agent(Says(model="old"), []).model_copy(
-        update={"memory": object(), "mcps": ["https://example.org/mcp"]}
+        update={"memory": object(), "apps": ["gmail"]}
     )
     remembering, reaching = ADAPTER.concerns(agent)
     assert remembering.startswith("Memory is off")
-    assert reaching == "MCP servers and apps of Scribe are really reached."
+    assert reaching == "Apps of Scribe are really reached."
+
+
+def test_an_mcp_server_that_does_not_start_is_named() -> None:
+    server = MCPServerStdio(command="no-such-command", args=[])
+    agent = make_agent(Says(model="old"), []).model_copy(update={"mcps": [server]})
+    with pytest.raises(UnsupportedError, match="MCP servers of Scribe cannot be asked"):
+        ADAPTER.own_tools(agent)
 
 
 def test_what_is_no_agent_is_refused() -> None:
