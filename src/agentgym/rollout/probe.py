@@ -266,6 +266,7 @@ def _try(
             passing={n for n, fate in report.own.items() if fate == _PASSES_ON},
         )
         policy = ScriptedPolicy(calls)
+        policy.gives_forms = config.engine == "local"
         made: list[Trajectory] = []
         wanted = set(report.bound) or tools
         with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:

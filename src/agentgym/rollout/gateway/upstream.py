@@ -158,7 +158,9 @@ class PolicyUpstream(Upstream):
         if call.body.get("stop"):  # the answer would not be the tokens that are trained
             raise refused_option("stop", call.body)
         sampling = self._settings.sampling(call)
-        body, form = form_as_tool(call.body)
+        body, form = call.body, ""
+        if self._policy.gives_forms:
+            body, form = form_as_tool(body)
         request = chat_request(body, in_training=True, session=call.session, **sampling)
         asked = orjson.dumps(body | sampling)
         exchange = Exchange(call, self.model_name, "in-process", None, asked)
