@@ -38,3 +38,13 @@ def test_a_ledger_of_before_there_were_roles_is_that_of_one_agent() -> None:
     ledger.add([TRAINED], roles=["agent"])
     assert ledger.adds_up
     assert {role: part.trained for role, part in ledger.roles.items()} == {"agent": 3}
+
+
+def test_prompts_that_are_too_long_are_told_with_a_remedy() -> None:
+    ledger = Ledger()
+    assert ledger.why_untrained() == ""
+    ledger.add([Bucket("masked", "malformed")], roles=["agent"])
+    assert ledger.why_untrained() == ", most of them because of: malformed"
+    long = Bucket("dropped", "no answer: context_length_exceeded")
+    ledger.add([long] * 2, roles=["agent"] * 2)
+    assert "choose a model with a longer one (--model)" in ledger.why_untrained()

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,19 @@ class Ledger(RoleLedger):
         for bucket, role in zip(buckets, roles, strict=False):
             self._put(bucket)
             self.roles[role]._put(bucket)
+
+    def why_untrained(self) -> str:
+        """Return the commonest reason of calls that were not trained, and a remedy."""
+        reasons = (self.masked + self.dropped).most_common(1)
+        if not reasons:
+            return ""
+        reason = reasons[0][0]
+        remedy = (
+            ". The agent's prompts, with its tools, are longer than the model's "
+            "context: choose a model with a longer one (--model), or shorten them"
+        )
+        too_long = remedy if CONTEXT_LENGTH in reason else ""
+        return f", most of them because of: {reason}{too_long}"
 
     @property
     def adds_up(self) -> bool:

@@ -58,7 +58,13 @@ class ChatResult:
 
 
 class Policy(ABC):
-    """A model that answers chat completions. Safe to call from any event loop."""
+    """A model that answers chat completions. Safe to call from any event loop.
+
+    Attributes:
+        gives_forms: Whether an answer in a JSON schema is asked of it as a tool call.
+    """
+
+    gives_forms = True
 
     @property
     @abstractmethod

@@ -18,7 +18,7 @@ from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.rollout.trial_calls import TrialCalls
-from agentgym.rollout.workers.assemble import NOT_RUN
+from agentgym.rollout.workers.assemble import ENDED, NOT_RUN
 from agentgym.rollout.workers.offline import OUTSIDE
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
@@ -266,6 +266,7 @@ def _try(
             passing={n for n, fate in report.own.items() if fate == _PASSES_ON},
         )
         policy = ScriptedPolicy(calls)
+        policy.gives_forms = config.engine == "local"
         made: list[Trajectory] = []
         wanted = set(report.bound) or tools
         with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:
@@ -383,6 +384,11 @@ def _judged(
             f"Calls of {', '.join(replaced)} that the agent's own code replaces by "
             "others are not counted as calls; those that replace them are."
         )
+    if ending := _ending(trials):
+        concerns.append(
+            f"Calls of {', '.join(ending)} end the agent, and count as made. Where its "
+            "own code does something at such a call, that is really done."
+        )
     if hosts and not problems:
         concerns.append(
             f"In the trial it was to reach {', '.join(hosts)}, and was kept."
@@ -406,6 +412,12 @@ def _replaced(trials: list[Trajectory]) -> list[str]:
         asked = [call for each in made.model_calls for call in each.tool_calls]
         names |= {call.name: None for call in asked if call.id not in ended}
     return list(names)
+
+
+def _ending(trials: list[Trajectory]) -> list[str]:
+    """Return the tools that nothing ran and whose call was the end of an attempt."""
+    ended = [t.get_tool_calls()[-1] for t in trials if t.get_tool_calls()]
+    return list(dict.fromkeys(call.name for call in ended if call.result == ENDED))
 
 
 def _hint(made: Trajectory) -> str:

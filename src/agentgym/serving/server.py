@@ -8,6 +8,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from agentgym.core.agent import Trained
+from agentgym.core.forms import form_as_tool
 from agentgym.core.openai import ApiError
 from agentgym.core.policy import Policy
 from agentgym.errors import UsageError
@@ -174,6 +175,7 @@ class AgentServer:
     def _chat(self, body: dict[str, Any]) -> Chat:
         """Return what the policy is asked; refuse what it cannot do."""
         assert self._policy is not None
+        body, form = form_as_tool(body)
         asked = chat_request(
             body,
             temperature=asked_temperature(body, self._temperature),
@@ -188,6 +190,7 @@ class AgentServer:
             model=body.get("model", self.models[0]),
             stop=_stop(body),
             shows_ids=bool(body.get("return_token_ids")),
+            form=form,
         )
 
     def _require(self, model: Any) -> None:

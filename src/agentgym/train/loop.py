@@ -231,10 +231,9 @@ class TrainingLoop:
         """
         ledger = self.state.ledger
         if not ledger.trained and not self.state.warmed:
-            reasons = (ledger.masked + ledger.dropped).most_common(1)
-            why = f", most of them because of: {reasons[0][0]}" if reasons else ""
             raise TrainingFailedError(
-                f"None of {ledger.calls:,} model calls was trained{why}. The policy "
+                f"None of {ledger.calls:,} model calls was trained"
+                f"{ledger.why_untrained()}. The policy "
                 "is as it was before, and nothing was saved. See "
                 f"`agentgym doctor {self._run.path}`.",
                 resumable=False,

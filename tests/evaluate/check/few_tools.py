@@ -1,7 +1,7 @@
 """An application with one tool, and functions that score its calls."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, spec_of
@@ -13,7 +13,28 @@ def get_weather(city: str) -> str:
     return f"{city}: sunny"
 
 
+def note_side(side: Literal["left", "right"]) -> str:
+    """Note the side of a fault."""
+    return side
+
+
+def note_kind(kind: Literal["crack", "noise"]) -> str:
+    """Note the kind of a fault."""
+    return kind
+
+
+def solve(fault: str) -> str:
+    """Solve a fault."""
+    return fault
+
+
+def give_up(fault: str) -> str:
+    """Hand a fault over to a person."""
+    return fault
+
+
 TOOLS = [get_weather]
+FAULTS = [note_side, note_kind, solve, give_up]
 UNDESCRIBED = [Tool(replace(spec_of(get_weather), description=""), get_weather)]
 
 

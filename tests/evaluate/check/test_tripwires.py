@@ -151,6 +151,19 @@ def test_few_tools_are_not_a_reward_hack(tmp_path: Path) -> None:
     assert "'get_weather' has no description" in found["tools"].why
 
 
+def test_credit_for_calls_of_the_plan_beside_others_is_not_a_reward_hack(
+    tmp_path: Path,
+) -> None:
+    needs = (
+        '{"tool": "note_side", "args": {"side": "left"}}, '
+        '{"tool": "note_kind", "args": {"kind": "crack"}}, '
+        '{"tool": "solve", "args": {"fault": {"anything": true}}}'
+    )
+    line = f'{{"instruction": "A crack on the left, NAME.", "expect": [{needs}]}}'
+    reference = lines(tmp_path / "t.jsonl", 24, line, "FAULTS")
+    assert failed(check_scenario(reference)) == []
+
+
 @pytest.mark.parametrize(
     ("check", "status"), [("any_call", "fail"), ("no_call", "warn")]
 )

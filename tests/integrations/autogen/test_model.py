@@ -79,7 +79,9 @@ async def test_calls_come_as_the_policy_wrote_them() -> None:
         ("look", '{"place": "a"'),
         ("no such", "{}"),
     ]
-    assert (await streamed(client))[1].content == whole.content
+    assert (await streamed(client, tools=[LOOK]))[1].content == whole.content
+    untold = await client.create(ASKED)  # as who chooses the next speaker asks
+    assert (untold.content, untold.finish_reason) == ("Hm.", "stop")
 
 
 async def test_a_call_says_how_it_is_sampled() -> None:

@@ -53,6 +53,8 @@ WORKS = {
     "middleware": "limited",
     "response_format by a tool, tool_choice": "by_tool",
     "with_structured_output by a tool": "routed",
+    "response_format by the provider": "by_provider",
+    "with_structured_output by the provider": "routed_by_provider",
     "human-in-the-loop approval": "approving",
     "human-in-the-loop approval, call by call": f"{TUTORIAL}:per_call",
     "human-in-the-loop without approval": f"{TUTORIAL}:never_approving",
@@ -132,14 +134,6 @@ def test_an_answer_in_a_form_is_told(tried: Callable[..., AgentReport]) -> None:
 
 
 REFUSED = {
-    "response_format by the provider": (
-        "by_provider",
-        r"an answer in a form .*response_format=ToolStrategy\(Schema\)",
-    ),
-    "with_structured_output by the provider": (
-        "routed_by_provider",
-        r"with_structured_output\(Schema, method=\"function_calling\"\)",
-    ),
     "tools called as plain functions": ("past_training", r"own code, past training"),
     "an agent that never asks its model": ("silent", r"without calling the model"),
     "an agent that calls sys.exit": ("exiting", r"called sys\.exit\(3\)"),

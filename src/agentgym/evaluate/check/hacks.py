@@ -128,18 +128,18 @@ def _pays(examined: Examination, agent: str) -> Iterator[_Pay]:
 def _due(examined: Examination, episode: Played) -> float | None:
     """Return the share of a right plan's reward that the calls made deserve.
 
-    That is the share of the plan's calls among them, if no other tool was called; None
-    if no plan is known.
+    That is the share of the plan's calls among them, and half of it beside calls of
+    other tools, which a reward may charge; None if no plan is known.
     """
     needed = examined.scenario.needed_calls(episode.task)
     if needed is None or episode.trajectory is None:
         return None
     made = episode.trajectory.get_tool_calls()
-    if {call.name for call in made} - set[str]().union(*(n.tools for n in needed)):
-        return 0.0
+    others = {call.name for call in made} - set[str]().union(*(n.tools for n in needed))
     if not needed:
-        return 1.0
-    return _matches(examined, needed, made) / len(needed)
+        return 0.0 if others else 1.0
+    share = _matches(examined, needed, made) / len(needed)
+    return _HALF * share if others else share
 
 
 def _matches(

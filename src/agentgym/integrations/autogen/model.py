@@ -86,7 +86,7 @@ class PolicyClient(ChatCompletionClient):
         answer = asyncio.ensure_future(self._policy.chat(request))
         if cancellation_token is not None:
             cancellation_token.link_future(answer)
-        return self._result(await answer)
+        return self._result(await answer, request)
 
     async def create_stream(
         self,
@@ -110,7 +110,7 @@ class PolicyClient(ChatCompletionClient):
             found = await piece
             if found is None:
                 return
-            yield found if isinstance(found, str) else self._result(found)
+            yield found if isinstance(found, str) else self._result(found, request)
 
     async def close(self) -> None:
         """Stop the policy, for all who use it: it answers with EngineError then."""
@@ -166,13 +166,14 @@ class PolicyClient(ChatCompletionClient):
             **{**self._options, **options},
         )
 
-    def _result(self, result: ChatResult) -> CreateResult:
+    def _result(self, result: ChatResult, asked: ChatRequest) -> CreateResult:
         usage = RequestUsage(len(result.prompt_ids), len(result.response_ids))
         self._usage = RequestUsage(
             self._usage.prompt_tokens + usage.prompt_tokens,
             self._usage.completion_tokens + usage.completion_tokens,
         )
-        if not result.tool_calls:
+        # Who offers no tools reads a text, as who chooses the next speaker.
+        if not result.tool_calls or not asked.tools:
             ended: Any = "length" if result.finish_reason == "length" else "stop"
             return CreateResult(
                 finish_reason=ended,

@@ -5,11 +5,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from agentgym.core.background import call_in_thread
 from agentgym.core.task import Task
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import EpisodeCut, current_episode
-from agentgym.integrations.langchain.graphs import can_wait, most_steps
+from agentgym.integrations.langchain.graphs import (
+    can_wait,
+    is_synchronous,
+    most_steps,
+)
 from agentgym.integrations.langchain.interrupts import resumption
 from agentgym.integrations.live import values_for
 from agentgym.integrations.openai_client import clients_led_to
@@ -33,6 +38,7 @@ class GraphRun:
         self._llm = llm
         self.steps = most_steps(graph, blueprint.max_turns)
         self.can_wait = can_wait(graph)
+        self.is_synchronous = is_synchronous(graph)
         self.inputs = values_for(blueprint.inputs, "--inputs")
         self.context = values_for(blueprint.context, "--context")
         if blueprint.context is None and graph.context_schema is not None:
@@ -88,6 +94,11 @@ class GraphConversation(Conversation):
 
             self._graph = copy.copy(graph)
             self._graph.checkpointer = InMemorySaver()
+        if graph.store is None:  # LangGraph's server gives every graph one
+            from langgraph.store.memory import InMemoryStore
+
+            self._graph = copy.copy(self._graph)
+            self._graph.store = InMemoryStore()
 
     async def turn(self, message: str) -> str:
         """Run the graph to its end, through all that it waits for."""
@@ -149,4 +160,7 @@ class GraphConversation(Conversation):
         self._turns += 1
 
     async def _invoke(self, asked: Any) -> Any:
-        return await self._graph.ainvoke(asked, config=self._config, **self._options)
+        given = {"config": self._config, **self._options}
+        if self._run.is_synchronous:
+            return await call_in_thread(self._graph.invoke, asked, **given)
+        return await self._graph.ainvoke(asked, **given)

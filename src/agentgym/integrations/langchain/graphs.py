@@ -10,6 +10,7 @@ from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import MissingExtraError, UnsupportedError, told_by
 from agentgym.integrations.base import AgentRole, no_tools
+from agentgym.integrations.langchain.in_place import call_in_place
 from agentgym.integrations.langchain.interrupts import YES
 from agentgym.integrations.live import kind_of
 from agentgym.integrations.schemas import model_of_schema
@@ -97,6 +98,13 @@ def concerns(graph: Any) -> list[str]:
             f"The store, {type(graph.store).__name__}, is shared by all episodes: what "
             "one writes, others read."
         )
+    if names := [t.name for _, each in _graphs(graph) for t in _commanding(each)]:
+        listed = ", ".join(dict.fromkeys(names))
+        told.append(
+            f"{listed} can change the graph's state (Command), which a recorded answer "
+            "does not. Where what comes next depends on it, let them really run: "
+            "--tools live --allow-tool NAME."
+        )
     if can_wait(graph):
         told.append(
             "Where it waits for a person it goes on at once: breakpoints are passed, "
@@ -143,6 +151,23 @@ def _all(function: Any, depth: int = 0) -> list[Any]:
     return [function, *(f for v in inner if callable(v) for f in _all(v, depth + 1))]
 
 
+def is_synchronous(graph: Any) -> bool:
+    """Say whether middleware of a graph has no asynchronous form of its own.
+
+    ``@wrap_model_call`` on a plain function, for instance: ``ainvoke`` raises
+    NotImplementedError there, and only ``invoke`` runs the graph.
+    """
+    from langchain.agents.middleware import AgentMiddleware
+
+    missing = (AgentMiddleware.awrap_model_call, AgentMiddleware.awrap_tool_call)
+    held = [vars(bound) for _, each in _graphs(graph) for _, bound in _runnables(each)]
+    return any(
+        getattr(function, "__func__", None) in missing
+        for own in held
+        for function in _all(own.get("_awrap_tool_call") or own.get("afunc"))
+    )
+
+
 def own_tools(found: Any) -> list[Tool]:
     """Return a graph's tools, or a tool of LangChain's, to be called as they are."""
     from langchain_core.tools import BaseTool
@@ -161,6 +186,18 @@ def own_tools(found: Any) -> list[Tool]:
     return [_callable_tool(tool) for tool in within.values()]
 
 
+def _commanding(graph: Any) -> "Iterator[BaseTool]":
+    """Yield the tools that say they return a ``Command``, hand-offs left out."""
+    for tool in _tools(graph):
+        if "Command" in _returned(tool) and not passes_control(tool):
+            yield tool
+
+
+def _returned(tool: Any) -> str:
+    function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
+    return str(getattr(function, "__annotations__", {}).get("return", ""))
+
+
 def passes_control(tool: Any) -> bool:
     """Say whether a tool hands over to another agent, or asks one, or a model."""
     from langchain_core.language_models import BaseChatModel
@@ -171,9 +208,8 @@ def passes_control(tool: Any) -> bool:
     function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
     if function is None:
         return False
-    returned = str(getattr(function, "__annotations__", {}).get("return", ""))
     within = [v for v in _reachable(function) if isinstance(v, Pregel | BaseChatModel)]
-    return bool(within) or ("Command" in returned and "handoff" in tool.name)
+    return bool(within) or ("Command" in _returned(tool) and "handoff" in tool.name)
 
 
 def spec_of(tool: "BaseTool") -> ToolSpec:
@@ -207,6 +243,8 @@ def _callable_tool(tool: "BaseTool") -> Tool:
         from agentgym.integrations.langchain.redirect import tools_as_they_are
 
         with tools_as_they_are():
+            if (within := call_in_place(tool.name)) is not None:
+                return await within.run()
             return await tool.ainvoke(arguments)
 
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)

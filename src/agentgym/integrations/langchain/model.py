@@ -39,6 +39,7 @@ from pydantic import PrivateAttr
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
+from agentgym.core.forms import form_as_tool
 from agentgym.core.openai import chosen_tools, unsupported_option
 from agentgym.core.policy import ChatRequest, Policy
 from agentgym.core.policy import ChatResult as PolicyResult
@@ -137,9 +138,16 @@ class PolicyChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._request(messages, **kwargs)
+        options, form = form_as_tool(_with_schema(kwargs))
+        request = self._request(messages, **options)
         result = until_stop(stop, await self._policy.chat(request))
-        return ChatResult(generations=[ChatGeneration(message=_message(result))])
+        message = _in_form(_message(result), form)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _should_stream(self, **kwargs: Any) -> bool:
+        return not form_as_tool(_with_schema(kwargs))[1] and super()._should_stream(
+            **kwargs
+        )
 
     def _stream(
         self,
@@ -235,6 +243,30 @@ def _message(result: PolicyResult) -> AIMessage:
             "total_tokens": len(result.prompt_ids) + len(result.response_ids),
         },
         response_metadata={"finish_reason": result.finish_reason},
+    )
+
+
+def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
+    """Return a call's options with the JSON schema of a class that was asked for."""
+    asked = options.get("response_format")
+    if not isinstance(asked, type):
+        return options
+    told = convert_to_openai_tool(asked)["function"]
+    schema = {**told, "schema": told.get("parameters", {})}
+    wanted = {"type": "json_schema", "json_schema": schema}
+    return {**options, "response_format": wanted}
+
+
+def _in_form(message: AIMessage, form: str) -> AIMessage:
+    """Return a message whose call of the tool ``form`` is its content."""
+    given = next((c["args"] for c in message.tool_calls if c["name"] == form), None)
+    if given is None:
+        return message
+    return AIMessage(
+        content=json.dumps(given),
+        additional_kwargs={"parsed": given},  # where langchain-openai's parser looks
+        usage_metadata=message.usage_metadata,
+        response_metadata=message.response_metadata,
     )
 
 

@@ -9,6 +9,8 @@ from agentgym.integrations.langchain.graphs import require_graph
 from agentgym.integrations.langchain.redirect import answering
 from agentgym.integrations.redirect import watch
 
+_WRITES = "_is_channel_writer"
+
 
 def rebound(graph: Any, model: Any) -> Any:
     """Return the copy: the same nodes, tools, memory and callbacks, another model.
@@ -19,13 +21,20 @@ def rebound(graph: Any, model: Any) -> Any:
     require_graph(graph, f"The {type(graph).__name__}")
     watch()
     made = copy.copy(graph)
-    made.nodes = {
-        name: node.copy({"bound": _Answering(node.bound, model)})
-        if name != "__start__"
-        else node
-        for name, node in graph.nodes.items()
-    }
+    made.nodes = {name: _node(name, n, model) for name, n in graph.nodes.items()}
     return made
+
+
+def _node(name: str, node: Any, model: Any) -> Any:
+    """Return a node with another model, also in the edges that choose the next one."""
+    from langgraph.pregel._write import ChannelWrite
+
+    edges = [
+        each if isinstance(each, ChannelWrite) else _Answering(each, model)
+        for each in node.writers
+    ]
+    inner = node.bound if name == "__start__" else _Answering(node.bound, model)
+    return node.copy({"bound": inner, "writers": edges})
 
 
 class _Answering(Runnable[Any, Any]):
@@ -34,6 +43,8 @@ class _Answering(Runnable[Any, Any]):
     def __init__(self, bound: Any, model: Any) -> None:
         self.as_written = bound
         self.name = getattr(bound, "name", None)
+        if (writes := getattr(bound, _WRITES, None)) is not None:
+            setattr(self, _WRITES, writes)  # the edges that a drawing shows
         self._model = model
 
     def invoke(

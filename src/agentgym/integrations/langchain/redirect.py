@@ -16,6 +16,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from agentgym.integrations.episode import current_episode, episode_or_none
+from agentgym.integrations.langchain.in_place import CallInPlace
 from agentgym.integrations.live import refuse_while_importing
 
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")
@@ -162,20 +163,26 @@ def _led(tool: Any) -> Any:
             named = dict(zip(tool.args, args, strict=False))
         return {k: to_jsonable_python(v) for k, v in named.items() if k in known}
 
-    def given(text: str) -> Any:
+    def given(text: str, call: CallInPlace) -> Any:
+        if call.returned is not None:
+            return call.returned
         return (text, None) if has_artifact else text
 
     def _run(*args: Any, **named: Any) -> Any:
         episode, given_to_it = current_episode(), asked(args, named)
-        return given(
-            episode.use_tool_sync(tool.name, given_to_it, call_id=_CALL_ID.get())
-        )
+        call = CallInPlace(tool, args, named)
+        with call.pending():
+            text = episode.use_tool_sync(tool.name, given_to_it, call_id=_CALL_ID.get())
+        return given(text, call)
 
     async def _arun(*args: Any, **named: Any) -> Any:
         episode, given_to_it = current_episode(), asked(args, named)
-        return given(
-            await episode.use_tool(tool.name, given_to_it, call_id=_CALL_ID.get())
-        )
+        call = CallInPlace(tool, args, named)
+        with call.pending():
+            text = await episode.use_tool(
+                tool.name, given_to_it, call_id=_CALL_ID.get()
+            )
+        return given(text, call)
 
     made = copy.copy(tool)
     vars(made).update(_run=_run, _arun=_arun)  # before the class's, of this copy alone

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from agentgym.core.forms import form_given
 from agentgym.core.openai import (
     ApiError,
     Completion,
@@ -53,6 +54,7 @@ class Chat:
         model: The name that it is told to come from.
         stop: Texts before which the answer is cut off.
         shows_ids: Whether the answer that is sent has the token ids, too.
+        form: The tool whose call is sent as the answer's content; empty for none.
     """
 
     policy: Policy
@@ -62,6 +64,7 @@ class Chat:
     model: str
     stop: Sequence[str] = ()
     shows_ids: bool = True
+    form: str = ""
 
     async def answer(self) -> AsyncGenerator[bytes | Ended]:
         """Yield the bytes of a streamed answer as they come, and its end at last.
@@ -102,6 +105,8 @@ class Chat:
             raise EngineError(f"The policy's answer cannot be used: {problem}.")
         told = _log_probs(result) if self.body.get("logprobs") else None
         choice = whole["choices"][0] | {"logprobs": told}
+        if self.form:
+            choice["message"] = form_given(choice["message"], self.form)
         shown = whole | {"choices": [choice]}
         if not self.shows_ids:
             del choice["token_ids"], shown["prompt_token_ids"]

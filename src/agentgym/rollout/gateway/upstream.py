@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from agentgym.core.forms import form_as_tool
 from agentgym.core.openai import ApiError, Completion
 from agentgym.core.policy import Policy
 from agentgym.rollout.gateway.chat import Chat, chat_request, refused_option
@@ -157,10 +158,11 @@ class PolicyUpstream(Upstream):
         if call.body.get("stop"):  # the answer would not be the tokens that are trained
             raise refused_option("stop", call.body)
         sampling = self._settings.sampling(call)
-        request = chat_request(
-            call.body, in_training=True, session=call.session, **sampling
-        )
-        asked = orjson.dumps(call.body | sampling)
+        body, form = call.body, ""
+        if self._policy.gives_forms:
+            body, form = form_as_tool(body)
+        request = chat_request(body, in_training=True, session=call.session, **sampling)
+        asked = orjson.dumps(body | sampling)
         exchange = Exchange(call, self.model_name, "in-process", None, asked)
         chat = Chat(
             self._policy,
@@ -168,6 +170,7 @@ class PolicyUpstream(Upstream):
             call.body,
             call_id=f"chatcmpl-{request.seed:016x}",
             model=self.model_name,
+            form=form,
         )
         async for item in chat.answer():
             if isinstance(item, bytes):

@@ -16,12 +16,15 @@ from agentgym.integrations.offered import check_offered, offered_functions
 
 NOT_RUN = "(the agent ended before this call ran)"
 OWN = "(a tool of the agent's own)"
+ENDED = "(the agent ended at this call)"
 
 
 def assemble_steps(
     model_calls: Sequence[ModelCall],
     tool_calls: Sequence[ToolCall],
     specs: dict[str, ToolSpec],
+    *,
+    came_to_end: bool = False,
 ) -> list[Step]:
     """Interleave model calls with the outcomes of the tool calls they asked for.
 
@@ -31,12 +34,15 @@ def assemble_steps(
     a rule). Calls that a framework rejected itself are known only from the first, and
     so are those of tools that the agent brought along, as hand-offs to others of a
     team; their schema is the one that was offered. A call that the agent's own code
-    replaced by another, as a node that has a query checked first, is left out.
+    replaced by another, as a node that has a query checked first, is left out. A call
+    that ends the agent, as one of a tool named ``Done`` may, is made although nothing
+    runs: the only one of the last answer, of a tool that no other call ran.
 
     Args:
         model_calls: From the gateway, in order.
         tool_calls: From around the callables, in the order they finished.
         specs: The episode's tools by name, with their original schemas.
+        came_to_end: Whether the agent ended by itself, with an answer.
     """
     judged = [_judge(call, specs) for call in model_calls]
     pending = list(tool_calls)
@@ -46,6 +52,12 @@ def assemble_steps(
     for call in sorted(every, key=lambda call: call.outcome is not ToolOutcome.OK):
         outcomes[call] = call.with_what_ran(pending)
     ran = {call.call.name for call in every if not _did_not_run(outcomes[call])}
+    last = judged[-1] if judged and came_to_end else []
+    if len(last) == 1 and last[0].call.name not in ran:
+        made = outcomes[last[0]]
+        if _did_not_run(made):
+            ended = {"outcome": ToolOutcome.OK, "result": ENDED}
+            outcomes[last[0]] = made.model_copy(update=ended)
     known = _known_later(model_calls)
     steps: list[Step] = []
     for model_call, calls, later in zip(model_calls, judged, known, strict=True):

@@ -234,7 +234,12 @@ class _GatewayEnding(ScenarioEnding):
                 "the agent ended without calling the model through the gateway; "
                 "its model was not replaced"
             )
-        return assemble_steps(made, episode.tool_calls, _specs(episode))
+        return assemble_steps(
+            made,
+            episode.tool_calls,
+            _specs(episode),
+            came_to_end=episode.cut is None,
+        )
 
 
 def _specs(episode: Episode) -> dict[str, ToolSpec]:

@@ -1,0 +1,161 @@
+"""LangGraph agents of shapes that public examples have are trained as they are."""
+
+import json
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest
+from agentgym.core.task import Split, TaskSource
+from agentgym.core.tools import ToolOutcome
+from agentgym.core.trajectory import Trajectory
+from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.integrations.langchain.adapter import LangChainAdapter
+from agentgym.integrations.langchain.model import PolicyChatModel
+from agentgym.integrations.live import load_agent
+from agentgym.rollout.located import located
+from agentgym.rollout.probe import AgentReport, probed
+from agentgym.rollout.runner import RolloutRequest
+from agentgym.rollout.session import RolloutSession
+from agentgym.scenarios.registry import get_scenario
+
+HERE = "tests.integrations.langchain.public_agents"
+load_agent(f"{HERE}:staged")  # it makes a model, which wants a key
+public = import_module(HERE)
+
+AGE = {"tool": "note_age", "args": {"years": 3}}
+PART = {"tool": "order_part", "args": {"name": "hinge"}}
+DONE = {"tool": "Finished", "args": {"tested": True}}
+
+
+def settings(
+    folder: Path, agent: str, expect: Sequence[Any], live: Sequence[str] = ()
+) -> TrainingConfig:
+    path = folder / "repairs.jsonl"
+    lines = [
+        {"instruction": f"Repair {n}: 3 years, a hinge.", "expect": expect}
+        for n in range(14)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source = TaskSource(
+        str(path),
+        (f"@{HERE}:{agent}",),
+        answers="live" if live else "recorded",
+        allow=tuple(live),
+    )
+    return located(TrainingConfig.create(scenario=str(source), agent=f"{HERE}:{agent}"))
+
+
+def tried(folder: Path, agent: str, *expect: Any) -> AgentReport:
+    report = probed(settings(folder, agent, expect))
+    assert report.problems == []
+    return report
+
+
+def played(
+    config: TrainingConfig, folder: Path, replies: Sequence[Reply]
+) -> tuple[Trajectory, list[ChatRequest]]:
+    left, seen = list(replies), []
+
+    def respond(request: ChatRequest) -> Reply:
+        seen.append(request)
+        return left.pop(0)
+
+    [task] = get_scenario(config.scenario).tasks(Split.TEST, 0, 1)
+    wanted = [RolloutRequest("r0", task, train=False, group="g", step=0)]
+    with RolloutSession(config, ScriptedPolicy(respond), folder, 1) as opened:
+        [made] = opened.run(wanted, lambda _: None)
+    return made, seen
+
+
+def called(need: dict[str, Any]) -> Reply:
+    return Reply(calls=[(need["tool"], json.dumps(need["args"]))])
+
+
+def names(request: ChatRequest) -> list[str]:
+    return [tool["function"]["name"] for tool in request.tools]
+
+
+def test_a_live_tool_changes_the_state_of_the_graph_that_calls_it(
+    tmp_path: Path,
+) -> None:
+    """Middleware without an asynchronous form offers tools by the state."""
+    told = " ".join(tried(tmp_path, "staged", AGE, PART).concerns)
+    assert "note_age can change the graph's state" in told
+    config = settings(tmp_path, "staged", [AGE, PART], ["note_age", "order_part"])
+    made, seen = played(config, tmp_path, [called(AGE), called(PART), Reply("Done.")])
+    assert [names(each) for each in seen] == [
+        ["note_age"],
+        ["order_part"],
+        ["order_part"],
+    ]
+    results = [call.result for call in made.get_tool_calls()]
+    assert results == ["3 years", "ordered hinge"]
+    assert made.success
+
+
+def test_an_answer_in_a_providers_form_is_a_call_that_is_trained(
+    tmp_path: Path,
+) -> None:
+    assert tried(tmp_path, "judged", PART).own == {"Verdict": "is its answer"}
+    config = settings(tmp_path, "judged", [PART])
+    verdict = Reply(calls=[("Verdict", '{"fits": "yes"}')])
+    made, seen = played(config, tmp_path, [called(PART), verdict])
+    assert names(seen[1]) == ["Verdict"]
+    assert made.success
+    assert [call.wants_call for call in made.model_calls] == [False, True]
+    told = probed(config.model_copy(update={"engine": "vllm"})).problems
+    assert 'method="function_calling"' in told[0]
+    spoken, _ = played(config, tmp_path, [called(PART), Reply("It fits.")])
+    assert str(spoken.reason).startswith("wrong form: a call was asked for")
+
+
+def test_another_model_answers_on_edges_too() -> None:
+    verdict = ("Verdict", '{"fits": "yes"}')
+    left = iter([called(PART), Reply(calls=[verdict])])
+    model = PolicyChatModel()
+    model._policy = ScriptedPolicy(lambda request: next(left))
+    copy = LangChainAdapter().with_model(public.judged, model)
+    state = copy.invoke({"messages": [("user", "A hinge.")]})
+    assert state["messages"][-1].text == "ordered hinge"
+    assert next(left, None) is None
+    edges = [set(graph.get_graph().edges) for graph in (copy, public.judged)]
+    assert edges[0] == edges[1]
+
+
+def test_a_call_that_ends_the_agent_is_made(tmp_path: Path) -> None:
+    told = " ".join(tried(tmp_path, "finishing", PART, DONE).concerns)
+    assert "Calls of Finished end the agent" in told
+    config = settings(tmp_path, "finishing", [PART, DONE])
+    made, _ = played(config, tmp_path, [called(PART), called(DONE)])
+    outcomes = [call.outcome for call in made.get_tool_calls()]
+    assert outcomes == [ToolOutcome.OK, ToolOutcome.OK]
+    assert made.success
+    both = Reply(calls=[*called(PART).calls, *called(DONE).calls])
+    skipped, _ = played(config, tmp_path, [both])
+    assert not skipped.success
+
+
+def test_each_episode_has_a_store_as_on_a_server(tmp_path: Path) -> None:
+    tried(tmp_path, "noting", PART)
+    config = settings(tmp_path, "noting", [PART])
+    for _ in range(2):
+        made, seen = played(config, tmp_path, [called(PART), Reply("Done.")])
+        told = [request.messages[0]["content"] for request in seen]
+        assert told == ["0 notes.", "1 notes."]
+    assert made.success
+    assert public.noting.store is None
+
+
+@pytest.mark.parametrize("answer", ['{"fits": "perhaps"}', "[]"])
+def test_a_form_that_does_not_fit_is_the_policys_failure(
+    tmp_path: Path, answer: str
+) -> None:
+    config = settings(tmp_path, "judged", [PART])
+    wrong = Reply(calls=[("Verdict", answer)])
+    made, _ = played(config, tmp_path, [called(PART), wrong])
+    assert str(made.reason).startswith("wrong form")
