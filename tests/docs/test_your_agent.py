@@ -85,8 +85,8 @@ def plain(rows: Iterable[str]) -> set[str]:
 def test_what_the_table_says_is_what_tests_show() -> None:
     said = table()
     assert said.keys() == HEADS.keys()
-    assert plain(said["LangGraph"]["works"]) == langgraph.WORKS.keys()
-    assert plain(said["LangGraph"]["refused"]) == langgraph.REFUSED.keys()
+    assert plain(said["LangGraph"]["works"]) == plain(langgraph.WORKS)
+    assert plain(said["LangGraph"]["refused"]) == plain(langgraph.REFUSED)
     for framework, works in WORKS.items():
         assert said[framework] == {
             "works": set(works),

@@ -8,10 +8,10 @@ from typing import Any, Self
 from aiohttp import web
 
 from agentgym.core.agent import Trained
-from agentgym.core.forms import form_as_tool
 from agentgym.core.openai import ApiError
 from agentgym.core.policy import Policy
 from agentgym.errors import UsageError
+from agentgym.models.forms import form_as_tool
 from agentgym.rollout.gateway.address import check_address, why_unusable
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.chat import Chat, Ended, chat_request

@@ -39,13 +39,13 @@ from pydantic import PrivateAttr
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
-from agentgym.core.forms import form_as_tool
 from agentgym.core.openai import chosen_tools, unsupported_option
 from agentgym.core.policy import ChatRequest, Policy
 from agentgym.core.policy import ChatResult as PolicyResult
 from agentgym.core.tools import parse_arguments
 from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import UnsupportedError
+from agentgym.models.forms import form_as_tool
 from agentgym.models.stopping import stream_until_stop, until_stop
 
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from agentgym.core.forms import form_given
 from agentgym.core.openai import (
     ApiError,
     Completion,
@@ -18,6 +17,7 @@ from agentgym.core.openai import (
 )
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import ContextLengthError, EngineError, PromptError
+from agentgym.models.forms import form_given
 from agentgym.models.stopping import stream_until_stop, until_stop
 from agentgym.rollout.gateway.protocol import engine_error
 from agentgym.rollout.gateway.sse import ChunkWriter, frame

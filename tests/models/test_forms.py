@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.core.forms import form_as_tool, form_given
+from agentgym.models.forms import form_as_tool, form_given
 
 SCHEMA = {"type": "object", "properties": {"good": {"type": "boolean"}}}
 ASKED = {"type": "json_schema", "json_schema": {"name": "Verdict", "schema": SCHEMA}}
