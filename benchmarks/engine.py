@@ -185,7 +185,7 @@ def batch(engine: Any, groups: list[list[Any]]) -> Any:
     """Make rollouts into what is trained."""
     from agentgym.train.batch import BatchBuilder
 
-    builder = BatchBuilder("rloo", TRAINABLE, engine.pieces, engine.stop_ids, 0.0)
+    builder = BatchBuilder("rloo", TRAINABLE, engine.label, 0.0)
     return builder.build(groups, lambda t: [t.reward or 0.0] * CALLS).batch
 
 

@@ -2,14 +2,15 @@
 
 import json
 import threading
-from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from agentgym.core.agent import Trained
+from agentgym.core.components import Component, Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult, Policy, ServedPolicy
+from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import (
     Engine,
     EngineFactory,
@@ -62,12 +63,11 @@ class ToyPolicy(Policy):
 class ToyEngine(Engine):
     """Its policy answers in this process."""
 
-    stop_ids = frozenset({0})
     policy: Policy | ServedPolicy = ToyPolicy()
     step = 0
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [chr(i) if i else "" for i in ids]
+    def label(self, call: ModelCall) -> list[Components]:
+        return [frozenset({Component.TOOL_SELECTION})] * len(call.response_ids)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         assert batch.sequences[0].agent == "parrot"

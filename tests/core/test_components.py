@@ -5,13 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.core.components import (
-    Component,
-    find_calls,
-    is_trained,
-    is_unended_reasoning,
-    label_tokens,
-)
+from agentgym.core.components import Component, Components, is_trained, label_tokens
+from agentgym.core.formats import FORMATS, Reading, WrittenCall
 
 TOOL, PARAMETERS = Component.TOOL_SELECTION, Component.PARAMETER_SELECTION
 REASONING, OUTPUT = Component.REASONING, Component.OUTPUT_GENERATION
@@ -28,9 +23,22 @@ def pieces_of(text: str) -> list[str]:
     return re.findall(pattern, text)
 
 
+def read(text: str, *, thinking: bool = False) -> Reading:
+    end = END if text.endswith(END) else ""
+    return FORMATS["hermes"].read(text, prefix="<think>" * thinking, end=end)
+
+
+def find_calls(text: str, *, thinking: bool = False) -> tuple[WrittenCall, ...]:
+    return read(text, thinking=thinking).calls
+
+
+def label(pieces: list[str], *, ended: bool) -> list[Components]:
+    return label_tokens(pieces, read("".join(pieces)).spans, ended=ended)
+
+
 def labelled(text: str, *, ended: bool = True) -> list[tuple[str, set[Component]]]:
     pieces = pieces_of(text)
-    labels = label_tokens(pieces, ended=ended)
+    labels = label(pieces, ended=ended)
     return [(p, set(c)) for p, c in zip(pieces, labels, strict=True)]
 
 
@@ -103,9 +111,10 @@ def test_an_argument_that_names_the_end_of_reasoning_does_not_end_it() -> None:
 def test_reasoning_that_the_prompt_began_and_nothing_ended_holds_no_call(
     text: str,
 ) -> None:
-    assert find_calls(text, thinking=True) == []
-    assert is_unended_reasoning(text)
-    assert not is_unended_reasoning(text + "</think>")
+    reading = read(text, thinking=True)
+
+    assert (reading.calls, reading.content) == ((), "")
+    assert read(text + "</think>", thinking=True).reasoning == text.strip()
 
 
 def test_reasoning_that_is_cut_off_decides_nothing() -> None:
@@ -129,8 +138,6 @@ def test_an_unended_response_has_no_decision_to_stop() -> None:
         '{"name": "read", "arguments": "no json"}',
         '{"name": 3, "arguments": {}}',
         '{"name": "", "arguments": {}}',
-        '{"name": "a", "name": "b", "arguments": {}}',
-        '{"name": "a", "arguments": {}, "more": 1}',
         '{"name": "a", "arguments": {}} and more',
         r'{"name": "\ud800", "arguments": {}}',
         r'{"name": "a", "arguments": "{\"b\": \"\udc00\"}"}',
@@ -147,7 +154,7 @@ def test_a_malformed_call_belongs_to_both_components_as_a_whole(body: str) -> No
     assert all(c == {TOOL, PARAMETERS} for _, c in labels[1:-1])
     both = {"tool_selection": True, "parameter_selection": True}
     one = {"tool_selection": False, "parameter_selection": True}
-    inner = label_tokens(pieces_of(text), ended=True)[1:-1]
+    inner = label(pieces_of(text), ended=True)[1:-1]
     assert all(is_trained(c, both) for c in inner)
     assert not any(is_trained(c, one) for c in inner)
 
@@ -185,14 +192,14 @@ def test_two_calls_are_found_and_whitespace_is_allowed() -> None:
 
 def test_a_token_without_text_of_its_own_is_labelled_as_what_follows() -> None:
     pieces = ["<tool_call>", '{"name": "f", "arguments": {"a": "', "", "é"]
-    labels = label_tokens([*pieces, '"}}', "</tool_call>", END], ended=True)
+    labels = label([*pieces, '"}}', "</tool_call>", END], ended=True)
 
     assert set(labels[2]) == {PARAMETERS}
 
 
 @given(st.text(alphabet='<tool_call>/{}":, abnamergust\n', max_size=80))
 def test_any_text_is_labelled_token_by_token(text: str) -> None:
-    labels = label_tokens(list(text), ended=False)
+    labels = label(list(text), ended=False)
 
     assert len(labels) == len(text)
     assert all(labels)

@@ -11,9 +11,9 @@ from agentgym.core.ledger import TRAINED
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.task import Split
 from agentgym.core.trajectory import Trajectory
-from agentgym.engines.local.rendering import Renderer
-from agentgym.engines.local.responses import Detokenizer, parse_response
 from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.engines.tokens.chat_tokens import ChatTokens
+from agentgym.models.chat_template import ChatTemplate
 from agentgym.models.nano import nano_path
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
@@ -45,23 +45,18 @@ class NanoTokens(ScriptedPolicy):
         super().__init__(lambda _: Reply())
         self.tokenizer = AutoTokenizer.from_pretrained(nano_path())
         self.script = script
-        self._renderer = Renderer(self.tokenizer)
+        ends = frozenset(self.tokenizer.encode(END, add_special_tokens=False))
+        template = ChatTemplate("nano", self.tokenizer)
+        self.tokens = ChatTokens("nano", self.tokenizer, template, ends, 1024)
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        prompt = self._renderer.render(request.messages, request.tools, request.session)
+        prompt, _ = self.tokens.prompt(request)
         said = sum(m["role"] == "assistant" for m in request.messages)
         text = self.script[said] + END
         ids = self.tokenizer.encode(text, add_special_tokens=False)
-        self._renderer.remember(request.session, prompt, ids, text)
-        content, calls = parse_response(self.script[said], key=str(said))
-        return ChatResult(
-            prompt_ids=prompt.ids,
-            response_ids=ids,
-            logprobs=[-1.0] * len(ids),
-            content=content,
-            tool_calls=calls,
-            finish_reason="tool_calls" if calls else "stop",
-            model_version=0,
+        logprobs = [-1.0] * len(ids)
+        return self.tokens.result(
+            request, prompt, ids, logprobs, reason="stop", version=0
         )
 
 
@@ -130,8 +125,7 @@ def test_a_conversation_goes_on_until_the_user_is_done(
     builder = BatchBuilder(
         algorithm="rloo",
         trainable=TRAINABLE,
-        pieces=Detokenizer(policy.tokenizer).pieces,
-        stop_ids=frozenset(policy.tokenizer.encode(END, add_special_tokens=False)),
+        label=policy.tokens.label,
         failure_cost=0.0,
     )
     pair = [trajectory, other]

@@ -150,10 +150,11 @@ def test_what_is_asked_of_sampling_is_done(client: OpenAI) -> None:
     noise = said(temperature=3.0, seed=5)
     assert noise == said(temperature=3.0, seed=5) != said(temperature=3.0, seed=6)
     assert noise[1] == "length"
-    text, _ = said(temperature=0, max_tokens=60)
+    thanks = {"messages": [{"role": "user", "content": "Thanks"}], "temperature": 0}
+    text, _ = said(**thanks, max_tokens=60)
     assert text is not None
     word = text.split()[2]
-    assert said(temperature=0, stop=word) == (text[: text.index(word)], "stop")
+    assert said(**thanks, stop=word) == (text[: text.index(word)], "stop")
 
 
 @pytest.mark.parametrize(
@@ -228,8 +229,8 @@ def test_langchain_chats_and_calls_tools(server: AgentServer) -> None:
     model = ChatOpenAI(
         model="coding", base_url=server.url, api_key=lambda: KEY, temperature=0
     )
-    assert model.invoke("Hello").text
-    assert "".join(chunk.text for chunk in model.stream("Hello"))
+    assert model.invoke("Thanks").text
+    assert "".join(chunk.text for chunk in model.stream("Thanks"))
     called = model.bind_tools([LIST_FILES]).invoke("Which files are there?")
     assert [call["name"] for call in called.tool_calls] == ["list_files"]
 
@@ -256,7 +257,7 @@ async def test_autogen_chats_and_calls_tools(server: AgentServer) -> None:
             family=ModelFamily.UNKNOWN,
         ),
     )
-    answer = await model.create([UserMessage(content="Hello", source="user")])
+    answer = await model.create([UserMessage(content="Thanks", source="user")])
     assert answer.content
     tool = FunctionTool(list_files, description="List the files.")
     asked = [UserMessage(content="Which files are there?", source="user")]

@@ -1,7 +1,9 @@
 """From rollouts to sequences: exact merging, masks that fail closed, the ledger."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from agentgym.core.components import Components, label_tokens
+from agentgym.core.formats import FORMATS
 from agentgym.core.ledger import (
     NO_COMPARISON,
     NO_VARIANCE,
@@ -12,7 +14,7 @@ from agentgym.core.ledger import (
 )
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
-from agentgym.train.batch import BatchBuilder, Credited
+from agentgym.train.batch import BatchBuilder, Credited, Label
 from tests.engines.local.rollouts import TRAINABLE, broadcast, call, rollout
 
 # A vocabulary of its own: id 1 ends, 2 opens a call, 3 its skeleton, 4 an argument.
@@ -29,12 +31,18 @@ CALL = [2, 3, 4, 5, 6, 1]
 PROMPT = [9, 9, 9]
 
 
+def labelled(call: ModelCall) -> list[Components]:
+    pieces = [TEXTS[i] for i in call.response_ids]
+    reading = FORMATS["hermes"].read("".join(pieces))
+    return label_tokens(pieces, reading.spans, ended=call.response_ids[-1] == 1)
+
+
 def build(
     groups: Sequence[Sequence[Trajectory]],
     *,
     trainable: Mapping[str, bool] = TRAINABLE,
     rewards: Mapping[str, Sequence[float]] | None = None,
-    pieces: Callable[[Sequence[int]], list[str] | None] | None = None,
+    label: Label | None = None,
     failure_cost: float = 0.0,
     train_roles: Sequence[str] | None = None,
     longest: int | None = None,
@@ -42,8 +50,7 @@ def build(
     builder = BatchBuilder(
         algorithm="rloo",
         trainable=trainable,
-        pieces=pieces or (lambda ids: [TEXTS[i] for i in ids]),
-        stop_ids=frozenset({1}),
+        label=label or labelled,
         failure_cost=failure_cost,
         train_roles=train_roles,
         longest=longest,
@@ -97,10 +104,10 @@ def test_only_the_trainable_components_are_trained() -> None:
 def test_a_call_whose_spans_are_not_found_fails_closed() -> None:
     broken = call([*PROMPT, 5], [7, 7, 1])
 
-    def pieces(ids: Sequence[int]) -> list[str] | None:
-        return None if list(ids) == [7, 7, 1] else [TEXTS[i] for i in ids]
+    def label(call: ModelCall) -> list[Components] | None:
+        return None if call.response_ids == [7, 7, 1] else labelled(call)
 
-    batch = build(pair(call(PROMPT, CALL), broken), pieces=pieces)
+    batch = build(pair(call(PROMPT, CALL), broken), label=label)
 
     assert batch.ledger["it"] == [
         TRAINED,

@@ -16,6 +16,7 @@ from pydantic_settings import (
 )
 
 from agentgym.core.files import check_name
+from agentgym.core.formats.settings import TemplateSettings, Thinking
 from agentgym.core.machines import check_gpu
 from agentgym.core.settings import (
     LONGEST_S,
@@ -124,7 +125,13 @@ class TrainingConfig(Settings, BaseSettings):
             they are not used.
         memory_share: Of ``vllm`` and ``verl``: of each GPU's memory, for sampling;
             None is 0.5, and 0.9 where nothing else uses that GPU.
-        tool_parser: Of ``vllm`` and ``verl``: vLLM's parser of the model's tool calls.
+        tool_format: The form in which the model writes tool calls; ``auto`` finds it
+            by what the chat template writes.
+        chat_template: A template to use instead of the model's own: its text, a file,
+            or ``hermes`` for the one that ships.
+        thinking: Whether the chat template asks the model to reason before it answers;
+            ``auto`` leaves that to the template.
+        chat_template_kwargs: Further variables of the chat template, by name.
         engine_server: Of ``verl``: ``host:port`` of ``agentgym.engines.verl.server``;
             None starts one here. Its key is in AGENTGYM_ENGINE_KEY.
         verl: Of ``verl``: any of its settings, ``{"actor_rollout_ref.…": value}``.
@@ -212,7 +219,10 @@ class TrainingConfig(Settings, BaseSettings):
     tensor_parallel: int = Field(default=1, ge=1, le=1000)
     offload: bool = False
     memory_share: float | None = Field(default=None, gt=0, lt=1)
-    tool_parser: str = "hermes"
+    tool_format: str = "auto"
+    chat_template: str = ""
+    thinking: Thinking = "auto"
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     engine_server: str | None = None
     verl: dict[str, Any] = Field(default_factory=dict)
     vllm: dict[str, Any] = Field(default_factory=dict)
@@ -254,6 +264,16 @@ class TrainingConfig(Settings, BaseSettings):
     tracker: Literal["tensorboard", "wandb", "none"] = "tensorboard"
     name: Annotated[str, AfterValidator(check_name)] | None = None
     output: Path = Path("runs")
+
+    @property
+    def template(self) -> TemplateSettings:
+        """How the model's chat template is used."""
+        return TemplateSettings(
+            tool_format=self.tool_format,
+            chat_template=self.chat_template,
+            thinking=self.thinking,
+            chat_template_kwargs=self.chat_template_kwargs,
+        )
 
     @property
     def scenario_name(self) -> str:

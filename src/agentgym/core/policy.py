@@ -42,10 +42,13 @@ class ChatResult:
         response_ids: Token ids that it sampled, the end token included.
         logprobs: Natural log-probabilities under the sampling distribution, one
             per response token.
-        content: Text outside tool calls, None if there is none.
-        tool_calls: Parsed tool calls; text that does not parse stays in content.
+        content: Text for the user: outside tool calls and reasoning; None if there
+            is none.
+        tool_calls: Its tool calls. One that could not be read is a call of
+            ``malformed_call``, a tool that no agent has.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
         model_version: Updates that the policy had had.
+        reasoning: The text of its reasoning, without marks.
     """
 
     prompt_ids: list[int]
@@ -55,6 +58,7 @@ class ChatResult:
     tool_calls: list[RequestedCall]
     finish_reason: str
     model_version: int
+    reasoning: str = ""
 
 
 class Policy(ABC):

@@ -16,6 +16,10 @@ from agentgym.errors import RuleViolation, ScenarioError, ToolError, first_probl
 
 ToolFunction = Callable[..., str | Awaitable[str]]
 
+MALFORMED_CALL = "malformed_call"
+"""The tool that a call which cannot be read is made of. No agent has it, so that its
+framework answers with an error, and the model can correct itself."""
+_UNREADABLE = "the call could not be read: write it in the form that was asked for"
 _MARK = "__agentgym_tool__"
 _ARGUMENT_LINE = re.compile(r"^\s{4}(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
 _INTEGERS = range(-(2**63), 2**63)
@@ -276,6 +280,8 @@ def check_call(
     the outcome (``OK`` if the call may run) and the reason, empty if OK.
     """
     if name not in specs:
+        if name == MALFORMED_CALL:
+            return ToolOutcome.MALFORMED, _UNREADABLE
         return ToolOutcome.UNKNOWN_TOOL, f"no tool is named {name!r}"
     arguments = parse_arguments(raw_arguments)
     if arguments is None:
@@ -297,6 +303,8 @@ async def run_tool(
     of the tool's own code.
     """
     if name not in tools:
+        if name == MALFORMED_CALL:
+            return ToolOutcome.MALFORMED, f"Error: {_UNREADABLE}."
         return ToolOutcome.UNKNOWN_TOOL, f"Error: no tool is named {name!r}."
     try:
         validated = tools[name].spec.validate(arguments)

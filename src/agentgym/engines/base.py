@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult, Policy, ServedPolicy
-from agentgym.core.trajectory import RequestedCall
+from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.engines.environments import Environment, Finding
 from agentgym.errors import EngineError, UnsupportedError
 
@@ -155,14 +156,9 @@ class Engine(ABC):
     def step(self) -> int:
         """Updates done so far, those without anything to learn included."""
 
-    @property
     @abstractmethod
-    def stop_ids(self) -> frozenset[int]:
-        """Token ids that end a response."""
-
-    @abstractmethod
-    def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return the text of each token of a response, None if it cannot be told."""
+    def label(self, call: ModelCall) -> list[Components] | None:
+        """Return the components of each token of a response; None if unknown."""
 
     @abstractmethod
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
@@ -203,12 +199,14 @@ class Engine(ABC):
 class EngineSummary(NamedTuple):
     """The policy and the device in words, e.g. ``nano (1.1M parameters)``, ``CPU``.
 
-    ``memory`` is what training takes of the device's; empty if that is not known.
+    ``memory`` is what training takes of the device's; ``form`` is the form of the
+    model's tool calls, e.g. ``hermes``. Both are empty if not known.
     """
 
     model: str
     device: str
     memory: str = ""
+    form: str = ""
 
 
 class EngineFactory(ABC):

@@ -20,7 +20,6 @@ _OWN = ("local", "vllm", "verl")
 _OF_SOME: dict[str, tuple[str, ...]] = {
     "gpus_per_node": ("vllm", "verl"),
     "tensor_parallel": ("vllm", "verl"),
-    "tool_parser": ("vllm", "verl"),
     "nodes": ("verl",),
     "offload": ("verl",),
     "engine_server": ("verl",),

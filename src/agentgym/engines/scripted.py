@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentgym.core.components import CLOSE_CALL, OPEN_CALL
+from agentgym.core.components import Components, label_tokens
 from agentgym.core.files import write_json
+from agentgym.core.formats import FORMATS
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
-from agentgym.core.trajectory import RequestedCall
+from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.engines.base import Engine, Imitation, TrainingBatch, UpdateMetrics
 
 _STATE = "scripted.json"
@@ -100,14 +101,14 @@ class ScriptedEngine(Engine):
         """Updates done so far."""
         return self._policy.version
 
-    @property
-    def stop_ids(self) -> frozenset[int]:
-        """None: an answer ends where its bytes do."""
-        return frozenset()
-
-    def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return each byte's character, as long as all are ASCII."""
-        return [chr(i) for i in ids] if all(i < 128 for i in ids) else None
+    def label(self, call: ModelCall) -> list[Components] | None:
+        """Label each byte by its character, as long as all are ASCII."""
+        ids = call.response_ids
+        if any(i >= 128 for i in ids):
+            return None
+        pieces = [chr(i) for i in ids]
+        reading = FORMATS["hermes"].read("".join(pieces), tools=call.tools)
+        return label_tokens(pieces, reading.spans, ended=False)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Remember the batch."""
@@ -155,4 +156,4 @@ class ScriptedImitation(Imitation):
 
 def _written(call: RequestedCall) -> str:
     name = json.dumps(call.name)
-    return f'{OPEN_CALL}{{"name": {name}, "arguments": {call.arguments}}}{CLOSE_CALL}'
+    return f'<tool_call>{{"name": {name}, "arguments": {call.arguments}}}</tool_call>'

@@ -31,6 +31,7 @@ class Plan:
         memory: What training takes of the device's, in words; empty if not known.
         saved_as: The name of which the trained agent becomes a version.
         notes: What to know of the tasks, in sentences.
+        form: The form of the model's tool calls, e.g. ``hermes``; empty if not known.
     """
 
     config: TrainingConfig
@@ -47,6 +48,7 @@ class Plan:
     memory: str = ""
     saved_as: str = ""
     notes: tuple[str, ...] = ()
+    form: str = ""
 
 
 @dataclass(frozen=True)

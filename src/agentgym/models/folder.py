@@ -136,38 +136,26 @@ def describe_model(model: str, rank: int) -> str:
     """Return the policy in words, e.g. ``nano (1.1M parameters, full weights)``.
 
     Raises:
-        ModelError: The model's folder is missing, or has no chat template.
+        ModelError: The model's folder is missing, or has no tokenizer.
     """
     source = model_source(model)
     trained = f"LoRA rank {rank}" if rank else "full weights"
     folder = Path(source)
     if not folder.is_dir():
         return f"{model} ({trained})"
-    if not _has_template(folder):
-        raise ModelError(
-            f"The model in {folder} has no chat template, so it cannot be given "
-            "tools. Use an instruction-tuned model with a Hermes-style template "
-            "(<tool_call>), such as the Qwen2.5 or Qwen3 families, or --model nano."
-        )
+    _check_tokenizer(folder)
     count = sum(_parameters(path) for path in sorted(folder.glob("*.safetensors")))
     if (folder / ADAPTER_FILE).is_file() or not count:
         return f"{model} ({trained})"
     return f"{model} ({_short(count)} parameters, {trained})"
 
 
-def _has_template(folder: Path) -> bool:
+def _check_tokenizer(folder: Path) -> None:
     if not any(found for name in _TOKENIZERS for found in folder.glob(name)):
         raise ModelError(
             f"The folder {folder} holds no tokenizer (tokenizer.json). Save it "
             "beside the model: tokenizer.save_pretrained(folder)."
         )
-    if (folder / "chat_template.jinja").is_file():
-        return True
-    try:
-        settings = parse_json((folder / "tokenizer_config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise ModelError(f"The tokenizer in {folder} cannot be read: {error}") from None
-    return bool(settings.get("chat_template"))
 
 
 def _parameters(path: Path) -> int:

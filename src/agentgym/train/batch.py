@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from agentgym.core.components import is_trained, label_tokens
+from agentgym.core.components import Components, is_trained
 from agentgym.core.ledger import (
     NO_COMPARISON,
     NO_VARIANCE,
@@ -28,7 +28,8 @@ from agentgym.models.folder import model_source
 
 TOOL_CALLS = {"tool_selection": True, "parameter_selection": True}
 """What is trained unless a scenario says otherwise."""
-Pieces = Callable[[Sequence[int]], list[str] | None]
+Label = Callable[[ModelCall], list[Components] | None]
+"""Gives the components of each token of a call's response."""
 Broadcast = Callable[[Trajectory], Sequence[float]]
 """Gives a scored rollout's reward to each of its model calls."""
 
@@ -68,8 +69,8 @@ class BatchBuilder:
     Attributes:
         algorithm: Of the baseline.
         trainable: Which components the loss covers.
-        pieces: Gives the text of each token of a response, None if it cannot.
-        stop_ids: Tokens that end a response.
+        label: Gives the components of each token of a call's response, None if it
+            cannot.
         failure_cost: What each failed tool call takes off its model call's advantage.
         train_roles: Who of a team is trained; None: all.
         longest: Most tokens of prompt and response of a trained call; None: any.
@@ -77,8 +78,7 @@ class BatchBuilder:
 
     algorithm: Algorithm
     trainable: Mapping[str, bool]
-    pieces: Pieces
-    stop_ids: frozenset[int]
+    label: Label
     failure_cost: float
     train_roles: Collection[str] | None = None
     longest: int | None = None
@@ -178,10 +178,9 @@ class BatchBuilder:
             map(math.isfinite, call.logprobs)
         ):
             return Bucket("masked", "log-probabilities do not match the tokens")
-        pieces = self.pieces(call.response_ids)
-        if pieces is None:
+        labels = self.label(call)
+        if labels is None:
             return Bucket("masked", "spans not found in the token ids")
-        labels = label_tokens(pieces, ended=call.response_ids[-1] in self.stop_ids)
         positions = [
             index
             for index, components in enumerate(labels)
@@ -322,16 +321,21 @@ def to_dataproto(
         raise MissingExtraError("verl", "Making a DataProto") from None
     from transformers import AutoTokenizer
 
-    from agentgym.engines.local.responses import Detokenizer
+    from agentgym.engines.tokens.responses import ResponseReader
     from agentgym.engines.verl.engine import row_of
     from agentgym.engines.verl.rows import to_tensors
+    from agentgym.models.chat_template import ChatTemplate
 
     tokenizer = AutoTokenizer.from_pretrained(model_source(model))
+    reader = ResponseReader(
+        tokenizer,
+        ChatTemplate(model, tokenizer).format,
+        frozenset({int(tokenizer.eos_token_id)}),
+    )
     builder = BatchBuilder(
         algorithm,
         trainable or TOOL_CALLS,
-        Detokenizer(tokenizer).pieces,
-        frozenset({int(tokenizer.eos_token_id)}),
+        lambda call: reader.label(call.prompt_ids, call.response_ids, call.tools),
         failure_cost,
     )
     groups: dict[str, list[Trajectory]] = {}

@@ -265,8 +265,7 @@ class TrainingLoop:
         builder = BatchBuilder(
             config.algorithm,
             self._scenario.define_trainable_components(),
-            self._engine.pieces,
-            self._engine.stop_ids,
+            self._engine.label,
             config.failure_cost,
             config.train_roles,
             config.max_episode_tokens,

@@ -88,6 +88,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         run=config.output
         / (config.name or f"{config.scenario_name}-{config.framework}-…"),
         model=summary.model,
+        form=summary.form,
         device=summary.device,
         memory=summary.memory,
         sandbox=sandbox,

@@ -50,6 +50,7 @@ def plan_view(plan: Plan) -> RenderableType:
     workers += f"flight each; sandbox: {plan.sandbox}"
     facts = grid(
         ("policy", f"{plan.model} on {plan.device}"),
+        *([("tool calls", f"{plan.form} form")] if plan.form else []),
         *([("memory", plan.memory)] if plan.memory else []),
         ("agent", f"{config.agent or config.scenario_name} ({config.framework})"),
         ("budget", budget),

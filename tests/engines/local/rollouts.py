@@ -55,7 +55,7 @@ def credit(
     algorithm: Algorithm = "rloo",
 ) -> Credited:
     """Make rollouts into a batch, as training does, but for what failures cost."""
-    builder = BatchBuilder(algorithm, trainable, engine.pieces, engine.stop_ids, 0.0)
+    builder = BatchBuilder(algorithm, trainable, engine.label, 0.0)
     return builder.build(groups, broadcast)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult
@@ -47,7 +48,9 @@ def example(*answers: ChatResult) -> TrainingBatch:
     return made
 
 
-def test_an_answer_is_written_as_the_policy_would_give_it(engine: LocalEngine) -> None:
+def test_an_answer_is_written_as_the_policy_would_give_it(
+    engine: LocalEngine, model_folder: Path
+) -> None:
     """Its text parses to the call, and the next prompt goes on token by token."""
     imitation = engine.imitation()
 
@@ -56,12 +59,13 @@ def test_an_answer_is_written_as_the_policy_would_give_it(engine: LocalEngine) -
     said = {"role": "assistant", "content": "", "tool_calls": [CALL.to_openai()]}
     last = imitation.write(asked([*ASKED, said, told]), "Done.", ())
 
-    written = engine.policy.detokenizer.decode(first.response_ids)
+    decode = AutoTokenizer.from_pretrained(model_folder).decode
+    written = decode(first.response_ids)
     body = json.dumps({"name": "read", "arguments": {"path": "b"}})
     assert written == f"<tool_call>{body}</tool_call><|end|>"
     before = [*first.prompt_ids, *first.response_ids]
     assert last.prompt_ids[: len(before)] == before
-    assert engine.policy.detokenizer.decode(last.response_ids) == "Done.<|end|>"
+    assert decode(last.response_ids) == "Done.<|end|>"
     sampled = asyncio.run(engine.policy.chat(asked(ASKED, max_tokens=1)))
     assert sampled.prompt_ids == first.prompt_ids
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from agentgym.core.components import OUTPUT
 from agentgym.engines.base import TrainingSequence
 from agentgym.engines.local.loading import LoadedModel, load_model
 from agentgym.engines.local.loss import PolicyLoss
@@ -26,8 +27,7 @@ def sequences(loaded: LoadedModel, seed: int = 0) -> list[TrainingSequence]:
     builder = BatchBuilder(
         algorithm="rloo",
         trainable={**TRAINABLE, "output_generation": True},
-        pieces=lambda ids: ["x"] * len(ids),
-        stop_ids=loaded.stop_ids,
+        label=lambda call: [OUTPUT] * len(call.response_ids),
         failure_cost=0.0,
     )
     return builder.build(groups, broadcast).batch.sequences

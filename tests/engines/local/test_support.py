@@ -54,7 +54,9 @@ def test_the_check_loads_neither_torch_nor_transformers() -> None:
 
 
 def test_policy_and_device_are_described(model_folder: Path) -> None:
-    model, device, _ = LocalEngines().check(config(model=str(model_folder)))
+    model, device, _, form = LocalEngines().check(config(model=str(model_folder)))
+
+    assert form == "hermes"
 
     assert model.startswith(str(model_folder))
     assert "k parameters, LoRA rank 16)" in model
@@ -116,21 +118,26 @@ def test_a_model_without_chat_template_is_refused(
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{% for m in messages %}{{ m.content }}{% endfor %}", "leaves out tools"),
+        (
+            "{% for m in messages %}{{ m.content }}{% endfor %}",
+            "does not show the model which tools",
+        ),
         (
             "{{ tools | tojson }}{% for m in messages %}{{ m | tojson }}{% endfor %}",
-            "not write tool calls in Hermes form",
+            "are of no known form: .*probe_tool",
         ),
         ("{{ raise_exception('no system role') }}", "no system role"),
     ],
 )
-def test_a_template_that_cannot_call_tools_is_refused(
+def test_a_template_that_cannot_call_tools_is_refused_before_anything_is_loaded(
     model_folder: Path, tmp_path: Path, template: str, message: str
 ) -> None:
     folder = tmp_path / "odd"
     shutil.copytree(model_folder, folder)
     (folder / "chat_template.jinja").write_text(template)
 
+    with pytest.raises(ModelError, match=message):
+        LocalEngines().check(config(model=str(folder)))
     with pytest.raises(ModelError, match=message):
         load_model(str(folder), device="cpu", rank=0, seed=0)
 

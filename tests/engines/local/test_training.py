@@ -30,6 +30,7 @@ def test_a_model_whose_attempts_all_earn_the_same_is_not_trained(
         group_size=4,
         tasks_per_step=2,
         max_tokens=16,
+        failure_cost=0.0,  # a random model happens to begin calls that nobody can read
         test_tasks=2,
         eval_tasks=2,
         eval_samples=1,
@@ -42,7 +43,9 @@ def test_a_model_whose_attempts_all_earn_the_same_is_not_trained(
 
     trainer = Trainer(config)
     assert "GiB: weights 0.00, a merged copy to sample from" in trainer.plan().memory
-    with pytest.raises(TrainingFailedError, match="None of 16 model calls was trained"):
+    with pytest.raises(
+        TrainingFailedError, match=r"None of \d+ model calls was trained"
+    ):
         trainer.train()
 
     run = RunFolder(tmp_path / "runs" / "run")

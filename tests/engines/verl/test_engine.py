@@ -10,6 +10,7 @@ import pytest
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import NOT_FINITE
+from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
 from agentgym.engines.verl.engine import VerlEngine
 from agentgym.engines.verl.protocol import KEY_VARIABLE
@@ -72,13 +73,10 @@ def test_servers_with_other_weights_than_the_learners_are_an_error(make: Make) -
     assert engine.step == 0
 
 
-def test_pieces_are_those_of_the_models_tokenizer(make: Make) -> None:
-    engine = make()
-    ids = [40, 50, 60]
-    pieces = engine.pieces(ids)
-    assert pieces is not None
-    assert len(pieces) == 3
-    assert len(engine.stop_ids) == 1
+def test_labels_are_those_of_the_models_tokenizer(make: Make) -> None:
+    labels = make().label(ModelCall(prompt_ids=[30], response_ids=[40, 50, 60]))
+    assert labels is not None
+    assert len(labels) == 3
 
 
 def test_a_checkpoint_is_continued_from(make: Make, tmp_path: Path) -> None:
@@ -155,5 +153,5 @@ def test_a_model_that_cannot_show_tools_is_refused(make: Make, tmp_path: Path) -
     tokenizer.chat_template = "{{ messages[0].content }}"
     tokenizer.save_pretrained(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(ModelError, match="leaves out tools"):
+    with pytest.raises(ModelError, match="does not show the model which tools"):
         make(model=str(tmp_path))

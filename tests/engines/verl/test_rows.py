@@ -12,7 +12,7 @@ from agentgym.engines.verl.protocol import Row, row_problem
 from agentgym.engines.verl.rows import divisible, to_tensors
 from agentgym.train.batch import BatchBuilder
 from tests.engines.local.rollouts import TRAINABLE, broadcast, rollout
-from tests.train.test_batch import CALL, PROMPT, TEXTS
+from tests.train.test_batch import CALL, PROMPT, labelled
 
 
 def called(agent: str = "", prompt: Sequence[int] = PROMPT) -> ModelCall:
@@ -26,8 +26,7 @@ def batch_of(*group: Trajectory, roles: Sequence[str] | None = None) -> Training
     builder = BatchBuilder(
         "rloo",
         TRAINABLE,
-        lambda ids: [TEXTS[i] for i in ids],
-        frozenset({1}),
+        labelled,
         0.0,
         roles,
     )

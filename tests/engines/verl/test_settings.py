@@ -56,7 +56,7 @@ def test_hardware_and_sampling_are_a_runs_own() -> None:
         tensor_parallel=4,
         offload=True,
         memory_share=0.7,
-        tool_parser="qwen3_coder",
+        tool_format="xml",
         temperature=0.8,
     )
     assert settings["trainer.n_gpus_per_node"] == 8

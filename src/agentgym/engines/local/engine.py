@@ -1,10 +1,11 @@
 """The local engine: the policy that answers and the learner share one model."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
+from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
 from agentgym.engines.learner import Learner
@@ -35,6 +36,7 @@ class LocalEngine(Engine):
             seed=config.seed,
             precision=config.precision,
             recompute=config.gradient_checkpointing,
+            template=config.template,
         )
         return cls(config, loaded)
 
@@ -48,14 +50,9 @@ class LocalEngine(Engine):
         """Updates done so far."""
         return self._learner.step
 
-    @property
-    def stop_ids(self) -> frozenset[int]:
-        """Token ids that end a response."""
-        return self._loaded.stop_ids
-
-    def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return the text of each token of a response."""
-        return self._policy.detokenizer.pieces(ids)
+    def label(self, call: ModelCall) -> list[Components] | None:
+        """Return the components of each token of a response."""
+        return self._policy.tokens.label(call)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update; running responses finish first."""

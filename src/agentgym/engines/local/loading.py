@@ -26,19 +26,22 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentgym.core.config import Precision
 from agentgym.core.files import parse_json
+from agentgym.core.formats.settings import TemplateSettings
 from agentgym.engines.adapter import adapt, merge, mergeable
 from agentgym.engines.local import attention
 from agentgym.engines.local.attention import Layout
 from agentgym.engines.local.decoding.kv_cache import CacheShape
 from agentgym.engines.local.prefix_tree import TreeLayout
-from agentgym.engines.local.rendering import check_template
 from agentgym.engines.memory import (
     CACHE_BYTES,
     RECOMPUTED_PARAMETERS,
     SMALL_PARAMETERS,
 )
+from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.errors import GPUNotAvailableError, ModelError
+from agentgym.models.chat_template import ChatTemplate
 from agentgym.models.folder import ADAPTER_FILE, model_source
+from agentgym.models.template import template_of
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -59,7 +62,8 @@ class LoadedModel:
         name: What the user asked for.
         model: The model; with LoRA its adapters are injected in place.
         adapter: The same model as peft sees it, None without LoRA.
-        tokenizer: Its tokenizer, with a chat template.
+        tokenizer: Its tokenizer.
+        template: Its chat template, and the form of its tool calls.
         device: Where it is.
         cores: How many threads torch has for it.
         context: Most tokens of prompt and response that the model and memory hold.
@@ -75,6 +79,7 @@ class LoadedModel:
     model: PreTrainedModel
     adapter: "PeftModel | None"
     tokenizer: PreTrainedTokenizerBase
+    template: ChatTemplate
     device: torch.device
     cores: int
     context: int
@@ -83,6 +88,12 @@ class LoadedModel:
     cache_tokens: int
     merges: bool = True
     recomputed: tuple[nn.Module, ...] = ()
+
+    def chat_tokens(self) -> ChatTokens:
+        """Return what lies between chat messages and this model's tokens."""
+        return ChatTokens(
+            self.name, self.tokenizer, self.template, self.stop_ids, self.context
+        )
 
     @property
     def is_small(self) -> bool:
@@ -156,6 +167,7 @@ def load_model(
     seed: int,
     precision: Precision = "auto",
     recompute: bool | None = None,
+    template: TemplateSettings | None = None,
 ) -> LoadedModel:
     """Load a policy by name, folder or Hugging Face id.
 
@@ -169,6 +181,7 @@ def load_model(
             which is bfloat16 on a GPU that has it. All others are float32.
         recompute: Whether layers are computed anew in the backward pass; None if the
             model is large.
+        template: How its chat template is used; None: as its folder says.
 
     Raises:
         ModelError: It cannot be loaded, cannot be trained to call tools, or leaves
@@ -186,6 +199,9 @@ def load_model(
     dtype = _dtype(precision, device) if given or rank else torch.float32
     with quiet():
         tokenizer, causal = _read(model, source, given=given, dtype=dtype)
+    used = template_of(source, template)
+    tokenizer.chat_template = used.chat_template or tokenizer.chat_template
+    chat_template = ChatTemplate(model, tokenizer, used)
     adapter = adapt(causal, source if given else None, rank, seed)
     if adapter is not None:
         causal = adapter.get_base_model()  # type: ignore[assignment]
@@ -195,7 +211,6 @@ def load_model(
         if adapter is not None:
             merge(causal)
             adapter = None
-    check_template(model, tokenizer)
     _check_positions(model, causal)
     shape = _examine(model, causal)
     merged = 0 if adapter is None else _mergeable_bytes(causal)
@@ -207,6 +222,7 @@ def load_model(
         model=causal,
         adapter=adapter,
         tokenizer=tokenizer,
+        template=chat_template,
         device=torch.device(device),
         cores=torch.get_num_threads(),
         context=int(min(longest, tokenizer.model_max_length, held)),

@@ -5,7 +5,7 @@ import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.trajectory import RequestedCall
@@ -13,9 +13,7 @@ from agentgym.engines.device import check_device
 from agentgym.engines.local.decoding.decoder import Decoder, Generation, Job
 from agentgym.engines.local.decoding.forward import BatchForward, rows_are_independent
 from agentgym.engines.local.loading import LoadedModel, load_model
-from agentgym.engines.local.rendering import Prompt, Renderer
-from agentgym.engines.local.responses import Detokenizer, GrowingContent, parse_response
-from agentgym.errors import ContextLengthError, EngineError
+from agentgym.engines.tokens.rendering import Prompt
 
 _MOST_ROWS = 128
 _FIXED_ROWS = 32
@@ -28,15 +26,12 @@ class LocalPolicy(Policy):
 
     Attributes:
         decoder: Samples the responses.
-        detokenizer: Turns response ids into the text of each token.
+        tokens: Turns requests into prompt ids, and response ids into answers.
     """
 
     def __init__(self, loaded: LoadedModel, *, deterministic: bool = False) -> None:
         self._loaded = loaded
-        self._renderer = Renderer(loaded.tokenizer)
-        self.detokenizer = Detokenizer(
-            loaded.tokenizer, thinking=self._renderer.begins_reasoning
-        )
+        self.tokens = loaded.chat_tokens()
         forward = BatchForward(loaded, _MOST_ROWS, fixed=deterministic)
         fixed_rows = 0
         if deterministic:
@@ -88,7 +83,7 @@ class LocalPolicy(Policy):
         job.on_token = post
         job.future.add_done_callback(lambda _: post(None))
         self.decoder.submit(job)
-        content = GrowingContent(self.detokenizer, self._loaded.stop_ids)
+        content = self.tokens.growing(prompt)
         try:
             while (token := await tokens.get()) is not None:
                 if piece := content.add(token):
@@ -103,61 +98,21 @@ class LocalPolicy(Policy):
 
     def room(self, request: ChatRequest) -> tuple[int, int]:
         """Return the tokens of a request's prompt, and those left of the context."""
-        used = len(self._renderer.render(request.messages, request.tools).ids)
+        used = self.tokens.count(request)
         return used, self._loaded.context - used
 
     def write(
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
         """Return a given answer as if it had been sampled; see ``Imitation.write``."""
-        message: dict[str, Any] = {"role": "assistant", "content": content}
-        prompt, room = self._prompt(request)
-        if calls:
-            message |= {"tool_calls": [call.to_openai() for call in calls]}
-        ids = self._renderer.answer(request.messages, message)
-        ends = [at for at, token in enumerate(ids) if token in self._loaded.stop_ids]
-        if not ends:
-            raise EngineError(
-                f"The chat template of {self.model_name!r} ends an answer without a "
-                "token that ends responses, so it cannot be imitated."
-            )
-        ids = ids[: ends[-1] + 1]
-        if len(ids) > min(room, request.max_tokens):
-            raise ContextLengthError(
-                f"An answer of {len(ids)} tokens is to be imitated, and there is room "
-                f"for {min(room, request.max_tokens)}. Raise max_tokens."
-            )
-        self._renderer.remember(
-            request.session, prompt, ids, self.detokenizer.decode(ids)
-        )
-        return ChatResult(
-            prompt_ids=prompt.ids,
-            response_ids=ids,
-            logprobs=[0.0] * len(ids),
-            content=content or None,
-            tool_calls=list(calls),
-            finish_reason="tool_calls" if calls else "stop",
-            model_version=self.decoder.version,
-        )
+        return self.tokens.written(request, content, calls, self.decoder.version)
 
     def close(self) -> None:
         """Stop generating; requests that run or wait fail with EngineError."""
         self.decoder.close()
 
-    def _prompt(self, request: ChatRequest) -> tuple[Prompt, int]:
-        """Return a request's prompt, and how many tokens the context has left."""
-        prompt = self._renderer.render(request.messages, request.tools, request.session)
-        room = self._loaded.context - len(prompt.ids)
-        if room < 1:
-            raise ContextLengthError(
-                f"The prompt has {len(prompt.ids)} tokens and the context of "
-                f"{self.model_name!r} holds {self._loaded.context}, so there is no "
-                "room for an answer. Shorten the messages or the tools' results."
-            )
-        return prompt, room
-
     def _job(self, request: ChatRequest) -> tuple[Prompt, Job]:
-        prompt, room = self._prompt(request)
+        prompt, room = self.tokens.prompt(request)
         return prompt, Job(
             prompt=prompt.ids,
             head=prompt.head,
@@ -170,22 +125,11 @@ class LocalPolicy(Policy):
     def _result(
         self, request: ChatRequest, prompt: Prompt, generation: Generation
     ) -> ChatResult:
-        ids, reason = generation.ids, generation.finish_reason
-        text = self.detokenizer.decode(ids)
-        self._renderer.remember(request.session, prompt, ids, text)
-        if ids[-1] in self._loaded.stop_ids:
-            text = text.removesuffix(self.detokenizer.piece(ids[-1]))
-        content, calls = parse_response(
-            text,
-            key=f"{request.session}/{request.seed}/{len(prompt.ids)}",
-            thinking=self._renderer.begins_reasoning,
-        )
-        return ChatResult(
-            prompt_ids=prompt.ids,
-            response_ids=ids,
-            logprobs=generation.logprobs,
-            content=content,
-            tool_calls=calls,
-            finish_reason="tool_calls" if calls and reason == "stop" else reason,
-            model_version=generation.version,
+        return self.tokens.result(
+            request,
+            prompt,
+            generation.ids,
+            generation.logprobs,
+            reason=generation.finish_reason,
+            version=generation.version,
         )

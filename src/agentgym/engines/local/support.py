@@ -9,6 +9,7 @@ from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import check_device, describe_device
 from agentgym.engines.memory import check_memory
 from agentgym.errors import MissingExtraError, UnsupportedError
+from agentgym.models.chat_template import form_of
 from agentgym.models.folder import (
     NANO,
     describe_model,
@@ -53,6 +54,7 @@ class LocalEngines(EngineFactory):
             describe_model(config.model, rank),
             describe_device(device),
             check_memory(config, device),
+            form_of(config.model, config.template),
         )
 
     def create(self, config: TrainingConfig) -> Engine:

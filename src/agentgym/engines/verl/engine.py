@@ -2,15 +2,16 @@
 
 import math
 import os
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import parse_json, sync_folder, write_json
 from agentgym.core.ledger import NOT_FINITE
 from agentgym.core.policy import ServedPolicy
+from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import (
     Engine,
     TrainingBatch,
@@ -23,7 +24,12 @@ from agentgym.engines.settings import log_file
 from agentgym.engines.verl.client import VerlClient
 from agentgym.engines.verl.launch import LocalServer
 from agentgym.engines.verl.protocol import KEY_VARIABLE, Row
-from agentgym.engines.verl.settings import learning_rate, trained_rank, verl_settings
+from agentgym.engines.verl.settings import (
+    TOOL_PARSER,
+    learning_rate,
+    trained_rank,
+    verl_settings,
+)
 from agentgym.errors import CheckpointError, EngineError
 
 _FORMAT = 1
@@ -40,8 +46,8 @@ class VerlEngine(Engine):
     ) -> None:
         from transformers import AutoTokenizer
 
-        from agentgym.engines.local.rendering import Renderer, check_template
-        from agentgym.engines.local.responses import Detokenizer
+        from agentgym.engines.tokens.responses import ResponseReader
+        from agentgym.models.chat_template import ChatTemplate
 
         self._config = config
         self._client = client
@@ -52,9 +58,10 @@ class VerlEngine(Engine):
         self._tokenizer = AutoTokenizer.from_pretrained(
             settings["actor_rollout_ref.model.path"]
         )
-        check_template(config.model, self._tokenizer)
-        thinking = Renderer(self._tokenizer).begins_reasoning
-        self._detokenizer = Detokenizer(self._tokenizer, thinking=thinking)
+        template = ChatTemplate(config.model, self._tokenizer, config.template)
+        settings[TOOL_PARSER] = template.format.vllm_parser
+        ends = frozenset({int(self._tokenizer.eos_token_id)})
+        self._reader = ResponseReader(self._tokenizer, template.format, ends)
         state = client.start(settings)
         self._policy = ServedPolicy(state["model"], list(state["servers"]))
 
@@ -94,14 +101,9 @@ class VerlEngine(Engine):
         """Updates done so far."""
         return self._step
 
-    @property
-    def stop_ids(self) -> frozenset[int]:
-        """Token ids that end a response."""
-        return frozenset({int(self._tokenizer.eos_token_id)})
-
-    def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return the text of each token of a response."""
-        return self._detokenizer.pieces(ids)
+    def label(self, call: ModelCall) -> list[Components] | None:
+        """Return the components of each token of a response."""
+        return self._reader.label(call.prompt_ids, call.response_ids, call.tools)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one update in verl's workers; its servers sleep meanwhile.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.formats import FORMATS
 from agentgym.engines.base import (
     BETAS,
     CLIP,
@@ -32,6 +33,8 @@ _NO_SECOND_CLIP = 1e6
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
+TOOL_PARSER = f"{_ROLLOUT}.engine_kwargs.vllm.tool_call_parser"
+"""vLLM's parser of tool calls: verl's servers read the answers themselves."""
 _OURS = {
     f"{_ACTOR}.optim.lr": "learning_rate",
     f"{_ACTOR}.entropy_coeff": "entropy_coefficient",
@@ -178,6 +181,7 @@ def _rollout(config: TrainingConfig) -> dict[str, Any]:
         "response_length": config.max_tokens,
         "seed": config.seed % 2**31,
         "engine_kwargs.vllm.enable_auto_tool_choice": True,
-        "engine_kwargs.vllm.tool_call_parser": config.tool_parser,
     }
-    return {f"{_ROLLOUT}.{key}": value for key, value in values.items()}
+    form = "hermes" if config.tool_format == "auto" else config.tool_format
+    parser = {TOOL_PARSER: FORMATS[form].vllm_parser}  # the engine finds the form
+    return {f"{_ROLLOUT}.{key}": value for key, value in values.items()} | parser

@@ -1,6 +1,6 @@
 """VllmEngine: vLLM answers with the adapter that the learner here has trained."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
@@ -8,15 +8,16 @@ from typing import Self
 
 import torch
 
+from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
 from agentgym.core.policy import ServedPolicy
+from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
 from agentgym.engines.learner import Learner
 from agentgym.engines.local.loading import LoadedModel, load_model
-from agentgym.engines.local.rendering import Renderer
-from agentgym.engines.local.responses import Detokenizer
+from agentgym.engines.tokens.responses import ResponseReader
 from agentgym.engines.vllm.proof import NAME, check_adapters_are_used
 from agentgym.engines.vllm.server import VllmServer
 from agentgym.engines.vllm.settings import BASE, shares_gpu, trained_rank
@@ -47,8 +48,9 @@ class VllmEngine(Engine):
         self._stack = ExitStack()
         self._shares = shares_gpu(config)
         self._learner = Learner(config, loaded, servers="vLLM")
-        thinking = Renderer(loaded.tokenizer).begins_reasoning
-        self._detokenizer = Detokenizer(loaded.tokenizer, thinking=thinking)
+        self._reader = ResponseReader(
+            loaded.tokenizer, loaded.template.format, loaded.stop_ids
+        )
         self._names: set[str] = set()
         self._loaded_name = ""
         self._is_stale = True
@@ -77,6 +79,7 @@ class VllmEngine(Engine):
                 seed=config.seed,
                 precision=config.precision,
                 recompute=config.gradient_checkpointing,
+                template=config.template,
             )
             engine = cls(config, server, loaded, adapters)
             engine._stack = stack.pop_all()
@@ -92,14 +95,9 @@ class VllmEngine(Engine):
         """Updates done so far."""
         return self._learner.step
 
-    @property
-    def stop_ids(self) -> frozenset[int]:
-        """Token ids that end a response."""
-        return self._loaded.stop_ids
-
-    def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return the text of each token of a response."""
-        return self._detokenizer.pieces(ids)
+    def label(self, call: ModelCall) -> list[Components] | None:
+        """Return the components of each token of a response."""
+        return self._reader.label(call.prompt_ids, call.response_ids, call.tools)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:

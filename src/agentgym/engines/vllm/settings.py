@@ -26,7 +26,6 @@ _OURS = {
     "model": "model",
     "seed": "seed",
     "tensor_parallel_size": "tensor_parallel",
-    "tool_call_parser": "tool_parser",
 }
 """Flags that have a setting here, which other engines read too."""
 _FIXED = frozenset(
@@ -49,6 +48,7 @@ _FIXED = frozenset(
         "served_model_name",
         "ssl_certfile",
         "ssl_keyfile",
+        "tool_call_parser",
         "tokens_only",
         "uds",
     }
@@ -97,8 +97,6 @@ def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
         "enable_lora": True,
         "max_loras": 1,
         "max_lora_rank": next(room for room in LORA_RANKS if room >= rank),
-        "enable_auto_tool_choice": True,
-        "tool_call_parser": config.tool_parser,
         # Log-probabilities as the learner's: after the temperature, and without the
         # top-p and penalties that a model's own generation settings ask for.
         "logprobs_mode": "processed_logprobs",

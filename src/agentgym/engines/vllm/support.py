@@ -20,6 +20,7 @@ from agentgym.engines.vllm.settings import (
     vllm_settings,
 )
 from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
+from agentgym.models.chat_template import form_of
 from agentgym.models.folder import describe_model
 
 
@@ -46,7 +47,8 @@ class VllmEngines(EngineFactory):
         require_command()
         place = _place(config)
         settings.free_port(config.vllm.get("port"))
-        return EngineSummary(model, place, _memory(config))
+        form = form_of(config.model, config.template)
+        return EngineSummary(model, place, _memory(config), form)
 
     def announced(self, config: TrainingConfig) -> str:
         """Say that vLLM starts."""

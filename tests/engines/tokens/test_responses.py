@@ -1,5 +1,6 @@
 """Responses: the text of each token, content and calls, whole and as they come."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,14 +10,30 @@ from tokenizers import Tokenizer, decoders
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from agentgym.engines.local.responses import (
+from agentgym.core.components import Component
+from agentgym.core.formats import FORMATS
+from agentgym.core.tools import MALFORMED_CALL
+from agentgym.core.trajectory import RequestedCall
+from agentgym.engines.tokens.responses import (
     Detokenizer,
     GrowingContent,
-    parse_response,
+    ResponseReader,
+    requested_calls,
 )
 from tests.engines.conftest import make_tokenizer
 
 READ = '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>'
+
+
+def parse_response(
+    text: str, key: str, *, prefix: str = ""
+) -> tuple[str, list[RequestedCall]]:
+    reading = FORMATS["hermes"].read(text, prefix=prefix)
+    return reading.content, requested_calls(reading, key)
+
+
+def reader_of(tokenizer: PreTrainedTokenizerBase) -> ResponseReader:
+    return ResponseReader(tokenizer, FORMATS["hermes"], frozenset({1}))
 
 
 def test_content_and_calls_are_told_apart() -> None:
@@ -30,12 +47,15 @@ def test_an_answer_keeps_its_exact_text() -> None:
     assert parse_response(" It is done.\n", "k") == (" It is done.\n", [])
 
 
-def test_a_malformed_call_stays_in_the_content() -> None:
+def test_a_malformed_call_is_one_of_a_tool_that_no_agent_has() -> None:
     broken = '<tool_call>{"name": "read", "arguments": {"path</tool_call>'
     content, calls = parse_response(broken + READ, "k")
 
-    assert content == broken
-    assert len(calls) == 1
+    assert content == ""
+    assert [call.name for call in calls] == [MALFORMED_CALL, "read"]
+    assert json.loads(calls[0].arguments) == {"written": broken}
+    reading = FORMATS["hermes"].read(broken)
+    assert requested_calls(reading, "k", offered=False) == []
 
 
 @pytest.mark.parametrize(
@@ -45,11 +65,12 @@ def test_a_malformed_call_stays_in_the_content() -> None:
         r'{"name": "f", "arguments": "{\"a\": \"\ud83d\"}"}',
     ],
 )
-def test_a_call_that_no_encoding_holds_stays_in_the_content(body: str) -> None:
-    """Half a surrogate pair can be told to nobody: not as JSON, not as UTF-8."""
-    text = f"<tool_call>{body}</tool_call>"
+def test_a_call_that_no_encoding_holds_is_malformed(body: str) -> None:
+    """Half a surrogate pair can be sent neither as JSON nor as UTF-8."""
+    content, calls = parse_response(f"<tool_call>{body}</tool_call>", "k")
 
-    assert parse_response(text, "k") == (text, [])
+    assert content == ""
+    assert [call.name for call in calls] == [MALFORMED_CALL]
 
 
 def test_a_pair_of_surrogates_is_a_character() -> None:
@@ -59,7 +80,7 @@ def test_a_pair_of_surrogates_is_a_character() -> None:
 
 
 def test_only_calls_leave_no_content() -> None:
-    assert parse_response(READ, "k")[0] is None
+    assert parse_response(READ, "k")[0] == ""
 
 
 def test_ids_depend_on_key_and_place() -> None:
@@ -79,8 +100,8 @@ def test_a_call_that_is_only_considered_is_no_call() -> None:
     thought = f"Shall I {READ}? No.\n"
 
     for text in (f"{thought}</think>\n\nSorry.", f"<think>{thought}</think>Sorry."):
-        assert parse_response(text, "k") == (text, [])
-    assert parse_response(thought, "k", thinking=True) == (thought, [])
+        assert parse_response(text, "k") == ("Sorry.", [])
+    assert parse_response(thought, "k", prefix="<think>") == ("", [])
 
 
 @pytest.fixture(scope="module")
@@ -88,15 +109,22 @@ def tokenizer() -> PreTrainedTokenizerBase:
     return make_tokenizer()
 
 
-def test_reasoning_that_never_ended_has_no_pieces(
+def test_reasoning_that_the_prompt_began_and_nothing_ended_is_reasoning(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Its tokens cannot be labelled, so that nothing of it is trained."""
-    detokenizer = Detokenizer(tokenizer, thinking=True)
     thought = '<tool_call>{"name": "read", "arguments": {"a": 1}}</tool_call>'
+    ids, prompt = tokenizer.encode(thought), tokenizer.encode("read <think>")
+    reader = reader_of(tokenizer)
 
-    assert detokenizer.pieces(tokenizer.encode(thought)) is None
-    assert detokenizer.pieces(tokenizer.encode(f"{thought}</think>yes")) is not None
+    within = reader.label(prompt, ids, [])
+    assert within is not None
+    assert {c for labels in within for c in labels} == {Component.REASONING}
+    outside = reader.label(tokenizer.encode("read"), ids, [])
+    assert outside is not None
+    assert {c for labels in outside for c in labels} == {
+        Component.TOOL_SELECTION,
+        Component.PARAMETER_SELECTION,
+    }
 
 
 @pytest.mark.parametrize("text", ["read é", "日本 ü", "a<tool_call>b", "", "\n \t"])
@@ -189,7 +217,7 @@ def test_a_stream_shows_whole_characters_and_no_call(data: st.DataObject) -> Non
     words = [" ", "<", "<tool", "_call>", "<tool_call>", "a", "é", "日", "\U0001f600"]
     tokens = {i for word in words for i in BYTE_LEVEL.encode(word)} - {1}
     ids = data.draw(st.lists(st.sampled_from(sorted(tokens)), max_size=24))
-    stream = GrowingContent(Detokenizer(BYTE_LEVEL), frozenset({1}))
+    stream = GrowingContent(reader_of(BYTE_LEVEL), "")
     shown = whole = ""
     for count, token in enumerate(ids, 1):
         shown += stream.add(token)
@@ -212,7 +240,7 @@ def test_the_work_of_a_stream_grows_with_its_length_alone(
         return decode(ids, **settings)
 
     monkeypatch.setattr(tokenizer, "decode", counted)
-    stream = GrowingContent(Detokenizer(tokenizer), frozenset({1}))
+    stream = GrowingContent(reader_of(tokenizer), "")
 
     assert "".join(map(stream.add, ids)) == decode(ids)
     assert sum(lengths) < 20 * len(ids)

@@ -1,0 +1,57 @@
+"""A bare ``{"name": "f", "parameters": {…}}``: Llama 3.1 and 3.2."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from agentgym.core.formats.base import (
+    ToolFormat,
+    WrittenCall,
+    call_of,
+    read_object,
+)
+
+_CALL = re.compile(r"(?:<\|python_tag\|>\s*)?\{")
+_BEGUN = re.compile(r'\s*(?:<\|python_tag\|>\s*)?\{\s*"(?:name|type|parameters)"')
+_SEPARATOR = re.compile(r"\s*;\s*")
+
+
+class BareJson(ToolFormat):
+    """A JSON object with name and parameters, with no marks around it."""
+
+    name: ClassVar[str] = "json"
+    vllm_parser: ClassVar[str] = "llama3_json"
+    openers: ClassVar[tuple[str, ...]] = (
+        "<|python_tag|>", '{"name"', '{ "name"', '{"type"', '{\n"name"', '{\n  "name"',
+    )  # fmt: skip
+    end_marks: ClassVar[tuple[str, ...]] = ("<|eom_id|>",)
+    example: ClassVar[str] = '{"name": "f", "parameters": {"k": 1}}'
+
+    def find_calls(
+        self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
+    ) -> list[WrittenCall]:
+        """Return the objects that have a name and parameters, wherever they stand."""
+        calls: list[WrittenCall] = []
+        while found := _CALL.search(text, start):
+            brace = text.index("{", found.start())
+            value = read_object(text, brace)
+            first = found.start()
+            if calls and (gap := _SEPARATOR.fullmatch(text, calls[-1].end, first)):
+                first = gap.start()
+            if value is None:
+                if not text[:first].strip() and _BEGUN.match(text, first):
+                    calls.append(WrittenCall(first, len(text), mark=brace + 1))
+                    return calls
+                start = found.end()
+                continue
+            start = value.end
+            key = "parameters" if "parameters" in value.fields else "arguments"
+            name = value.fields.get("name", value.fields.get("function", (None,)))[0]
+            if not isinstance(name, str) or key not in value.fields:
+                continue
+            given, begin, end = value.fields[key]
+            written = given if isinstance(given, str) else text[begin:end]
+            calls.append(
+                call_of(text, (first, start), name, written, (begin, end), brace + 1)
+            )
+        return calls

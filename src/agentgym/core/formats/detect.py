@@ -1,0 +1,217 @@
+"""Finds the form in which a chat template writes tool calls.
+
+The template renders a probe call; the form that reads the same call back is the
+template's. So models are known by what their template does, not by their names, and
+fine-tunes and folders work as the models they came from.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Protocol
+
+from agentgym.core.formats.base import ToolFormat
+from agentgym.errors import ModelError
+
+Message = dict[str, Any]
+
+_NAME, _TEXT, _COUNT = "probe_tool", "probe value", 7
+PROBE_TOOL: Mapping[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": _NAME,
+        "description": "Probe.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "text": {"type": "string", "description": "Any text."},
+                "count": {"type": "integer", "description": "Any number."},
+            },
+            "required": ["text", "count"],
+        },
+    },
+}
+_ARGUMENTS = {"text": _TEXT, "count": _COUNT}
+_LONG_ID, SHORT_ID = "call_0123456789abcdef01", "call00000"
+_THOUGHT = "probe thought"
+PREFIX = 200
+"""Characters of a prompt's end that show whether it leaves reasoning open."""
+
+
+class Render(Protocol):
+    """Renders messages through a chat template; raises whatever the template does."""
+
+    def __call__(
+        self, messages: list[Message], tools: list[Message], *, prompt: bool
+    ) -> str:
+        """Return the text; ``prompt`` asks for the beginning of an answer."""
+
+
+@dataclass(frozen=True)
+class TemplateForm:
+    """How a chat template writes and expects tool calls.
+
+    Attributes:
+        format: The form of its calls.
+        takes_objects: Whether it wants arguments as objects, not as JSON text.
+        short_ids: Whether it refuses call ids other than nine letters and digits.
+        begins_reasoning: Whether its prompts leave reasoning open.
+    """
+
+    format: ToolFormat
+    takes_objects: bool
+    short_ids: bool = False
+    begins_reasoning: bool = False
+
+
+def find_form(
+    model: str, render: Render, formats: Mapping[str, ToolFormat], *, forced: str = ""
+) -> TemplateForm:
+    """Return the form of a chat template's calls.
+
+    Args:
+        model: For messages: the model that the template belongs to.
+        render: Renders through the template.
+        formats: The forms to choose from, by name.
+        forced: The name of the form that it must be; empty: exactly one must fit.
+
+    Raises:
+        ModelError: No form fits, or several do; says what the template wrote.
+    """
+    first_error = ""
+    written = ""
+    found: list[TemplateForm] = []
+    for as_object, call_id in _attempts():
+        try:
+            before, answer = _probe(render, as_object=as_object, call_id=call_id)
+        except Exception as error:  # noqa: BLE001 templates raise what they like
+            first_error = first_error or str(error)
+            continue
+        if _NAME not in before:
+            raise ModelError(
+                f"The chat template of {model!r} does not show the model which tools "
+                f"there are. {_ADVICE}"
+            )
+        written = written or answer
+        for form in [formats[forced]] if forced else formats.values():
+            if any(form.name == known.format.name for known in found):
+                continue
+            if _reads_back(form, before, answer, formats, as_object=as_object):
+                found.append(
+                    TemplateForm(
+                        form,
+                        as_object,
+                        short_ids=call_id == SHORT_ID,
+                        begins_reasoning=form.thinks(_prompt_end(render)),
+                    )
+                )
+    if len(found) == 1:
+        return found[0]
+    raise ModelError(_refusal(model, first_error, written, found, forced))
+
+
+def keeps_reasoning(render: Render) -> bool:
+    """Return whether the template keeps earlier reasoning once the user speaks again.
+
+    A template that drops it writes an earlier turn in other tokens than were sampled.
+    """
+    thought: Message = {
+        "role": "assistant", "content": "a", "reasoning_content": _THOUGHT,
+    }  # fmt: skip
+    said: list[Message] = [{"role": "user", "content": "u"}, thought]
+    try:
+        kept = _THOUGHT in render(said, [], prompt=False)
+        later = render([*said, {"role": "user", "content": "v"}], [], prompt=True)
+    except Exception:  # noqa: BLE001 templates raise what they like
+        return True
+    return not kept or _THOUGHT in later
+
+
+_ADVICE = (
+    "Give a template that does: --chat-template FILE, or --chat-template hermes for "
+    "one that ships with agentgym."
+)
+
+
+def _attempts() -> Iterator[tuple[bool, str]]:
+    """Yield ways to give a call: arguments as text first, as the policy wrote them."""
+    for call_id in (_LONG_ID, SHORT_ID):
+        yield False, call_id
+        yield True, call_id
+
+
+def _probe(render: Render, *, as_object: bool, call_id: str) -> tuple[str, str]:
+    """Return the probe's prompt and the answer that the template writes after it."""
+    arguments: Any = _ARGUMENTS if as_object else json.dumps(_ARGUMENTS)
+    function = {"name": _NAME, "arguments": arguments}
+    call = {"id": call_id, "type": "function", "function": function}
+    asked: list[Message] = [{"role": "user", "content": "u"}]
+    answer: Message = {"role": "assistant", "content": "", "tool_calls": [call]}
+    result: Message = {
+        "role": "tool", "tool_call_id": call_id, "name": _NAME, "content": "r",
+    }  # fmt: skip
+    tools = [dict(PROBE_TOOL)]
+    before = render(asked, tools, prompt=True)
+    render([*asked, answer, result], tools, prompt=True)  # must not raise either
+    whole = render([*asked, answer], tools, prompt=False)
+    shared = zip(before, whole, strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], shared))
+    return before[:common], whole[common:]
+
+
+def _prompt_end(render: Render) -> str:
+    said: list[Message] = [{"role": "user", "content": "u"}]
+    return render(said, [dict(PROBE_TOOL)], prompt=True)[-PREFIX:]
+
+
+def _reads_back(
+    form: ToolFormat,
+    before: str,
+    answer: str,
+    formats: Mapping[str, ToolFormat],
+    *,
+    as_object: bool,
+) -> bool:
+    """Return whether ``form`` reads the probe call, and nothing of another form."""
+    if not as_object and json.dumps(_ARGUMENTS) not in answer:
+        return False  # written as a string within a string: another call than was made
+    reading = form.read(answer, prefix=before[-PREFIX:], tools=[PROBE_TOOL])
+    if len(reading.calls) != 1:
+        return False
+    call = reading.calls[0]
+    if call.name != _NAME or json.loads(call.arguments or "null") != _ARGUMENTS:
+        return False
+    rest = answer[: call.start] + answer[call.end :]
+    others = {opener for other in formats.values() for opener in other.openers}
+    if any(opener in rest for opener in others - set(form.openers)):
+        return False
+    return not set(rest) & set('{}"')  # a part of something larger was read
+
+
+def _refusal(
+    model: str,
+    error: str,
+    written: str,
+    found: Sequence[TemplateForm],
+    forced: str,
+) -> str:
+    if not written:
+        refused = f"The chat template of {model!r} cannot render a tool call: {error}"
+        return f"{refused} {_ADVICE}"
+    shown = written if len(written) <= 200 else f"{written[:200]}…"
+    if found:
+        names = " and ".join(form.format.name for form in found)
+        return (
+            f"The chat template of {model!r} writes calls that can be read as {names}: "
+            f"{shown!r}. Choose one with --tool-format."
+        )
+    if _TEXT not in written:
+        return (
+            f"The chat template of {model!r} leaves out the tool calls of earlier "
+            f"turns. {_ADVICE}"
+        )
+    what = (
+        f"do not read back as the form {forced!r}" if forced else "are of no known form"
+    )
+    return f"The tool calls of {model!r}'s chat template {what}: {shown!r}. {_ADVICE}"

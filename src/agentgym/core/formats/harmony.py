@@ -1,0 +1,118 @@
+"""Messages with headers, ``to=functions.f`` and channels: gpt-oss."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from agentgym.core.components import OUTPUT, REASONING, TOOL, Span
+from agentgym.core.formats.base import (
+    Reading,
+    ToolFormat,
+    WrittenCall,
+    call_of,
+)
+
+_MESSAGE = re.compile(
+    r"(?P<header>(?:<\|start\|>assistant)?[^<]*(?:<\|(?:channel|constrain)\|>[^<]*)*)"
+    r"<\|message\|>(?P<body>.*?)(?P<end><\|(?:end|call|return)\|>|(?=<\|start\|>)|\Z)",
+    re.DOTALL,
+)
+_RECIPIENT = re.compile(r"\bto=functions\.([^\s<]+)")
+_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+
+
+class Harmony(ToolFormat):
+    """An answer is one or more messages; each header names channel and recipient."""
+
+    name: ClassVar[str] = "harmony"
+    vllm_parser: ClassVar[str] = "openai"
+    openers: ClassVar[tuple[str, ...]] = ("to=functions.",)
+    reasoning_marks: ClassVar[tuple[tuple[str, str], ...]] = ()
+    end_marks: ClassVar[tuple[str, ...]] = ("<|call|>", "<|return|>", "<|end|>")
+    example: ClassVar[str] = (
+        '<|channel|>commentary to=functions.f<|message|>{"k": 1}<|call|>'
+    )
+
+    def find_calls(
+        self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
+    ) -> list[WrittenCall]:
+        """Return the messages that are addressed to a function."""
+        found = (_call(text, m) for m in _MESSAGE.finditer(text, start))
+        return [call for call in found if call is not None]
+
+    def read(
+        self,
+        text: str,
+        *,
+        prefix: str = "",
+        tools: Sequence[Mapping[str, Any]] = (),
+        end: str = "",
+    ) -> Reading:
+        """Read an answer message by message."""
+        spans: list[Span] = []
+        calls: list[WrittenCall] = []
+        content, reasoning, at = "", [], 0
+        for message in _MESSAGE.finditer(text):
+            if at < message.start():
+                spans.append(Span(at, message.start(), OUTPUT))
+            at = message.end()
+            call = _call(text, message)
+            if call is not None:
+                calls.append(call)
+                spans += call.spans()
+                continue
+            channel = _CHANNEL.search(message["header"])
+            is_reasoning = channel is not None and channel[1] == "analysis"
+            kind = REASONING if is_reasoning else OUTPUT
+            if is_reasoning:
+                reasoning.append(message["body"])
+            else:
+                content += message["body"]
+            last = message.start("end") if message["end"] == end else at
+            spans += [Span(message.start(), last, kind), Span(last, at, TOOL)]
+        rest = text[at:]
+        if rest:
+            # A header that was cut off: the decision was made, the message was not.
+            addressed = _RECIPIENT.search(rest)
+            if addressed:
+                calls.append(WrittenCall(at, len(text), mark=at + addressed.start()))
+                spans += calls[-1].spans()
+            else:
+                spans.append(Span(at, len(text), OUTPUT))
+                content += "" if "<|" in rest else rest
+        tiled = tuple(span for span in spans if span.start < span.end)
+        return Reading(text, tiled, tuple(calls), content, "\n".join(reasoning).strip())
+
+    def thinks(self, prefix: str) -> bool:
+        """Return False: a prompt ends before the header, so nothing is open."""
+        return False
+
+    def safe_content(self, text: str, *, prefix: str = "") -> str:
+        """Return the messages of an unfinished answer that are for the user."""
+        shown = ""
+        for message in _MESSAGE.finditer(text):
+            channel = _CHANNEL.search(message["header"])
+            if _RECIPIENT.search(message["header"]):
+                continue
+            if channel is None or channel[1] != "analysis":
+                body = message["body"]
+                cut = body.rfind("<") if not message["end"] else -1
+                shown += (
+                    body[:cut]
+                    if cut >= 0 and "<|".startswith(body[cut : cut + 2])
+                    else body
+                )
+        return shown
+
+
+def _call(text: str, message: re.Match[str]) -> WrittenCall | None:
+    recipient = _RECIPIENT.search(message["header"])
+    if recipient is None:
+        return None
+    values = message.span("body")
+    mark = (
+        recipient.start(1) if message.start() <= recipient.start(1) else message.start()
+    )
+    return call_of(
+        text, message.span(), recipient[1], message["body"].strip(), values, mark
+    )

@@ -1,0 +1,60 @@
+"""``<tool_call>{"name": "f", "arguments": {…}}</tool_call>``: Qwen2.5, Qwen3."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from agentgym.core.formats.base import (
+    JsonObject,
+    ToolFormat,
+    WrittenCall,
+    call_of,
+    read_object,
+)
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+_CLOSING = re.compile(rf"\s*{CLOSE}")
+_UNCLOSED = re.compile(r"\s*(?:```\s*)?\Z")
+"""After the last call of an answer its closing mark may be missing, as vLLM allows."""
+
+
+class Hermes(ToolFormat):
+    """A JSON object with name and arguments between two marks."""
+
+    name: ClassVar[str] = "hermes"
+    vllm_parser: ClassVar[str] = "hermes"
+    openers: ClassVar[tuple[str, ...]] = (OPEN,)
+    example: ClassVar[str] = (
+        '<tool_call>{"name": "f", "arguments": {"k": 1}}</tool_call>'
+    )
+
+    def find_calls(
+        self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
+    ) -> list[WrittenCall]:
+        """Return the calls between the marks; arguments may be JSON in a string."""
+        calls = []
+        while (start := text.find(OPEN, start)) >= 0:
+            calls.append(_read(text, start))
+            start = calls[-1].end
+        return calls
+
+
+def _read(text: str, start: int) -> WrittenCall:
+    mark = start + len(OPEN)
+    found = read_object(text, mark)
+    if found is not None:
+        closing = _CLOSING.match(text, found.end) or _UNCLOSED.match(text, found.end)
+        if closing and {"name", "arguments"} <= set(found.fields):
+            return _call(text, (start, closing.end()), mark, found)
+    ends = [text.find(CLOSE, mark), text.find(OPEN, mark)]
+    closed, reopened = (len(text) if at < 0 else at for at in ends)
+    end = reopened if reopened < closed else min(closed + len(CLOSE), len(text))
+    return WrittenCall(start, end, mark=mark)
+
+
+def _call(
+    text: str, span: tuple[int, int], mark: int, found: JsonObject
+) -> WrittenCall:
+    arguments, first, last = found.fields["arguments"]
+    written = arguments if isinstance(arguments, str) else text[first:last]
+    return call_of(text, span, found.fields["name"][0], written, (first, last), mark)

@@ -1,0 +1,78 @@
+"""``[TOOL_CALLS]f[ARGS]{…}`` (Ministral 3), ``[TOOL_CALLS][{…}]`` (Mistral Small)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from agentgym.core.formats.base import (
+    ToolFormat,
+    WrittenCall,
+    call_of,
+    read_object,
+)
+
+OPEN = "[TOOL_CALLS]"
+_NAMED = re.compile(r"\s*([^\s\[\]{}]+)\s*(?:\[CALL_ID\][^\[]*)?(?:\[ARGS\]\s*)?(?=\{)")
+_LIST, _COMMA, _LIST_END = (
+    re.compile(rf"\s*{mark}\s*") for mark in (r"\[", ",", r"\]")
+)
+
+
+class Mistral(ToolFormat):
+    """Calls after a mark, each with a name and a JSON object, or as a JSON list."""
+
+    name: ClassVar[str] = "mistral"
+    vllm_parser: ClassVar[str] = "mistral"
+    openers: ClassVar[tuple[str, ...]] = (OPEN,)
+    reasoning_marks: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("[THINK]", "[/THINK]"),
+        ("<think>", "</think>"),
+    )
+    example: ClassVar[str] = '[TOOL_CALLS]f[ARGS]{"k": 1}'
+
+    def find_calls(
+        self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
+    ) -> list[WrittenCall]:
+        """Return the calls of both spellings."""
+        calls: list[WrittenCall] = []
+        while (start := text.find(OPEN, start)) >= 0:
+            mark = start + len(OPEN)
+            end = text.find(OPEN, mark)
+            found = _named(text, start) or _listed(text, start)
+            calls += found or [
+                WrittenCall(start, len(text) if end < 0 else end, mark=mark)
+            ]
+            start = calls[-1].end
+        return calls
+
+
+def _named(text: str, start: int) -> list[WrittenCall]:
+    mark = start + len(OPEN)
+    name = _NAMED.match(text, mark)
+    value = read_object(text, name.end()) if name else None
+    if name is None or value is None:
+        return []
+    values = (name.end(), value.end)
+    written = text[slice(*values)]
+    return [call_of(text, (start, value.end), name[1], written, values, mark)]
+
+
+def _listed(text: str, start: int) -> list[WrittenCall]:
+    mark = start + len(OPEN)
+    opening = _LIST.match(text, mark)
+    calls: list[WrittenCall] = []
+    at = opening.end() if opening else -1
+    while at >= 0 and (value := read_object(text, at)):
+        if not {"name", "arguments"} <= set(value.fields):
+            return []
+        given, first, last = value.fields["arguments"]
+        written = given if isinstance(given, str) else text[first:last]
+        comma, closing = _COMMA.match(text, value.end), _LIST_END.match(text, value.end)
+        end = (comma or closing).end() if comma or closing else value.end  # type: ignore[union-attr]
+        begun = start if not calls else calls[-1].end
+        name = value.fields["name"][0]
+        calls.append(call_of(text, (begun, end), name, written, (first, last), mark))
+        if closing or not comma:
+            return calls if closing else []
+        at = comma.end()
+    return []

@@ -1,0 +1,109 @@
+"""``[f(a="x"), g()]`` in marks or bare: LFM2, Olmo 3, Llama 3.2."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from agentgym.core.formats.base import ToolFormat, WrittenCall, call_of
+from agentgym.core.formats.literals import Unreadable, read_literal, skip_space
+
+_MARKS = {
+    "<|tool_call_start|>": "<|tool_call_end|>",
+    "<function_calls>": "</function_calls>",
+}
+_OPEN = re.compile("|".join(map(re.escape, _MARKS)))
+_CALL = re.compile(r"\s*([A-Za-z_][\w.\-]*)\s*\(")
+_KEY = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)\s*")
+_BARE = re.compile(r"\s*\[\s*[A-Za-z_][\w.\-]*\s*\(")
+
+
+class Pythonic(ToolFormat):
+    """Python calls with keyword arguments, as a list or one a line."""
+
+    name: ClassVar[str] = "pythonic"
+    vllm_parser: ClassVar[str] = "pythonic"
+    openers: ClassVar[tuple[str, ...]] = tuple(_MARKS)
+    example: ClassVar[str] = "<|tool_call_start|>[f(k=1)]<|tool_call_end|>"
+
+    def find_calls(
+        self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
+    ) -> list[WrittenCall]:
+        """Return the calls within marks; without marks, an answer that is a list."""
+        calls: list[WrittenCall] = []
+        if not _OPEN.search(text, start):
+            return _read(text, start, start, "") if _BARE.match(text, start) else []
+        while found := _OPEN.search(text, start):
+            calls += _read(text, *found.span(), _MARKS[found[0]])
+            start = calls[-1].end
+        return calls
+
+    def safe_content(self, text: str, *, prefix: str = "") -> str:
+        """Show nothing of an answer that begins as a list does."""
+        shown = super().safe_content(text, prefix=prefix)
+        return "" if shown.lstrip().startswith("[") else shown
+
+
+def _read(text: str, start: int, mark: int, closing: str) -> list[WrittenCall]:
+    """Read the calls after a mark; if one does not parse, all are malformed."""
+    at = skip_space(text, mark)
+    is_list = text.startswith("[", at)
+    calls: list[WrittenCall] = []
+    at = skip_space(text, at + 1) if is_list else at
+    try:
+        while not _ends(text, at, is_list=is_list, closing=closing):
+            begun = start if not calls else calls[-1].end
+            call, at = _read_call(text, begun, at, mark)
+            at = skip_space(text, at)
+            if text.startswith(",", at):
+                at = skip_space(text, at + 1)
+            calls.append(WrittenCall(begun, at, *call))
+        if not calls:
+            raise Unreadable
+    except Unreadable:
+        found = text.find(closing, mark) if closing else -1
+        end = len(text) if found < 0 else found + len(closing)
+        return [WrittenCall(start, end, mark=mark)]
+    at = skip_space(text, at + 1) if is_list else at
+    if closing and text.startswith(closing, at):
+        at += len(closing)
+    last = calls[-1]
+    calls[-1] = WrittenCall(
+        last.start, at, last.name, last.arguments, last.values, last.mark
+    )
+    return calls
+
+
+def _ends(text: str, at: int, *, is_list: bool, closing: str) -> bool:
+    if is_list:
+        if not text.startswith("]", at):
+            return False
+        after = skip_space(text, at + 1)
+        if after < len(text) and not (closing and text.startswith(closing, after)):
+            raise Unreadable
+        return True
+    return at >= len(text) or bool(closing and text.startswith(closing, at))
+
+
+def _read_call(
+    text: str, begun: int, at: int, mark: int
+) -> tuple[tuple[str, str, tuple[int, int], int], int]:
+    name = _CALL.match(text, at)
+    if name is None:
+        raise Unreadable
+    at = first = name.end()
+    arguments: dict[str, Any] = {}
+    at = skip_space(text, at)
+    while not text.startswith(")", at):
+        key = _KEY.match(text, at)
+        if key is None:
+            raise Unreadable
+        arguments[key[1]], at = read_literal(text, key.end())
+        at = skip_space(text, at)
+        if text.startswith(",", at):
+            at = skip_space(text, at + 1)
+        elif not text.startswith(")", at):
+            raise Unreadable
+    call = call_of(text, (begun, at + 1), name[1], arguments, (first, at), mark)
+    if call.name is None or call.arguments is None:
+        raise Unreadable
+    return (call.name, call.arguments, call.values, mark), at + 1

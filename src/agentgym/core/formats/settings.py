@@ -1,0 +1,28 @@
+"""TemplateSettings: how a model's chat template is used."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Thinking = Literal["auto", "on", "off"]
+
+
+class TemplateSettings(BaseModel):
+    """How a model's chat template is used; the defaults leave it as it is.
+
+    Attributes:
+        tool_format: The form in which the model writes tool calls, by name; ``auto``
+            finds it.
+        chat_template: The text of a template to use instead of the tokenizer's;
+            ``hermes`` is one that ships; empty keeps the tokenizer's.
+        thinking: Whether the template asks the model to reason first; ``auto`` leaves
+            that to the template.
+        chat_template_kwargs: Further variables of the template, by name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tool_format: str = "auto"
+    chat_template: str = ""
+    thinking: Thinking = "auto"
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)

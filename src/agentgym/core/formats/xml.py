@@ -1,0 +1,77 @@
+"""``<function=f><parameter=k>v</parameter></function>``: Qwen3-Coder, Qwen3.5."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from agentgym.core.formats.base import (
+    ToolFormat,
+    WrittenCall,
+    call_of,
+    parameter_types,
+    typed_value,
+)
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+_CALL = re.compile(r"(?:<tool_call>\s*)?<function=([^>\n]*)>|<tool_call>")
+_PARAMETER = re.compile(r"\s*<parameter=([^>\n]*)>")
+_VALUE_END = re.compile(
+    r"</parameter>(?=\s*(?:<parameter=|</function>|</tool_call>|\Z))"
+)
+"""A value may hold ``</parameter>`` itself: only one before the next mark ends it."""
+_END = re.compile(r"\s*</function>(?:\s*</tool_call>)?|\s*</tool_call>")
+"""One of the two must be there: a call cut short by a limit would lack parameters."""
+_BROKEN_END = re.compile(r"</tool_call>|(?=<tool_call>)|(?=<function=)|\Z")
+
+
+class Xml(ToolFormat):
+    """A function and its parameters in tags; values stand there without quotes.
+
+    One newline after a value's opening tag and one before its closing tag are the
+    form's own; everything else belongs to the value.
+    """
+
+    name: ClassVar[str] = "xml"
+    vllm_parser: ClassVar[str] = "qwen3_coder"
+    openers: ClassVar[tuple[str, ...]] = (OPEN, "<function=")
+    example: ClassVar[str] = (
+        "<tool_call><function=f><parameter=k>1</parameter></function></tool_call>"
+    )
+
+    def find_calls(
+        self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
+    ) -> list[WrittenCall]:
+        """Return the calls; values get the types of the tool's schema."""
+        calls = []
+        while found := _CALL.search(text, start):
+            calls.append(_read(text, found, tools))
+            start = calls[-1].end
+        return calls
+
+
+def _read(
+    text: str, found: re.Match[str], tools: Sequence[Mapping[str, Any]]
+) -> WrittenCall:
+    start, at = found.span()
+    mark = min(at, start + len(OPEN)) if text.startswith(OPEN, start) else start
+    name = (found[1] or "").strip()
+    types = parameter_types(tools, name)
+    arguments: dict[str, Any] = {}
+    values = (at, at)
+    while opening := _PARAMETER.match(text, at):
+        closing = _VALUE_END.search(text, opening.end())
+        if closing is None:
+            break
+        key = opening[1].strip()
+        raw = text[opening.end() : closing.start()]
+        raw = raw.removeprefix("\n").removesuffix("\n")
+        arguments[key] = typed_value(raw, types.get(key))
+        at = closing.end()
+        first = values[0] if len(arguments) > 1 else text.index("<", opening.start())
+        values = (first, at)
+    ending = _END.match(text, at)
+    if name and ending is not None:
+        return call_of(text, (start, ending.end()), name, arguments, values, mark)
+    broken = _BROKEN_END.search(text, max(found.end(), mark))
+    end = len(text) if broken is None else broken.end()
+    return WrittenCall(start, end, mark=mark)

@@ -1,0 +1,1 @@
+"""Between chat messages and token ids: rendering, turns continued, answers read."""

@@ -1,0 +1,174 @@
+"""ChatTokens: requests as prompt ids, and responses as answers, for every sampler."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from agentgym.core.components import Components
+from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.core.trajectory import ModelCall, RequestedCall
+from agentgym.engines.tokens.rendering import Prompt, Renderer
+from agentgym.engines.tokens.responses import (
+    GrowingContent,
+    ResponseReader,
+    requested_calls,
+)
+from agentgym.errors import ContextLengthError, EngineError
+from agentgym.models.chat_template import ChatTemplate
+
+
+class ChatTokens:
+    """Token ids in, token ids out: what lies between chat messages and a sampler.
+
+    Attributes:
+        stop_ids: Tokens that end a response.
+        context: Most tokens of prompt and response.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tokenizer: PreTrainedTokenizerBase,
+        template: ChatTemplate,
+        stop_ids: frozenset[int],
+        context: int,
+    ) -> None:
+        self._name = name
+        self.stop_ids = stop_ids
+        self.context = context
+        self._reader = ResponseReader(tokenizer, template.format, stop_ids)
+        ends = [self._reader.detokenizer.piece(token) for token in sorted(stop_ids)]
+        self._renderer = Renderer(tokenizer, template, ends)
+
+    def prompt(self, request: ChatRequest) -> tuple[Prompt, int]:
+        """Return a request's prompt, and how many tokens the context has left.
+
+        Raises:
+            ContextLengthError: There is no room for an answer.
+            PromptError: The chat template refuses the messages.
+        """
+        prompt = self._renderer.render(request.messages, request.tools, request.session)
+        room = self.context - len(prompt.ids)
+        if room < 1:
+            raise ContextLengthError(
+                f"The prompt has {len(prompt.ids)} tokens and the context of "
+                f"{self._name!r} holds {self.context}, so there is no room for an "
+                "answer. Shorten the messages or the tools' results."
+            )
+        return prompt, room
+
+    def count(self, request: ChatRequest) -> int:
+        """Return the number of tokens of a request's prompt."""
+        return len(self._renderer.render(request.messages, request.tools).ids)
+
+    def growing(self, prompt: Prompt) -> GrowingContent:
+        """Return what turns the tokens of an answer into content as they come."""
+        return GrowingContent(self._reader, prompt.end)
+
+    def result(
+        self,
+        request: ChatRequest,
+        prompt: Prompt,
+        ids: list[int],
+        logprobs: list[float],
+        *,
+        reason: str,
+        version: int,
+    ) -> ChatResult:
+        """Return the answer that sampled tokens are, and keep them for the next turn.
+
+        Args:
+            request: What was asked.
+            prompt: Its prompt.
+            ids: The response, end token included.
+            logprobs: One per response token.
+            reason: ``stop`` or ``length``.
+            version: Updates that the policy had had.
+        """
+        reading = self._reader.read(ids, request.tools, prompt_end=prompt.end)
+        content = reading.content if reading.content.strip() else None
+        calls = requested_calls(
+            reading,
+            key=f"{request.session}/{request.seed}/{len(prompt.ids)}",
+            offered=bool(request.tools),
+        )
+        self._remember(request, prompt, ids, _answer(content or "", calls))
+        return ChatResult(
+            prompt_ids=prompt.ids,
+            response_ids=ids,
+            logprobs=logprobs,
+            content=content,
+            tool_calls=calls,
+            finish_reason="tool_calls" if calls and reason == "stop" else reason,
+            model_version=version,
+            reasoning=reading.reasoning,
+        )
+
+    def written(
+        self,
+        request: ChatRequest,
+        content: str,
+        calls: Sequence[RequestedCall],
+        version: int,
+    ) -> ChatResult:
+        """Return a given answer as if it had been sampled.
+
+        Raises:
+            EngineError: The template cannot write it, or it does not fit.
+        """
+        prompt, room = self.prompt(request)
+        message = _answer(content, calls)
+        ids = self._renderer.answer(request.messages, message)
+        ends = [at for at, token in enumerate(ids) if token in self.stop_ids]
+        if not ends:
+            raise EngineError(
+                f"The chat template of {self._name!r} ends an answer without a token "
+                "that ends responses, so it cannot be imitated."
+            )
+        ids = ids[: ends[-1] + 1]
+        if len(ids) > min(room, request.max_tokens):
+            raise ContextLengthError(
+                f"An answer of {len(ids)} tokens is to be imitated, and there is room "
+                f"for {min(room, request.max_tokens)}. Raise max_tokens."
+            )
+        self._remember(request, prompt, ids, message)
+        return ChatResult(
+            prompt_ids=prompt.ids,
+            response_ids=ids,
+            logprobs=[0.0] * len(ids),
+            content=content or None,
+            tool_calls=list(calls),
+            finish_reason="tool_calls" if calls else "stop",
+            model_version=version,
+        )
+
+    def label(self, call: ModelCall) -> list[Components] | None:
+        """Return the components of each token of a response; None if unknown."""
+        return self._reader.label(call.prompt_ids, call.response_ids, call.tools)
+
+    def _remember(
+        self,
+        request: ChatRequest,
+        prompt: Prompt,
+        ids: list[int],
+        answer: dict[str, Any],
+    ) -> None:
+        """Keep an answer's tokens for the next turn of its session."""
+        self._renderer.remember(
+            request.session,
+            request.messages,
+            request.tools,
+            prompt,
+            answer,
+            ids,
+            reading=self._reader.read(ids, request.tools, prompt_end=prompt.end),
+            end=self._reader.end(ids),
+        )
+
+
+def _answer(content: str, calls: Sequence[RequestedCall]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": content}
+    if calls:
+        message["tool_calls"] = [call.to_openai() for call in calls]
+    return message

@@ -1,0 +1,307 @@
+"""Renderer: from messages and tools to a prompt's token ids, turn after turn."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from agentgym.core.formats.base import Reading
+from agentgym.core.formats.detect import PREFIX, Message
+from agentgym.core.tools import parse_arguments
+from agentgym.errors import EngineError
+from agentgym.models.chat_template import ChatTemplate
+
+_HEADS = 32
+_SESSIONS = 4096
+_TURNS = 4
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A rendered request.
+
+    Attributes:
+        ids: Its tokens. Where it continues an earlier turn of its session, that
+            turn's tokens are the sampled ones, not a second tokenisation.
+        end: The end of its text, which shows whether reasoning is open.
+        head: How many of the tokens are system prompt and tools.
+    """
+
+    ids: list[int]
+    end: str
+    head: int = 0
+
+
+@dataclass
+class _Head:
+    system: list[Message]  # one or none
+    tools: list[Message]
+    text: str
+    bare: str  # rendered without the tools
+    ids: list[int]  # of ``text``
+    is_apart: dict[frozenset[tuple[str, bool]], bool] = field(default_factory=dict)
+    """By the roles of a conversation (and whether they call tools): whether the
+    template was found to keep the head apart from what follows."""
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """An answered request: what a later request of its session may continue."""
+
+    said: tuple[Hashable, ...]  # the messages, the answer last
+    tools: list[Message]
+    answer: Message
+    ids: list[int]
+    end: str  # the text of its end token; empty if it was cut by a limit
+    reasons: bool
+    head: int
+
+
+class Renderer:
+    """Renders requests through a chat template, from any thread.
+
+    A request that continues a turn of its session keeps that turn's tokens and gets
+    only what the template adds for the new messages. What it adds is found by
+    difference: the turn's answer is rendered with and without the new messages. So a
+    prompt always begins with the tokens that were seen and sampled before, however
+    the policy spelled them. Where the template would drop an earlier turn's reasoning,
+    or writes the end of the answer in another way, the request is rendered anew.
+
+    Templates spend their time on the tools, which are the same in every request. So
+    the head (system prompt and tools) of a new conversation is rendered once and kept,
+    and the rest is rendered without tools and joined to it. That this gives the
+    template's own text is checked for each kind of conversation when it first occurs;
+    where it does not, everything is rendered each time.
+
+    Args:
+        tokenizer: Of the model.
+        template: Its chat template.
+        stop_texts: The texts of the tokens that end an answer.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        template: ChatTemplate,
+        stop_texts: Sequence[str] = (),
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._template = template
+        self._stop_texts = stop_texts
+        self._heads: list[_Head] = []
+        self._sessions: OrderedDict[str, list[_Turn]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[Message], session: str = ""
+    ) -> Prompt:
+        """Return the prompt of a request, which may continue a turn of its session.
+
+        Raises:
+            EngineError: The chat template refuses the messages, or one holds
+                something other than text.
+        """
+        with self._lock:
+            turns = self._sessions.get(session) if session else None
+            if turns and (found := self._continued(turns, messages, tools)):
+                return found
+            listed = list(map(self._template.prepared, messages))
+            text, head = self._text(listed, list(tools))
+            if head is None:
+                return Prompt(self._encode(text), text[-PREFIX:])
+            ids = head.ids + self._encode(text[len(head.text) :])
+            return Prompt(ids, text[-PREFIX:], head=len(head.ids))
+
+    def answer(self, messages: Sequence[Message], message: Message) -> list[int]:
+        """Return the tokens in which the template writes an answer to ``messages``.
+
+        The end of the answer is among them, and may be followed by other tokens.
+
+        Raises:
+            EngineError: The template refuses it, or writes what came before otherwise.
+        """
+        with self._lock:
+            listed = list(map(self._template.prepared, messages))
+            before = self._template.render(listed, [])
+            answered = [*listed, self._template.prepared(message)]
+            whole = self._template.render(answered, [], prompt=False)
+            if not whole.startswith(before):
+                raise EngineError(
+                    "The chat template writes a conversation in another way once it is "
+                    "answered, so that the tokens of the answer cannot be found."
+                )
+            return self._encode(whole[len(before) :])
+
+    def remember(
+        self,
+        session: str,
+        messages: Sequence[Message],
+        tools: Sequence[Message],
+        prompt: Prompt,
+        answer: Message,
+        ids: list[int],
+        *,
+        reading: Reading,
+        end: str,
+    ) -> None:
+        """Keep a response's exact tokens for the next turn of its session.
+
+        Args:
+            session: Of the request.
+            messages: Of the request.
+            tools: Of the request.
+            prompt: As :meth:`render` returned it.
+            answer: The message of the assistant that the agent gets.
+            ids: The response.
+            reading: The response, read.
+            end: The text of its end token, empty without one.
+        """
+        if not session:
+            return
+        turn = _Turn(
+            said=(*map(_key, messages), _key(answer)),
+            tools=list(tools),
+            answer=answer,
+            ids=prompt.ids + ids,
+            end=end,
+            reasons=bool(reading.reasoning),
+            head=prompt.head,
+        )
+        with self._lock:
+            turns = self._sessions.pop(session, [])
+            self._sessions[session] = [*turns, turn][-_TURNS:]
+            while len(self._sessions) > _SESSIONS:
+                self._sessions.popitem(last=False)
+
+    def _continued(
+        self,
+        turns: Sequence[_Turn],
+        messages: Sequence[Message],
+        tools: Sequence[Message],
+    ) -> Prompt | None:
+        """Return the prompt that goes on from the longest turn it continues."""
+        keys = tuple(map(_key, messages))
+        for turn in sorted(turns, key=lambda turn: -len(turn.said)):
+            count = len(turn.said)
+            if count < len(keys) and keys[:count] == turn.said and turn.tools == tools:
+                added = self._added(turn, messages[count:])
+                if added is None:
+                    return None
+                ids = turn.ids + self._encode(added)
+                return Prompt(ids, added[-PREFIX:], head=turn.head)
+        return None
+
+    def _added(self, turn: _Turn, new: Sequence[Message]) -> str | None:
+        """Return the text that the template writes after a turn's end token.
+
+        None if it cannot be told apart from the turn's own text, or if the template
+        no longer shows the turn's reasoning.
+        """
+        asked: Message = {"role": "user", "content": "u"}
+        answer = self._template.prepared(turn.answer)
+        later = list(map(self._template.prepared, new))
+        speaks = any(message.get("role") == "user" for message in new)
+        if turn.reasons and speaks and not self._template.keeps_reasoning:
+            return None
+        try:
+            whole = self._template.render([asked, answer, *later], [])
+            alone = self._template.render([asked, answer], [], prompt=False)
+        except EngineError:
+            return None
+        for end in [turn.end] if turn.end else self._stop_texts:
+            at = alone.rfind(end)
+            stop = at + len(end)
+            if at >= 0 and whole[:stop] == alone[:stop]:
+                return whole[stop:] if turn.end else whole[at:]
+        # Some templates write the results of a call right after it, and an end mark
+        # only where no result follows.
+        shared = _common(whole, alone)
+        if turn.end and whole.startswith(turn.end, shared):
+            return whole[shared + len(turn.end) :]
+        return None
+
+    def _text(
+        self, messages: list[Message], tools: list[Message]
+    ) -> tuple[str, _Head | None]:
+        """Return the whole text, and its head if the template keeps it apart."""
+        head = self._find_head(messages, tools)
+        kind = frozenset((m["role"], bool(m.get("tool_calls"))) for m in messages)
+        if head is None or head.is_apart.get(kind) is False:
+            return self._template.render(messages, tools), None
+        rest = self._template.render(messages, []).removeprefix(head.bare)
+        if kind not in head.is_apart:
+            whole = self._template.render(messages, tools)
+            head.is_apart[kind] = whole == head.text + rest and (
+                self._encode(whole) == head.ids + self._encode(rest)
+            )
+            if not head.is_apart[kind]:
+                return whole, None
+        return head.text + rest, head
+
+    def _find_head(self, messages: list[Message], tools: list[Message]) -> _Head | None:
+        system = messages[:1] if messages and messages[0]["role"] == "system" else []
+        for head in self._heads:
+            if head.tools == tools and head.system == system:
+                return head
+        if not tools and not system:
+            return None
+        try:
+            text = self._template.render(system, tools, prompt=False)
+            bare = self._template.render(system, [], prompt=False)
+        except EngineError:  # the template wants a user message before anything
+            return None
+        head = _Head(system, tools, text, bare, self._encode(text))
+        self._heads = [head, *self._heads][:_HEADS]
+        return head
+
+    def _encode(self, text: str) -> list[int]:
+        if not text:
+            return []
+        ids = self._tokenizer.encode(text, add_special_tokens=False, verbose=False)
+        assert isinstance(ids, list)
+        return ids
+
+
+def _key(message: Message) -> Hashable:
+    """Return what makes a message the same as another one for the template.
+
+    Frameworks send an answer back with its arguments spelled in their own way, with an
+    empty text instead of none, and with fields of their own.
+    """
+    calls = message.get("tool_calls") or ()
+    return (
+        message.get("role"),
+        _text_of(message.get("content")),
+        message.get("tool_call_id"),
+        tuple(map(_call_key, calls)),
+    )
+
+
+def _text_of(content: Any) -> Hashable:
+    if isinstance(content, list):
+        return "".join(str(part.get("text", part)) for part in content)
+    return content.strip() if isinstance(content, str) else ""
+
+
+def _call_key(call: Any) -> Hashable:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return repr(call)
+    given = function.get("arguments")
+    parsed = parse_arguments(given) if isinstance(given, str) else given
+    return function.get("name"), repr(given if parsed is None else parsed)
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two texts begin with in common."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

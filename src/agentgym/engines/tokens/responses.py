@@ -1,0 +1,207 @@
+"""From a response's tokens to its text, its content, its calls and its labels."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from hashlib import blake2b
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from agentgym.core.components import Components, label_tokens
+from agentgym.core.formats.base import Reading, ToolFormat
+from agentgym.core.formats.detect import PREFIX
+from agentgym.core.tools import MALFORMED_CALL
+from agentgym.core.trajectory import RequestedCall
+
+_PROMPT_TOKENS = 64
+"""At the end of a prompt: enough of them to show whether it leaves reasoning open."""
+_SHOWN = 300
+
+
+class Detokenizer:
+    """Turns tokens into text; ``piece`` is the text of a token alone."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self.piece = cache(lambda token: self.decode([token]))
+
+    def decode(self, ids: list[int]) -> str:
+        """Return the exact text of ``ids``, special tokens included."""
+        text = self._tokenizer.decode(
+            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        assert isinstance(text, str)
+        return text
+
+    def pieces(self, ids: Sequence[int]) -> list[str] | None:
+        """Return the text of each token, so that the pieces join to the whole.
+
+        A token may hold part of a character; its piece is then empty and the token
+        that completes the character has all of it. None if they do not add up.
+        """
+        whole = self.decode(list(ids))
+        pieces = [self.piece(token) for token in ids]
+        if "".join(pieces) == whole:
+            return pieces
+        pieces, growing = [], GrowingText(self)
+        for count, token in enumerate(ids, 1):
+            piece = growing.add(token, last=count == len(ids))
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return pieces if "".join(pieces) == whole else None
+
+
+class ResponseReader:
+    """Reads responses: the text of their tokens in the model's form of tool calls.
+
+    Attributes:
+        format: The form.
+        stop_ids: Tokens that end a response.
+        detokenizer: Turns tokens into text.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        form: ToolFormat,
+        stop_ids: frozenset[int],
+    ) -> None:
+        self.format = form
+        self.stop_ids = stop_ids
+        self.detokenizer = Detokenizer(tokenizer)
+
+    def end(self, ids: Sequence[int]) -> str:
+        """Return the text of the end token, empty if the response was cut off."""
+        return self.detokenizer.piece(ids[-1]) if self.is_ended(ids) else ""
+
+    def is_ended(self, ids: Sequence[int]) -> bool:
+        """Return whether a response ends in an end token."""
+        return bool(ids) and ids[-1] in self.stop_ids
+
+    def read(
+        self, ids: Sequence[int], tools: Sequence[dict[str, Any]], *, prompt_end: str
+    ) -> Reading:
+        """Read a response.
+
+        Args:
+            ids: Its tokens, the end token included.
+            tools: OpenAI-shaped tools that were offered.
+            prompt_end: The end of the prompt's text.
+        """
+        text = self.detokenizer.decode(list(ids))
+        return self.format.read(text, prefix=prompt_end, tools=tools, end=self.end(ids))
+
+    def label(
+        self,
+        prompt_ids: Sequence[int],
+        ids: Sequence[int],
+        tools: Sequence[dict[str, Any]],
+    ) -> list[Components] | None:
+        """Return the components of each token of a response.
+
+        None if its tokens do not add up to its text.
+        """
+        pieces = self.detokenizer.pieces(ids)
+        if pieces is None:
+            return None
+        tail = self.detokenizer.decode(list(prompt_ids[-_PROMPT_TOKENS:]))
+        reading = self.format.read(
+            "".join(pieces), prefix=tail[-PREFIX:], tools=tools, end=self.end(ids)
+        )
+        return label_tokens(pieces, reading.spans, ended=self.is_ended(ids))
+
+
+def requested_calls(
+    reading: Reading, key: str, *, offered: bool = True
+) -> list[RequestedCall]:
+    """Return the calls of a response as an agent gets them.
+
+    A call that cannot be read becomes one of a tool that no agent has, so that
+    frameworks answer it with an error and the model can correct itself.
+
+    Args:
+        reading: The response.
+        key: The calls' ids are made from it: the same key, the same ids.
+        offered: Whether the request offered tools; without, a malformed call is left
+            out.
+    """
+    calls: list[RequestedCall] = []
+    for call in reading.calls:
+        name, arguments = call.name, call.arguments
+        if name is None or arguments is None:
+            if not offered:
+                continue
+            name = MALFORMED_CALL
+            written = reading.text[call.start : call.end][:_SHOWN]
+            arguments = json.dumps({"written": written}, ensure_ascii=False)
+        digest = blake2b(f"{key}/{len(calls)}".encode(), digest_size=9).hexdigest()
+        calls.append(RequestedCall(id=f"call_{digest}", name=name, arguments=arguments))
+    return calls
+
+
+class GrowingText:
+    """The text of a response that comes token by token.
+
+    Each token costs the same however many came before: it is decoded with no more of
+    them than the last piece's, so that text that depends on its neighbour (a space that
+    only the first word of a text goes without) comes out as in the whole text.
+    """
+
+    def __init__(self, detokenizer: Detokenizer) -> None:
+        self._decode = detokenizer.decode
+        self._ids: list[int] = []
+        self._shown = 0
+        self._text = ""
+
+    def add(self, token: int, *, last: bool = False) -> str | None:
+        """Return the text that one more token adds; None if it changes earlier text.
+
+        Nothing is added while a character is unfinished, unless this is the last token.
+        """
+        self._ids.append(token)
+        text = self._decode(self._ids)
+        if text.endswith("\ufffd") and not last:
+            return ""
+        if not text.startswith(self._text):
+            return None
+        piece = text[len(self._text) :]
+        if piece:
+            self._ids = self._ids[self._shown :]
+            self._text = self._decode(self._ids)
+        self._shown = len(self._ids)
+        return piece
+
+
+class GrowingContent:
+    """Turns tokens into the pieces of content that are safe to show already.
+
+    From the mark of a call on, or a text that may become one, nothing is shown: whether
+    it is a call is known only at the end. ``sent`` counts characters.
+    """
+
+    def __init__(self, reader: ResponseReader, prompt_end: str) -> None:
+        self._text = GrowingText(reader.detokenizer)
+        self._format = reader.format
+        self._stop_ids = reader.stop_ids
+        self._prompt_end = prompt_end
+        self._whole = ""
+        self._is_broken = False
+        self.sent = 0
+
+    def add(self, token: int) -> str:
+        """Return the text to show after one more token; often empty."""
+        if self._is_broken or token in self._stop_ids:
+            return ""
+        piece = self._text.add(token)
+        if piece is None:
+            self._is_broken = True
+            return ""
+        self._whole += piece
+        safe = self._format.safe_content(self._whole, prefix=self._prompt_end)
+        shown = safe[self.sent :]
+        if not self.sent and not shown.strip():
+            return ""
+        self.sent += len(shown)
+        return shown

@@ -1,0 +1,267 @@
+"""ChatTemplate: a tokenizer's template with its settings and its form of tool calls."""
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Protocol
+
+from agentgym.core.formats import FORMATS
+from agentgym.core.formats.base import ToolFormat
+from agentgym.core.formats.detect import (
+    PROBE_TOOL,
+    Message,
+    TemplateForm,
+    find_form,
+    keeps_reasoning,
+)
+from agentgym.core.formats.settings import TemplateSettings
+from agentgym.core.openai import joined_text
+from agentgym.core.tools import parse_arguments
+from agentgym.errors import ModelError, PromptError
+from agentgym.models.folder import NANO, base_folder, model_source, read_json
+from agentgym.models.template import template_of
+
+_SWITCHES = "enable_thinking", "thinking"
+"""Variables by which templates are asked for reasoning, or not: Qwen's, Granite's."""
+_SETTINGS = "tokenizer_config.json"
+_NANO_FORM = "hermes"
+_SHORT = 9
+"""Letters and digits of a call's id, where a template takes no other (Mistral's)."""
+
+
+class Templated(Protocol):
+    """What has a chat template: a tokenizer, or a folder with one."""
+
+    chat_template: Any  # text, or several by name
+
+    def apply_chat_template(self, conversation: Any, tools: Any, **more: Any) -> Any:
+        """Return the text of a conversation."""
+
+
+class FolderTemplate:
+    """The chat template of a model's folder, rendered without its tokenizer."""
+
+    def __init__(self, folder: Path, text: str = "") -> None:
+        """Read a folder.
+
+        Args:
+            folder: Of a model with its tokenizer.
+            text: A template to use instead.
+        """
+        settings: dict[str, Any] = {}
+        if (folder / _SETTINGS).is_file():
+            settings = read_json(folder / _SETTINGS)
+        self._tokens: dict[str, Any] = {}
+        for name, value in settings.items():
+            if name.endswith("_token"):
+                token = value.get("content") if isinstance(value, dict) else value
+                self._tokens[name] = token
+        file = folder / "chat_template.jinja"
+        kept = file.read_text(encoding="utf-8") if file.is_file() else None
+        found = text or kept or settings.get("chat_template")
+        if isinstance(found, list):  # several by name
+            named = {each.get("name"): each.get("template") for each in found}
+            found = named.get("tool_use") or named.get("default")
+        self.chat_template: str | None = found
+
+    def apply_chat_template(self, conversation: Any, tools: Any, **more: Any) -> str:
+        """Render as transformers does."""
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        more.pop("tokenize")
+        rendered, _ = render_jinja_template(
+            [conversation],
+            tools=tools,
+            chat_template=self.chat_template,
+            **self._tokens,
+            **more,
+        )
+        return str(rendered[0])
+
+
+class ChatTemplate:
+    """Renders messages to text as a model's template writes them.
+
+    Attributes:
+        form: How the template writes tool calls.
+        variables: What the template is given beside messages and tools.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        tokenizer: Templated,
+        settings: TemplateSettings | None = None,
+    ) -> None:
+        """Look at a template.
+
+        Args:
+            model: For messages: what the user called the model.
+            tokenizer: Has the template.
+            settings: How to use it.
+
+        Raises:
+            ModelError: There is no template, it cannot show tools, its calls are of
+                no known form, or a setting does nothing.
+        """
+        settings = settings or TemplateSettings()
+        self._tokenizer = tokenizer
+        if tokenizer.chat_template is None:
+            raise ModelError(
+                f"The model {model!r} has no chat template. Give one: --chat-template "
+                "FILE, or --chat-template hermes for one that ships with agentgym."
+            )
+        forced = "" if settings.tool_format == "auto" else settings.tool_format
+        if forced and forced not in FORMATS:
+            raise ModelError(
+                f"tool_format = {forced!r} is not a form of tool calls. "
+                f"Available: auto, {', '.join(FORMATS)}."
+            )
+        self.variables: Mapping[str, Any] = dict(settings.chat_template_kwargs)
+        if settings.thinking != "auto":
+            switch = self._switch(model, on=settings.thinking == "on")
+            self.variables = {**switch, **self.variables}
+        self.form: TemplateForm = find_form(model, self._render, FORMATS, forced=forced)
+        self._keeps_reasoning: bool | None = None
+
+    @property
+    def format(self) -> ToolFormat:
+        """The grammar of the model's tool calls."""
+        return self.form.format
+
+    @property
+    def keeps_reasoning(self) -> bool:
+        """Whether earlier reasoning stays in the prompt once the user speaks again."""
+        if self._keeps_reasoning is None:
+            self._keeps_reasoning = keeps_reasoning(self._render)
+        return self._keeps_reasoning
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Message],
+        *,
+        prompt: bool = True,
+    ) -> str:
+        """Return the text of prepared messages.
+
+        Args:
+            messages: As :meth:`prepared` returns them.
+            tools: OpenAI-shaped.
+            prompt: Whether the beginning of an answer follows.
+
+        Raises:
+            PromptError: The template refuses them.
+        """
+        try:
+            return self._render(list(messages), list(tools), prompt=prompt)
+        except Exception as error:  # templates raise what they like
+            raise PromptError(
+                f"The chat template cannot render the messages: {error}"
+            ) from error
+
+    def prepared(self, message: Message) -> Message:
+        """Return a message in the shape that the template takes.
+
+        A call's arguments come as text, as the policy wrote them. A template that
+        would not write that text as it is gets the object that the text holds.
+        Content in parts is joined to one text, as many templates leave out any other.
+
+        Raises:
+            PromptError: It holds something other than text.
+        """
+        if message.get("tool_calls"):
+            calls = list(map(self._prepared_call, message["tool_calls"]))
+            message = {**message, "tool_calls": calls}
+        if self.form.short_ids and "tool_call_id" in message:
+            short = _short_id(message["tool_call_id"])
+            message = {**message, "tool_call_id": short}
+        if isinstance(message.get("content"), list):
+            try:
+                message = {**message, "content": joined_text(message["content"])}
+            except ValueError as error:
+                raise PromptError(
+                    f"In a {message.get('role')!r} message {error}; the policy reads "
+                    "only text."
+                ) from error
+        return message
+
+    def _prepared_call(self, call: Any) -> Any:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            return call
+        if self.form.short_ids and "id" in call:
+            call = {**call, "id": _short_id(call["id"])}
+        given = function.get("arguments")
+        if self.form.takes_objects and isinstance(given, str):
+            parsed = parse_arguments(given)
+            if parsed is not None:
+                call = {**call, "function": {**function, "arguments": parsed}}
+        return call
+
+    def _render(
+        self, messages: list[Message], tools: list[Message], *, prompt: bool
+    ) -> str:
+        text = self._tokenizer.apply_chat_template(
+            messages,
+            tools=list[dict[Any, Any] | Callable[..., Any]](tools) or None,
+            tokenize=False,
+            add_generation_prompt=prompt,
+            **self.variables,
+        )
+        assert isinstance(text, str)
+        return text
+
+    def _switch(self, model: str, *, on: bool) -> dict[str, bool]:
+        """Return the variable by which the template is asked to reason, or not to."""
+        said: list[Message] = [{"role": "user", "content": "u"}]
+        tools = [dict(PROBE_TOOL)]
+        own = self.variables
+        for name in _SWITCHES:
+            texts = set()
+            for value in (True, False):
+                self.variables = {**own, name: value}
+                try:
+                    texts.add(self._render(said, tools, prompt=True))
+                except Exception:  # noqa: BLE001 templates raise what they like
+                    break
+            self.variables = own
+            if len(texts) == 2:
+                return {name: on}
+        raise ModelError(
+            f"thinking = {'on' if on else 'off'!r}: the chat template of {model!r} has "
+            f"no switch for it (it reads neither {' nor '.join(_SWITCHES)}). Leave "
+            "thinking out, or give the template's own setting in chat_template_kwargs."
+        )
+
+
+def _short_id(call_id: Any) -> str:
+    """Return an id of nine letters and digits that stands for another id."""
+    return blake2b(str(call_id).encode(), digest_size=8).hexdigest()[:_SHORT]
+
+
+def form_of(model: str, given: TemplateSettings) -> str:
+    """Return the name of the form in which a model writes tool calls.
+
+    Nothing is loaded but its template. Empty for a model of a hub whose files are not
+    on this machine: its form is found once they are.
+
+    Args:
+        model: ``nano``, a folder or an id.
+        given: How a run uses its template.
+
+    Raises:
+        ModelError: Its template cannot be used; see :class:`ChatTemplate`.
+    """
+    if model == NANO and given == TemplateSettings():
+        return _NANO_FORM
+    source = model_source(model)
+    folder = Path(source)
+    if not (folder / _SETTINGS).is_file():
+        found = base_folder(source)
+        if found is None or not (found / _SETTINGS).is_file():
+            return ""
+        folder = found
+    settings = template_of(source, given)
+    template = FolderTemplate(folder, settings.chat_template)
+    return ChatTemplate(model, template, settings).format.name

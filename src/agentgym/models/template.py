@@ -1,0 +1,78 @@
+"""Chat templates: where a model's settings of its template are kept, and ours."""
+
+from importlib import resources
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agentgym.core.formats.settings import TemplateSettings
+from agentgym.errors import ModelError, UsageError, first_problem
+
+TEMPLATE_FILE = "agentgym_template.json"
+"""Beside weights that agentgym wrote: how their template was used in training."""
+HERMES = "hermes"
+_MOST_BYTES = 2**20
+
+
+def template_text(given: str) -> str:
+    """Return the text of the template that ``--chat-template`` names.
+
+    Args:
+        given: A file, ``hermes`` for the one that ships, or the text itself, which
+            has a ``{`` in it; empty for none.
+
+    Raises:
+        UsageError: There is no such file, or it cannot be a template.
+    """
+    if not given or "{" in given:
+        return given
+    if given == HERMES:
+        return resources.files("agentgym.models").joinpath("hermes.jinja").read_text()
+    path = Path(given).expanduser()
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"The chat template {path} has more than 1 MiB.")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"The chat template {given!r} cannot be read: {error}. Name a file with a "
+            "Jinja template, or hermes."
+        ) from None
+    if "{" not in text:
+        raise UsageError(f"The chat template {path} holds no Jinja template.")
+    return text
+
+
+def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings:
+    """Return how a model's template is used.
+
+    Args:
+        source: Its folder, or its id.
+        given: The settings of a run; what they leave open comes from the folder.
+
+    Raises:
+        ModelError: The folder's settings cannot be read.
+    """
+    path = Path(source) / TEMPLATE_FILE
+    kept = TemplateSettings()
+    if path.is_file():
+        try:
+            kept = TemplateSettings.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            why = first_problem(error) if isinstance(error, ValidationError) else error
+            raise ModelError(f"{path} cannot be read: {why}") from None
+    if given is None:
+        return kept
+    changed = given.model_dump(exclude_defaults=True)
+    return kept.model_copy(update=changed)
+
+
+def keep_template(folder: Path, settings: TemplateSettings) -> None:
+    """Write into a model's folder how its template was used, if not as it is.
+
+    The text of the template is the tokenizer's to keep.
+    """
+    settings = settings.model_copy(update={"chat_template": ""})
+    if settings != TemplateSettings():
+        text = settings.model_dump_json(indent=2, exclude_defaults=True)
+        (folder / TEMPLATE_FILE).write_text(text, encoding="utf-8")
