@@ -68,10 +68,10 @@ def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings
 
 
 def keep_template(folder: Path, settings: TemplateSettings) -> None:
-    """Write into a model's folder how its template was used, if not as it is.
-
-    The text of the template is the tokenizer's to keep.
-    """
+    """Write into a model's folder how its template was used, if not as it was."""
+    if settings.chat_template:
+        file = folder / "chat_template.jinja"
+        file.write_text(settings.chat_template, encoding="utf-8")
     settings = settings.model_copy(update={"chat_template": ""})
     if settings != TemplateSettings():
         text = settings.model_dump_json(indent=2, exclude_defaults=True)

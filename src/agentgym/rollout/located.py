@@ -3,6 +3,7 @@
 from agentgym.core.config import TrainingConfig
 from agentgym.integrations.live import reference_of, resolve_framework
 from agentgym.models.reference import located_model
+from agentgym.models.template import template_text
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import absolute_reference
 from agentgym.scenarios.tool_tasks.scenario import with_own_tools
@@ -16,6 +17,7 @@ def located(config: TrainingConfig) -> TrainingConfig:
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
         UnsupportedError: The agent is of no framework.
+        UsageError: The chat template cannot be read.
     """
     scenario, framework = config.scenario, config.framework
     if config.agent is not None and framework != "native":
@@ -27,5 +29,6 @@ def located(config: TrainingConfig) -> TrainingConfig:
     return config.replaced(
         scenario=absolute_reference(scenario),
         model=located_model(config.model),
+        chat_template=template_text(config.chat_template),
         framework=framework,
     )

@@ -9,6 +9,7 @@ from agentgym.core.files import parse_json
 from agentgym.engines.local.loading import quiet
 from agentgym.errors import ModelError
 from agentgym.models.folder import ADAPTER_FILE, model_source
+from agentgym.models.template import keep_template, template_of
 
 
 def merge_adapter(adapter: Path, folder: Path) -> None:
@@ -45,3 +46,4 @@ def merge_adapter(adapter: Path, folder: Path) -> None:
     with quiet():
         merged.save_pretrained(str(folder))
         tokenizer.save_pretrained(folder)
+    keep_template(folder, template_of(str(adapter), None))

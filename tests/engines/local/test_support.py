@@ -120,7 +120,7 @@ def test_a_model_without_chat_template_is_refused(
     [
         (
             "{% for m in messages %}{{ m.content }}{% endfor %}",
-            "does not show the model which tools",
+            "does not show the model",
         ),
         (
             "{{ tools | tojson }}{% for m in messages %}{{ m | tojson }}{% endfor %}",
