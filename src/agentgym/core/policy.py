@@ -66,9 +66,11 @@ class Policy(ABC):
 
     Attributes:
         gives_forms: Whether an answer in a JSON schema is asked of it as a tool call.
+        failure: Why it will not answer again; empty while it may.
     """
 
     gives_forms = True
+    failure: str = ""
 
     @property
     @abstractmethod
@@ -98,6 +100,9 @@ class Policy(ABC):
             UnsupportedError: The policy does not count tokens.
         """
         raise UnsupportedError(f"{self.model_name} does not count tokens.")
+
+    async def release(self) -> None:
+        """Close the connections of the current event loop, if it has some."""
 
     def close(self) -> None:
         """Stop answering: pending and later requests fail with EngineError."""

@@ -1,5 +1,6 @@
 """Starts an engine with the policy that ships with the package, and asks it once."""
 
+import asyncio
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,7 +8,7 @@ from tempfile import TemporaryDirectory
 import httpx
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.policy import ServedPolicy
+from agentgym.core.policy import ChatRequest, Policy, ServedPolicy
 from agentgym.engines.base import EngineFactory
 from agentgym.engines.environments import Finding
 from agentgym.errors import AgentGymError, EngineError
@@ -40,22 +41,35 @@ def _ask(factory: EngineFactory, config: TrainingConfig) -> None:
     try:
         with engine.sampling():
             policy = engine.policy
-            if not isinstance(policy, ServedPolicy):
-                raise EngineError("The engine has no servers.")
-            answer = httpx.post(
-                f"{policy.servers[0]}/chat/completions",
-                json={
-                    "model": policy.model_name,
-                    "messages": [{"role": "user", "content": "Hello"}],
-                    "max_tokens": 8,
-                    "temperature": 0.0,
-                },
-                headers={"Authorization": f"Bearer {policy.api_key}"},
-                timeout=_ANSWERS_S,
-                trust_env=False,
-            )
-            if answer.is_error:
-                told = f"{answer.status_code}, {answer.text[:300]}"
-                raise EngineError(f"Its server answered {told}.")
+            if isinstance(policy, ServedPolicy):
+                _ask_server(policy)
+            else:
+                asyncio.run(_ask_policy(policy))
     finally:
         engine.close()
+
+
+async def _ask_policy(policy: Policy) -> None:
+    said = [{"role": "user", "content": "Hello"}]
+    try:
+        await policy.chat(ChatRequest(said, temperature=0.0, max_tokens=8))
+    finally:
+        await policy.release()
+
+
+def _ask_server(policy: ServedPolicy) -> None:
+    answer = httpx.post(
+        f"{policy.servers[0]}/chat/completions",
+        json={
+            "model": policy.model_name,
+            "messages": [{"role": "user", "content": "Hello"}],
+            "max_tokens": 8,
+            "temperature": 0.0,
+        },
+        headers={"Authorization": f"Bearer {policy.api_key}"},
+        timeout=_ANSWERS_S,
+        trust_env=False,
+    )
+    if answer.is_error:
+        told = f"{answer.status_code}, {answer.text[:300]}"
+        raise EngineError(f"Its server answered {told}.")

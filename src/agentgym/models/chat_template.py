@@ -58,9 +58,9 @@ class FolderTemplate:
                 self._tokens[name] = token
         file = folder / "chat_template.jinja"
         kept = file.read_text(encoding="utf-8") if file.is_file() else None
-        found = text or kept or settings.get("chat_template")
+        found: Any = text or kept or settings.get("chat_template")
         if isinstance(found, list):  # several by name
-            named = {each.get("name"): each.get("template") for each in found}
+            named = {each["name"]: each["template"] for each in found}
             found = named.get("tool_use") or named.get("default")
         self.chat_template: str | None = found
 
@@ -69,14 +69,14 @@ class FolderTemplate:
         from transformers.utils.chat_template_utils import render_jinja_template
 
         more.pop("tokenize")
-        rendered, _ = render_jinja_template(
+        rendered: Any = render_jinja_template(
             [conversation],
             tools=tools,
             chat_template=self.chat_template,
             **self._tokens,
             **more,
         )
-        return str(rendered[0])
+        return str(rendered[0][0])
 
 
 class ChatTemplate:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ class FakeVllm:
         app.router.add_post("/sleep", self.sleep)
         app.router.add_post("/wake_up", self.wake_up)
         app.router.add_post("/reset_prefix_cache", self.reset)
-        app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_post("/v1/completions", self.complete)
         return app
 
     async def guarded(
@@ -116,10 +117,10 @@ class FakeVllm:
         note(call="reset")
         return web.json_response({"success": True})
 
-    async def chat(self, request: web.Request) -> web.Response:
+    async def complete(self, request: web.Request) -> web.StreamResponse:
         body, room = await request.json(), self.given.max_model_len
         name = body["model"]
-        note(call="chat", model=name, sleeps=self.sleeps)
+        note(call="complete", model=name, sleeps=self.sleeps)
         if name != self.given.served_model_name and name not in self.adapters:
             return error(404, f"The model `{name}` does not exist.")
         if self.sleeps:
@@ -129,9 +130,8 @@ class FakeVllm:
             adapter = None
         async with self.switching:
             weights = await asyncio.to_thread(self.awake, adapter)
-        asked = weights.request(body, self.script.get("hotter", 1.0))
-        used, _ = weights.policy.room(asked)
-        if used > room - asked.max_tokens:
+        used = len(body["prompt"])
+        if used > room - body["max_tokens"]:
             return error(
                 400,
                 f"This model's maximum context length is {room} tokens. However, your "
@@ -139,9 +139,17 @@ class FakeVllm:
                 "without any output tokens. Please reduce the length of the input "
                 f"prompt. (parameter=input_tokens, value={used})",
             )
-        from tests.engines.vllm.fake_weights import answer
-
-        return web.json_response(answer(await weights.policy.chat(asked), name, body))
+        choice = await weights.sample(body, self.script.get("hotter", 1.0))
+        whole = {"object": "text_completion", "model": name, "choices": [choice]}
+        if not body.get("stream"):
+            return web.json_response(whole)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for part in parts(choice):
+            data = json.dumps({**whole, "choices": [part]})
+            await response.write(f"data: {data}\n\n".encode())
+        await response.write(b"data: [DONE]\n\n")
+        return response
 
     def awake(self, adapter: Path | None) -> "FakeWeights":
         """Return the weights, with those of an adapter."""
@@ -151,6 +159,22 @@ class FakeVllm:
             self.weights = FakeWeights(self.script.get("other model", self.given.model))
         self.weights.become(adapter)
         return self.weights
+
+
+def parts(choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a completion's choice in the pieces that vLLM streams."""
+    ids, logprobs = choice["token_ids"], choice["logprobs"]["token_logprobs"]
+    for start in range(0, len(ids), 3):
+        piece = slice(start, start + 3)
+        is_last = piece.stop >= len(ids)
+        yield {
+            **choice,
+            "token_ids": ids[piece],
+            "logprobs": {"token_logprobs": logprobs[piece]},
+            "finish_reason": choice["finish_reason"]
+            if piece.stop >= len(ids)
+            else None,
+        }
 
 
 def error(status: int, message: str) -> web.Response:
@@ -168,12 +192,12 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("verb", choices=["serve"])
     parser.add_argument("model")
-    for flag in ("served-model-name", "host", "dtype", "tool-call-parser"):
+    for flag in ("served-model-name", "host", "dtype"):
         parser.add_argument(f"--{flag}", required=True)
     numbers = ("port", "max-model-len", "max-lora-rank", "max-loras", "seed")
     for flag in numbers:
         parser.add_argument(f"--{flag}", type=int, required=True)
-    yes = ("enable-lora", "enable-auto-tool-choice", "disable-uvicorn-access-log")
+    yes = ("enable-lora", "disable-uvicorn-access-log")
     for flag in yes:
         parser.add_argument(f"--{flag}", action="store_true", required=True)
     parser.add_argument("--logprobs-mode", choices=["processed_logprobs"])

@@ -1,5 +1,6 @@
 """The policy of the fake vLLM: real weights on the CPU, which adapters change."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,9 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.engines.local.decoding.decoder import Job
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.policy import LocalPolicy
-from agentgym.rollout.gateway.chat import completion_body
 
 _PREFIX = "base_model.model."
 
@@ -40,15 +40,28 @@ class FakeWeights:
                 parameter.copy_(whole + added[key] if key in added else whole)
         self._active = adapter
 
-    def request(self, body: dict[str, Any], hotter: float) -> ChatRequest:
-        """Return what a chat completion asks."""
-        return ChatRequest(
-            messages=body["messages"],
-            tools=body.get("tools") or [],
+    async def sample(self, body: dict[str, Any], hotter: float) -> dict[str, Any]:
+        """Return the choice of a completion of token ids."""
+        job = Job(
+            prompt=body["prompt"],
+            head=0,
+            session="",
             temperature=body["temperature"] * hotter,
             max_tokens=body["max_tokens"],
             seed=body.get("seed") or 0,
         )
+        self.policy.decoder.submit(job)
+        made = await asyncio.wrap_future(job.future)
+        assert body["logprobs"] == 0
+        assert body["return_token_ids"] is True
+        assert body["skip_special_tokens"] is False
+        return {
+            "index": 0,
+            "text": "",
+            "token_ids": made.ids,
+            "logprobs": {"token_logprobs": made.logprobs},
+            "finish_reason": made.finish_reason,
+        }
 
 
 def _added(folder: Path) -> dict[str, torch.Tensor]:
@@ -63,17 +76,3 @@ def _added(folder: Path) -> dict[str, torch.Tensor]:
             whole = name.removeprefix(_PREFIX).replace(".lora_A", "")
             added[whole] = scale * up @ down
     return added
-
-
-def answer(result: ChatResult, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a completion with what was asked for, in the form that vLLM has."""
-    made = completion_body(result, "chatcmpl-1", name)
-    (choice,) = made["choices"]
-    entries = [
-        {"token": f"token_id:{i}", "logprob": x, "bytes": None, "top_logprobs": []}
-        for i, x in zip(result.response_ids, result.logprobs, strict=True)
-    ]
-    choice["logprobs"] = {"content": entries} if body.get("logprobs") else None
-    if not body.get("return_token_ids"):
-        choice["token_ids"] = made["prompt_token_ids"] = None
-    return made

@@ -63,7 +63,7 @@ def test_a_run_learns_goes_on_and_its_agent_is_as_any_other(
 
     monkeypatch.setattr(VllmEngine, "update", watched)
     settings = config(tmp_path, name="run", learning_rate=1e-3)
-    played.script(busy={"/v1/chat/completions": 2})
+    played.script(busy={"/v1/completions": 2})
     first = Trainer(settings.replaced(episodes=8)).train()
     one = tensors(first.artifacts.agent)
     result = Trainer(settings).train(resume=tmp_path / "run", episodes=24)
@@ -86,7 +86,7 @@ def test_a_run_learns_goes_on_and_its_agent_is_as_any_other(
     assert by_turns(seen[starts[1] :])
     loaded = [line["name"] for line in played.seen("load")]
     assert loaded == [f"agentgym-v{step}" for step in (0, 1, 1, 2, 3)]
-    chats = played.seen("chat")
+    chats = played.seen("complete")
     assert {line["model"] for line in chats} == {f"agentgym-v{i}" for i in range(4)}
     assert not any(line["sleeps"] for line in chats)
     gone = [line["name"] for line in played.seen("unload")]
@@ -111,8 +111,8 @@ def test_a_server_that_dies_ends_the_run_and_it_can_be_resumed(
 ) -> None:
     settings = config(tmp_path, name="run")
     Trainer(settings.replaced(episodes=8)).train()
-    asked = len(played.seen("chat"))
-    played.script(**{"die at": {"/v1/chat/completions": asked // 2}})
+    asked = len(played.seen("complete"))
+    played.script(**{"die at": {"/v1/completions": asked // 2}})
     with pytest.raises(ProviderError, match=r"vLLM has ended.*out of memory") as died:
         Trainer(settings).train(resume=tmp_path / "run", episodes=24)
     assert "Lower memory_share" in str(died.value)

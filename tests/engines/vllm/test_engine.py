@@ -1,20 +1,22 @@
 """The engine with a process that plays vLLM: versions, sleep, and what goes wrong."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
-from agentgym.core.policy import ServedPolicy
+from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
 from agentgym.engines.vllm import server
 from agentgym.engines.vllm.engine import VllmEngine
+from agentgym.engines.vllm.policy import VllmPolicy
 from agentgym.errors import CheckpointError, EngineError
 from tests.engines.vllm.conftest import Played, config
 from tests.engines.vllm.test_log import AFTERWARDS, MEMORY
@@ -23,28 +25,27 @@ from tests.processes import processes_of
 type Engines = Callable[..., VllmEngine]
 
 
-def ask(policy: ServedPolicy, model: str = "") -> httpx.Response:
-    body = {
-        "model": model or policy.model_name,
-        "messages": [{"role": "user", "content": "What is open?"}],
-        "max_tokens": 12,
-        "temperature": 1.0,
-        "seed": 3,
-        "logprobs": True,
-        "return_token_ids": True,
-    }
-    headers = {"Authorization": f"Bearer {policy.api_key}"}
-    url = f"{policy.servers[0]}/chat/completions"
-    return httpx.post(url, json=body, headers=headers, timeout=60)
+ASKED = ChatRequest(
+    [{"role": "user", "content": "What is open?"}], max_tokens=12, seed=3
+)
 
 
-def batch_of(told: dict[str, Any], advantage: float = 1.0) -> TrainingBatch:
+def ask(policy: VllmPolicy) -> ChatResult:
+    async def once() -> ChatResult:
+        try:
+            return await policy.chat(ASKED)
+        finally:
+            await policy.release()
+
+    return asyncio.run(once())
+
+
+def batch_of(told: ChatResult, advantage: float = 1.0) -> TrainingBatch:
     """Return a batch whose every sampled token is trained."""
-    (choice,) = told["choices"]
-    prompt, response = told["prompt_token_ids"], choice["token_ids"]
+    prompt, response = told.prompt_ids, told.response_ids
     trained = [
-        TrainedToken(len(prompt) + i, entry["logprob"], advantage)
-        for i, entry in enumerate(choice["logprobs"]["content"])
+        TrainedToken(len(prompt) + i, logprob, advantage)
+        for i, logprob in enumerate(told.logprobs)
     ]
     return TrainingBatch([TrainingSequence("", 0, prompt + response, trained)])
 
@@ -61,14 +62,18 @@ def test_versions_sleep_and_checkpoints(
     assert kinds(played) == ["start", "sleep"]
     with engine.sampling():
         assert (policy.model_name, policy.version) == ("agentgym-v0", 0)
-        first = ask(policy).json()
+        first = ask(policy)
+        assert first.model_version == 0
     metrics = engine.update(batch_of(first))
     assert metrics.step == engine.step == 1
     assert metrics.gap < 1e-3
     with engine.sampling():
         assert (policy.model_name, policy.version) == ("agentgym-v1", 1)
-        second = ask(policy).json()
-        assert ask(policy, "agentgym-v0").status_code == 404
+        second = ask(policy)
+        policy.become("agentgym-v0", 0)
+        with pytest.raises(EngineError, match="status 404"):
+            ask(policy)
+        policy.become("agentgym-v1", 1)
     gap = engine.update(batch_of(second)).gap
     assert gap < 1e-3  # the weights that it answered with are the ones that were sent
     with engine.sampling():  # and other ones would have been seen
@@ -83,9 +88,9 @@ def test_versions_sleep_and_checkpoints(
     awake = ["wake_up", "sleep"]
     load = ["load", "unload", "reset"]
     assert kinds(played) == [
-        *("start", "sleep", "wake_up", "load", "reset", "chat", "sleep"),
-        *("wake_up", *load, "chat", "chat", "sleep"),
-        *("wake_up", *load, "chat", "sleep"),
+        *("start", "sleep", "wake_up", "load", "reset", "complete", "sleep"),
+        *("wake_up", *load, "complete", "complete", "sleep"),
+        *("wake_up", *load, "complete", "sleep"),
         *("wake_up", *load, "sleep"),
     ]
 
@@ -124,6 +129,27 @@ def test_a_server_that_ignores_adapters_is_found_before_it_is_asked(
     assert kinds(played) == ["start", "sleep", "wake_up", "sleep"]
 
 
+def test_a_stream_is_the_whole_answer_in_pieces(
+    played: Played, engines: Engines
+) -> None:
+    engine = engines()
+
+    async def both() -> tuple[list[str | ChatResult], ChatResult]:
+        try:
+            streamed = [item async for item in engine.policy.stream(ASKED)]
+            return streamed, await engine.policy.chat(ASKED)
+        finally:
+            await engine.policy.release()
+
+    with engine.sampling():
+        streamed, whole = asyncio.run(both())
+    *pieces, result = streamed
+    assert isinstance(result, ChatResult)
+    assert result.logprobs == pytest.approx(whole.logprobs, abs=1e-4)
+    assert replace(result, logprobs=[]) == replace(whole, logprobs=[])
+    assert "".join(map(str, pieces)) == (whole.content or "")
+
+
 def test_nothing_is_left_of_a_server_whose_guard_was_killed(
     played: Played, engines: Engines
 ) -> None:
@@ -145,12 +171,12 @@ def test_nothing_is_left_of_a_server_whose_guard_was_killed(
 def test_two_gpus_are_not_used_by_turns(played: Played, engines: Engines) -> None:
     engine = engines(gpus_per_node=2)
     with engine.sampling():
-        assert ask(engine.policy).status_code == 200
+        assert ask(engine.policy).response_ids
     engine.update(TrainingBatch())
     with engine.sampling():
         assert engine.policy.model_name == "agentgym-v1"
     assert played.seen("start")[0]["devices"] == "1"
-    assert kinds(played)[1:] == ["load", "reset", "chat", "load", "unload", "reset"]
+    assert kinds(played)[1:] == ["load", "reset", "complete", "load", "unload", "reset"]
 
 
 @pytest.mark.parametrize(

@@ -172,9 +172,9 @@ def test_a_check_starts_a_tiny_model_and_asks_it(
     ]
     assert all(finding.is_good for finding in found.values()), found
     assert found["start"].text.startswith("nano answered, ")
-    assert [line["model"] for line in played.seen("chat")] == ["agentgym-v0"]
+    assert [line["model"] for line in played.seen("complete")] == ["agentgym-v0"]
 
-    played.script(refuses="/v1/chat/completions")
+    played.script(refuses="/v1/completions")
     *_, last = VllmEngines().examine()
     assert (last.name, last.is_good) == ("start", False)
     assert "500" in last.text

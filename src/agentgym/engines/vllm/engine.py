@@ -11,13 +11,12 @@ import torch
 from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
-from agentgym.core.policy import ServedPolicy
 from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
 from agentgym.engines.learner import Learner
 from agentgym.engines.local.loading import LoadedModel, load_model
-from agentgym.engines.tokens.responses import ResponseReader
+from agentgym.engines.vllm.policy import VllmPolicy
 from agentgym.engines.vllm.proof import NAME, check_adapters_are_used
 from agentgym.engines.vllm.server import VllmServer
 from agentgym.engines.vllm.settings import BASE, shares_gpu, trained_rank
@@ -48,14 +47,14 @@ class VllmEngine(Engine):
         self._stack = ExitStack()
         self._shares = shares_gpu(config)
         self._learner = Learner(config, loaded, servers="vLLM")
-        self._reader = ResponseReader(
-            loaded.tokenizer, loaded.template.format, loaded.stop_ids
-        )
+        self._tokens = loaded.chat_tokens()
         self._names: set[str] = set()
         self._loaded_name = ""
         self._is_stale = True
         self._is_proven = False
-        self._policy = ServedPolicy(BASE, [f"{server.address}/v1"], api_key=server.key)
+        self._policy = VllmPolicy(
+            self._tokens, f"{server.address}/v1", server.key, BASE
+        )
         server.on_end(self._lose)
 
     @classmethod
@@ -86,8 +85,8 @@ class VllmEngine(Engine):
             return engine
 
     @property
-    def policy(self) -> ServedPolicy:
-        """Where vLLM answers, as which adapter, and how often that was updated."""
+    def policy(self) -> VllmPolicy:
+        """Asks vLLM for the tokens of the newest adapter."""
         return self._policy
 
     @property
@@ -97,7 +96,7 @@ class VllmEngine(Engine):
 
     def label(self, call: ModelCall) -> list[Components] | None:
         """Return the components of each token of a response."""
-        return self._reader.label(call.prompt_ids, call.response_ids, call.tools)
+        return self._tokens.label(call)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
@@ -189,7 +188,7 @@ class VllmEngine(Engine):
             rmtree(self._adapters / self._loaded_name, ignore_errors=True)
         self._loaded_name = name
         self._forget_prefixes()
-        self._policy.model_name, self._policy.version = name, step
+        self._policy.become(name, step)
         self._is_stale = False
 
     def _forget_prefixes(self) -> None:

@@ -14,6 +14,8 @@ from agentgym.errors import EngineError
 NAME = f"{BASE}-proof"
 _WEIGHTS = "adapter_model.safetensors"
 _SCALE = 0.1
+_PROMPT = [40, 41, 42, 43]
+"""Tokens that every vocabulary has; what they say does not matter."""
 _TOKENS = 8
 _ROUNDING = 0.05
 """Nats by which the same weights may differ, as with a cached prefix."""
@@ -55,19 +57,21 @@ def check_adapters_are_used(server: VllmServer, folder: Path) -> None:
         )
 
 
-def _answer(server: VllmServer, model: str) -> tuple[list[str], list[float]]:
+def _answer(server: VllmServer, model: str) -> tuple[list[int], list[float]]:
     """Return the first tokens of an answer with a fixed seed, and their logprobs."""
     asked: dict[str, Any] = {
         "model": model,
-        "messages": [{"role": "user", "content": "Hello"}],
+        "prompt": _PROMPT,
         "max_tokens": _TOKENS,
         "temperature": 1.0,
         "seed": 0,
-        "logprobs": True,
+        "logprobs": 0,
+        "return_token_ids": True,
+        "skip_special_tokens": False,
     }
-    told = server.ask("POST", "/v1/chat/completions", json=asked)
+    told = server.ask("POST", "/v1/completions", json=asked)
     try:
-        entries = told["choices"][0]["logprobs"]["content"]
-        return [x["token"] for x in entries], [float(x["logprob"]) for x in entries]
-    except (KeyError, IndexError, TypeError, ValueError):
+        choice = told["choices"][0]
+        return list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
+    except (KeyError, IndexError, TypeError):
         raise EngineError(f"vLLM gives no log-probabilities: {told!r:.200}.") from None

@@ -146,9 +146,18 @@ class PolicyUpstream(Upstream):
         self._settings = settings
 
     @property
+    def failure(self) -> str | None:
+        """Why the policy will not answer again."""
+        return self._policy.failure or None
+
+    @property
     def model_name(self) -> str:
         """The policy's name."""
         return self._policy.model_name
+
+    async def close(self) -> None:
+        """Close the policy's connections."""
+        await self._policy.release()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
         """Yield what the policy samples."""
