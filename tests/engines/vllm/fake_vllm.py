@@ -171,9 +171,7 @@ def parts(choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
             **choice,
             "token_ids": ids[piece],
             "logprobs": {"token_logprobs": logprobs[piece]},
-            "finish_reason": choice["finish_reason"]
-            if piece.stop >= len(ids)
-            else None,
+            "finish_reason": choice["finish_reason"] if is_last else None,
         }
 
 
