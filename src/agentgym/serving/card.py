@@ -4,6 +4,7 @@ from pathlib import Path
 from shlex import quote
 
 from agentgym.core.agent import AgentSpec
+from agentgym.core.formats import FORMATS
 from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.models import hub
 from agentgym.models.folder import LORA_RANKS, NANO
@@ -21,6 +22,7 @@ def model_card(
     name: str,
     *,
     rank: int,
+    form: str,
     base_model: str,
     steps: int,
     episodes: int,
@@ -34,6 +36,7 @@ def model_card(
         spec: What the agent is apart from its weights.
         name: Of the agent.
         rank: Of the LoRA adapter that the weights are; 0 if they need no base.
+        form: Of the model's tool calls, e.g. ``hermes``.
         base_model: What training started from.
         steps: Policy updates.
         episodes: Training rollouts.
@@ -69,8 +72,8 @@ On {_plural(after.tasks, "held-out task")}:
 
 ## Use
 
-{_use(spec, rank)}
-It writes tool calls in Hermes form. It was measured at temperature {spec.temperature:g}
+{_use(spec, rank, FORMATS[form or "hermes"].vllm_parser)}
+It writes tool calls in the form `{FORMATS[form or "hermes"].example}`. It was measured at temperature {spec.temperature:g}
 with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
 
 {_quoted(spec.system_prompt)}
@@ -78,7 +81,7 @@ with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
 
 
 _SERVED = """    vllm serve {} \\
-        --enable-auto-tool-choice --tool-call-parser hermes
+        --enable-auto-tool-choice --tool-call-parser PARSER
 
 `TrainedAgent.load(...).to_langchain(base_url="http://HOST:8000/v1")` then asks that
 server, and so do `to_autogen` and `to_crewai`.
@@ -102,11 +105,12 @@ _LOADED = {
 """How weights are loaded and served; NAME is what to ask the server for."""
 
 
-def _use(spec: AgentSpec, rank: int) -> str:
+def _use(spec: AgentSpec, rank: int, parser: str) -> str:
     """Return how to load and serve the weights, with the name to serve them by."""
     text = _LOADED["adapter" if rank else "model"]
     room = next((room for room in LORA_RANKS if room >= rank), rank)
-    return text.replace("NAME", quote(spec.served_name)).replace("RANK", str(room))
+    text = text.replace("PARSER", parser).replace("RANK", str(room))
+    return text.replace("NAME", quote(spec.served_name))
 
 
 def _base(model: str) -> str:

@@ -245,6 +245,8 @@ class TrainedAgent(BaseModel):
             UsageError: The form is none, or the folder is there or cannot be written.
             AgentGymError: The weights are not as they were saved, or cannot be merged.
         """
+        from agentgym.core.formats.settings import TemplateSettings
+        from agentgym.models.chat_template import form_of
         from agentgym.models.folder import held_rank
         from agentgym.serving.card import model_card
         from agentgym.serving.export import export_model
@@ -254,6 +256,7 @@ class TrainedAgent(BaseModel):
             self.spec,
             self.name,
             rank=held_rank(self.model_path) if form == "hf" else 0,
+            form=form_of(str(self.model_path), TemplateSettings()),
             base_model=made.base_model,
             steps=made.steps,
             episodes=made.episodes,

@@ -55,7 +55,6 @@ def test_the_command_says_all_that_training_needs() -> None:
         "--enable-lora": "",
         "--max-loras": "1",
         "--max-lora-rank": "32",
-        "--enable-auto-tool-choice": "",
         "--logprobs-mode": "processed_logprobs",
         "--generation-config": "vllm",
         "--disable-uvicorn-access-log": "",
