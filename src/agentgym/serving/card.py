@@ -54,6 +54,7 @@ def model_card(
         f"| {label} | {_share(before, metric)} | {_share(after, metric)} |"
         for metric, label in _SHOWN
     )
+    grammar = FORMATS[form or "hermes"]
     return f"""---
 {"\n".join(head)}
 ---
@@ -72,9 +73,9 @@ On {_plural(after.tasks, "held-out task")}:
 
 ## Use
 
-{_use(spec, rank, FORMATS[form or "hermes"].vllm_parser)}
-It writes tool calls in the form `{FORMATS[form or "hermes"].example}`. It was measured at temperature {spec.temperature:g}
-with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
+{_use(spec, rank, grammar.vllm_parser)}
+It writes tool calls in the form `{grammar.example}`.
+It was measured at temperature {spec.temperature:g} with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
 
 {_quoted(spec.system_prompt)}
 """
