@@ -318,7 +318,7 @@ async def test_a_sandbox_that_a_scenario_cannot_have_is_refused(
     [
         ({"agent": "tol"}, "No agent for rollouts is named 'tol'. Did you mean 'tool'"),
         ({"agent": "nowhere:Agent"}, "Cannot import 'nowhere'"),
-        ({"agent": "json:JSONDecoder"}, "is a JSONDecoder, not a RolloutAgent"),
+        ({"agent": "json:JSONDecoder"}, "is a type, not a RolloutAgent"),
         ({"tools": ["calc"]}, "No tool is named 'calc'. Did you mean 'calculator'"),
         ({"tools": "bash"}, "give a list"),
         ({"tools": {"bash": {"time": 3}}}, "Tool 'bash': unknown setting 'time'"),
