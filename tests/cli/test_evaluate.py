@@ -138,7 +138,7 @@ def test_what_was_measured_is_shown_even_if_a_file_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(files, "write_atomically", refuse)

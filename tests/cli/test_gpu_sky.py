@@ -31,7 +31,7 @@ def test_prices_where_it_is_named_alone(
     out = agentgym("gpu", "prices", "--provider", "sky").out
     assert [line.split()[0] for line in out.splitlines()[1:]] == [
         "0.70",
-        "0.80",
+        "0.81",
         "3.20",
     ]
     sky.change(clouds={})

@@ -40,7 +40,9 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
         (
             evaluate,
             TrainingConfig,
-            POLICY | {"concurrency", "eval_temperature", "cache_requests"},
+            POLICY
+            | {"concurrency", "eval_temperature", "cache_requests"}
+            | {"context", "inputs", "configurable"},
         ),
         (
             rollout,

@@ -7,7 +7,7 @@ from agentgym.errors import ConfigError
 
 
 def test_settings_on_the_command_line_are_yaml() -> None:
-    assert overrides(["verl.a.b=1e-3"]) == {"verl": {"a.b": "1e-3"}}  # as YAML has it
+    assert overrides(["verl.a.b=1e-3"]) == {"verl": {"a.b": 0.001}}
     assert overrides(["verl.a=[1, x]", "vllm.b=true", "verl.c=b=c"]) == {
         "verl": {"a": [1, "x"], "c": "b=c"},
         "vllm": {"b": True},

@@ -75,9 +75,10 @@ def test_a_file_of_others_runs_no_code_and_lifts_no_guard(
 def test_every_setting_that_can_name_something_is_classified() -> None:
     """A new setting of text is either refused in ``.env`` or listed here."""
     harmless = {
-        *("framework", "model", "engine", "tool_parser", "train_roles", "name"),
+        *("framework", "model", "engine", "tool_format", "train_roles", "name"),
         *("cache_requests", "output", "own_tools", "task_choice", "algorithm"),
-        *("precision", "tracker", "configurable"),
+        *("precision", "tracker", "configurable", "thinking"),
+        "chat_template_kwargs",
         *("api_key", "engine_key", "gateway_key", "secrets"),
     }
     for name, field in TrainingConfig.model_fields.items():

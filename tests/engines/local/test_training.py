@@ -53,7 +53,7 @@ def test_a_model_whose_attempts_all_earn_the_same_is_not_trained(
     found = run.load_state()
     assert found is not None
     ledger = found[0].ledger
-    assert (ledger.calls, ledger.trained) == (16, 0)
-    assert ledger.masked == {NO_VARIANCE: 16}
+    assert ledger.calls >= 16  # a call that cannot be read is answered with an error
+    assert (ledger.trained, ledger.masked) == (0, {NO_VARIANCE: ledger.calls})
     assert ledger.adds_up
     assert not (tmp_path / "runs" / "run" / "agent").exists()

@@ -1,6 +1,7 @@
 """An exported agent streams from sync code as from async code."""
 
 import gc
+import shutil
 import threading
 import time
 import weakref
@@ -45,7 +46,7 @@ def run_tests() -> str:
 def agent(tmp_path_factory: pytest.TempPathFactory) -> TrainedAgent:
     """Return an agent with the shipped weights, as training leaves one behind."""
     path = tmp_path_factory.mktemp("agent")
-    (path / MODEL_FOLDER).symlink_to(Path(models.__path__[0], "nano"))
+    shutil.copytree(Path(models.__path__[0], "nano"), path / MODEL_FOLDER)
     spec = AgentSpec(
         scenario="coding",
         framework="native",

@@ -25,7 +25,7 @@ class Remembering(ScriptedPolicy):
 class Agent:
     """What a trained agent is to whoever loads it."""
 
-    scenario = "none"
+    name = folder = scenario = "none"
     model_path = Path("none")
     spec = AgentSpec(
         scenario="none",
