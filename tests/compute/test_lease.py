@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -248,24 +247,40 @@ def test_a_machine_that_cannot_be_ended_is_said_aloud(
         raise RuntimeError("its own")
 
 
+class Clock:
+    """Stands for ``time``: a sleep is over at once."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 def test_a_machine_that_cannot_be_ended_while_it_boots_is_ended_after_that(
-    lambda_cloud: FakeLambda, tmp_path: Path
+    lambda_cloud: FakeLambda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its boot takes longer than an end is waited for."""
-    provider, told = LambdaCloud(), list[str]()
+    provider, told, clock = LambdaCloud(), list[str](), Clock()
     chosen = [each for each in provider.offers() if each.is_available][:1]
-    lambda_cloud.is_locked_while_booting, lambda_cloud.boot_looks = True, 40
-    waits = client.Waits(look_s=0.01, looks=2, up_s=0.05, end_s=0.1, boot_s=20.0)
+    for module in ("lease", "ending"):
+        monkeypatch.setattr(f"agentgym.compute.{module}.time", clock)
+    lambda_cloud.is_locked_while_booting, lambda_cloud.boot_looks = True, 20
+    waits = client.Waits(look_s=50.0, looks=2, up_s=100.0, end_s=300.0, boot_s=1800.0)
     with pytest.raises(ComputeError, match="not started after"):
         Lease(provider, chosen, tmp_path, waits=waits, tell=told.append).__enter__()
     assert (lambda_cloud.instances, lambda_cloud.keys) == ({}, {})
     assert record(tmp_path).fate == "ended"
     assert sum("once it has booted" in each for each in told) == 1
-    lambda_cloud.boot_looks = 10**6
-    waits = replace(waits, boot_s=0.3)
+    assert clock.now > 100 + 300
+    lambda_cloud.boot_looks, begun = 10**6, clock.now
     with pytest.raises(ComputeError) as caught:
         Lease(provider, chosen, tmp_path, waits=waits).__enter__()
     assert "COULD NOT BE ENDED" in " ".join(caught.value.__notes__)
+    assert clock.now == pytest.approx(begun + 100 + 1800, abs=200)
 
 
 def test_a_key_without_the_right_is_told_at_once(
