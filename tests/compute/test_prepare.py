@@ -61,7 +61,7 @@ def test_uv_that_cannot_install(machine: Machine, agentgym: Command) -> None:  #
     assert "dns error" in told
     wheels = list((machine.home / ".agentgym/elsewhere/wheels").rglob("*.whl"))
     assert [path.name for path in wheels] == [
-        f"agentgym-{__version__}-py3-none-any.whl"
+        f"agentgym_sdk-{__version__}-py3-none-any.whl"
     ]
 
 
@@ -95,7 +95,7 @@ def test_nothing_is_asked_in_a_dry_run(
     ended = agentgym(*TRAIN, "ssh:me@host.invalid:2222", "--dry-run")
     assert ended.code == 0
     assert "me@host.invalid:2222, over SSH" in ended.out
-    assert f"agentgym-{__version__} [local]" in ended.out
+    assert f"agentgym_sdk-{__version__} [local]" in ended.out
     assert "the values of HF_TOKEN" in ended.out
     assert "hf_planted" not in ended.out
     assert not Path("runs").exists()

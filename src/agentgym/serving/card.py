@@ -75,7 +75,8 @@ On {_plural(after.tasks, "held-out task")}:
 
 {_use(spec, rank, grammar.vllm_parser)}
 It writes tool calls in the form `{grammar.example}`.
-It was measured at temperature {spec.temperature:g} with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
+It was measured at temperature {spec.temperature:g}
+with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
 
 {_quoted(spec.system_prompt)}
 """
