@@ -14,6 +14,7 @@ from agentgym.core.settings import Settings
 from agentgym.rollout.solo.config import RolloutConfig
 
 POLICY = {"scenario", "framework", "model", "gpu", "seed", "unsafe_local_exec"}
+TEMPLATE = {"tool_format", "chat_template", "thinking"}
 TRAINED = {
     "agent",
     "engine",
@@ -35,12 +36,13 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
         (
             train,
             TrainingConfig,
-            POLICY | TRAINED | YOURS,
+            POLICY | TEMPLATE | TRAINED | YOURS,
         ),
         (
             evaluate,
             TrainingConfig,
             POLICY
+            | TEMPLATE
             | {"concurrency", "eval_temperature", "cache_requests"}
             | {"context", "inputs", "configurable"},
         ),

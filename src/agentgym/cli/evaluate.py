@@ -8,12 +8,15 @@ import typer
 from agentgym.cli.options import (
     AllowTool,
     AsJson,
+    ChatTemplate,
     CheckFunction,
     Configurable,
     Context,
     Framework,
     Inputs,
+    Thinking,
     ToolAnswers,
+    ToolFormat,
     ToolsFrom,
     UnsafeLocalExec,
     given_settings,
@@ -56,6 +59,9 @@ def evaluate(
             "with commas between them share the load."
         ),
     ] = None,
+    tool_format: ToolFormat = None,
+    chat_template: ChatTemplate = None,
+    thinking: Thinking = None,
     compare: Annotated[
         tuple[str, str] | None,
         opt(

@@ -120,6 +120,26 @@ Inputs = Annotated[
         rich_help_panel=AGENT,
     ),
 ]
+ToolFormat = Annotated[
+    str | None,
+    opt(
+        "The form of the model's tool calls, instead of what its template shows.",
+        metavar="auto|hermes|xml|json|harmony|gemma|mistral|pythonic",
+        rich_help_panel=MODEL,
+    ),
+]
+ChatTemplate = Annotated[
+    str | None,
+    opt(
+        "A Jinja chat template to use instead of the model's own.",
+        metavar="FILE|hermes",
+        rich_help_panel=MODEL,
+    ),
+]
+Thinking = Annotated[
+    Literal["auto", "on", "off"] | None,
+    opt("Whether the model reasons before it answers.", rich_help_panel=MODEL),
+]
 Configurable = Annotated[
     list[str] | None,
     opt(
