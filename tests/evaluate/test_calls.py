@@ -7,7 +7,13 @@ from typing import Any, Literal
 import pytest
 
 from agentgym.core.needs import NeededCall, align
-from agentgym.core.tools import ToolOutcome, ToolSpec, check_call, spec_of
+from agentgym.core.tools import (
+    MALFORMED_CALL,
+    ToolOutcome,
+    ToolSpec,
+    check_call,
+    spec_of,
+)
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.evaluate.calls import (
     INVENTED,
@@ -79,6 +85,14 @@ def test_right_calls() -> None:
         (call("fly", to="a"), CallClass.INVENTED_TOOL),
         (
             ToolCall(name="move", arguments=None, outcome=ToolOutcome.MALFORMED),
+            CallClass.MALFORMED,
+        ),
+        (
+            ToolCall(
+                name=MALFORMED_CALL,
+                arguments={"written": "<tool_call>{"},
+                outcome=ToolOutcome.MALFORMED,
+            ),
             CallClass.MALFORMED,
         ),
         (call("move"), CallClass.MISSING),
@@ -250,3 +264,11 @@ def test_a_hand_off_is_judged_by_what_was_offered_and_stands_for_no_need(
         assert judged[0].needed is None
         assert matrix.counts[NOTHING] == {OWN: 1}
         assert matrix.counts["move"] == {NO_CALL: 1}
+
+
+def test_a_call_that_could_not_be_read_has_a_column_of_its_own() -> None:
+    made = ToolCall(name=MALFORMED_CALL, arguments={}, outcome=ToolOutcome.MALFORMED)
+    trajectory = Trajectory(rollout_id="r", scenario="s", task_id="t", steps=[made])
+    (judged,) = judge_calls(trajectory, NEEDED, SPECS)
+
+    assert judged.column([*SPECS]) == "(malformed)"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.core.tools import ToolOutcome, ToolSpec, normalized
+from agentgym.core.tools import MALFORMED_CALL, ToolOutcome, ToolSpec, normalized
 from agentgym.core.trajectory import ToolCall
 
 _EXACT, _SAME_TOOL, _OTHER_TOOL = 10**8, 10**4, 1
@@ -120,7 +120,9 @@ def align(
 
 def is_own(call: ToolCall, specs: Mapping[str, ToolSpec]) -> bool:
     """Say whether a call is of a tool that the agent brought along, e.g. a hand-off."""
-    return call.name not in specs and call.outcome is not ToolOutcome.UNKNOWN_TOOL
+    if call.name in specs or call.name == MALFORMED_CALL:
+        return False
+    return call.outcome is not ToolOutcome.UNKNOWN_TOOL
 
 
 def _without(arguments: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from pydantic import BaseModel, ValidationError
 
 from agentgym.core.needs import NeededCall, align, is_own
-from agentgym.core.tools import ToolOutcome, ToolSpec, normalized
+from agentgym.core.tools import MALFORMED_CALL, ToolOutcome, ToolSpec, normalized
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.integrations.offered import Fault, offered_functions, schema_faults
 
@@ -17,6 +17,7 @@ NOTHING = "(nothing)"  # row of the calls that answer to no needed call
 NO_CALL = "(no call)"  # column of the needed calls that no call answers to
 OWN = "(own)"  # column of the calls of tools that the agent brought along
 INVENTED = "(invented)"  # column of the calls of tools that do not exist
+UNREADABLE = "(malformed)"  # column of the calls whose text could not be read
 
 
 class CallClass(StrEnum):
@@ -28,7 +29,7 @@ class CallClass(StrEnum):
     """
 
     INVENTED_TOOL = "invented_tool"  # names no tool that the call was offered
-    MALFORMED = "malformed"  # its arguments are no JSON object
+    MALFORMED = "malformed"  # its text could not be read as a name and an object
     MISSING = "missing"  # an argument that the schema requires is not there
     EXTRA = "extra"  # none is missing, and there is one that the schema knows not
     WRONG_TYPE = "wrong_type"  # a value is not of the type that the schema asks for
@@ -63,6 +64,8 @@ class JudgedCall(NamedTuple):
         """Return where the call stands in a confusion matrix of ``tools``."""
         if self.kind is CallClass.INVENTED_TOOL:
             return INVENTED
+        if self.call.name == MALFORMED_CALL and self.call.name not in tools:
+            return UNREADABLE
         return self.call.name if self.call.name in tools else OWN
 
 
@@ -109,9 +112,11 @@ def _class_of(
     """Return the first class that fits; ``need`` is what the call answers to."""
     if call.outcome is ToolOutcome.RULE_BROKEN:
         return CallClass.RULE_BROKEN
+    if call.outcome is ToolOutcome.MALFORMED:
+        return CallClass.MALFORMED
     if call.outcome is ToolOutcome.UNKNOWN_TOOL or spec is None:
         return CallClass.INVENTED_TOOL
-    if call.outcome is ToolOutcome.MALFORMED or call.arguments is None:
+    if call.arguments is None:
         return CallClass.MALFORMED
     if call.outcome is ToolOutcome.INVALID_ARGUMENTS:
         return _argument_fault(spec, call.arguments)
@@ -213,7 +218,7 @@ class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
             for call in judged:
                 row = NOTHING if call.needed is None else needed[call.needed].tool
                 cells[row, call.column(tools)] += 1
-        columns = (*tools, NO_CALL, OWN, INVENTED)
+        columns = (*tools, NO_CALL, OWN, INVENTED, UNREADABLE)
         counts = {
             row: {c: cells[row, c] for c in columns if cells[row, c]}
             for row in (*tools, NOTHING)

@@ -4,7 +4,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.evaluate.calls import INVENTED, NO_CALL, NOTHING, OWN, ConfusionMatrix
+from agentgym.evaluate.calls import (
+    INVENTED,
+    NO_CALL,
+    NOTHING,
+    OWN,
+    UNREADABLE,
+    ConfusionMatrix,
+)
 from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.result import Evaluation
@@ -95,7 +102,9 @@ def _calls_table(found: Evaluation) -> Table:
 def confusion_cells(matrix: ConfusionMatrix) -> tuple[list[str], list[str]]:
     """Return the rows and the columns that hold anything, in the order of the tools."""
     used = {column for row in matrix.counts.values() for column in row}
-    columns = [c for c in (*matrix.tools, NO_CALL, OWN, INVENTED) if c in used]
+    columns = [
+        c for c in (*matrix.tools, NO_CALL, OWN, INVENTED, UNREADABLE) if c in used
+    ]
     return [r for r in (*matrix.tools, NOTHING) if matrix.counts.get(r)], columns
 
 
