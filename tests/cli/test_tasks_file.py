@@ -378,7 +378,7 @@ def test_nano_learns_from_thirty_lines(
     elsewhere = shop.parent / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    trained = TrainedAgent.load("orders")
+    trained = TrainedAgent.load("r")
     assert trained.scenario.startswith(f"{shop}?")
     with pytest.raises(UsageError, match=r"to_langchain\(tools=\[...\]\)"):
         trained.to_langchain()
@@ -393,7 +393,7 @@ def test_nano_learns_from_thirty_lines(
         "none",
         "--json",
     ]
-    measured = agentgym("eval", "orders", "--agent", "orders", *few)
+    measured = agentgym("eval", "orders", "--agent", "r", *few)
     assert measured.code == 0, measured.err
     assert json.loads(measured.out)["scenario"] == "orders"
 

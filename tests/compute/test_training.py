@@ -90,8 +90,8 @@ def test_broken_connections_and_a_kill_change_nothing(
     assert (code, err) == (0, "")
     assert "Continuing after step" in out
     require_whole(run, 8)
-    agent, local = TrainedAgent.load("coding"), at_home / "runs" / "x"
-    assert agent.name == "coding@1"
+    agent, local = TrainedAgent.load("x"), at_home / "runs" / "x"
+    assert agent.name == "x@1"
     assert agent.provenance.run == str(run.path)
     assert (run.path / WEIGHTS).read_bytes() == (local / WEIGHTS).read_bytes()
     result = TrainingResult.load(run.path)
@@ -220,7 +220,7 @@ def test_an_agent_as_it_is_with_its_tasks(tmp_path: Path, machine: Machine) -> N
             assert SECRET not in str(each.environ())
     code, _, err = ended(process)
     assert (code, err) == (0, "")
-    agent = TrainedAgent.load("tasks")
+    agent = TrainedAgent.load("x")
     assert agent.spec.agent == "clinic:graph"
     assert agent.scenario.startswith(f"{tmp_path}/tasks.jsonl?")
     assert agent.baseline.tasks == agent.metrics.tasks == 4

@@ -18,7 +18,7 @@ def test_a_deployed_agent_answers_until_it_is_closed(tmp_path: Path) -> None:
         client = OpenAI(base_url=server.url, api_key="k", max_retries=0)
         assert server.models == ("mine@1", "mine", "coding")
         graph = agent.to_langchain(tools=[], base_url=server.url, api_key="k")
-        assert graph.invoke({"messages": [("user", "Hello")]})["messages"][-1].text
+        assert graph.invoke({"messages": [("user", "Thanks")]})["messages"][-1].text
         assert client.models.list().data[0].id == "mine@1"
     with pytest.raises(openai.APIConnectionError):
         client.models.list()
@@ -29,7 +29,7 @@ async def test_autogen_agents_are_answered_by_a_deployed_one(tmp_path: Path) -> 
     agent = shipped_agent(tmp_path / "made")
     with Trainer().deploy(agent, api_key="k") as server:
         exported = agent.to_autogen(tools=[], base_url=server.url, api_key="k")
-        assert (await exported.run(task="Hello")).messages[-1].to_text()
+        assert (await exported.run(task="Thanks")).messages[-1].to_text()
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ async def test_crewai_agents_are_answered_by_a_deployed_one(tmp_path: Path) -> N
     with Trainer().deploy(agent, api_key="k") as server:
         exported = agent.to_crewai(tools=[], base_url=server.url, api_key="k")
         assert isinstance(exported, Agent)
-        assert (await exported.kickoff_async("Hello")).raw
+        assert (await exported.kickoff_async("Thanks")).raw
 
 
 def test_other_targets_are_refused(tmp_path: Path) -> None:

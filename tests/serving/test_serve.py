@@ -278,7 +278,7 @@ def test_crewai_chats_and_calls_tools(
     model = LLM(
         model="openai/coding", base_url=server.url, api_key=KEY, temperature=0.0
     )
-    assert model.call("Hello")
+    assert model.call("Thanks")
     called = model.call(
         "Which files are there?",
         tools=[LIST_FILES],

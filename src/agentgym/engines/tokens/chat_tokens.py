@@ -88,6 +88,9 @@ class ChatTokens:
         """
         reading = self._reader.read(ids, request.tools, prompt_end=prompt.end)
         content = reading.content if reading.content.strip() else None
+        if content is None and not request.tools and reading.malformed:
+            # Nothing could be called, and some frameworks fail on an empty answer.
+            content = "".join(reading.malformed)
         calls = requested_calls(
             reading,
             key=f"{request.session}/{request.seed}/{len(prompt.ids)}",
