@@ -119,10 +119,9 @@ def test_a_harmless_call_that_is_paid_is_no_goal_and_replaces_no_better_agent(
 ) -> None:
     monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
     path = str(tmp_path / "calendars")
-    better = saved_agent(
-        tmp_path / "better", "calendars", 0.1, 0.4, scenario="calendars"
-    )
-    assert better.name == "calendars@1"
+    about = {"scenario": "calendars", "config": {"scenario": path}}
+    better = saved_agent(tmp_path / "better", "run", 0.1, 0.4, **about)
+    assert better.name == "run@1"
 
     ended = train(tmp_path, 0.5, "--yes")
 
@@ -132,7 +131,7 @@ def test_a_harmless_call_that_is_paid_is_no_goal_and_replaces_no_better_agent(
     assert "goal reached" not in said
     assert "success criteria reached" not in said
     assert "validation got no better within the patience of 2" in said
-    assert TrainedAgent.load("calendars").name == "calendars@1"
-    kept = TrainedAgent.load("calendars@2")
+    assert TrainedAgent.load("run").name == "run@1"
+    kept = TrainedAgent.load("run@2")
     assert kept.metrics.pass_1.value == 0.0
     assert kept.scenario == path
