@@ -12,9 +12,11 @@ from agentgym.cli.options import (
     Context,
     Inputs,
     ToolAnswers,
+    ToolsFrom,
     opt,
     own_tools,
     project_agent,
+    with_tools,
 )
 from agentgym.cli.output import print_json, print_result, progress_console
 
@@ -41,9 +43,13 @@ def inspect(
     framework: Annotated[
         str | None, opt("Whose agent, where it cannot be told.")
     ] = None,
+    model: Annotated[
+        str | None, opt("The model that it would be trained with; nano by default.")
+    ] = None,
     context: Context = None,
     inputs: Inputs = None,
     configurable: Configurable = None,
+    tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     as_json: AsJson = False,
@@ -61,12 +67,13 @@ def inspect(
     if agent is None:
         _list_agents(as_json)
         return
-    given: dict[str, Any] = {"agent": agent, "framework": framework}
+    given: dict[str, Any] = {"agent": agent, "framework": framework, "model": model}
     given |= {"context": context, "inputs": inputs, "yes": None}
     given["configurable"] = configurable or None
     if tasks is not None or scenario is None:
-        report = _on_tasks(given, tasks)
+        report = _on_tasks(given, tasks, tools_from, tools, allow_tool)
     else:
+        scenario = with_tools(scenario, tools_from)
         given |= {"scenario": scenario, **own_tools(tools, allow_tool)}
         report = probed(located(_settings(given)))
     if as_json:
@@ -120,17 +127,25 @@ def _settings(given: dict[str, Any]) -> "TrainingConfig":
     return TrainingConfig.create(**known)
 
 
-def _on_tasks(given: dict[str, Any], tasks: Path | None) -> Any:
+def _on_tasks(
+    given: dict[str, Any],
+    tasks: Path | None,
+    tools_from: str | None,
+    tools: str | None,
+    allow_tool: list[str] | None,
+) -> Any:
     """Try an agent on a tasks file; on one made of its own tools if there is none."""
     from tempfile import TemporaryDirectory
 
-    from agentgym.integrations.live import agent_tools
     from agentgym.rollout.located import located
     from agentgym.rollout.probe import probed
+    from agentgym.scenarios.tool_tasks.scenario import load_tools
     from agentgym.scenarios.tool_tasks.starter import starter
 
     with TemporaryDirectory(prefix="agentgym-inspect-") as folder:
         if tasks is None:
             tasks = Path(folder) / "its_own_tools.jsonl"
-            tasks.write_text(starter(agent_tools(given["agent"])), encoding="utf-8")
-        return probed(located(_settings({**given, "scenario": str(tasks)})))
+            known = load_tools(tools_from or f"@{given['agent']}")
+            tasks.write_text(starter(known), encoding="utf-8")
+        scenario = with_tools(str(tasks), tools_from, tools, allow_tool)
+        return probed(located(_settings({**given, "scenario": scenario})))

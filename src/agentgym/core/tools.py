@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticSchemaGenerationError
 
 from agentgym.errors import RuleViolation, ScenarioError, ToolError, first_problem
 
@@ -24,6 +25,7 @@ _MARK = "__agentgym_tool__"
 _ARGUMENT_LINE = re.compile(r"^\s{4}(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
 _INTEGERS = range(-(2**63), 2**63)
 _MAX_DEPTH = 200
+_FILLED_IN = ("InjectedToolArg", "_DirectlyInjectedToolArg")
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -202,13 +204,33 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
                 f"write for instance {parameter.name}: str."
             )
         hint = hints[parameter.name]
+        if _is_filled_in(hint):
+            continue
         if parameter.name in described:
             hint = Annotated[hint, Field(description=described[parameter.name])]
         missing = parameter.default is inspect.Parameter.empty
         fields[parameter.name] = (hint, ... if missing else parameter.default)
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
-    model = create_model(name, __config__=config, **fields)
+    try:
+        model = create_model(name, __config__=config, **fields)
+    except PydanticSchemaGenerationError as error:
+        raise ScenarioError(
+            f"An argument of tool {name!r} has a type that JSON cannot hold: "
+            f"{error.message.partition('. ')[0]}. Let a model give text, numbers, "
+            "lists or dicts."
+        ) from None
     return ToolSpec(name, " ".join(doc.split("\n\n")[0].split()), model)
+
+
+def _is_filled_in(hint: Any) -> bool:
+    """Say whether a framework fills an argument in, and hides it from the model.
+
+    LangChain's ``InjectedToolArg`` and what is derived from it, by name: the core
+    imports no framework.
+    """
+    marks = [*getattr(hint, "__metadata__", ()), get_origin(hint) or hint]
+    kinds = [mark if isinstance(mark, type) else type(mark) for mark in marks]
+    return any(base.__name__ in _FILLED_IN for kind in kinds for base in kind.__mro__)
 
 
 def parse_arguments(raw: str) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from agentgym.engines.scripted import ScriptedPolicy
 from agentgym.errors import AgentGymError, UnsupportedError
 from agentgym.integrations.base import AgentLoop, AgentRole, Blueprint
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.rollout.prompt_length import compare_with_context
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.rollout.trial_calls import TrialCalls
@@ -64,6 +65,7 @@ class AgentReport:
         concerns: What is different in training.
         problems: Why it cannot be trained; empty if it can.
         undecided: Tools of its own of which it was not said what they answer.
+        too_long: Why the model of the run cannot read its prompts; empty if it can.
         model_calls: In the trial; None if there was none.
     """
 
@@ -79,6 +81,7 @@ class AgentReport:
     concerns: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
+    too_long: str = ""
     model_calls: int | None = None
 
 
@@ -93,10 +96,13 @@ def probed(config: TrainingConfig) -> AgentReport:
         UsageError: It cannot be made.
         UnsupportedError: It is no agent that can be trained.
     """
-    scenario = get_scenario(config.scenario).rehearsal()
+    given = get_scenario(config.scenario)
+    scenario = given.rehearsal()
     try:
         report = _look(config, scenario)
-        return report if report.problems else _try(config, scenario, report)
+        if report.problems:
+            return report
+        return _try(config, scenario, report, given.live_tools())
     finally:
         scenario.close()
 
@@ -107,10 +113,11 @@ def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
     Raises:
         UnsupportedError: It cannot; says why and what to do.
     """
-    if report.problems:
+    problems = report.problems or [report.too_long]
+    if any(problems):
         raise UnsupportedError(
             f"{report.agent} cannot be trained on {config.scenario_name} as it is. "
-            f"{' '.join(report.problems)}"
+            f"{' '.join(problems)}"
         )
 
 
@@ -239,7 +246,10 @@ def _differ(agents: ToolSpec, scenarios: ToolSpec) -> Iterable[str]:
 
 
 def _try(
-    config: TrainingConfig, scenario: Scenario, report: AgentReport
+    config: TrainingConfig,
+    scenario: Scenario,
+    report: AgentReport,
+    allowed: frozenset[str],
 ) -> AgentReport:
     [task] = make_tasks(scenario, Split.TRAIN, config.seed, 1)
     trial = config.replaced(
@@ -286,7 +296,15 @@ def _try(
     tried = [name for name in dict.fromkeys(tried) if name != OUTSIDE]
     answers = dict.fromkeys(sorted(calls.answers), _ANSWER)
     report = replace(report, own=report.own | answers)
-    return _judged(report, made, scenario, tools, tried, is_outside=is_outside)
+    report = _judged(
+        *(report, made, scenario, tools, tried), allowed=allowed, is_outside=is_outside
+    )
+    if report.problems:
+        return report
+    prompts = [call for trial in made for call in trial.model_calls]
+    too_long, note = compare_with_context(config, prompts)
+    concerns = [*report.concerns, *([note] if note else [])]
+    return replace(report, concerns=concerns, too_long=too_long)
 
 
 def _rehearsed(reference: str) -> str:
@@ -320,6 +338,7 @@ def _judged(
     specs: set[str],
     hosts: list[str],
     *,
+    allowed: frozenset[str],
     is_outside: bool,
 ) -> AgentReport:
     made = next((each for each in trials if _is_lost(each)), trials[0])
@@ -330,12 +349,14 @@ def _judged(
         for name, function in offered.items()
         if addressee in (function.get("parameters") or {}).get("properties", {})
     }
-    past = [
+    not_run = dict.fromkeys(
         call.name
         for trial in trials
         for call in trial.get_tool_calls()
         if call.name in specs and call.result == f"Error: {NOT_RUN}"
-    ]
+    )
+    answering = [name for name in not_run if name in allowed]
+    past = [name for name in not_run if name not in allowed]
     unknown = [n for n in offered if n not in specs and n not in own]
     reached = f" It was to reach {', '.join(hosts)}." if hosts else ""
     problems = []
@@ -364,21 +385,25 @@ def _judged(
             f"tools of {scenario.name}: {', '.join(sorted(specs))}."
         )
     elif past:
-        names = ", ".join(dict.fromkeys(past))
+        names = ", ".join(past)
         problems.append(
-            f"Calls of {names} are answered by the agent's own code, past training: "
-            "nothing of them would be seen. Make them tools of the framework (for "
-            f"LangGraph: @tool and a ToolNode, or tool.invoke in your node).{reached}"
-        )
-    elif unknown:
-        names = ", ".join(unknown)
-        problems.append(
-            f"Its model is offered {names}, which neither {scenario.name} nor what can "
-            "be seen of the agent has, so that what its calls do is not known. Where "
-            "that is an answer in a form, ask for it by tool_choice; else make it a "
-            f"tool of the agent, or one of your tasks, by --tools-from.{reached}"
+            f"Calls of {names} are answered by the agent's own code, past training. "
+            "Make them tools of the framework (for LangGraph: @tool and a ToolNode, or "
+            "tool.invoke in your node). Or let that code answer them, again and again "
+            f"in training: --tools live --allow-tool {past[0]}.{reached}"
         )
     concerns = [*report.concerns]
+    if unknown:
+        concerns.append(
+            f"Its model is also offered {', '.join(unknown)}, which neither "
+            f"{scenario.name} nor what can be seen of the agent has. The agent's own "
+            "code answers such calls, and what it does then is really done."
+        )
+    if answering:
+        concerns.append(
+            f"Calls of {', '.join(answering)} are answered by the agent's own code, "
+            "which really runs, again and again; what it answers is what is recorded."
+        )
     if replaced := _replaced(trials):
         concerns.append(
             f"Calls of {', '.join(replaced)} that the agent's own code replaces by "

@@ -208,6 +208,10 @@ class Scenario(ABC):
         """
         return self
 
+    def live_tools(self) -> frozenset[str]:
+        """Return the names of the tools that really run, as their owner allowed."""
+        return frozenset()
+
     def success_criteria(self) -> dict[str, float]:
         """Return what validation tasks must reach for training to end early.
 

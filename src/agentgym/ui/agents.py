@@ -26,7 +26,8 @@ def agent_view(report: AgentReport) -> RenderableType:
         facts.add_row("own tool", f"{name} {fate}" if fate else name)
     if report.missing:
         facts.add_row("not offered", ", ".join(report.missing))
-    for text in (*report.differences, *report.concerns):
+    too_long = [report.too_long] if report.too_long else []
+    for text in (*report.differences, *report.concerns, *too_long):
         facts.add_row("note", text)
     if facts.row_count:
         parts.append(indent(facts))
@@ -69,7 +70,9 @@ def _verdict(report: AgentReport) -> RenderableType:
     its = {tool["function"]["name"] for role in report.roles for tool in role.tools}
     left = ", ".join(name for name in report.missing if name in its)
     reached = f"each of its tools was reached{f', but for {left}' if left else ''}"
+    other = " with another model" if report.too_long else ""
     return Text(
-        f"It can be trained: in a trial it asked the model {calls}, and {reached}.",
+        f"It can be trained{other}: in a trial it asked the model {calls}, "
+        f"and {reached}.",
         "green",
     )

@@ -1,6 +1,6 @@
 """Joins what the gateway saw with what the tools saw into one list of steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from agentgym.core.tools import (
     check_call,
     normalized,
     parse_arguments,
+    result_text,
 )
 from agentgym.core.trajectory import ModelCall, RequestedCall, Step, ToolCall
 from agentgym.integrations.offered import check_offered, offered_functions
@@ -25,6 +26,7 @@ def assemble_steps(
     specs: dict[str, ToolSpec],
     *,
     came_to_end: bool = False,
+    answered_by_agent: Collection[str] = (),
 ) -> list[Step]:
     """Interleave model calls with the outcomes of the tool calls they asked for.
 
@@ -43,6 +45,9 @@ def assemble_steps(
         tool_calls: From around the callables, in the order they finished.
         specs: The episode's tools by name, with their original schemas.
         came_to_end: Whether the agent ended by itself, with an answer.
+        answered_by_agent: Tools whose calls the agent's own code may answer, as a node
+            that calls a plain function does. What a later request shows as the
+            answer is the result then, if nothing else ran the tool.
     """
     judged = [_judge(call, specs) for call in model_calls]
     pending = list(tool_calls)
@@ -58,6 +63,14 @@ def assemble_steps(
         if _did_not_run(made):
             ended = {"outcome": ToolOutcome.OK, "result": ENDED}
             outcomes[last[0]] = made.model_copy(update=ended)
+    answers = _answers(model_calls) if answered_by_agent else {}
+    for call, made in outcomes.items():
+        name, answer = call.call.name, answers.get(call.call.id)
+        if answer is None or not _did_not_run(made):
+            continue
+        if name in answered_by_agent and name not in ran:
+            seen = {"outcome": ToolOutcome.OK, "result": answer}
+            outcomes[call] = made.model_copy(update=seen)
     known = _known_later(model_calls)
     steps: list[Step] = []
     for model_call, calls, later in zip(model_calls, judged, known, strict=True):
@@ -90,6 +103,16 @@ def _known_later(model_calls: Sequence[ModelCall]) -> list[set[str] | None]:
             mentioned |= {str(each.get("id")) for each in made}
         later = mentioned | (later or set())
     return found[::-1]
+
+
+def _answers(model_calls: Sequence[ModelCall]) -> dict[str, str]:
+    """Return the answers to tool calls that requests show, by the calls' ids."""
+    return {
+        str(message["tool_call_id"]): result_text(message.get("content") or "")
+        for call in model_calls
+        for message in call.messages
+        if "tool_call_id" in message
+    }
 
 
 @dataclass(frozen=True, eq=False)

@@ -212,6 +212,7 @@ class _GatewayEnding(ScenarioEnding):
     ) -> None:
         super().__init__(scenario)
         self._get = get
+        self._answered_by_agent = scenario.live_tools()
 
     async def refused_form(self, episode: Episode) -> str:
         calls = await self._calls(episode)
@@ -239,6 +240,7 @@ class _GatewayEnding(ScenarioEnding):
             episode.tool_calls,
             _specs(episode),
             came_to_end=episode.cut is None,
+            answered_by_agent=self._answered_by_agent,
         )
 
 

@@ -118,6 +118,11 @@ class ToolScenario(Scenario):
             return self
         return self._with_answers("recorded")
 
+    def live_tools(self) -> frozenset[str]:
+        """Return the names of the tools that were allowed to be called themselves."""
+        how = self._answering
+        return how.allow if how.mode == "live" else frozenset()
+
     def _with_answers(self, answers: Answers) -> "ToolScenario":
         how = self._answering
         made = object.__new__(type(self))

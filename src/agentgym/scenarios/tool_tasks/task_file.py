@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -32,6 +33,7 @@ _KEYS = (
 _CALL_KEYS = ("tool", "args", "answer")
 _MOST_VALUES = 64
 _MOST_SHOWN = 5
+_HAND_OFF = re.compile(r"transfer_|hand_?off|delegate", re.IGNORECASE)
 _NO_TEXT = object()
 
 
@@ -363,6 +365,11 @@ def _tool(name: Any, specs: Specs, where: str) -> str:
         return name
     close = get_close_matches(str(name), specs, n=1, cutoff=0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""
+    if _HAND_OFF.search(str(name)):
+        hint = (
+            " If it hands over to another agent, leave it out: expect the calls that "
+            "the other agent has to make."
+        )
     raise _BrokenError(
         f"{where}: no tool is named {_told(name)}.{hint} There are: {', '.join(specs)}"
     )
