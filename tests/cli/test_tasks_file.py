@@ -54,6 +54,7 @@ def test_a_dry_run_shows_the_plan(agentgym: Command, shop: Path) -> None:
         ("train coding --tasks orders.jsonl", "leave 'coding' out"),
         ("train --tasks orders.csv", "ends in .jsonl, not orders.csv"),
         ("train coding --tools-from x:y", "--tools-from is for a tasks file"),
+        ("inspect a:b coding --tools-from x:y", "--tools-from is for a tasks file"),
         ("train --tools stub", "give --tasks FILE"),
         ("eval coding --tools live", "--tools is for a tasks file"),
         ("train --tasks orders.jsonl {tools} --tools odd", "'odd' is not one of"),

@@ -1,6 +1,7 @@
 """Tools: from a typed function to a schema, and back from a model's call."""
 
 import asyncio
+from threading import Thread
 from typing import Annotated, Any
 
 import pytest
@@ -160,6 +161,33 @@ def test_a_tool_whose_arguments_have_no_names_or_types_is_refused() -> None:
         spec_of(variadic)
     with pytest.raises(ScenarioError, match="tool 'unknown' cannot be read"):
         spec_of(unknown)
+
+
+class InjectedToolArg:
+    """As LangChain names what it fills in itself."""
+
+
+class OfTheRun(InjectedToolArg):
+    """As what is derived from it."""
+
+
+def test_arguments_that_a_framework_fills_in_are_hidden_from_the_model() -> None:
+    def note(
+        text: str, who: Annotated[str, InjectedToolArg], run: OfTheRun, n: int = 1
+    ) -> str:
+        """Note something."""
+        return f"{text} {who} {run} {n}"
+
+    assert list(spec_of(note).parameters["properties"]) == ["text", "n"]
+
+
+def test_a_type_that_json_cannot_hold_is_refused() -> None:
+    def keep(store: object, lock: Thread) -> str:
+        """Keep something."""
+        return f"{store} {lock}"
+
+    with pytest.raises(ScenarioError, match=r"'keep' has a type that JSON cannot hold"):
+        spec_of(keep)
 
 
 def test_descriptions_that_go_on_in_the_next_line_are_joined() -> None:

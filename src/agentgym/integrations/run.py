@@ -48,9 +48,9 @@ class Ending:
         """Return the episode's steps, in order."""
         return episode.steps
 
-    async def refused_form(self, episode: Episode) -> str:
-        """Say how the last answer was not the call that was asked for; else nothing."""
-        return ""
+    async def wrong_answer(self, episode: Episode) -> Reason | None:
+        """Return how the policy's last answer made the agent crash; None if not so."""
+        return None
 
     async def score(
         self, episode: Episode, environment: Environment, trajectory: Trajectory
@@ -112,8 +112,8 @@ async def run_episode(
             except Exception as error:
                 if episode.overflowed:
                     episode.cut_short("context_overflow", str(error))
-                elif told := await ending.refused_form(episode):
-                    episode.cut_short("wrong form", told)
+                elif wrong := await ending.wrong_answer(episode):
+                    episode.cut_short(wrong.kind, wrong.detail)
                 if episode.cut is None and episode.crash is None:
                     raise
             if episode.crash is not None:

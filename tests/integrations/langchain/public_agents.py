@@ -1,12 +1,12 @@
 """Agents of shapes that public examples have, in a repair shop's words."""
 
-from typing import Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import ModelRequest, wrap_model_call
 from langchain.tools import ToolRuntime
 from langchain_core.messages import SystemMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import InjectedToolArg, tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -150,3 +150,59 @@ def _noting() -> Any:
 
 
 noting = _noting()
+
+
+DIARY: list[str] = []
+
+
+def write_diary(line: str, owner: Annotated[str, InjectedToolArg]) -> str:
+    """Write a line into the diary."""
+    DIARY.append(line)
+    return f"{owner} wrote {line}"
+
+
+REPORT = {
+    "name": "Report",
+    "description": "Report what was repaired.",
+    "parameters": {
+        "type": "object",
+        "properties": {"part": {"type": "string"}},
+        "required": ["part"],
+    },
+}
+
+
+def ask_by_function(state: MessagesState) -> dict[str, Any]:
+    """Ask with a plain function and with a schema that only this node knows."""
+    offered = model.bind_tools([write_diary, REPORT])
+    return {"messages": [offered.invoke(state["messages"])]}
+
+
+def answer_calls(state: MessagesState) -> dict[str, Any]:
+    """Answer calls without a tool of the framework's."""
+    said: Any = state["messages"][-1]
+    answers = [
+        write_diary(**call["args"], owner="Ana")
+        if call["name"] == "write_diary"
+        else f"reported {call['args']['part']}"
+        for call in said.tool_calls
+    ]
+    return {
+        "messages": [
+            ToolMessage(answer, tool_call_id=call["id"])
+            for answer, call in zip(answers, said.tool_calls, strict=True)
+        ]
+    }
+
+
+def _diarist() -> Any:
+    builder = StateGraph(MessagesState)
+    builder.add_node("assistant", ask_by_function)
+    builder.add_node("tools", answer_calls)
+    builder.add_edge(START, "assistant")
+    builder.add_conditional_edges("assistant", tools_condition)
+    builder.add_edge("tools", "assistant")
+    return builder.compile()
+
+
+diarist = _diarist()

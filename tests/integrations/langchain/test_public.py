@@ -14,14 +14,18 @@ from agentgym.core.task import Split, TaskSource
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.errors import UnsupportedError
 from agentgym.integrations.langchain.adapter import LangChainAdapter
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.integrations.live import load_agent
 from agentgym.rollout.located import located
-from agentgym.rollout.probe import AgentReport, probed
+from agentgym.rollout.probe import AgentReport, probed, require_trainable
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
+from tests.cli.conftest import Command, agentgym
+
+__all__ = ["agentgym"]
 
 HERE = "tests.integrations.langchain.public_agents"
 load_agent(f"{HERE}:staged")  # it makes a model, which wants a key
@@ -33,7 +37,11 @@ DONE = {"tool": "Finished", "args": {"tested": True}}
 
 
 def settings(
-    folder: Path, agent: str, expect: Sequence[Any], live: Sequence[str] = ()
+    folder: Path,
+    agent: str,
+    expect: Sequence[Any],
+    live: Sequence[str] = (),
+    tools: str = "",
 ) -> TrainingConfig:
     path = folder / "repairs.jsonl"
     lines = [
@@ -43,7 +51,7 @@ def settings(
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     source = TaskSource(
         str(path),
-        (f"@{HERE}:{agent}",),
+        (f"{HERE}:{tools}" if tools else f"@{HERE}:{agent}",),
         answers="live" if live else "recorded",
         allow=tuple(live),
     )
@@ -159,3 +167,68 @@ def test_a_form_that_does_not_fit_is_the_policys_failure(
     wrong = Reply(calls=[("Verdict", answer)])
     made, _ = played(config, tmp_path, [called(PART), wrong])
     assert str(made.reason).startswith("wrong form")
+
+
+LINE = {"tool": "write_diary", "args": {"line": "hinge"}}
+REPORT = {"tool": "Report", "args": {"part": "hinge"}}
+
+
+def test_calls_that_a_node_answers_itself_are_followed_once_allowed(
+    tmp_path: Path,
+) -> None:
+    tools = "write_diary"
+    asked = probed(settings(tmp_path, "diarist", [LINE], tools=tools))
+    [problem] = asked.problems
+    assert "Calls of write_diary are answered by the agent's own code" in problem
+    assert "--tools live --allow-tool write_diary" in problem
+    config = settings(tmp_path, "diarist", [LINE], live=[tools], tools=tools)
+    report = probed(config)
+    assert report.problems == []
+    assert report.bound == ["write_diary"]
+    told = " ".join(report.concerns)
+    assert "Calls of write_diary are answered by the agent's own code" in told
+    assert "also offered Report, which neither" in told
+    replies = [called(LINE), called(REPORT), Reply("Done.")]
+    made, seen = played(config, tmp_path, replies)
+    line, reported = made.get_tool_calls()
+    assert (line.result, line.outcome) == ("Ana wrote hinge", ToolOutcome.OK)
+    assert reported.outcome is ToolOutcome.OK
+    assert made.success
+    offered = seen[0].tools[0]["function"]["parameters"]["properties"]
+    assert list(offered) == ["line"]
+
+
+def test_a_wrong_call_that_makes_the_agent_crash_is_the_policys_failure(
+    tmp_path: Path,
+) -> None:
+    config = settings(tmp_path, "diarist", [LINE], ["write_diary"], "write_diary")
+    wrong = Reply(calls=[("write_diary", '{"text": "hinge"}')])
+    made, _ = played(config, tmp_path, [wrong])
+    assert str(made.reason).startswith("wrong call: Error: line: Field required")
+    assert not made.success
+
+
+def test_inspect_takes_the_tools_and_the_model_that_train_takes(
+    agentgym: Command,
+) -> None:
+    words = ("inspect", f"{HERE}:diarist", "--tools-from", f"{HERE}:write_diary")
+    words += ("--tools", "live", "--allow-tool", "write_diary", "--model", "nano")
+    ended = agentgym(*words, "--json")
+    assert ended.code == 0, ended.err
+    report = json.loads(ended.out)
+    assert (report["bound"], report["too_long"]) == (["write_diary"], "")
+
+
+def test_prompts_that_the_model_cannot_read_are_named_before_training(
+    tmp_path: Path,
+) -> None:
+    told = "word " * 1200
+    config = settings(tmp_path, "noting", [PART])
+    path = TaskSource.parse(config.scenario).path
+    text = Path(path).read_text().replace("Repair", f"{told} Repair")
+    Path(path).write_text(text)
+    report = probed(config)
+    assert report.problems == []
+    assert "more than the 1,024 that nano reads" in report.too_long
+    with pytest.raises(UnsupportedError, match=r"shortest prompt .*--model"):
+        require_trainable(config, report)

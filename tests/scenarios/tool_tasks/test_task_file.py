@@ -40,6 +40,10 @@ def load(path: Path, **options: Any) -> Scenario:
         ({**GOOD, "expect": ["track_order"]}, 'expect[0] is "track_order"'),
         ({**GOOD, "expect": [{"tool": "trak_order"}]}, "Did you mean 'track_order'?"),
         ({**GOOD, "expect": [{"args": {}}]}, "no tool is named missing"),
+        (
+            {**GOOD, "expect": [{"tool": "transfer_to_desk"}]},
+            "If it hands over to another agent, leave it out",
+        ),
         ({**GOOD, "expect": [{**TRACK, "arg": 1}]}, "expect[0] has 'arg'"),
         ({**GOOD, "expect": [{**TRACK, "args": [7]}]}, "args is [7]"),
         ({**GOOD, "expect": [{"tool": "track_order"}]}, "order_id: Field required"),

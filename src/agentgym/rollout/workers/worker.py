@@ -214,14 +214,21 @@ class _GatewayEnding(ScenarioEnding):
         self._get = get
         self._answered_by_agent = scenario.live_tools()
 
-    async def refused_form(self, episode: Episode) -> str:
+    async def wrong_answer(self, episode: Episode) -> Reason | None:
+        """Return how the last answer made the agent crash; None if it did not.
+
+        It was no call where one was asked for, or a call that the agent's own code
+        takes as it comes, with arguments that the tool does not have.
+        """
         calls = await self._calls(episode)
-        if not calls or not calls[-1].wants_call:
-            return ""
-        if not calls[-1].tool_calls:
-            return "a call was asked for, and none was made"
+        if not calls:
+            return None
+        kind = "wrong form" if calls[-1].wants_call else "wrong call"
+        if calls[-1].wants_call and not calls[-1].tool_calls:
+            return Reason(kind=kind, detail="a call was asked for, and none was made")
         made = assemble_steps(calls[-1:], [], _specs(episode))
-        return next((call.result for call in made if _is_wrong(call)), "")
+        wrong = next((call.result for call in made if _is_wrong(call)), None)
+        return None if wrong is None else Reason(kind=kind, detail=wrong)
 
     async def _calls(self, episode: Episode) -> list[ModelCall]:
         path = _path(episode.rollout_id, episode.attempt)
