@@ -177,7 +177,7 @@ def test_use_chooses_the_default(
     assert "the default of coding" in agentgym("agents", "show", "coding").out
     freed = agentgym("agents", "use", "--auto", "coding")
     assert freed.out == (
-        "A better run of coding becomes its default from now on; now it is coding@1.\n"
+        "A better run of coding becomes its default again; now it is coding@1.\n"
     )
     assert keep(make_agent(tmp_path / "best", 0.5, 1.0), "coding").is_default
     agentgym("agents", "use", "coding@1")

@@ -69,7 +69,7 @@ REFERENCE = "MODULE:NAME"
 
 
 def _frameworks(context: typer.Context, words: list[str], begun: str) -> list[str]:
-    """Return what a shell completes --framework with."""
+    """Return the names of frameworks, which a shell completes --framework with."""
     from agentgym.integrations.registry import FRAMEWORKS
 
     return FRAMEWORKS.names()

@@ -62,7 +62,7 @@ def use(
     if auto:
         with Versions(find(name).name).locked() as versions:
             versions.unpin()
-        told = f"A better run of {versions.name} becomes its default from now on"
+        told = f"A better run of {versions.name} becomes its default again"
         progress_console().print(f"{told}; now it is {versions.default()}.")
         return
     agent = TrainedAgent.load(name)
