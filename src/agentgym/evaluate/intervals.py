@@ -1,9 +1,10 @@
 """Estimates: a value over tasks with its 95 % interval; and a paired test."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from math import comb, lcm, nan, sqrt
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat
 
 from pydantic import BaseModel
 
@@ -15,6 +16,18 @@ Pair = tuple[float, float]
 
 _RESAMPLES = 2000
 _Z95 = 1.959964
+
+
+class _Added(NamedTuple):
+    """Tasks that an interval of shares adds, at each end of what a task can be."""
+
+    tasks: float
+    least: float
+    most: float
+
+
+_SHARE = _Added(_Z95**2 / 2, 0.0, 1.0)
+_DIFFERENCE = _Added(1.0, -1.0, 1.0)
 
 
 class Estimate(BaseModel, frozen=True, extra="forbid"):
@@ -69,16 +82,19 @@ def pass_power_k(successes: int, attempts: int, k: int) -> float:
 def estimate_ratio(pairs: Sequence[Pair], *, share: bool = True) -> Estimate:
     """Estimate ``sum of numerators / sum of denominators`` over tasks.
 
-    The interval is the percentile bootstrap over tasks (Efron 1979), so attempts at
-    one task are not taken for independent. Where every task has the same ratio the
-    bootstrap has no width, and of a share Wilson's interval (1927) on the tasks is
-    used; of a mean, the interval then is the value alone.
+    Attempts at one task are not taken for independent: each task counts once, by its
+    own share. The interval of a share is that of Agresti and Coull (1998), *Approximate
+    is Better than "Exact" for Interval Estimation of Binomial Proportions*: z²/2 tasks
+    that succeed and as many that fail are added. So one failure more never raises its
+    ends, all successes have an interval too, and it holds for a handful of tasks. The
+    interval of a mean is a bootstrap over tasks, see :func:`estimate_pooled`; where
+    every task has the same mean it is the value alone.
 
     Args:
         pairs: Numerator and denominator per task.
         share: Whether the ratio is a share, 0..1, as opposed to a mean.
     """
-    return _estimate([pairs], wilson if share else None)
+    return _estimate([pairs], _SHARE if share else None)
 
 
 def estimate_difference(
@@ -86,12 +102,12 @@ def estimate_difference(
 ) -> Estimate:
     """Estimate ``after - before`` of a ratio that was measured twice on the same tasks.
 
-    The interval is the paired percentile bootstrap: tasks are drawn with both their
-    measurements (Efron and Tibshirani 1993, chapter 8), so what makes a task hard
-    for both sides cancels out. Where every task changed by the same amount the
-    bootstrap has no width; a share then gets the interval in which a part ``w`` of
-    the tasks could have changed otherwise, as far as can be, where ``w`` is the upper
-    end of Wilson's interval of 0 out of n.
+    Tasks are compared with themselves, so what makes a task hard for both sides
+    cancels out. The interval of shares is that of Bonett and Price (2012), *Adjusted
+    Wald Confidence Interval for a Difference of Binomial Proportions Based on Paired
+    Data*: a task that only the first side solves and one that only the second solves
+    are added. That of means is the paired bootstrap (Efron and Tibshirani 1993,
+    chapter 8).
 
     Args:
         before: Numerator and denominator per task.
@@ -99,7 +115,7 @@ def estimate_difference(
             either side are left out.
         share: Whether the ratio is a share, 0..1, as opposed to a mean.
     """
-    return _estimate([after, before], _same_change if share else None)
+    return _estimate([after, before], _DIFFERENCE if share else None)
 
 
 def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
@@ -107,7 +123,8 @@ def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
 
     Tasks count though their own denominator is 0, as the cost of tasks that were never
     solved does in the cost per success. The interval is the percentile bootstrap over
-    tasks; draws without any denominator are left out.
+    tasks, expanded for few of them (Hesterberg 2015, *What Teachers Should Know About
+    the Bootstrap*, section 5.3); draws without any denominator are left out.
 
     Args:
         sides: Pairs per task, of one measurement; of two, the second is subtracted, and
@@ -126,17 +143,16 @@ def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
     draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
     sums = np.stack([side[draws].sum(axis=1) for side in array])
     found = _change(sums[:, np.all(sums[:, :, 1] > 0, axis=0)])
-    low, high = map(float, np.quantile(found, [0.025, 0.975]))
+    low, high = map(float, np.quantile(found, _tails(n)))
     return Estimate(value=value, low=low, high=high, n=n)
 
 
-def _estimate(
-    sides: Sequence[Sequence[Pair]],
-    unanimous: Callable[[float, int], tuple[float, float]] | None,
-) -> Estimate:
+def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate:
     """Estimate the ratio of the first side, less that of the second if there is one.
 
-    ``unanimous`` gives the interval of a value that is the same in all ``n`` tasks.
+    Args:
+        sides: Pairs per task, of each side.
+        added: Tasks that the interval of shares adds; None for means.
     """
     import numpy as np
 
@@ -146,15 +162,63 @@ def _estimate(
     if n == 0:
         return UNMEASURED
     value = float(_change(array.sum(axis=1)))
+    if added is not None:
+        low, high = _adjusted(array, value, added)
+        return Estimate(value=value, low=low, high=high, n=n)
     changes = _change(array)
     if np.allclose(changes, changes[0], rtol=0.0, atol=1e-12):
-        low, high = unanimous(value, n) if unanimous else (value, value)
-        return Estimate(value=value, low=low, high=high, n=n)
+        return Estimate(value=value, low=value, high=value, n=n)
     # The tasks of each resample are the same each time.
     draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
     drawn = _change(np.stack([side[draws].sum(axis=1) for side in array]))
-    low, high = map(float, np.quantile(drawn, [0.025, 0.975]))
+    low, high = map(float, np.quantile(drawn, _tails(n)))
     return Estimate(value=value, low=low, high=high, n=n)
+
+
+def _adjusted(
+    sides: "NDArray[Any]", value: float, added: _Added
+) -> tuple[float, float]:
+    """Return the interval of a mean over tasks, with ``added`` tasks at both ends.
+
+    Of tasks with several attempts, or calls, each counts by its share in the change:
+    the linearized value of a ratio (Cochran 1977, *Sampling Techniques*, section 6.3).
+    """
+    import numpy as np
+
+    n = sides.shape[1]
+    ratios = sides.sum(axis=1)[:, :1] / sides.sum(axis=1)[:, 1:]
+    excess = (sides[..., 0] - ratios * sides[..., 1]) / sides[..., 1].mean(1)[:, None]
+    each = value + excess[0] - excess[1:].sum(axis=0)
+    total = n + 2 * added.tasks
+    mean = (each.sum() + added.tasks * (added.least + added.most)) / total
+    ends = added.tasks * (added.least**2 + added.most**2)
+    spread = (np.square(each).sum() + ends) / total - mean**2
+    half = _student(total - 1) * sqrt(max(0.0, spread) / total)
+    low, high = min(value, mean - half), max(value, mean + half)
+    return max(added.least, float(low)), min(added.most, float(high))
+
+
+def _tails(n: int) -> list[float]:
+    """Return the shares of ``n`` tasks' bootstrap that lie below its interval's ends.
+
+    A percentile interval of few tasks is too short, as it divides by n where the
+    variance divides by n - 1, and as it takes the normal's ends for Student's.
+    """
+    if n < 2:
+        return [0.0, 1.0]
+    least = NormalDist().cdf(-sqrt(n / (n - 1)) * _student(n - 1))
+    return [least, 1 - least]
+
+
+def _student(freedom: float) -> float:
+    """Return the 97.5 % quantile of Student's t (Abramowitz and Stegun, 26.7.5)."""
+    z, v = _Z95, freedom
+    return (
+        z
+        + (z**3 + z) / (4 * v)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+    )
 
 
 def _change(sides: "NDArray[Any]") -> "NDArray[Any]":
@@ -162,19 +226,6 @@ def _change(sides: "NDArray[Any]") -> "NDArray[Any]":
     ratios = sides[..., 0] / sides[..., 1]
     change: NDArray[Any] = ratios[0] - ratios[1:].sum(axis=0)
     return change
-
-
-def wilson(share: float, n: int) -> tuple[float, float]:
-    """Return Wilson's 95 % score interval of a share over ``n`` trials (1927)."""
-    z2 = _Z95**2
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z95 * sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def _same_change(value: float, n: int) -> tuple[float, float]:
-    part = wilson(0.0, n)[1]
-    return value - (value + 1) * part, value + (1 - value) * part
 
 
 def sign_flip_p(differences: Sequence[Fraction]) -> float:
