@@ -15,18 +15,18 @@ from tests.train.agents import make_agent, saved_agent
 @pytest.mark.parametrize(
     ("before", "after", "more", "is_default", "reason"),
     [
-        (0.5, 0.9, {}, True, "it solves more than coding@1 did: 90 % against 80 % of"),
-        (0.5, 0.8, {}, True, "it solves as many held-out tasks as coding@1 did"),
-        (0.5, 0.803, {}, True, "it solves more than coding@1 did: 80.3 % against 80.0"),
+        (0.5, 0.95, {}, True, "it solves more than coding@1 did: 95 % against 80 % of"),
+        (0.5, 0.8, {}, False, "not better than coding@1 beyond chance: 80 % of"),
+        (0.5, 0.803, {}, False, "than coding@1 beyond chance: 80.3 % against 80.0"),
         (0.5, 0.7, {}, False, "coding@1 solves more: 80 % against 70 % of held-out"),
         (
             0.9,
             0.9,
             {},
             False,
-            "not better than before training: 90 % of held-out tasks",
+            "not better than before training beyond chance: 90 % of held-out tasks",
         ),
-        (0.95, 0.9, {}, False, "than before training: 90 % against 95 % of held-out"),
+        (0.95, 0.9, {}, False, "training beyond chance: 90 % against 95 % of held-out"),
         (
             0.5,
             1.0,
@@ -86,8 +86,8 @@ def test_the_first_is_the_default_whatever_it_reached(tmp_path: Path) -> None:
     saved = keep(make_agent(tmp_path / "a", 0.5, 0.4), "coding")
     assert saved.is_default
     assert saved.reason == (
-        "it is the first version of coding, though not better than before training: "
-        "40 % against 50 % of held-out tasks"
+        "it is the first version of coding, though not better than before training "
+        "beyond chance: 40 % against 50 % of held-out tasks"
     )
 
 

@@ -7,10 +7,12 @@ import pytest
 from rich.console import Console, RenderableType
 
 from agentgym.core.ledger import Ledger
+from agentgym.evaluate.compare import measure_effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.ui import words
 from agentgym.ui.comparison import rows
+from agentgym.ui.effect import verdict_words
 from agentgym.ui.report import render_report
 from agentgym.ui.tables import ledger_view, metrics_view, plan_view, result_view
 from tests.evaluate.test_compare import measured
@@ -264,3 +266,18 @@ def test_a_warm_start_has_a_column_of_its_own(width: int) -> None:
     assert "warm" in head
     assert "| 52 % [48, 56] | 80 % [76, 84] | 97 % [94, 100] |" in render_report(result)
     assert "warm start" not in shown(result_view(plain), width)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "told"),
+    [
+        (3, "With 3 held-out tasks nothing can be told from chance"),
+        (12, "With 12 held-out tasks only large changes"),
+        (24, ""),
+    ],
+)
+def test_few_held_out_tasks_are_said_to_show_little(tasks: int, told: str) -> None:
+    effect = measure_effect(measured(a=[0] * tasks), measured(a=[4] * tasks))
+    assert effect is not None
+    said = verdict_words(effect)
+    assert (told in said) if told else said.endswith(f"paired over {tasks} tasks).")

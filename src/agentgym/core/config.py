@@ -181,8 +181,8 @@ class TrainingConfig(Settings, BaseSettings):
         eval_tasks: Validation tasks.
         test_tasks: Held-out tasks of the before/after table.
         eval_samples: Attempts per held-out task, for pass^1 and pass^k.
-        early_stop: End once the success criteria hold on validation tasks, and together
-            with as many other ones at the same step.
+        early_stop: End once the success criteria hold on validation tasks, and are
+            exceeded on as many others.
         patience: Validations in a row without a better one after which a run ends,
             if ``early_stop`` holds; one that calls the right tool less often than
             before training counts twice.

@@ -3,13 +3,18 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from math import comb
+from math import comb, hypot
 from typing import Literal
 
 from pydantic import BaseModel
 
 from agentgym.errors import UsageError
-from agentgym.evaluate.intervals import Estimate, estimate_difference, sign_flip_p
+from agentgym.evaluate.intervals import (
+    Z95,
+    Estimate,
+    estimate_difference,
+    sign_flip_p,
+)
 from agentgym.evaluate.metrics import (
     METRICS,
     SHARES,
@@ -183,6 +188,19 @@ def measure_effect(
         better=tuple(c for c in changes if c.after > c.before),
         worse=tuple(c for c in changes if c.after < c.before),
     )
+
+
+def is_beyond_chance(before: Metrics, after: Metrics) -> bool:
+    """Say whether pass^1 differs beyond chance, by a two-sided test at 5 %.
+
+    Of the same tasks by :func:`sign_flip_p`. Of others by their intervals: the
+    difference over its standard error is a normal variable if nothing differs.
+    """
+    if pairs := paired(before, after):
+        return _sign_flip(pairs, "pass_1") < ALPHA
+    old, new = before.pass_1, after.pass_1
+    error = hypot(old.standard_error, new.standard_error)
+    return abs(new.value - old.value) > Z95 * error
 
 
 def lost_families(before: Metrics, after: Metrics) -> list[Change]:

@@ -8,6 +8,7 @@ from typing import Self
 
 from agentgym.core.components import Component
 from agentgym.errors import UsageError
+from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
 from agentgym.scenarios.base import Scenario
 
@@ -18,13 +19,27 @@ _REPORTED_ONLY = {"cost_reduction"}  # a criterion that training does not wait f
 _COMPONENTS = {*map(str, Component), "tool_execution"}  # the latter is never its text
 
 
-def criteria_hold(criteria: dict[str, float], metrics: Metrics) -> bool:
-    """Say whether ``metrics`` reach every criterion that training waits for."""
+def criteria_hold(
+    criteria: dict[str, float], metrics: Metrics, *, errors: float = 0.0
+) -> bool:
+    """Say whether ``metrics`` reach every criterion that training waits for.
+
+    Args:
+        criteria: Least shares by name.
+        metrics: What was measured.
+        errors: Standard errors that a share must lie above its criterion; one that
+            is 1 need not, since none can be higher.
+    """
     return all(
-        metrics[CRITERIA[name]].value >= least
+        _is_above(metrics[CRITERIA[name]], least, errors)
         for name, least in criteria.items()
         if name in CRITERIA  # plans refuse names that are unknown
     )
+
+
+def _is_above(found: Estimate, least: float, errors: float) -> bool:
+    margin = 0.0 if found.value == 1 else errors * found.standard_error
+    return found.value - margin >= least
 
 
 @dataclass(frozen=True)

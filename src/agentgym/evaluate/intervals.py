@@ -15,7 +15,7 @@ Pair = tuple[float, float]
 """Numerator and denominator of one task."""
 
 _RESAMPLES = 2000
-_Z95 = 1.959964
+Z95 = 1.959964
 
 
 class _Added(NamedTuple):
@@ -26,7 +26,7 @@ class _Added(NamedTuple):
     most: float
 
 
-_SHARE = _Added(_Z95**2 / 2, 0.0, 1.0)
+_SHARE = _Added(Z95**2 / 2, 0.0, 1.0)
 _DIFFERENCE = _Added(1.0, -1.0, 1.0)
 
 
@@ -47,6 +47,11 @@ class Estimate(BaseModel, frozen=True, extra="forbid"):
     low: float
     high: float
     n: int
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error that a normal interval of this width has."""
+        return (self.high - self.low) / (2 * Z95)
 
     def __float__(self) -> float:
         return self.value if self.n else nan
@@ -212,7 +217,7 @@ def _tails(n: int) -> list[float]:
 
 def _student(freedom: float) -> float:
     """Return the 97.5 % quantile of Student's t (Abramowitz and Stegun, 26.7.5)."""
-    z, v = _Z95, freedom
+    z, v = Z95, freedom
     return (
         z
         + (z**3 + z) / (4 * v)

@@ -15,7 +15,7 @@ from agentgym.core.files import agents_home, disk_trouble, new_folder
 from agentgym.core.task import TaskSource
 from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError, UsageError
-from agentgym.evaluate.compare import lost_families
+from agentgym.evaluate.compare import is_beyond_chance, lost_families
 from agentgym.evaluate.metrics import Metrics
 from agentgym.models.template import keep_template
 from agentgym.scenarios.base import Scenario
@@ -190,14 +190,14 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
 def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
     """Say whether ``agent`` is to be the default, and why."""
     default, new = versions.default(), agent.metrics
-    is_better = new.pass_1 > agent.baseline.pass_1
+    is_better = _solves_more(new, agent.baseline)
     shares = _apart(new, agent.baseline)
     if not versions.all():
         reason = f"it is the first version of {versions.name}"
-        worse = f", though not better than before training: {shares}"
+        worse = f", though not better than before training beyond chance: {shares}"
         return True, reason if is_better else f"{reason}{worse}"
     if not is_better:
-        return False, f"it is not better than before training: {shares}"
+        return False, f"it is not better than before training beyond chance: {shares}"
     if versions.is_pinned:
         return False, f"{default} was chosen with `agentgym agents use`"
     if default is None:
@@ -212,14 +212,22 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
             f"it was measured on {new.tasks:,} held-out tasks, {default} on "
             f"{old.tasks:,}"
         )
-    if not new.pass_1 >= old.pass_1:
+    if new.pass_1 < old.pass_1:
         return False, f"{default} solves more: {_apart(old, new)}"
     if lost := lost_families(old, new):
         named = ", ".join(change.words() for change in lost)
         return False, f"it lost families of tasks that {default} had: {named}"
-    if new.pass_1 > old.pass_1:
-        return True, f"it solves more than {default} did: {_apart(new, old)}"
-    return True, f"it solves as many held-out tasks as {default} did"
+    if not _solves_more(new, old):
+        return (
+            False,
+            f"it is not better than {default} beyond chance: {_apart(new, old)}",
+        )
+    return True, f"it solves more than {default} did: {_apart(new, old)}"
+
+
+def _solves_more(new: Metrics, old: Metrics) -> bool:
+    """Say whether the first solves more tasks than the second, beyond chance."""
+    return new.pass_1 > old.pass_1 and is_beyond_chance(old, new)
 
 
 def _apart(first: Metrics, second: Metrics) -> str:

@@ -18,7 +18,6 @@ from agentgym.errors import (
     TrainingInterrupted,
     UsageError,
 )
-from agentgym.evaluate.compare import compare
 from agentgym.evaluate.forecast import Forecast
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.outlook import doubts, warm_start_offer
@@ -30,6 +29,7 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog, audited
 from agentgym.train.batch import BatchBuilder, Credited
+from agentgym.train.best_weights import load_best_weights
 from agentgym.train.export import export_agent
 from agentgym.train.measuring import Measuring
 from agentgym.train.process import InterruptFlag, ResourceUse
@@ -141,7 +141,13 @@ class TrainingLoop:
         stopped = self._train()
         self._progress.ended(stopped, state.ledger)
         self._check_trained()
-        weights = self._take_best(stopped)
+        weights = load_best_weights(
+            self._run,
+            state,
+            self._engine,
+            self._measuring,
+            goal_reached=stopped == GOAL,
+        )
         after = self._measuring.held_out("after", step=state.step + 1)
         return self._finish(stopped, weights, after)
 
@@ -238,25 +244,6 @@ class TrainingLoop:
                 f"`agentgym doctor {self._run.path}`.",
                 resumable=False,
             )
-
-    def _take_best(self, stopped: str) -> int:
-        """Go back to the best validated weights, and return their step.
-
-        Where the goal was reached the newest are the best: more tasks confirm them.
-        The best of many validations is better than its weights are, so those of a warm
-        start stay unless the best is better beyond chance.
-        """
-        best = self._run.best_checkpoint(self.state)
-        step = self.state.watch.best_step
-        first = self.state.first_validation
-        if stopped != GOAL and first is not None:
-            found = self._run.validation(step)
-            if found is None or not compare(first, found).differences["pass_1"].low > 0:
-                best, step = self._run.first_checkpoint(self.state), 0
-        if stopped == GOAL or best is None or step == self.state.step:
-            return self.state.step
-        self._engine.load_checkpoint(best)
-        return step
 
     def _train(self) -> str:
         """Do steps until the goal, the budget or all patience is reached; say which."""

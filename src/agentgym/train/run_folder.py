@@ -59,7 +59,8 @@ class RunState(BaseModel, extra="forbid"):
         warmed: Held-out measurements after that, by name; empty before.
         first_validation: That of the warm start's weights; None without one.
         validation: The newest validation measurement.
-        confirmation: That of as many others and it together, where it was good.
+        confirmation: That of as many others, where it was good.
+        confirmations: How many there were in the whole run.
         watch: What all validations so far have shown.
         ledger: Model calls so far.
     """
@@ -75,6 +76,7 @@ class RunState(BaseModel, extra="forbid"):
     first_validation: Metrics | None = None
     validation: Metrics | None = None
     confirmation: Metrics | None = None
+    confirmations: int = 0
     watch: Watch = Field(default_factory=Watch)
     ledger: Ledger = Field(default_factory=Ledger)
 

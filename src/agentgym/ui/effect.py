@@ -11,6 +11,8 @@ _VERDICTS = {
     "hurt": "Training hurt",
     "made no difference": "Training made no difference beyond chance",
 }
+_ENOUGH = 20
+_CHANGED = 6
 STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
 """How each verdict is shown on a terminal."""
 
@@ -22,10 +24,30 @@ def p_words(p_value: float) -> str:
 
 def verdict_words(effect: Effect) -> str:
     """Say in one sentence whether training helped, with its test."""
-    return (
+    said = (
         f"{_VERDICTS[effect.verdict]}: pass^1 {percent(effect.before)} -> "
         f"{percent(effect.after)} ({p_words(effect.p_value)}, paired over "
         f"{plural(effect.tasks, 'task')})."
+    )
+    return f"{said} {few_words(effect.tasks)}".rstrip()
+
+
+def few_words(tasks: int) -> str:
+    """Say what so few held-out tasks cannot show; empty where they are enough.
+
+    The paired test needs six tasks that change, all in one direction, for p < 0.05.
+    """
+    if tasks >= _ENOUGH:
+        return ""
+    if tasks < _CHANGED:
+        return (
+            f"With {plural(tasks, 'held-out task')} nothing can be told from chance; "
+            f"{_ENOUGH} or more are needed."
+        )
+    share = percent(_CHANGED / tasks)
+    return (
+        f"With {plural(tasks, 'held-out task')} only large changes can be told from "
+        f"chance: {_CHANGED} of them ({share}) must get better, and none worse."
     )
 
 

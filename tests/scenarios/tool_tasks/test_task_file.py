@@ -246,6 +246,19 @@ def test_every_kind_of_task_is_held_out_where_it_can_be(shop: Path) -> None:
         assert kinds == {"track_order", "list_orders"}, split
 
 
+def test_a_fifth_is_held_out_where_one_wording_has_most_lines(shop: Path) -> None:
+    said = ("Trace", "Find parcel", "Status please", "Any news on", "Look for", "Got")
+    made = [
+        {"instruction": f"Where is order {n}?", "expect": [_track(n)]}
+        for n in range(100, 148)
+    ]
+    made += [
+        {"instruction": f"{text} {n}", "expect": [_track(n)]}
+        for n, text in enumerate(said * 2, 200)
+    ]
+    assert len(load(write(shop, made)).tasks(Split.TEST, 0, 99)) >= 12
+
+
 def test_what_is_not_measured_or_comes_twice_is_noted(
     shop: Path, agentgym: Command
 ) -> None:

@@ -18,6 +18,8 @@ LEAST = {Split.TRAIN: 6, Split.VALIDATION: 3, Split.TEST: 3}
 """Tasks that a split must have."""
 
 _SHARES = {Split.TRAIN: 0.6, Split.VALIDATION: 0.2, Split.TEST: 0.2}
+_HELD_OUT = 0.2
+"""Of the lines, for the table of before and after, where they can be split so."""
 _ALIKE = 0.8
 _MOST_COMPARED = 1000
 _TRAIN_AT_LEAST = 0.4
@@ -57,7 +59,7 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
         ("no rare value", lambda line: _values(line) - common),
         ("no request", lambda line: set()),
     ]
-    found: list[tuple[int, dict[Split, list[TaskLine]], str]] = []
+    found: list[tuple[tuple[int, int], dict[Split, list[TaskLine]], str]] = []
     for shared, keys in levels:
         last = (shared, keys) == levels[-1]
         if last and found:  # the same values in two splits only where it must be
@@ -65,10 +67,13 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
         chosen = _assign(_groups(lines, keys))
         enough = len(chosen[Split.TRAIN]) >= _TRAIN_AT_LEAST * len(lines)
         if not _too_small(chosen) and enough:
-            found.append((len(unmeasured(chosen)), chosen, shared))
-            if not found[-1][0]:
+            lacking = max(0, int(_HELD_OUT * len(lines)) - len(chosen[Split.TEST]))
+            found.append(((len(unmeasured(chosen)), lacking), chosen, shared))
+            if found[-1][0] == (0, 0):
                 break
-    if found:  # the fewest kinds of task that nothing measures; of these, the strictest
+    if found:
+        # The fewest kinds of task that nothing measures, then the most held-out tasks;
+        # of these, the strictest.
         _, chosen, shared = min(found, key=lambda each: each[0])
     elif problem := _too_small(chosen):
         raise UsageError(f"The tasks are too few or too alike to be split: {problem}")
