@@ -92,7 +92,7 @@ class Train:
         self._agentgym = agentgym
         self._patch = patch
 
-    def __call__(self, learned: int, *, tasks: int = 4, name: str) -> str:
+    def __call__(self, learned: int, *, tasks: int = 16, name: str) -> str:
         """Return what the terminal shows."""
         small = {"group_size": 2, "tasks_per_step": 2, "eval_samples": 1}
         sizes = {"eval_tasks": 4, "test_tasks": tasks, "workers": 1, **small}
@@ -109,14 +109,14 @@ class Train:
 def test_a_worse_run_never_replaces_a_better_one(
     agentgym: Command, train: Train
 ) -> None:
-    first = train(2, name="first")
+    first = train(8, name="first")
     assert "Saved as skill@1, now the default: it is the first version of" in first
-    better = train(4, name="better")
+    better = train(16, name="better")
     assert (
         "Saved as skill@2, now the default: it solves more than skill@1 did: 100 % "
         "against 50 % of held-out tasks." in better
     )
-    worse = train(3, name="worse")
+    worse = train(12, name="worse")
     assert (
         "Saved as skill@3, not as the default: skill@2 solves more: 100 % against 75 % "
         "of held-out tasks. Make it the default with: agentgym agents use skill@3"
@@ -141,16 +141,16 @@ def test_a_worse_run_never_replaces_a_better_one(
 
 
 def test_what_was_decided_is_kept_with_the_run(agentgym: Command, train: Train) -> None:
-    train(4, name="good")
-    smaller = train(2, tasks=2, name="smaller")
-    told = "skill@1 on 4"
+    train(16, name="good")
+    smaller = train(8, tasks=8, name="smaller")
+    told = "skill@1 on 16"
     assert told in smaller
     result = TrainingResult.load(Path("runs/smaller/skill"))
     assert result is not None
     assert (result.saved.name, result.saved.is_default) == ("skill@2", False)
     assert told in result.saved.reason
     report = Path("runs/smaller/skill/report.md").read_text()
-    assert "Saved as skill@2, not as the default: it was measured on 2 held-" in report
+    assert "Saved as skill@2, not as the default: it was measured on 8 held-" in report
     shown = json.loads(agentgym("runs", "show", "runs/smaller/skill", "--json").out)
     assert shown["result"]["saved"] == result.saved.model_dump()
     assert told in " ".join(agentgym("runs", "show", "runs/smaller/skill").out.split())

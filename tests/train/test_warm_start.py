@@ -417,3 +417,22 @@ def test_training_that_is_better_beyond_chance_replaces_its_weights(
     assert result.warm_start.pass_1.value == 0.0
     assert (result.steps, result.weights_step) == (4, 2)
     assert result.metrics.pass_1.value == 1.0
+
+
+def test_what_is_better_on_the_validated_tasks_alone_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best of many validations says little of tasks that were never measured."""
+
+    class Lucky(Learner):
+        def _answer(self, request: ChatRequest) -> Reply:
+            lamp = str(request.messages[1]["content"]).split()[2]
+            knows = self.step >= 2 and int(lamp[1:]) < 12
+            return super()._answer(request) if knows else Reply("Done.")
+
+    monkeypatch.setattr(loop, "create_engine", lambda _: Lucky())
+    late = {"early_stop": False, "yes": True, "episodes": 16, "eval_tasks": 12}
+
+    result = trainer(tmp_path, **late).train()
+
+    assert (result.steps, result.weights_step) == (4, 0)

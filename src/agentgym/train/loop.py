@@ -29,7 +29,6 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog, audited
 from agentgym.train.batch import BatchBuilder, Credited
-from agentgym.train.best_weights import load_best_weights
 from agentgym.train.export import export_agent
 from agentgym.train.measuring import Measuring
 from agentgym.train.process import InterruptFlag, ResourceUse
@@ -141,12 +140,8 @@ class TrainingLoop:
         stopped = self._train()
         self._progress.ended(stopped, state.ledger)
         self._check_trained()
-        weights = load_best_weights(
-            self._run,
-            state,
-            self._engine,
-            self._measuring,
-            goal_reached=stopped == GOAL,
+        weights = self._measuring.load_best_weights(
+            self._run, goal_reached=stopped == GOAL
         )
         after = self._measuring.held_out("after", step=state.step + 1)
         return self._finish(stopped, weights, after)

@@ -9,6 +9,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.base import Engine
+from agentgym.evaluate.compare import is_beyond_chance
 from agentgym.evaluate.criteria import criteria_hold
 from agentgym.evaluate.evaluation import attempt
 from agentgym.evaluate.metrics import Metrics
@@ -16,7 +17,7 @@ from agentgym.evaluate.progress import Progress
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks, needs_of
-from agentgym.train.run_folder import RunState
+from agentgym.train.run_folder import RunFolder, RunState
 
 _CONFIRMED = 48
 """Rollouts that confirm a goal, at least: 12 of 12 say little of 90 %."""
@@ -114,7 +115,7 @@ class Measuring:
         done = self._measure(made, samples=config.eval_samples, step=step)
         return {name: done[f"{phase} {name}"] for name in sets}
 
-    def fresh(self, name: str) -> Metrics:
+    def _fresh(self, name: str) -> Metrics:
         """Measure the policy on tasks that decide nothing while a run goes on.
 
         Args:
@@ -126,6 +127,31 @@ class Measuring:
     def _unused(self) -> int:
         """Validation tasks that were measured: each confirmation takes further ones."""
         return self.config.eval_tasks * (1 + self.state.confirmations)
+
+    def load_best_weights(self, run: RunFolder, *, goal_reached: bool) -> int:
+        """Load the weights that the agent gets, and return their step.
+
+        Where the goal was reached the newest are taken: more tasks have confirmed them.
+        Else those of the best validation are. Of many validations the best is better
+        than its weights are; so where a warm start came first, both are measured once
+        more on tasks that no validation used, and the warm start's stay unless the best
+        ones solve more of these, beyond chance.
+        """
+        state, engine = self.state, self.engine
+        best, step = run.best_checkpoint(state), state.watch.best_step
+        first = run.first_checkpoint(state)
+        if goal_reached or best is None:
+            return state.step
+        if first is not None and best != first:
+            engine.load_checkpoint(best)
+            found = self._fresh("best")
+            engine.load_checkpoint(first)
+            before = self._fresh("first")
+            if not (found.pass_1 > before.pass_1 and is_beyond_chance(before, found)):
+                return 0
+        if step != state.step or first is not None:
+            engine.load_checkpoint(best)
+        return step
 
     def _is_good(self, found: Metrics | None) -> TypeGuard[Metrics]:
         """Whether training ends early where this is what was measured."""
