@@ -6,17 +6,29 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
 from agentgym.core.trajectory import Trajectory
-from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.engines.lengths import longest_episode
+from agentgym.engines.scripted import Reply, ScriptedEngine, ScriptedPolicy
+from agentgym.errors import UsageError
 from agentgym.evaluate.calls import CallClass
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.evaluation import judge
+from agentgym.evaluate.progress import Progress
+from agentgym.rollout.located import located
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
+from agentgym.train.export import Identity
+from agentgym.train.trained_agent import TrainedAgent
+from agentgym.train.warm_start import lesson
+from agentgym.train.warm_start.lesson import Lesson
+from agentgym.ui.cards import agent_view, scenario_view
 from tests.integrations.calculator import said
 from tests.rollout.sessions import session
+from tests.train.agents import make_agent
+from tests.ui.test_tables import shown
 
 SCENARIO = str(Path(__file__).parent / "own_tools_each.py")
 AGENT = "tests.integrations.own_tools_each:make_agent"
@@ -87,3 +99,47 @@ def test_an_environment_with_tools_that_the_scenario_does_not_name_fails_the_che
     assert found["tools"].status == "fail"
     assert "heat_cellar" in found["tools"].why
     assert "return [] there" in found["tools"].why
+
+
+def test_the_trained_agent_has_no_tools_of_its_own_and_says_so(tmp_path: Path) -> None:
+    made = make_agent(tmp_path / "agent", 0.2, 0.8, scenario=SCENARIO, tools=[])
+    trained = TrainedAgent.load(made.path)
+    for export in ("to_langchain", "to_autogen", "to_crewai"):
+        with pytest.raises(UsageError, match=rf"give yours with {export}\(tools="):
+            getattr(trained, export)()
+    assert "each task brought some" in shown(agent_view(trained), 100)
+    here = Identity.of_saved(trained)
+    assert not here.is_of(here._replace(source="elsewhere"))
+
+
+def test_a_scenario_shows_the_tools_of_its_first_task() -> None:
+    text = shown(scenario_view(get_scenario(SCENARIO)), 100)
+    assert "each has its own" in text
+    assert "heat_kitchen(kitchen_degrees)" in text
+
+
+def test_the_longest_prompt_has_the_most_tools() -> None:
+    short, long = (
+        longest_episode(TrainingConfig.create(scenario=SCENARIO, max_tokens=tokens))
+        for tokens in (1, 11)
+    )
+    scenario = get_scenario(SCENARIO)
+    assert long == short + 10 * scenario.max_turns
+    fixed = scenario.max_turns * 257
+    cellar = scenario.tasks(Split.TRAIN, 0, 2)[1]
+    written = len(cellar.instruction) + len(scenario.system_prompt())
+    assert short > fixed + written / 3 + 100  # its tools, about 400 characters
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", [None, AGENT])
+def test_a_warm_start_plays_each_plan_with_its_own_tools(
+    monkeypatch: pytest.MonkeyPatch, agent: str | None
+) -> None:
+    monkeypatch.setattr(lesson, "TASKS", 6)
+    monkeypatch.setattr(lesson, "LEAST_UPDATES", 1)
+    config = located(TrainingConfig.create(scenario=SCENARIO, agent=agent))
+    engine = ScriptedEngine(lambda request: Reply("Done."))
+    scenario = get_scenario(config.scenario)
+    made = Lesson(config, scenario, engine, Progress(), lambda: None).give()
+    assert (made.imitated, made.failed) == (6, {})

@@ -1,5 +1,6 @@
 """Agents made up for tests: a card, and weights that are a few bytes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,19 @@ def make_agent(
     *,
     tasks: int = 120,
     scenario: str = "coding",
+    tools: Sequence[str] = ("lint",),
     **provenance: Any,
 ) -> TrainedAgent:
     """Make an agent that training brought from ``before`` to ``after``."""
     given = {"base_model": "nano", "config": {}, "steps": 31, "episodes": 3968}
+    given["config"] = {"scenario": scenario}
     agent = TrainedAgent(
         path=folder,
         spec=AgentSpec(
             scenario=scenario,
             framework="native",
             system_prompt="You repair code.",
-            tools=[{"type": "function", "function": {"name": "lint"}}],
+            tools=[{"type": "function", "function": {"name": t}} for t in tools],
             max_turns=10,
             max_tokens=160,
             temperature=0.5,

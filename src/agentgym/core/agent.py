@@ -16,7 +16,8 @@ class AgentSpec(BaseModel):
         framework: The framework that it was trained in.
         agent: ``module:name`` of the user's own factory, None for the scenario's.
         system_prompt: Its role and rules.
-        tools: OpenAI-shaped tools, with their original schemas.
+        tools: OpenAI-shaped tools, with their original schemas; empty where each task
+            of the scenario has tools of its own.
         max_turns: Model calls after which it is cut.
         max_tokens: Of one response.
         temperature: To sample with; the one it was evaluated at.

@@ -2,13 +2,15 @@
 
 import json
 import math
+from collections.abc import Sequence
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
+from agentgym.core.tools import ToolSpec
 from agentgym.errors import AgentGymError
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.task_lists import make_tasks, usual_tools
+from agentgym.scenarios.task_lists import make_tasks, tools_of
 
 _LOOKED_AT = 100
 _CHARACTERS = 3.0
@@ -42,8 +44,14 @@ def longest_episode(config: TrainingConfig) -> int:
 
 
 def _longest_prompt(scenario: Scenario, seed: int) -> int:
-    tools = [spec.to_openai() for spec in usual_tools(scenario, seed)]
-    fixed = len(scenario.system_prompt()) + len(json.dumps(tools))
-    tasks = make_tasks(scenario, Split.TRAIN, seed, _LOOKED_AT)
-    longest = max(len(task.instruction) for task in tasks)
-    return math.ceil((fixed + longest) / _CHARACTERS)
+    usual = scenario.tools()
+    longest = max(
+        len(task.instruction) + _written(usual or tools_of(scenario, task))
+        for task in make_tasks(scenario, Split.TRAIN, seed, _LOOKED_AT)
+    )
+    return math.ceil((len(scenario.system_prompt()) + longest) / _CHARACTERS)
+
+
+def _written(tools: Sequence[ToolSpec]) -> int:
+    """Return the characters of tools as a request has them."""
+    return len(json.dumps([spec.to_openai() for spec in tools]))

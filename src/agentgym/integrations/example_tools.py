@@ -31,5 +31,10 @@ def example_tools(trained: Trained, export: str) -> list[Tool]:
             f"The tools of {scenario.name!r} are your own, and in training they did "
             f"not run: give them with {export}(tools=[...])."
         )
+    if not scenario.tools():
+        raise UsageError(
+            f"Each task of {scenario.name!r} has tools of its own, so the trained "
+            f"agent keeps none: give yours with {export}(tools=[...])."
+        )
     [task] = make_tasks(scenario, Split.TEST, seed=0, count=1)
     return scenario.create_environment(task).tools()

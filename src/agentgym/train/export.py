@@ -98,7 +98,8 @@ class Identity(NamedTuple):
         agent: ``module:name``; None for a scenario's own agent.
         scenario: Name of the tasks.
         source: Where these are.
-        tools: Names of the tools; a project may move, and its tasks with it.
+        tools: Names of the tools that all tasks have; a project may move, and its
+            tasks with it.
     """
 
     agent: str | None
@@ -122,7 +123,8 @@ class Identity(NamedTuple):
     def is_of(self, other: "Identity") -> bool:
         """Say whether two are versions of one another."""
         same = (self.agent, self.scenario) == (other.agent, other.scenario)
-        return same and (self.source == other.source or self.tools == other.tools)
+        alike = bool(self.tools) and self.tools == other.tools
+        return same and (alike or self.source == other.source)
 
     def name(self, wanted: str) -> str:
         """Return ``wanted``, or with a number if another agent has that name."""

@@ -10,6 +10,7 @@ from rich.text import Text
 from agentgym.core.task import Split
 from agentgym.core.trajectory import DropKind, Summary
 from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.task_lists import tools_of
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
@@ -38,19 +39,24 @@ def scenario_view(scenario: Scenario) -> RenderableType:
         ("goal", ", ".join(f"{name} {least:g}" for name, least in goal)),
         ("trained", ", ".join(name for name, on in trained if on)),
     )
+    split = Split.TRAIN if Split.TRAIN in scenario.splits else scenario.splits[0]
+    tasks = scenario.tasks(split, 0, _EXAMPLES)
+    usual, title = scenario.tools(), "Tools"
+    if not usual and tasks:
+        usual = tools_of(scenario, tasks[0])
+        title = "Tools of the first of these tasks; each has its own"
     tools = grid()
-    for spec in scenario.tools():
+    for spec in usual:
         arguments = ", ".join(spec.parameters.get("properties", {}))
         tools.add_row(f"{spec.name}({arguments})", spec.description)
-    tasks = scenario.tasks(Split.TRAIN, 0, _EXAMPLES)
     return Group(
         Text.assemble((scenario.name, "bold cyan"), f"  {scenario.description}"),
         _below(facts),
         Text("What the agent is told", "bold"),
         _below(Text(scenario.system_prompt())),
-        Text("Tools", "bold"),
+        Text(title, "bold"),
         _below(tools),
-        Text("Some training tasks", "bold"),
+        Text("Some training tasks" if split is Split.TRAIN else "Some tasks", "bold"),
         indent(grid(*((f"level {task.level}", task.instruction) for task in tasks))),
     )
 
@@ -116,7 +122,7 @@ def agent_view(agent: TrainedAgent) -> RenderableType:
         ("training", spent),
         ("created", made.created),
         ("folder", str(agent.path)),
-        ("tools", ", ".join(tool["function"]["name"] for tool in spec.tools)),
+        ("tools", _told_tools(spec.tools)),
     )
     if made.run:
         facts.add_row("run", made.run)
@@ -126,6 +132,11 @@ def agent_view(agent: TrainedAgent) -> RenderableType:
     if agent.version is not None:
         title.append(_standing(agent, agent.version), "not bold default")
     return Group(title, _below(facts), comparison_view(agent.baseline, agent.metrics))
+
+
+def _told_tools(tools: Sequence[Mapping[str, Any]]) -> str:
+    names = ", ".join(tool["function"]["name"] for tool in tools)
+    return names or "none of its own: each task brought some; give yours with tools="
 
 
 def _standing(agent: TrainedAgent, version: Version) -> str:

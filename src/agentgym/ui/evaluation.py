@@ -1,5 +1,7 @@
 """What the terminal shows of an evaluation, and of a comparison of two."""
 
+from collections import Counter
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -13,14 +15,17 @@ from agentgym.evaluate.calls import (
     ConfusionMatrix,
 )
 from agentgym.evaluate.compare import Comparison
-from agentgym.evaluate.metrics import METRICS
+from agentgym.evaluate.metrics import METRICS, Metrics
 from agentgym.evaluate.result import Evaluation
 from agentgym.ui.comparison import rows, values
 from agentgym.ui.effect import p_words
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.roles import measured_roles_view
 from agentgym.ui.tables import comparison_table, over
-from agentgym.ui.words import plural
+from agentgym.ui.words import plural, share_span
+
+_MOST_ROWS = 24
+"""Of a table of calls by tool."""
 
 
 def evaluation_view(found: Evaluation) -> RenderableType:
@@ -33,6 +38,9 @@ def evaluation_view(found: Evaluation) -> RenderableType:
         indent(_metrics_table(found)),
         *measured_roles_view(found.metrics),
     ]
+    if families := family_lines(found.metrics):
+        parts += [Text(""), Text("Successes by kind of task (pass^1)", "bold")]
+        parts += [indent(grid(*families))]
     if found.calls:
         parts += [Text(""), Text("Tool calls, each in one class", "bold")]
         parts += [indent(_calls_table(found))]
@@ -99,17 +107,53 @@ def _calls_table(found: Evaluation) -> Table:
     return table
 
 
-def confusion_cells(matrix: ConfusionMatrix) -> tuple[list[str], list[str]]:
-    """Return the rows and the columns that hold anything, in the order of the tools."""
-    used = {column for row in matrix.counts.values() for column in row}
-    columns = [
-        c for c in (*matrix.tools, NO_CALL, OWN, INVENTED, UNREADABLE) if c in used
+def family_lines(metrics: Metrics) -> list[tuple[str, str, str]]:
+    """Return pass^1 and the number of tasks of each family, the lowest first.
+
+    One family says nothing that the whole does not, and many cannot be read.
+    """
+    shares = metrics.family_success()
+    if not 1 < len(shares) <= _MOST_ROWS:
+        return []
+    counts = Counter(task.family for task in metrics.by_task if task.attempts)
+    return [
+        (family, share_span(share), plural(counts[family], "task"))
+        for family, share in shares.items()
     ]
-    return [r for r in (*matrix.tools, NOTHING) if matrix.counts.get(r)], columns
+
+
+def confusion_cells(matrix: ConfusionMatrix) -> tuple[list[str], list[str], str]:
+    """Return the rows and columns that hold anything, in the order of the tools.
+
+    Of very many rows, as there are where each task has tools of its own, only those
+    with the most calls of another column are returned.
+
+    Returns:
+        Rows, columns, and a sentence about rows that are left out, empty if none is.
+    """
+    rows = [row for row in (*matrix.tools, NOTHING) if matrix.counts.get(row)]
+    told = ""
+    if len(rows) > _MOST_ROWS:
+        wrong = {row: _wrong(matrix, row) for row in rows}
+        worst = sorted(filter(wrong.get, rows), key=lambda row: -wrong[row])
+        shown = set(worst[:_MOST_ROWS])
+        left = sum(n for row, n in wrong.items() if row not in shown)
+        told = (
+            f"Left out: {len(rows) - len(shown)} of {len(rows)} tools, with "
+            f"{plural(left, 'wrong call')} together."
+        )
+        rows = [row for row in rows if row in shown]
+    used = {column for row in rows for column in matrix.counts[row]}
+    every = (*matrix.tools, NO_CALL, OWN, INVENTED, UNREADABLE)
+    return rows, [column for column in every if column in used], told
+
+
+def _wrong(matrix: ConfusionMatrix, row: str) -> int:
+    return sum(n for column, n in matrix.counts[row].items() if column != row)
 
 
 def _confusion_table(matrix: ConfusionMatrix) -> RenderableType:
-    needed, called = confusion_cells(matrix)
+    needed, called, left_out = confusion_cells(matrix)
 
     def draw(width: int) -> RenderableType:
         if sum(len(column) + 2 for column in called) + 16 > width:
@@ -127,7 +171,8 @@ def _confusion_table(matrix: ConfusionMatrix) -> RenderableType:
             table.add_row(row, *cells)
         return indent(table)
 
-    return ByWidth(draw)
+    drawn = ByWidth(draw)
+    return Group(drawn, indent(Text(left_out, "dim"))) if left_out else drawn
 
 
 def _confusion_line(matrix: ConfusionMatrix, row: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, Row, family_rows, rows, values
 from agentgym.ui.effect import better_words, goal_words, verdict_words, worse_words
-from agentgym.ui.evaluation import confusion_cells, verdict
+from agentgym.ui.evaluation import confusion_cells, family_lines, verdict
 from agentgym.ui.roles import (
     CHANGES_NOTE,
     LEDGER_HEAD,
@@ -112,6 +112,9 @@ def render_evaluation(found: Evaluation) -> str:
     ]
     if roles := metrics_lines(None, found.metrics):
         parts += ["## Each role\n", f"{METRICS_NOTE}\n", _table(METRICS_HEAD, roles)]
+    if families := family_lines(found.metrics):
+        parts += ["## Successes by kind of task (pass^1)\n"]
+        parts += [_table(["kind", "pass^1", ""], families)]
     if found.calls:
         total = sum(found.calls.values())
         calls = [(kind.value, n, f"{n / total:.1%}") for kind, n in found.calls.items()]
@@ -122,10 +125,11 @@ def render_evaluation(found: Evaluation) -> str:
         parts += [_table(["class", "calls", "share"], lines)]
     if found.confusion is not None:
         counts = found.confusion.counts
-        needed, called = confusion_cells(found.confusion)
+        needed, called, left_out = confusion_cells(found.confusion)
         cells = [(row, *(str(counts[row].get(c, 0)) for c in called)) for row in needed]
         parts += ["## Tool needed (rows), tool called (columns)\n"]
         parts += [_table(["needed", *called], cells)]
+        parts += [f"{left_out}\n"] if left_out else []
     return "\n".join([*parts, _made(found)])
 
 

@@ -2,10 +2,11 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentgym.core.needs import NeededCall
+from agentgym.core.tools import ToolSpec
 from agentgym.core.trajectory import ToolCall
 from agentgym.evaluate.check.examination import ORACLE, Examination, Played
 from agentgym.evaluate.check.finding import Remark
@@ -138,14 +139,16 @@ def _due(examined: Examination, episode: Played) -> float | None:
     others = {call.name for call in made} - set[str]().union(*(n.tools for n in needed))
     if not needed:
         return 0.0 if others else 1.0
-    share = _matches(examined, needed, made) / len(needed)
+    specs = {spec.name: spec for spec in examined.tools[episode.task.id]}
+    share = _matches(specs, needed, made) / len(needed)
     return _HALF * share if others else share
 
 
 def _matches(
-    examined: Examination, needed: Sequence[NeededCall], made: Sequence[ToolCall]
+    specs: Mapping[str, ToolSpec],
+    needed: Sequence[NeededCall],
+    made: Sequence[ToolCall],
 ) -> int:
-    specs = {spec.name: spec for spec in examined.scenario.tools()}
     left = list(made)
     count = 0
     for need in needed:

@@ -60,9 +60,8 @@ class LangChainAgent(AgentLoop):
         if blueprint.agent is None:
             from langchain.agents import create_agent
 
-            graph: Any = create_agent(
-                model=llm, tools=tools, system_prompt=blueprint.system_prompt
-            )
+            prompt = blueprint.system_prompt or None
+            graph: Any = create_agent(model=llm, tools=tools, system_prompt=prompt)
             return GraphRun(graph, blueprint, None)
         graph = make(self._found, blueprint.agent, llm=llm, tools=tools)
         graphs.require_graph(graph, blueprint.agent)

@@ -40,6 +40,9 @@ def export(
     spec = trained.spec
     origin = spec.agent or "agent"
     found = load_trained(trained, agent, "to_langchain")
+    has_own = found is not None and not (takes_model(found) and takes_tools(found))
+    if tools is None and not has_own:
+        tools = [bound_tool(tool) for tool in example_tools(trained, "to_langchain")]
     model = _model(trained, base_url, api_key)
     if found is not None and not takes_model(found):
         if tools is not None:
@@ -50,14 +53,12 @@ def export(
         own: CompiledStateGraph[Any, Any, Any, Any]
         own = rebound(make(found, origin, llm=None, tools=[]), model)
         return own
-    if tools is None and (found is None or takes_tools(found)):
-        tools = [bound_tool(tool) for tool in example_tools(trained, "to_langchain")]
     offered = list(tools or ())
     if found is None:
         graph: CompiledStateGraph[Any, Any, Any, Any] = create_agent(
             model=model,
             tools=offered,
-            system_prompt=spec.system_prompt,
+            system_prompt=spec.system_prompt or None,
             name=spec.scenario,
         )
     else:

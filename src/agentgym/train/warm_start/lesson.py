@@ -17,6 +17,7 @@ from agentgym.rollout.probe import role_names
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, worker_count
 from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.task_lists import needs_of
 from agentgym.train.batch import merged
 from agentgym.train.warm_start.plans import (
     PlanPolicy,
@@ -132,7 +133,8 @@ class Lesson:
         """Return what is to be found out of the hand-offs of the user's own agent."""
         if self._config.agent is None:
             return None
-        own = frozenset(spec.name for spec in self._scenario.tools())
+        tasks = (task for task, _ in self._planned)
+        own = frozenset(needs_of(self._scenario, tasks).specs)
         addressee = FRAMEWORKS.get(self._config.framework).addressee
         return Routes(own, addressee, role_names(self._config, self._scenario))
 
