@@ -7,6 +7,7 @@ from pydantic import create_model
 from agentgym import Environment, Reward, Scenario, Split, Task, Trajectory
 from agentgym.core.needs import NeededCall
 from agentgym.core.tools import Tool, ToolSpec
+from agentgym.scenarios.schemas import spec_of_openai
 
 ROOMS = ("kitchen", "cellar", "attic")
 
@@ -19,10 +20,18 @@ class Room(Environment):
         self.made: list[Any] = []
 
     def tools(self) -> list[Tool]:
+        return [Tool(self._heat_spec, self._heat), Tool(self._wait_spec, self._wait)]
+
+    @property
+    def _heat_spec(self) -> ToolSpec:
+        name, told = f"heat_{self.room}", f"Heat the {self.room}."
+        if self.room == "attic":  # a tool that is known by its JSON schema alone
+            degrees = {f"{self.room}_degrees": {"type": "integer"}}
+            schema = {"type": "object", "properties": degrees, "required": [*degrees]}
+            function = {"name": name, "description": told, "parameters": schema}
+            return spec_of_openai({"type": "function", "function": function})
         fields: dict[str, Any] = {f"{self.room}_degrees": (int, ...)}
-        arguments = create_model("Arguments", **fields)
-        spec = ToolSpec(f"heat_{self.room}", f"Heat the {self.room}.", arguments)
-        return [Tool(spec, self._heat), Tool(self._wait_spec, self._wait)]
+        return ToolSpec(name, told, create_model("Arguments", **fields))
 
     @property
     def _wait_spec(self) -> ToolSpec:

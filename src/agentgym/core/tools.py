@@ -60,6 +60,14 @@ class ToolSpec:
         schema: dict[str, Any] = _without_titles(self.args_model.model_json_schema())
         return schema
 
+    @property
+    def arguments(self) -> type[BaseModel] | dict[str, Any]:
+        """The model of the arguments; their JSON schema where that is all there is."""
+        only_schema = self.parameters.get("properties") and not (
+            self.args_model.model_fields
+        )
+        return self.parameters if only_schema else self.args_model
+
     def to_openai(self) -> dict[str, Any]:
         """Return the tool as OpenAI's chat completions API takes it."""
         function = {

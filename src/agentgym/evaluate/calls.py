@@ -168,6 +168,10 @@ def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
         faults = {problem["type"] for problem in error.errors()}
     else:
         return CallClass.WRONG_VALUE
+    if "value_error" in faults:  # maybe a tool that is known by a JSON schema alone
+        kinds = {fault.kind for fault in schema_faults(spec.parameters, arguments)}
+        named = (kind for name, kind in _FAULTS.items() if name in kinds)
+        return next(named, CallClass.WRONG_VALUE)
     if "missing" in faults:
         return CallClass.MISSING
     if "extra_forbidden" in faults:

@@ -80,7 +80,7 @@ class Scenario(ABC):
 
     @staticmethod
     def from_tools(
-        tools: Any,
+        tools: Any = (),
         *,
         tasks: str | PathLike[str],
         check: Callable[..., float | bool] | str | None = None,
@@ -93,7 +93,8 @@ class Scenario(ABC):
         Args:
             tools: Functions with types and docstrings, pairs of a ``ToolSpec`` and a
                 callable, or ``module:name`` of such a list. To train, other processes
-                must be able to import them.
+                must be able to import them. None are needed where each line of the
+                file has ``tools``.
             tasks: A JSON Lines file; see docs/your_tasks.md.
             check: ``check(task, calls, state)``, which scores instead of the expected
                 calls: a bool, or a number from 0 to 1, where 1 is a success.

@@ -113,9 +113,10 @@ def family_lines(metrics: Metrics) -> list[tuple[str, str, str]]:
     One family says nothing that the whole does not, and many cannot be read.
     """
     shares = metrics.family_success()
-    if not 1 < len(shares) <= _MOST_ROWS:
+    tasks = [task for task in metrics.by_task if task.attempts]
+    if not 1 < len(shares) <= min(_MOST_ROWS, len(tasks) // 3):
         return []
-    counts = Counter(task.family for task in metrics.by_task if task.attempts)
+    counts = Counter(task.family for task in tasks)
     return [
         (family, share_span(share), plural(counts[family], "task"))
         for family, share in shares.items()

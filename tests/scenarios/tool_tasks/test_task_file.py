@@ -17,6 +17,10 @@ TRACK = {"tool": "track_order", "args": {"order_id": 7}}
 GOOD = {"instruction": "Where is 7?", "expect": [TRACK]}
 
 
+def bad_schema(part: dict[str, str]) -> dict[str, Any]:
+    return {"name": "f", "parameters": {"type": "object", "properties": {"x": part}}}
+
+
 def load(path: Path, **options: Any) -> Scenario:
     return Scenario.from_tools("shop_tools:TOOLS", tasks=path, **options)
 
@@ -56,6 +60,26 @@ def load(path: Path, **options: Any) -> Scenario:
             "it takes order_id",
         ),
         ({**GOOD, "expect": [{"any": []}]}, "any names no call"),
+        ({**GOOD, "tools": []}, "line 2: `tools` is empty"),
+        ({**GOOD, "tools": [7]}, 'line 2: tools[0]: it is not {"type": "function"'),
+        ({**GOOD, "tools": [{"name": "a b"}]}, "its name is 'a b': use letters"),
+        (
+            {**GOOD, "tools": [{"name": "f", "parameters": {"type": "string"}}]},
+            "the parameters of 'f' are not a JSON schema of an object",
+        ),
+        (
+            {**GOOD, "tools": [bad_schema({"type": "dict"})]},
+            "parameters of 'f' are not a JSON schema: properties.x.type: 'dict' is not",
+        ),
+        (
+            {**GOOD, "tools": [bad_schema({"$ref": "http://127.0.0.1:1/x"})]},
+            "of 'f' refer to 'http://127.0.0.1:1/x', which is not in them",
+        ),
+        ({**GOOD, "tools": [{"name": "f"}] * 2}, "tools[1]: two tools are named 'f'"),
+        (
+            {**GOOD, "tools": [{"name": "track_orders"}]},
+            'expect[0].tool: no tool is named "track_order". Did you mean',
+        ),
         (
             {**GOOD, "expect": [{"any": [TRACK, {"tool": "x"}]}]},
             "expect[0].any[1].tool",

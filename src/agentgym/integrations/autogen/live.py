@@ -22,7 +22,7 @@ from agentgym.integrations.autogen.led import LedWorkbench
 from agentgym.integrations.autogen.tools import SpecTool
 from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.live import kind_of
-from agentgym.integrations.schemas import model_of_schema, spec_of_model
+from agentgym.scenarios.schemas import model_of_schema, spec_of_model
 
 _MODEL_SLOTS = ("model_client", "_model_client")
 _PARTS = (BaseTool, ChatAgent, Team, Workbench)

@@ -15,7 +15,7 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ToolError, UnsupportedError
 from agentgym.integrations.crewai.gateway import failures
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.schemas import spec_of_model
+from agentgym.scenarios.schemas import spec_of_model
 
 
 def _never(arguments: Any = None, result: Any = None) -> bool:

@@ -97,7 +97,7 @@ def bound_tool(tool: Tool) -> BaseTool:
     return StructuredTool(
         name=tool.spec.name,
         description=tool.spec.description,
-        args_schema=tool.spec.args_model,
+        args_schema=tool.spec.arguments,
         func=call_sync,
         coroutine=call,
     )

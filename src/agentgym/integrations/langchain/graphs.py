@@ -13,7 +13,7 @@ from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.langchain.in_place import call_in_place
 from agentgym.integrations.langchain.interrupts import YES
 from agentgym.integrations.live import kind_of
-from agentgym.integrations.schemas import model_of_schema
+from agentgym.scenarios.schemas import model_of_schema
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool

@@ -26,7 +26,7 @@ def episode_tool(spec: ToolSpec) -> EpisodeTool:
     return EpisodeTool(
         name=spec.name,
         description=spec.description,
-        args_schema=spec.args_model,
+        args_schema=spec.arguments,
         func=call_sync,
         coroutine=call,
     )

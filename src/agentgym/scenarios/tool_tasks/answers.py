@@ -7,7 +7,7 @@ from typing import Any
 from agentgym.core.background import call
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Answers
-from agentgym.core.tools import Tool, ToolSpec, result_text
+from agentgym.core.tools import Tool, result_text
 from agentgym.core.trajectory import ToolCall
 from agentgym.errors import RuleViolation, ToolError
 from agentgym.scenarios.base import Environment
@@ -30,18 +30,17 @@ class Answering:
     mode: Answers
     allow: frozenset[str]
     recorded: Sequence[Answer]
-    specs: Mapping[str, ToolSpec] = field(init=False)
     schemas: Mapping[str, Schema | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        specs = {tool.spec.name: tool.spec for tool in self.tools}
         schemas = {tool.spec.name: returns(tool.function) for tool in self.tools}
-        object.__setattr__(self, "specs", specs)
         object.__setattr__(self, "schemas", schemas)
 
-    def is_live(self, tool: str) -> bool:
-        """Say whether a call runs the tool itself."""
-        return self.mode == "live" and tool in self.allow
+    def tools_of(self, line: TaskLine) -> Sequence[Tool]:
+        """Return the tools of a line: its own, of which a schema is all there is."""
+        if not line.tools:
+            return self.tools
+        return [Tool(spec, _no_function) for spec in line.tools.values()]
 
 
 class ToolEnvironment(Environment):
@@ -55,12 +54,13 @@ class ToolEnvironment(Environment):
         self.missed = 0
         self._line = line
         self._how = answering
+        self._tools = {tool.spec.name: tool for tool in answering.tools_of(line)}
         self._given: set[int] = set()
         self._made: set[int] = set()
 
     def tools(self) -> list[Tool]:
         """Return the tools, each answering as this episode's do."""
-        return [Tool(tool.spec, self._bound(tool)) for tool in self._how.tools]
+        return [Tool(tool.spec, self._bound(tool)) for tool in self._tools.values()]
 
     def _bound(self, tool: Tool) -> Any:
         async def answer(**arguments: Any) -> str:
@@ -72,20 +72,22 @@ class ToolEnvironment(Environment):
         name = tool.spec.name
         if name in self._line.forbid:
             raise RuleViolation(f"{name} must not be called for this request.")
-        if self._how.is_live(name):
+        how, has_own = self._how, bool(self._line.tools)
+        if how.mode == "live" and name in how.allow and not has_own:
             return await run_live(tool, arguments)
         made = ToolCall(name=name, arguments=arguments)
         told = self._told(made)
         text = self._known(made)
         if text is not None:
             return text
-        if told is None and self._how.mode != "stub":
+        if told is None and how.mode != "stub":
             self.missed += 1
             raise ToolError(
                 f"nothing is recorded for {name} with these arguments: "
                 f"{result_text(arguments)}"
             )
-        return stub_answer(name, self._how.schemas[name], arguments, told or {})
+        schema = None if has_own else how.schemas[name]
+        return stub_answer(name, schema, arguments, told or {})
 
     def _known(self, made: ToolCall) -> str | None:
         """Return what was recorded for a call, the task's own answers in turn."""
@@ -120,7 +122,11 @@ class ToolEnvironment(Environment):
         }
 
     def _is(self, need: NeededCall, made: ToolCall) -> bool:
-        return need.accepts(made, self._how.specs[made.name], succeeded=True)
+        return need.accepts(made, self._tools[made.name].spec, succeeded=True)
+
+
+def _no_function(**arguments: Any) -> str:
+    raise AssertionError("a tool that is known by its schema alone never runs")
 
 
 async def run_live(tool: Tool, arguments: dict[str, Any]) -> str:

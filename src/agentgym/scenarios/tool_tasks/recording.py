@@ -60,7 +60,7 @@ class Recording:
         known = read_answers(path, specs)
         calls: list[NeededCall] = []
         for line in read_task_lines(tasks, specs, checked=True):
-            for need in line.expect:
+            for need in () if line.tools else line.expect:
                 for call in (need, *need.instead):
                     made = ToolCall(name=call.tool, arguments=dict(call.arguments))
                     spec = specs[call.tool]

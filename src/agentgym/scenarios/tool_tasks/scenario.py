@@ -32,6 +32,7 @@ from agentgym.scenarios.tool_tasks.splitting import (
 from agentgym.scenarios.tool_tasks.task_file import (
     TaskLine,
     answers_path,
+    carries_tools,
     read_answers,
     read_task_lines,
 )
@@ -45,7 +46,7 @@ _PROMPT = (
 )
 _LEAST_TURNS = 6
 _MOST_LISTED = 4
-_NO_GOAL = ("instruction", "configurable")
+_NO_GOAL = ("instruction", "configurable", "tools")
 
 
 class ToolScenario(Scenario):
@@ -135,8 +136,9 @@ class ToolScenario(Scenario):
         return _PROMPT
 
     def tools(self) -> list[ToolSpec]:
-        """Return the tools as models are told of them."""
-        return list(self._specs.values())
+        """Return the tools as models are told of them; none if a line has its own."""
+        some_have = any(line.tools for line in self._by_id.values())
+        return [] if some_have else list(self._specs.values())
 
     def notes(self) -> list[str]:
         """Return what an author should know of the file, in sentences."""
@@ -187,12 +189,13 @@ class ToolScenario(Scenario):
     ) -> Reward:
         """Score the calls: see :func:`~.reward.score_calls`, or the check function."""
         line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
+        specs = line.tools or self._specs
         if self._check is None:
-            line = without_done(line, by_code, self._specs)
-            calls = [call for call in made if not is_own(call, self._specs)]
-            return score_calls(line, calls, self._specs)
+            line = without_done(line, by_code, specs)
+            calls = [call for call in made if not is_own(call, specs)]
+            return score_calls(line, calls, specs)
         made = trajectory.get_tool_calls()
-        calls = [call for call in made if not is_own(call, self._specs)]
+        calls = [call for call in made if not is_own(call, specs)]
         assert isinstance(environment, ToolEnvironment)
         state = {"missed": environment.missed, "answer": trajectory.answer}
         return score_checked(self._check, line, task, calls, state)
@@ -228,9 +231,12 @@ def from_tools(
         )
     except UsageError as error:
         source = str(error)
-    made = _load_tools([tools], os.getcwd()) if isinstance(tools, str) else None
+    if isinstance(tools, str):
+        made = _load_tools([tools], os.getcwd())
+    else:
+        made = as_tools(tools, "tools") if tools else []
     return ToolScenario(
-        made or as_tools(tools, "tools"),
+        made,
         path,
         answers=chosen,
         allow=allow,
@@ -261,9 +267,17 @@ def tasks_reference(
 
 
 def with_own_tools(reference: str, agent: str) -> str:
-    """Return the reference with an agent's tools, unless it says whose it is about."""
+    """Return the reference with an agent's tools, unless it says whose it is about.
+
+    Lines may say so too, with tools of their own.
+
+    Raises:
+        UsageError: The file cannot be read.
+    """
     source = TaskSource.parse(reference)
-    return reference if source.tools else str(replace(source, tools=(f"@{agent}",)))
+    if source.tools or carries_tools(Path(source.path)):
+        return reference
+    return str(replace(source, tools=(f"@{agent}",)))
 
 
 def load_source(reference: str) -> ToolScenario:
@@ -274,13 +288,14 @@ def load_source(reference: str) -> ToolScenario:
         ScenarioError: A tool has no docstring or types.
     """
     source = TaskSource.parse(reference)
-    if not source.tools:
+    if not source.tools and not carries_tools(Path(source.path)):
         raise UsageError(
             f"{source.path} is a tasks file; whose tools does it call? Say so with "
-            f"{TOOLS_FROM} module:TOOLS, a list of functions, or --agent module:name."
+            f"{TOOLS_FROM} module:TOOLS, a list of functions, with --agent "
+            "module:name, or with `tools` in each line."
         )
     return ToolScenario(
-        _load_tools(source.tools, source.folder),
+        _load_tools(source.tools, source.folder) if source.tools else [],
         source.path,
         answers=source.answers,
         allow=source.allow,

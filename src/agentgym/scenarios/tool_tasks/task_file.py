@@ -29,6 +29,7 @@ _KEYS = (
     "id",
     "answers",
     "configurable",
+    "tools",
 )
 _CALL_KEYS = ("tool", "args", "answer")
 _MOST_VALUES = 64
@@ -57,6 +58,8 @@ class TaskLine:
         split: None where the file does not say.
         answers: What is answered, those of the expected calls first.
         configurable: Keys of the agent's ``config["configurable"]``.
+        tools: Those of this task by name, where the line has some; they are offered
+            instead of the file's.
         source: The line as it stands in the file.
     """
 
@@ -69,6 +72,7 @@ class TaskLine:
     split: Split | None
     answers: tuple[Answer, ...]
     configurable: dict[str, Any]
+    tools: Mapping[str, ToolSpec]
     source: dict[str, Any] = field(repr=False)
 
     @property
@@ -126,6 +130,20 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
             "with `agentgym scenarios starter`."
         )
     return lines
+
+
+def carries_tools(path: Path) -> bool:
+    """Say whether the first task of a file has tools of its own.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    for _, text in numbered_lines(path):
+        try:
+            return "tools" in _object(text)
+        except _BrokenError:
+            return False
+    return False
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -194,6 +212,12 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
         raise _BrokenError(
             f"`instruction` is {_told(instruction)}, not the user's text"
         )
+    tools = _own_tools(line)
+    specs = tools or specs
+    if not specs:
+        raise _BrokenError(
+            "it has no `tools`, and none are named for the whole file (--tools-from)"
+        )
     answers: list[Answer] = []
     expect = tuple(
         _need(value, specs, f"expect[{place}]", answers)
@@ -239,8 +263,27 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
         split=None if split is None else Split(split),
         answers=tuple(answers),
         configurable=configurable,
+        tools=tools,
         source=line,
     )
+
+
+def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
+    """Return the tools that a line has, by name."""
+    from agentgym.scenarios.schemas import spec_of_openai  # jsonschema takes a moment
+
+    found: dict[str, ToolSpec] = {}
+    for place, tool in enumerate(_list(line, "tools")):
+        try:
+            spec = spec_of_openai(tool)
+        except ValueError as error:
+            raise _BrokenError(f"tools[{place}]: {error}") from None
+        if spec.name in found:
+            raise _BrokenError(f"tools[{place}]: two tools are named {spec.name!r}")
+        found[spec.name] = spec
+    if "tools" in line and not found:
+        raise _BrokenError("`tools` is empty: name some, or leave it out")
+    return found
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -1,0 +1,132 @@
+"""JSON schemas that came from elsewhere, as pydantic models of arguments."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, best_match
+from pydantic import BaseModel, ConfigDict, model_validator
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from agentgym.core.tools import ToolSpec
+from agentgym.errors import UnsupportedError, told_by
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def spec_of_openai(tool: Any) -> ToolSpec:
+    """Return the spec of a tool as a request to OpenAI has it, or its function alone.
+
+    Raises:
+        ValueError: It is not one; says what is wrong.
+    """
+    function = tool.get("function", tool) if isinstance(tool, Mapping) else None
+    if not isinstance(function, Mapping):
+        raise ValueError(
+            'it is not {"type": "function", "function": {"name": …, "description": …, '
+            '"parameters": {a JSON schema}}}'
+        )
+    name, text = function.get("name"), function.get("description") or ""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(
+            f"its name is {name!r}: use letters, digits, _ and -, at most 64 of them"
+        )
+    if not isinstance(text, str):
+        raise ValueError(f"the description of {name!r} is {text!r}, not a text")
+    schema = function.get("parameters") or {}
+    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+        raise ValueError(
+            f"the parameters of {name!r} are not a JSON schema of an object, "
+            '{"type": "object", "properties": {…}, "required": […]}'
+        )
+    whole = {"type": "object", "properties": {}, **schema}
+    try:
+        Draft202012Validator.check_schema(whole)
+        _require_references(whole)
+    except SchemaError as error:
+        wrong = f"{'.'.join(map(str, error.path))}: {error.message}"
+        raise ValueError(
+            f"the parameters of {name!r} are not a JSON schema: {wrong}"
+        ) from None
+    except Unresolvable as error:
+        raise ValueError(
+            f"the parameters of {name!r} refer to {error.ref!r}, which is not in them; "
+            "nothing is fetched"
+        ) from None
+    return ToolSpec(name, text, model_of_schema(name, whole))
+
+
+def _require_references(schema: dict[str, Any]) -> None:
+    """Check that a schema refers to parts of itself alone: nothing is fetched.
+
+    Raises:
+        Unresolvable: It refers to something else.
+    """
+    root = Resource.from_contents(schema, default_specification=DRAFT202012)
+    resolver = Registry().resolver_with_root(root)
+    for reference in _references(schema):
+        resolver.lookup(reference)
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        if isinstance(found := schema.get("$ref"), str):
+            yield found
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _references(part)
+
+
+def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
+    """Return what a model is told of a tool; arguments it does not name are refused.
+
+    Raises:
+        UnsupportedError: Its arguments have no JSON schema.
+    """
+    body = {
+        "__module__": __name__,
+        "__doc__": model.__doc__,
+        "model_config": ConfigDict(extra="forbid", allow_inf_nan=False),
+    }
+    meta: Any = type(model)
+    try:
+        spec = ToolSpec(name, description, meta(model.__name__, (model,), body))
+        assert spec.parameters is not None
+    except Exception as error:
+        raise UnsupportedError(
+            f"The tool {name!r} cannot be told to a model: "
+            f"{told_by(error)}. Give all of its arguments types that JSON can hold."
+        ) from error
+    return spec
+
+
+def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
+    """Return a model whose JSON schema is ``schema`` and that checks as it says.
+
+    An argument that the schema does not name is refused, unless it says otherwise.
+    """
+    told = {"type": "object", "additionalProperties": False, **schema}
+    judge = Draft202012Validator(told, registry=Registry())
+
+    class Arguments(BaseModel):
+        model_config = ConfigDict(extra="allow")
+
+        @model_validator(mode="before")
+        @classmethod
+        def _check(cls, given: Any) -> Any:
+            if (problem := best_match(judge.iter_errors(given))) is not None:
+                where = ".".join(map(str, problem.path))
+                said = str(problem.message)
+                raise ValueError(f"{where}: {said}" if where else said)
+            return given
+
+        @classmethod
+        def model_json_schema(cls, *args: Any, **named: Any) -> dict[str, Any]:
+            return told
+
+    Arguments.__name__ = name
+    return Arguments
