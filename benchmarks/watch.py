@@ -10,7 +10,7 @@ from machine import machine
 
 from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.evaluate.outlook import doubts
-from agentgym.train.watch import Watch
+from agentgym.train.measure.watch import Watch
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ TRAINED = {
     "gpus_per_node",
     "nodes",
     "episodes",
+    "time",
     "algorithm",
     "deterministic",
     "tracker",

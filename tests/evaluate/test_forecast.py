@@ -83,3 +83,21 @@ def test_a_measurement_that_was_given_up_says_nothing(
         forecast.rollout_done(1.0)
         raise KeyboardInterrupt
     assert forecast.left(0, 0) is None
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(10.0, True), (2.0, False)])
+def test_a_baseline_that_takes_very_long_is_told_once_as_it_begins(
+    clock: Clock, forecast: Forecast, seconds: float, told: bool
+) -> None:
+    """50 rollouts of 20 s, or of 2 s."""
+    said = []
+    with forecast.measuring(is_baseline=True):
+        for _ in range(20):
+            clock.now += 2 * seconds
+            forecast.rollout_done(seconds)
+            said.append(forecast.long_baseline())
+    found = [text for text in said if text]
+    assert len(found) == told
+    assert not told or "the 50 rollouts of the baseline take about" in found[0]
+    with forecast.measuring():
+        assert forecast.long_baseline() == ""

@@ -151,6 +151,16 @@ Configurable = Annotated[
 ]
 
 
+Time = Annotated[
+    str | None,
+    opt(
+        "End within this time, measurements included: 30m, 1h30m.",
+        metavar="TIME",
+        rich_help_panel=TRAINING,
+    ),
+]
+
+
 def named_model(name: str) -> "TrainedAgent | str":
     """Say what ``name`` means: a saved agent, or else a model.
 

@@ -23,6 +23,7 @@ from agentgym.cli.options import (
     Framework,
     Inputs,
     Thinking,
+    Time,
     ToolAnswers,
     ToolFormat,
     ToolsFrom,
@@ -134,6 +135,7 @@ def train(
         int | None,
         opt("Of --engine verl: machines.", metavar="N", rich_help_panel=MODEL),
     ] = None,
+    time: Time = None,
     episodes: Annotated[
         int | None,
         opt("Most training rollouts.", metavar="N", rich_help_panel=TRAINING),
@@ -279,7 +281,7 @@ def train(
         _show_plan(settings, as_json)
     else:
         may_change: dict[str, Any] = {"episodes": episodes, "yes": yes or None}
-        may_change |= {"gpu": gpu, "warm_start": warm_start or None}
+        may_change |= {"gpu": gpu, "warm_start": warm_start or None, "time": time}
         may_change |= {"max_hourly": max_hourly, "max_cost": max_cost}
         if resume is not None:
             may_change |= _machine_settings(given)
@@ -396,9 +398,9 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
     if refused:
         machine = ", ".join([*MACHINE, "vllm.KEY=VALUE", "verl.KEY=VALUE"])
         raise UsageError(
-            f"{own} out: {refused}. Only --episodes, --gpu, --max-hourly, --max-cost, "
-            "--warm-start, --yes and settings of memory and servers may change: "
-            f"{machine}."
+            f"{own} out: {refused}. Only --episodes, --time, --gpu, --max-hourly, "
+            "--max-cost, --warm-start, --yes and settings of memory and servers may "
+            f"change: {machine}."
         )
     return TrainingConfig.create(output=given.get("output"), gpu=given.get("gpu"))
 

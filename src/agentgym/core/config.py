@@ -27,6 +27,7 @@ from agentgym.core.settings import (
 )
 from agentgym.core.task import TaskSource
 
+_TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 _SAYS_NOTHING = re.compile(
     r"(?:(?:make|build|create|get)_?)?(?:agents?|graphs?|teams?|crews?|workflow)?"
     r"|app|main|src|__main__"
@@ -68,6 +69,17 @@ def _read_keys(value: Any) -> Any:
         except ValueError:
             found[key.strip()] = said
     return found
+
+
+def _read_time(value: Any) -> Any:
+    """Return the seconds that a text as ``1h30m`` stands for; numbers are seconds."""
+    if not isinstance(value, str):
+        return value
+    found = _TIME.fullmatch(value.strip().lower().replace(" ", ""))
+    if found is None or not any(found.groups()):
+        raise ValueError("write hours, minutes and seconds, as in 30m, 1h30m or 90s")
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return 3600 * hours + 60 * minutes + seconds
 
 
 Precision = Literal["auto", "bf16", "float32"]
@@ -144,6 +156,9 @@ class TrainingConfig(Settings, BaseSettings):
         max_hourly: Of a rented machine: most $ an hour.
         max_cost: Of a rented machine: most $ in all, after which the run ends.
         episodes: Budget of training rollouts.
+        time: Seconds, or a text as ``30m``, in which the whole run is to end: held-out
+            and validation tasks are sized to it once rollouts were timed, and as many
+            steps are done as fit. None: ``episodes`` alone end a run.
         seed: Of tasks, sampling and initialisation.
         deterministic: Same seed, same weights, bit for bit; slower.
         group_size: Rollouts per task, the baseline of each other.
@@ -230,6 +245,9 @@ class TrainingConfig(Settings, BaseSettings):
     max_hourly: float | None = Field(default=None, gt=0, le=_MANY)
     max_cost: float | None = Field(default=None, gt=0, le=_MANY)
     episodes: int = Field(default=10_000, gt=0, le=_MOST)
+    time: Annotated[float | None, BeforeValidator(_read_time)] = Field(
+        default=None, gt=0, le=LONGEST_S
+    )
     seed: int = Field(default=0, ge=0, lt=2**63)
     deterministic: bool = False
     group_size: int = Field(default=8, ge=2, le=_MANY)

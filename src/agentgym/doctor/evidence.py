@@ -12,9 +12,9 @@ from agentgym.core.trajectory import NO_REASON
 from agentgym.errors import CheckpointError
 from agentgym.evaluate.compare import Effect
 from agentgym.evaluate.metrics import Metrics
+from agentgym.train.measure.watch import Remark
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState
-from agentgym.train.watch import Remark
 
 _RECENT = 10  # steps that "lately" means
 _FAILURES = """

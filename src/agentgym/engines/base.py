@@ -70,9 +70,11 @@ class TrainingBatch:
 
     Attributes:
         sequences: With at least one trained token each.
+        spent: Share of the run's budget that was spent before, 0..1.
     """
 
     sequences: list[TrainingSequence] = field(default_factory=list)
+    spent: float = 0.0
 
     @property
     def trained_tokens(self) -> int:
@@ -256,14 +258,13 @@ class EngineFactory(ABC):
         """
 
 
-def scheduled_rate(config: TrainingConfig, peak: float, step: int) -> float:
+def scheduled_rate(peak: float, step: int, spent: float) -> float:
     """Return the learning rate of the update after ``step`` others.
 
     It rises linearly in the first updates, then falls linearly to a tenth of its peak
-    where the budget ends.
+    where the budget, of which the share ``spent`` is gone, ends.
     """
-    budget = config.episodes / (config.tasks_per_step * config.group_size)
-    left = 1.0 - step / budget
+    left = 1.0 - spent
     return peak * min(1.0, (step + 1) / _WARMUP_STEPS, max(_LEAST_RATE, left))
 
 

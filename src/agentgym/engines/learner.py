@@ -106,7 +106,7 @@ class Learner:
         refused, kl = "", 0.0
         if total and torch.isfinite(norm):
             for group in self._optimizer.param_groups:
-                group["lr"] = scheduled_rate(self._config, self._peak_rate, self.step)
+                group["lr"] = scheduled_rate(self._peak_rate, self.step, batch.spent)
             self._optimizer.step()
             after = self._loss.measure(forests[0])
             kl = after.kl / after.tokens

@@ -5,7 +5,7 @@ from typing import Any
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import UsageError
 
-_BUDGET = ("episodes", "gpu", "max_hourly", "max_cost", "warm_start", "yes")
+_BUDGET = ("episodes", "time", "gpu", "max_hourly", "max_cost", "warm_start", "yes")
 MACHINE = (
     "memory_share",
     "gradient_checkpointing",

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from agentgym.core.config import TrainingConfig
+from agentgym.evaluate.numbers import duration
 
 _SLOWEST_UPDATE = 1.0
 """Seconds of an update per second of its rollouts, at most, where none was timed."""
 _PLAN = 0.25, 1.0
 """Seconds to learn a known plan, least and most, per second of a measured rollout."""
 _NEWEST = 10  # steps
+_LONG_S = 600.0
+_TELLING, _TELLING_S = 4, 20.0
+"""Rollouts and seconds from which on a measurement's length can be told."""
 
 
 class Forecast:
@@ -36,12 +40,14 @@ class Forecast:
         self._began = 0.0
         self._ended = 0
         self._per_measured: float | None = None
+        self._may_be_long = False
         self._steps: deque[tuple[int, float]] = deque(maxlen=_NEWEST)
 
     @contextmanager
-    def measuring(self) -> Iterator[None]:
+    def measuring(self, *, is_baseline: bool = False) -> Iterator[None]:
         """Time a measurement, the newest of which counts."""
         self._ended = 0
+        self._may_be_long = is_baseline and self._config.time is None
         yield
         if self._ended:
             self._per_measured = (self._clock() - self._began) / self._ended
@@ -55,9 +61,35 @@ class Forecast:
             self._began = self._clock() - seconds
         self._ended += 1
 
+    def long_baseline(self) -> str:
+        """Say once, as soon as it shows, that the baseline takes very long."""
+        taken = self._clock() - self._began
+        if not self._may_be_long or self._ended < _TELLING or taken < _TELLING_S:
+            return ""
+        total = taken / self._ended * self._held_out
+        if total < _LONG_S:
+            return ""
+        self._may_be_long = False
+        return (
+            f"At this pace the {self._held_out:,} rollouts of the baseline take about "
+            f"{duration(total)}, and as many come at the end. `--time 30m` sizes the "
+            "whole run to 30 minutes; `--set test_tasks=24 --set eval_samples=1` "
+            "measures less."
+        )
+
     def step_done(self, episodes: int, seconds: float) -> None:
         """Note that a step of so many rollouts, with its update, has taken so long."""
         self._steps.append((episodes, seconds))
+
+    @property
+    def measured(self) -> float | None:
+        """Seconds of a rollout of the newest measurement; None if there was none."""
+        return self._per_measured
+
+    @property
+    def step(self) -> float | None:
+        """Seconds of the longest of the newest steps; None if none was done."""
+        return max((seconds for _, seconds in self._steps), default=None)
 
     def soonest(self, episodes: int, step: int, lesson: int = 0) -> float | None:
         """Return seconds until the end if the goal holds at the first validation.

@@ -17,6 +17,7 @@ STEP_S = 5.0
 COUNT_S = 15.0
 """After so many seconds without a line, a phase says how far it is."""
 _PHASES = {
+    "timing": "timing",
     "before": "baseline",
     "plans": "warm start: plans",
     "imitation": "warm start: learning",
@@ -63,6 +64,10 @@ class LinesProgress(Progress):
     def starting(self, what: str) -> None:
         """Write what is waited for."""
         self.write(what)
+
+    def fitted(self, words: str) -> None:
+        """Write how the run was sized to its time."""
+        self.write(words)
 
     def phase(self, name: str, total: int) -> None:
         """Begin to count a phase's rollouts; write it outside of the training steps."""

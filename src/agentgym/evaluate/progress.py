@@ -107,6 +107,9 @@ class Progress:
     def starting(self, what: str) -> None:
         """Something that takes minutes to start is started; ``what`` is a sentence."""
 
+    def fitted(self, words: str) -> None:
+        """The run was sized to its time; ``words`` say how."""
+
     def phase(self, name: str, total: int) -> None:
         """A phase of ``total`` rollouts starts: e.g. ``validation``.
 

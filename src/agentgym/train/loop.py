@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from agentgym.core.config import TrainingConfig
 from agentgym.core.files import disk_trouble, patiently
 from agentgym.core.ledger import Bucket
 from agentgym.core.task import Task
@@ -26,12 +27,15 @@ from agentgym.evaluate.roles import check_roles
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.task_lists import held_out_sets
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog, audited
 from agentgym.train.batch import BatchBuilder, Credited
 from agentgym.train.export import export_agent
-from agentgym.train.measuring import Measuring
+from agentgym.train.measure.measuring import Measuring
+from agentgym.train.measure.time_budget import TimeBudget
 from agentgym.train.process import InterruptFlag, ResourceUse
+from agentgym.train.report import report_step
 from agentgym.train.result import Artifacts, TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
 from agentgym.train.tasks import TaskStream
@@ -41,6 +45,7 @@ from agentgym.train.warm_start.plans import can_imitate
 
 GOAL = "success criteria reached"
 SPENT = "budget spent"
+TIME_SPENT = "time spent"
 STALLED = "validation got no better within the patience of {patience}"
 
 
@@ -59,14 +64,23 @@ class TrainingLoop:
     ) -> None:
         self._began = began
         self._plan = plan
-        self._config = config = plan.config
+        config = plan.config
         self._run = run
         self._progress = progress
         self._scenario = get_scenario(config.scenario)
-        self._forecast = Forecast(config, plan.held_out)
+        self._size(config)
         self.state = RunState()
         self._stalled: str | None = None
+        self._is_late = False
         self._interrupt = InterruptFlag()
+
+    def _size(self, config: TrainingConfig) -> None:
+        """Take the settings that say how much is measured, and forecast by them."""
+        sets = held_out_sets(self._scenario, config.seed, config.test_tasks).values()
+        rollouts = config.eval_samples * sum(map(len, sets))
+        self._config = config
+        self._forecast = Forecast(config, rollouts)
+        self._time = TimeBudget(config, len(sets), self._plan.workers)
 
     def run(self) -> TrainingResult:
         """Run to the end.
@@ -126,7 +140,8 @@ class TrainingLoop:
             self._on_rollout,
         )
         if not state.baseline:
-            with self._forecast.measuring():
+            self._fit_to_time()
+            with self._forecast.measuring(is_baseline=True):
                 state.baseline = self._measuring.held_out("before", step=0)
             check_roles(self._config.train_roles, state.baseline.values())
             self._save()
@@ -145,6 +160,24 @@ class TrainingLoop:
         )
         after = self._measuring.held_out("after", step=state.step + 1)
         return self._finish(stopped, weights, after)
+
+    def _fit_to_time(self) -> None:
+        """Time some rollouts, and size the run to its time, if it has a limit.
+
+        Raises:
+            UsageError: The time is too short.
+        """
+        state, config = self.state, self._config
+        if config.time is None or state.rollout_seconds is not None:
+            return
+        each = self._measuring.time_rollouts(self._time.timed)
+        self._use.update()
+        fitted = self._time.fit(config.time - state.wall_seconds, each)
+        self._size(config.replaced(**fitted))
+        self._measuring = dataclasses.replace(self._measuring, config=self._config)
+        self._run.write_record(config=self._config.model_dump(mode="json"))
+        self._progress.fitted(self._time.words(each, self._config))
+        state.rollout_seconds = each
 
     def _offer_warm_start(self) -> str:
         """Ask for a warm start where it would help; what is still to be said of it."""
@@ -259,6 +292,7 @@ class TrainingLoop:
                 groups = self._attempt(chosen, step)
                 sampled = time.monotonic()
                 credited = builder.build(groups, self._scenario.broadcast_rewards)
+                credited.batch.spent = self._time.spent(state, self._measured)
                 update = self._engine.update(credited.batch)
                 self._account(credited, update)
                 tasks.learn(groups)
@@ -268,18 +302,30 @@ class TrainingLoop:
                 self._save(report, measured)
         if self._measuring.patience_spent:
             return STALLED.format(patience=config.patience)
-        return GOAL if self._measuring.goal_reached else SPENT
+        if self._measuring.goal_reached:
+            return GOAL
+        return TIME_SPENT if self._is_late else SPENT
 
     def _steps(self) -> Iterator[int]:
         """Yield the numbers of the steps to do."""
         if self._measuring.is_due:  # it was interrupted
             self._measuring.validate()
         state = self.state
+        if state.training_began is None:
+            state.training_began = state.wall_seconds
         while state.episodes < self._config.episodes and not (
             self._measuring.goal_reached or self._measuring.patience_spent
         ):
+            if not self._time.has_room(state, self._forecast.step, self._measured):
+                self._is_late = True
+                break
             yield state.step + 1
             self._check_interrupt()
+
+    @property
+    def _measured(self) -> float:
+        """Seconds of a measured rollout, with as many in flight as there are."""
+        return self._forecast.measured or self.state.rollout_seconds or 0.0
 
     def _most_tasks(self) -> int:
         """Return how many tasks a step has; fewer where the budget ends."""
@@ -337,37 +383,12 @@ class TrainingLoop:
     ) -> StepReport:
         """Put the step into numbers; its rollouts began and ended at these times."""
         now, done = time.monotonic(), self.state.episodes
-        rollouts = credited.rollouts
-        self._forecast.step_done(len(rollouts), now - begun)
+        self._forecast.step_done(len(credited.rollouts), now - begun)
         _, left = self._forecast.left(done, update.step) or (0.0, 0.0)
-        scored = [t for t in rollouts if t.reward is not None]
-        calls = [call for t in scored for call in t.get_tool_calls()]
-        tokens = sum(len(c.response_ids) for t in rollouts for c in t.model_calls)
-        return StepReport(
-            step=update.step,
-            episodes=done,
-            budget=self._config.episodes,
-            reward=sum(t.reward or 0.0 for t in scored) / len(scored),
-            success_rate=sum(bool(t.success) for t in scored) / len(scored),
-            right_tool=_mean([t.right_tool for t in scored]),
-            right_arguments=_mean([t.right_arguments for t in scored]),
-            tool_reliability=sum(c.outcome == "ok" for c in calls) / max(1, len(calls)),
-            loss=update.loss,
-            entropy=update.entropy,
-            kl=update.kl,
-            grad_norm=update.grad_norm,
-            clip_fraction=update.clip_fraction,
-            logprob_gap=update.gap,
-            trained_tokens=credited.batch.trained_tokens,
-            skipped_groups=credited.skipped_groups,
-            groups=len(credited.groups),
-            dropped=len(rollouts) - len(scored),
-            sampled_tokens=tokens,
-            rollout_seconds=sampled - begun,
-            update_seconds=now - sampled,
-            tokens_per_second=tokens / (now - begun),
-            seconds_left=left,
-        )
+        if self._config.time is not None:
+            left = min(left, max(0.0, self._config.time - self.state.wall_seconds))
+        times = (sampled - begun, now - sampled)
+        return report_step(credited, update, times, done, self._config.episodes, left)
 
     def _validate(self, report: StepReport) -> Metrics | None:
         """Measure validation tasks if it is time; the step is kept if that is ended."""
@@ -425,6 +446,8 @@ class TrainingLoop:
 
     def _on_rollout(self, trajectory: Trajectory) -> None:
         self._forecast.rollout_done(trajectory.duration_s)
+        if told := self._forecast.long_baseline():
+            self._progress.warned([told])
         self._progress.rollout_done()
         self._check_interrupt()
 
@@ -472,9 +495,3 @@ class TrainingLoop:
         )
         result.write()
         return result
-
-
-def _mean(found: Sequence[float | None]) -> float | None:
-    """Return the mean of what is known; None if nothing is."""
-    known = [value for value in found if value is not None]
-    return sum(known) / len(known) if known else None

@@ -75,6 +75,11 @@ def make_plan(config: TrainingConfig) -> Plan:
             f"episodes = {config.episodes} is less than one group of "
             f"{config.group_size}; raise --episodes or lower group_size."
         )
+    if config.time is not None and config.deterministic:
+        raise UsageError(
+            "With a time, the number of steps depends on the machine's speed, so that "
+            "a run cannot be deterministic: leave out --time or --deterministic."
+        )
     steps = math.ceil(config.episodes / per_step)
     make_tasks(scenario, Split.TRAIN, config.seed, 1)
     if config.warm_start:

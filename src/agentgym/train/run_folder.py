@@ -37,9 +37,9 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import StepReport
 from agentgym.security.private import make_private_folder, private
 from agentgym.security.redaction import Redactor
+from agentgym.train.measure.watch import Watch
 from agentgym.train.tasks import StreamState
 from agentgym.train.warm_start.record import WarmStart
-from agentgym.train.watch import Watch
 
 _MINIMUM_FREE_BYTES = 200 * 2**20
 _KEPT = 2  # checkpoints
@@ -54,6 +54,8 @@ class RunState(BaseModel, extra="forbid"):
         stream: Where the stream of training tasks stands.
         wall_seconds: Spent so far, over all resumes.
         cpu_seconds: Likewise.
+        rollout_seconds: Wall seconds per rollout, as timed first; None if it was not.
+        training_began: ``wall_seconds`` when the first step began.
         baseline: Held-out measurements of the untrained policy, by name.
         warm_start: What was imitated before the first update; None if nothing was yet.
         warmed: Held-out measurements after that, by name; empty before.
@@ -70,6 +72,8 @@ class RunState(BaseModel, extra="forbid"):
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
     stream: StreamState = Field(default_factory=StreamState)
+    rollout_seconds: float | None = None
+    training_began: float | None = None
     baseline: dict[str, Metrics] = Field(default_factory=dict)
     warm_start: WarmStart | None = None
     warmed: dict[str, Metrics] = Field(default_factory=dict)

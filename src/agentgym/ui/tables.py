@@ -39,6 +39,8 @@ def plan_view(plan: Plan) -> RenderableType:
     """Show what is about to happen."""
     config = plan.config
     budget = f"{plural(config.episodes, 'episode')} in {plural(plan.steps, 'step')}"
+    if config.time is not None:
+        budget += f", and at most {duration(config.time)}"
     if config.early_stop:
         budget += ", fewer once the goal holds"
     between = ", after the warm start" * config.warm_start
@@ -84,7 +86,13 @@ def plan_view(plan: Plan) -> RenderableType:
     facts.add_row("saved as", f"the next version of {plan.saved_as}")
     facts.add_row("run", str(plan.run))
     if plan.resumed_step is None:
-        facts.add_row("time", "known once the baseline is measured")
+        facts.add_row(
+            "time",
+            "known once the baseline is measured"
+            if config.time is None
+            else f"{duration(config.time)}: held-out and validation tasks are sized to "
+            "it once rollouts were timed",
+        )
     verb = "Training"
     if plan.resumed_step is not None:
         verb = f"Continuing after step {plan.resumed_step}:"

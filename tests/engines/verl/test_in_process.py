@@ -47,7 +47,7 @@ def test_two_updates_are_those_of_the_local_engine(
         "batches": [
             {
                 "rows": [row_of(sequence) for sequence in batch.sequences],
-                "rate": scheduled_rate(settings, peak, step),
+                "rate": scheduled_rate(peak, step, batch.spent),
                 "temperature": settings.temperature,
             }
             for step, (batch, _) in enumerate(seen)

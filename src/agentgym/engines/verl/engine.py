@@ -113,7 +113,7 @@ class VerlEngine(Engine):
                 its learner has.
         """
         rows = [row_of(sequence) for sequence in batch.sequences]
-        rate = scheduled_rate(self._config, self._peak_rate, self._step)
+        rate = scheduled_rate(self._peak_rate, self._step, batch.spent)
         done = self._ask(
             "update",
             rows=rows,

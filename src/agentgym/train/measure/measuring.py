@@ -1,6 +1,7 @@
 """Measuring the policy while a run goes on: held-out and validation tasks, the goal."""
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
@@ -100,6 +101,20 @@ class Measuring:
         remarks = state.watch.look(state.step, found, start, patience)
         if remarks and not self.goal_reached:
             self.progress.warned([remark.text for remark in remarks])
+
+    def time_rollouts(self, count: int) -> float:
+        """Return the wall seconds per rollout where ``count`` run at once.
+
+        One comes before, so that no worker's start is timed.
+        """
+        made = make_tasks(self.scenario, Split.VALIDATION, self.config.seed, count)
+        samples = math.ceil(count / len(made))
+        self.progress.phase("timing", 1 + samples * len(made))
+        step = self.state.step + 1
+        self._measure({"timing-first": made[:1]}, samples=1, step=step)
+        begun = time.monotonic()
+        self._measure({"timing": made}, samples=samples, step=step)
+        return (time.monotonic() - begun) / (samples * len(made))
 
     def held_out(self, phase: str, *, step: int) -> dict[str, Metrics]:
         """Measure the policy on every held-out set of the scenario, main one first.

@@ -1,7 +1,7 @@
 """What validations show: the best one, what tells against a run, and for how long."""
 
 from agentgym.evaluate.metrics import Metrics, TaskResult
-from agentgym.train.watch import Watch
+from agentgym.train.measure.watch import Watch
 
 
 def measured(

@@ -1,0 +1,133 @@
+"""A budget in time: measurements and steps that fit into so many seconds."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import UsageError
+from agentgym.evaluate.numbers import duration, plural
+from agentgym.train.run_folder import RunState
+
+TIMED_ROLLOUTS = 16
+"""Rollouts that are timed first, at most."""
+_HELD_OUT_SHARE = 0.3
+"""Of the time, for the measurements of held-out tasks: before, after, a warm start."""
+_VALIDATION_SHARE = 0.15
+_STEP_PER_ROLLOUT = 2.0
+"""Seconds of a step per second of its rollouts, before one was timed: updates took 0.4
+to 1.3 of them (docs/benchmarks.md)."""
+_LEAST_TASKS = 6
+"""Held-out tasks: fewer cannot show any change, by the paired test, which needs six
+that change in one direction."""
+_LEAST_VALIDATION = 8
+_LEAST_STEPS = 2
+
+
+@dataclass(frozen=True)
+class TimeBudget:
+    """Sizes a run to its time, from how long its rollouts take.
+
+    Attributes:
+        config: Its ``time``, and the sizes that it has at most.
+        sets: Sets of held-out tasks, each of at most ``test_tasks``.
+        workers: Processes, with ``concurrency`` episodes in flight each.
+    """
+
+    config: TrainingConfig
+    sets: int
+    workers: int
+
+    @property
+    def timed(self) -> int:
+        """Rollouts to time: as many as run at once, but no more than are needed."""
+        return min(TIMED_ROLLOUTS, self.workers * self.config.concurrency)
+
+    def fit(self, left: float, per_rollout: float) -> dict[str, Any]:
+        """Return the settings with which a run takes the time that is left.
+
+        Held-out tasks come first, then attempts at each; validations are so rare that
+        they take a small share.
+
+        Args:
+            left: Seconds.
+            per_rollout: Wall seconds per rollout, with as many in flight as in the run.
+
+        Raises:
+            UsageError: Nothing could be shown in so little time; says what is needed.
+        """
+        config = self.config
+        step = config.group_size * config.tasks_per_step * per_rollout
+        step *= _STEP_PER_ROLLOUT
+        times = 3 if config.warm_start else 2
+        rollouts = _HELD_OUT_SHARE * left / (times * per_rollout)
+        tasks = min(config.test_tasks, int(rollouts / self.sets))
+        if tasks < min(_LEAST_TASKS, config.test_tasks) or left < _LEAST_STEPS * step:
+            least = times * _LEAST_TASKS * self.sets * per_rollout / _HELD_OUT_SHARE
+            needed = 1.5 * max(least, 2 * _LEAST_STEPS * step)
+            raise UsageError(
+                f"time = {duration(config.time or 0)} is too short: a rollout takes "
+                f"{per_rollout:.1f} s here, {plural(self.timed, 'rollout')} at once, "
+                f"so that {_LEAST_STEPS} steps and {_LEAST_TASKS} held-out tasks need "
+                f"about {duration(needed)}. Give --time {math.ceil(needed / 60)}m, a "
+                "smaller model, or smaller steps (--set tasks_per_step=2)."
+            )
+        samples = max(1, min(config.eval_samples, int(rollouts / self.sets / tasks)))
+        validation = min(
+            config.eval_tasks,
+            max(_LEAST_VALIDATION, int(_VALIDATION_SHARE * left / per_rollout / 4)),
+        )
+        every = validation * per_rollout / (_VALIDATION_SHARE * step)
+        return {
+            "test_tasks": tasks,
+            "eval_samples": samples,
+            "eval_tasks": validation,
+            "eval_every": max(config.eval_every, math.ceil(every)),
+        }
+
+    def words(self, per_rollout: float, fitted: TrainingConfig) -> str:
+        """Say what the time is used for, and what that can show."""
+        tasks = fitted.test_tasks
+        change = min(1.0, _LEAST_TASKS / tasks)
+        attempts = plural(fitted.eval_samples, "attempt")
+        return (
+            f"A rollout takes {per_rollout:.1f} s here, {plural(self.timed, 'rollout')}"
+            f" at once. In {duration(fitted.time or 0)}: "
+            f"{plural(tasks, 'held-out task')}, {attempts} at each, which can show a "
+            f"gain of about {100 * change:.0f} points or more; "
+            f"{plural(fitted.eval_tasks, 'validation task')} every "
+            f"{plural(fitted.eval_every, 'step')}; and as many steps as fit."
+        )
+
+    def has_room(self, state: RunState, step: float | None, measured: float) -> bool:
+        """Say whether another step, and what must come after it, fit into the time.
+
+        Args:
+            state: Of the run.
+            step: Seconds of a step; None if none was timed.
+            measured: Seconds of a measured rollout.
+        """
+        config = self.config
+        if config.time is None:
+            return True
+        if step is None:
+            size = config.group_size * config.tasks_per_step
+            step = size * measured * _STEP_PER_ROLLOUT
+        after = self._after(state) * measured
+        return state.wall_seconds + step + after <= config.time
+
+    def spent(self, state: RunState, measured: float) -> float:
+        """Return the share of a run's budget that is spent, of episodes or of time."""
+        config = self.config
+        share = state.episodes / config.episodes
+        if config.time is not None and state.training_began is not None:
+            end = config.time - self._after(state) * measured
+            length = max(1.0, end - state.training_began)
+            share = max(share, (state.wall_seconds - state.training_began) / length)
+        return min(1.0, share)
+
+    def _after(self, state: RunState) -> int:
+        """Return the rollouts that come after the last step."""
+        config = self.config
+        held_out = config.test_tasks * config.eval_samples * self.sets
+        return held_out + 2 * config.eval_tasks * bool(state.warmed)

@@ -1,0 +1,62 @@
+"""Puts a finished training step into numbers."""
+
+from collections.abc import Sequence
+
+from agentgym.engines.base import UpdateMetrics
+from agentgym.evaluate.progress import StepReport
+from agentgym.train.batch import Credited
+
+
+def report_step(
+    credited: Credited,
+    update: UpdateMetrics,
+    seconds: tuple[float, float],
+    episodes: int,
+    budget: int,
+    left: float,
+) -> StepReport:
+    """Return the report of a step.
+
+    Args:
+        credited: Its rollouts, with what each is to teach.
+        update: What the engine made of them.
+        seconds: Of the rollouts, and of the update.
+        episodes: Training rollouts done, of the ``budget``.
+        budget: Most training rollouts.
+        left: Seconds until the run ends.
+    """
+    rollouts = credited.rollouts
+    scored = [t for t in rollouts if t.reward is not None]
+    calls = [call for t in scored for call in t.get_tool_calls()]
+    tokens = sum(len(c.response_ids) for t in rollouts for c in t.model_calls)
+    return StepReport(
+        step=update.step,
+        episodes=episodes,
+        budget=budget,
+        reward=sum(t.reward or 0.0 for t in scored) / len(scored),
+        success_rate=sum(bool(t.success) for t in scored) / len(scored),
+        right_tool=_mean([t.right_tool for t in scored]),
+        right_arguments=_mean([t.right_arguments for t in scored]),
+        tool_reliability=sum(c.outcome == "ok" for c in calls) / max(1, len(calls)),
+        loss=update.loss,
+        entropy=update.entropy,
+        kl=update.kl,
+        grad_norm=update.grad_norm,
+        clip_fraction=update.clip_fraction,
+        logprob_gap=update.gap,
+        trained_tokens=credited.batch.trained_tokens,
+        skipped_groups=credited.skipped_groups,
+        groups=len(credited.groups),
+        dropped=len(rollouts) - len(scored),
+        sampled_tokens=tokens,
+        rollout_seconds=seconds[0],
+        update_seconds=seconds[1],
+        tokens_per_second=tokens / sum(seconds),
+        seconds_left=left,
+    )
+
+
+def _mean(found: Sequence[float | None]) -> float | None:
+    """Return the mean of what is known; None if nothing is."""
+    known = [value for value in found if value is not None]
+    return sum(known) / len(known) if known else None

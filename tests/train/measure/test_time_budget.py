@@ -1,0 +1,118 @@
+"""A budget in time: what is measured, and how many steps are done, fits into it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym import Trainer
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import ConfigError, TrainingInterrupted, UsageError
+from agentgym.evaluate.progress import Progress
+from agentgym.train.measure.time_budget import TimeBudget
+from agentgym.train.run_folder import RunFolder, RunState
+from tests.train.test_loop import InterruptedAt, scripted, trainer
+
+__all__ = ["scripted"]
+
+
+def budget(**settings: Any) -> TimeBudget:
+    return TimeBudget(TrainingConfig.create(**settings), sets=2, workers=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30m", 1800), ("1h30m", 5400), ("90s", 90), ("1.5h", 5400)]
+)
+def test_times_are_read_as_people_write_them(text: str, seconds: float) -> None:
+    assert TrainingConfig.create(time=text).time == seconds
+    assert TrainingConfig.create(time=seconds).time == seconds
+
+
+@pytest.mark.parametrize("text", ["soon", "", "30 x", "0s", "-5m"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="time ="):
+        TrainingConfig.create(time=text)
+
+
+def test_held_out_tasks_come_first_and_then_attempts_at_each() -> None:
+    short = budget(time="30m").fit(1800, 1.0)
+    assert (short["test_tasks"], short["eval_samples"]) == (96, 1)
+    long = budget(time="2h").fit(7200, 1.0)
+    assert (long["test_tasks"], long["eval_samples"]) == (96, 4)
+    slow = budget(time="30m", tasks_per_step=2).fit(1800, 10.0)
+    assert (slow["test_tasks"], slow["eval_samples"]) == (13, 1)
+    assert slow["eval_tasks"] == 8
+    assert slow["eval_every"] > 5 - 1
+
+
+def test_what_is_measured_takes_its_share_of_the_time_at_most() -> None:
+    given = budget(time="1h", warm_start=True)
+    for per_rollout in (0.05, 0.5, 2.0):
+        fitted = given.fit(3600, per_rollout)
+        held_out = 3 * 2 * fitted["test_tasks"] * fitted["eval_samples"]
+        assert held_out * per_rollout <= 0.3 * 3600
+        step = 64 * 2 * per_rollout
+        validations = fitted["eval_tasks"] * per_rollout / fitted["eval_every"]
+        assert validations <= 0.15 * step or fitted["eval_every"] == 5
+
+
+def test_too_little_time_says_how_much_is_needed() -> None:
+    with pytest.raises(UsageError, match=r"time = 1 min .* Give --time \d+m"):
+        budget(time="60s").fit(60, 3.0)
+
+
+def test_a_step_must_leave_room_for_the_last_measurement() -> None:
+    given = budget(time="10m", test_tasks=10, eval_samples=1)
+    state = RunState(wall_seconds=400)
+    assert given.has_room(state, 170, measured=1.0)
+    assert not given.has_room(state, 190, measured=1.0)
+    assert not given.has_room(state, None, measured=2.0)
+    assert budget().has_room(state, 1e9, 1e9)
+
+
+def test_the_rate_falls_with_what_is_spent_first() -> None:
+    given = budget(time="10m", episodes=1000, test_tasks=10, eval_samples=1)
+    began = {"training_began": 80.0}
+    assert given.spent(RunState(wall_seconds=80, **began), 1.0) == 0.0
+    assert given.spent(RunState(wall_seconds=330, **began), 1.0) == 0.5
+    assert given.spent(RunState(wall_seconds=90, episodes=900, **began), 1.0) == 0.9
+    assert given.spent(RunState(wall_seconds=999, **began), 1.0) == 1.0
+
+
+class Fitted(Progress):
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.words = ""
+
+    def phase(self, name: str, total: int) -> None:
+        self.phases.append(name)
+
+    def fitted(self, words: str) -> None:
+        self.words = words
+
+
+def test_a_run_is_sized_before_its_baseline(tmp_path: Path) -> None:
+    progress = Fitted()
+    sizes: dict[str, Any] = {"test_tasks": 7, "eval_samples": 2}
+    result = trainer(tmp_path, 0, progress=progress, time="1h", **sizes).train()
+    assert progress.phases[:2] == ["timing", "before"]
+    assert "In 1 h 0 min: 7 held-out tasks, 2 attempts at each" in progress.words
+    assert "a gain of about 86 points or more" in progress.words
+    assert (result.stopped, result.steps) == ("budget spent", 4)
+
+
+def test_a_run_ends_in_time_and_measures_what_it_has(tmp_path: Path) -> None:
+    with pytest.raises(TrainingInterrupted):
+        again = InterruptedAt("rollouts", 3)
+        trainer(tmp_path, 0, progress=again, time="1h").train()
+    result = Trainer().train(resume=tmp_path / "runs" / "run", time="0.1s")
+    assert (result.stopped, result.steps) == ("time spent", 2)
+    assert result.metrics.tasks == 1
+    state = RunFolder(tmp_path / "runs" / "run").load_state()
+    assert state is not None
+    assert state[0].rollout_seconds
+
+
+def test_steps_by_the_clock_cannot_be_deterministic(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="leave out --time or --deterministic"):
+        trainer(tmp_path, 0, time="1h", deterministic=True).plan()
