@@ -169,10 +169,11 @@ def named_model(name: str) -> "TrainedAgent | str":
     """
     from agentgym.errors import NotFoundError
     from agentgym.models import hub
+    from agentgym.models.gguf import SMOLLM2
     from agentgym.models.reference import is_local, is_remote
     from agentgym.train.trained_agent import TrainedAgent
 
-    if is_remote(name) or name == "nano":
+    if is_remote(name) or name in ("nano", SMOLLM2):
         return name
     if hub.is_id(name) and not os.path.exists(name):
         return name

@@ -24,7 +24,7 @@ def base_source(model: str) -> str:
     base = read_json(source / ADAPTER_FILE).get("base_model_name_or_path")
     if not isinstance(base, str):
         raise ModelError(f"The adapter in {source} does not name its base model.")
-    return base
+    return model_source(base)
 
 
 def context_length(config: TrainingConfig) -> int:

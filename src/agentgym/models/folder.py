@@ -6,13 +6,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agentgym.core.files import parse_json
+from agentgym.core.files import parse_json, write_json
 from agentgym.errors import ModelError
+from agentgym.models.gguf import converted_folder, is_converted, source_of
 from agentgym.models.nano import nano_path
 
 NANO = "nano"
 ADAPTER_FILE = "adapter_config.json"
 CONFIG_FILE = "config.json"
+_BASE = "base_model_name_or_path"
 DEFAULT_RANK = 16
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The room that vLLM can be told to keep for an adapter."""
@@ -23,18 +25,30 @@ _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json
 def model_source(model: str) -> str:
     """Return the folder of ``nano`` or of a model folder, else the Hugging Face id.
 
+    A GGUF file and ``smollm2`` are converted once; the folder is what was made of it.
+
     Raises:
-        ModelError: It looks like a path, and nothing is there.
+        ModelError: It looks like a path, and nothing is there; or it cannot be
+            converted.
+        MissingExtraError: The package of ``smollm2`` is not installed.
     """
+    if is_converted(model):
+        return str(converted_folder(model))
     path = nano_path() if model == NANO else Path(model).expanduser()
     if any((path / name).is_file() for name in ("config.json", ADAPTER_FILE)):
         return str(path.resolve())
     if model == NANO:
         raise ModelError(f"The policy 'nano' is missing from {path}; reinstall.")
     if path.is_dir():
+        files = sorted(path.glob("*.gguf"))
+        instead = (
+            f"at its file {files[0]}"
+            if files
+            else "at a folder written by save_pretrained"
+        )
         raise ModelError(
             f"The folder {path} holds no model: config.json is missing. Point --model "
-            "at a folder written by save_pretrained, or use --model nano."
+            f"{instead}, or use --model nano."
         )
     if path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
         raise ModelError(f"No model is at {model!r}: the folder does not exist.")
@@ -68,6 +82,20 @@ def held_rank(folder: Path) -> int:
         ) from None
 
 
+def name_base(folder: Path) -> None:
+    """Let an adapter name the GGUF file below it, not the folder that was made of it.
+
+    That folder is a cache: it may be deleted, and is in another place for others.
+    """
+    path = folder / ADAPTER_FILE
+    if not path.is_file():
+        return
+    settings = read_json(path)
+    named = source_of(Path(str(settings.get(_BASE))))
+    if named is not None:
+        write_json(path, {**settings, _BASE: named})
+
+
 def base_folder(source: str, *, fetch: bool = False) -> Path | None:
     """Return a folder with the ``config.json`` of a model, or of an adapter's base.
 
@@ -80,7 +108,7 @@ def base_folder(source: str, *, fetch: bool = False) -> Path | None:
     """
     adapter = Path(source) / ADAPTER_FILE
     if adapter.is_file():
-        base = read_json(adapter).get("base_model_name_or_path")
+        base = read_json(adapter).get(_BASE)
         if not isinstance(base, str):
             return None
         source = model_source(base)

@@ -10,6 +10,7 @@ from urllib.parse import urldefrag, urlsplit
 
 from agentgym.core.openai import NO_KEY
 from agentgym.errors import ModelError, NotFoundError, ProviderError, UsageError
+from agentgym.models.gguf import SMOLLM2, is_converted
 from agentgym.security.redaction import beginning, get_logger
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ def is_local(spec: str) -> bool:
     """Say whether ``spec`` names a model of this machine: ``nano``, a folder, an id."""
     if is_remote(spec):
         return False
-    return spec == "nano" or "/" in spec or os.path.isdir(os.path.expanduser(spec))
+    if spec == "nano" or is_converted(spec) or "/" in spec:
+        return True
+    return os.path.isdir(os.path.expanduser(spec))
 
 
 def resolve_model(spec: str) -> Endpoint:
@@ -288,8 +291,10 @@ def refusal(base_url: str, status: int, said: str) -> str:
 
 
 def located_model(model: str) -> str:
-    """Return what means the same model from any folder: a folder's absolute path."""
-    folder = os.path.expanduser(model)
-    if model == "nano" or not os.path.isdir(folder):
+    """Return what means the same model from any folder: a path, or its name."""
+    path = os.path.expanduser(model)
+    if model in ("nano", SMOLLM2):
         return model
-    return os.path.realpath(folder)
+    if is_converted(model) and os.path.isfile(path):
+        return os.path.abspath(path)  # a link's target may be called otherwise
+    return os.path.realpath(path) if os.path.isdir(path) else model

@@ -17,6 +17,7 @@ from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.compare import is_beyond_chance, lost_families
 from agentgym.evaluate.metrics import Metrics
+from agentgym.models.folder import name_base
 from agentgym.models.template import keep_template
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
@@ -81,6 +82,7 @@ def export_agent(
     with new_folder(folder) as temporary:
         engine.export(temporary / MODEL_FOLDER)
         keep_template(temporary / MODEL_FOLDER, config.template)
+        name_base(temporary / MODEL_FOLDER)
         TrainedAgent(
             path=temporary,
             spec=spec,

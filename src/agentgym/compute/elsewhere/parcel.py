@@ -11,6 +11,8 @@ from agentgym.compute.elsewhere.sources import Sources
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
+from agentgym.models.folder import model_source
+from agentgym.models.gguf import is_converted
 from agentgym.scenarios.packs import is_path, is_tasks_file
 from agentgym.scenarios.tool_tasks.task_file import answers_path
 
@@ -118,7 +120,8 @@ def make_parcel(config: TrainingConfig) -> Parcel:
             f"is {most}. Move it out of the folder of the agent or the pack."
         )
     model = _as_it_is(config.model)
-    if (folder := Path(config.model)).is_dir():
+    source = model_source(config.model) if is_converted(config.model) else config.model
+    if (folder := Path(source)).is_dir():
         model = _below(f"model/{folder.name}")
         sources.add_folder(folder, f"model/{folder.name}")
     if config.tracker == "wandb" and os.environ.get("WANDB_API_KEY"):

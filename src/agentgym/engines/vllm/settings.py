@@ -19,6 +19,8 @@ BASE = "agentgym"
 """What vLLM calls the weights below the adapters."""
 KEY_VARIABLE = "VLLM_API_KEY"
 _SHARED, _ALONE = 0.5, 0.9
+_CPU_CACHE, _CPU_CACHE_GB = "VLLM_CPU_KVCACHE_SPACE", "1"
+"""Of memory for keys and values, where vLLM computes on the CPU."""
 _DEVICES = Path("/dev")
 _OURS = {
     "gpu_memory_utilization": "memory_share",
@@ -56,9 +58,14 @@ _FIXED = frozenset(
 """Flags without which it could not be reached, or would not say what is learnt from."""
 
 
+def on_cpu(config: TrainingConfig) -> bool:
+    """Return whether vLLM and the learner both compute on the CPU (``--gpu none``)."""
+    return config.gpu == "none"
+
+
 def shares_gpu(config: TrainingConfig) -> bool:
     """Say whether vLLM and the learner take turns on one GPU."""
-    return config.gpus_per_node == 1
+    return config.gpus_per_node == 1 and not on_cpu(config)
 
 
 def memory_share(config: TrainingConfig) -> float:
@@ -84,16 +91,12 @@ def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
     rank = trained_rank(config)
     _check_rank(config, rank)
     _check_gpus(config)
-    shared = shares_gpu(config)
     return {
         "served_model_name": BASE,
         "host": "127.0.0.1",
-        "dtype": "bfloat16",
         "max_model_len": context_length(config),
         "seed": config.seed % 2**31,
-        "gpu_memory_utilization": memory_share(config),
-        "tensor_parallel_size": config.tensor_parallel,
-        "enable_sleep_mode": shared or None,
+        **(_cpu_settings(config) if on_cpu(config) else _gpu_settings(config)),
         "enable_lora": True,
         "max_loras": 1,
         "max_lora_rank": next(room for room in LORA_RANKS if room >= rank),
@@ -103,6 +106,31 @@ def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
         "generation_config": "vllm",
         "disable_uvicorn_access_log": True,
         **given,
+    }
+
+
+def _gpu_settings(config: TrainingConfig) -> dict[str, Any]:
+    return {
+        "dtype": "bfloat16",
+        "gpu_memory_utilization": memory_share(config),
+        "tensor_parallel_size": config.tensor_parallel,
+        "enable_sleep_mode": shares_gpu(config) or None,
+    }
+
+
+def _cpu_settings(config: TrainingConfig) -> dict[str, Any]:
+    """Return the flags for vLLM's CPU build.
+
+    The precision is the learner's, which is float32 unless ``precision`` is ``bf16``:
+    in bfloat16 vLLM rounds away what the first updates change. A prompt is read in one
+    piece: requests with a seed end vLLM's worker where prompts are read in pieces.
+    """
+    length = config.vllm.get("max_model_len") or context_length(config)
+    return {
+        "dtype": "bfloat16" if config.precision == "bf16" else "float32",
+        "enforce_eager": True,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": length,
     }
 
 
@@ -140,7 +168,10 @@ def variables(config: TrainingConfig) -> dict[str, str]:
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_NO_USAGE_STATS": "1",
     }
-    if not shares_gpu(config):
+    if on_cpu(config):
+        told["CUDA_VISIBLE_DEVICES"] = ""
+        told[_CPU_CACHE] = os.environ.get(_CPU_CACHE, _CPU_CACHE_GB)
+    elif not shares_gpu(config):
         gpus = visible_gpus()[1 : config.gpus_per_node]  # the first is the learner's
         told["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     return told
@@ -229,6 +260,19 @@ def _check_rank(config: TrainingConfig, rank: int) -> None:
 
 
 def _check_gpus(config: TrainingConfig) -> None:
+    if on_cpu(config):
+        for name in ("gpus_per_node", "tensor_parallel"):
+            if (value := getattr(config, name)) != 1:
+                raise UnsupportedError(
+                    f"{name} = {value} with gpu = 'none': vLLM computes on the CPU "
+                    f"then. Leave {name} out, or leave --gpu out."
+                )
+        if config.memory_share is not None:
+            raise UnsupportedError(
+                f"memory_share = {config.memory_share} with gpu = 'none': that is a "
+                f"GPU's. Set {_CPU_CACHE} in the environment, in GB."
+            )
+        return
     alone = config.gpus_per_node - 1
     if config.tensor_parallel != max(1, alone):
         raise UnsupportedError(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import elsewhere_hint
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
+from agentgym.engines.device import describe_device
 from agentgym.engines.environments import Finding
 from agentgym.engines.local.support import require_libraries
 from agentgym.engines.memory import check_memory
@@ -14,6 +15,7 @@ from agentgym.engines.vllm import settings
 from agentgym.engines.vllm.environment import ENVIRONMENT, check, require_command
 from agentgym.engines.vllm.settings import (
     memory_share,
+    on_cpu,
     shares_gpu,
     shown,
     trained_rank,
@@ -36,10 +38,11 @@ class VllmEngines(EngineFactory):
                 "deterministic = true with engine = 'vllm': bit-for-bit repetition is "
                 "the local engine's, on the CPU."
             )
-        if config.gpu not in ("auto", "local"):
+        if config.gpu not in ("auto", "local", "none"):
             raise UnsupportedError(
-                f"gpu = {config.gpu!r} with engine = 'vllm': it needs a GPU of this "
-                "machine. Leave --gpu out, or choose --engine local."
+                f"gpu = {config.gpu!r} with engine = 'vllm': it computes on this "
+                "machine. Leave --gpu out, set it to none for the CPU, or choose "
+                "--engine local."
             )
         vllm_settings(config)
         model = describe_model(config.model, trained_rank(config))
@@ -82,7 +85,8 @@ def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
     """Return what the learner takes, beside vLLM or on a GPU of its own."""
     beside = memory_share(config) if shares_gpu(config) else 0.0
     trained = config.replaced(lora_rank=trained_rank(config))
-    return check_memory(trained, "cuda", fetch=fetch, beside=beside)
+    device = "cpu" if on_cpu(config) else "cuda"
+    return check_memory(trained, device, fetch=fetch, beside=beside)
 
 
 def _place(config: TrainingConfig) -> str:
@@ -91,12 +95,15 @@ def _place(config: TrainingConfig) -> str:
     Raises:
         GPUNotAvailableError: There are fewer than asked for.
     """
+    if on_cpu(config):
+        return f"{describe_device('cpu')}, shared with vLLM"
     wanted, found = config.gpus_per_node, settings.visible_gpus()
     if not found:
         raise GPUNotAvailableError(
             "engine = 'vllm', and this machine has no NVIDIA GPU that it may use "
             "(/dev/nvidia*, CUDA_VISIBLE_DEVICES). Use --engine local, which learns "
-            f"on the CPU too. {elsewhere_hint()}"
+            "on the CPU too, or --gpu none with vLLM's build for CPUs. "
+            f"{elsewhere_hint()}"
         )
     if len(found) < wanted:
         raise GPUNotAvailableError(

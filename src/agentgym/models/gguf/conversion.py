@@ -1,0 +1,235 @@
+"""From a GGUF file to a folder that transformers, peft and vLLM load."""
+
+import importlib.metadata
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from shutil import disk_usage
+from typing import TYPE_CHECKING, Any
+
+from agentgym.errors import MissingExtraError, ModelError, NotEnoughMemoryError
+
+if TYPE_CHECKING:
+    from gguf import GGUFReader
+    from transformers import PreTrainedTokenizerBase
+
+_LIBRARIES = ("gguf", "torch", "transformers", "safetensors")
+_MAGIC = b"GGUF"
+_READ, _WRITTEN = 6, 2
+"""Bytes a parameter: of memory while it is read, as float32 and then bfloat16, and of
+the disk."""
+_SPARE = 2**28
+_CONTROL, _USER_DEFINED = 3, 4
+"""Kinds of tokens that are never split, as llama.cpp numbers them."""
+_LLAMA_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How Llama 3 and its like cut text into words."""
+_ROLES = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
+_AGAIN = "Download it again."
+
+
+def convert(file: Path, folder: Path, template: str = "") -> None:
+    """Write a GGUF file's weights in bfloat16, with its settings and tokenizer.
+
+    Args:
+        file: What is read; it is checked before time is spent.
+        folder: An empty folder.
+        template: A chat template to use in place of the file's own.
+
+    Raises:
+        MissingExtraError: A library is not installed.
+        ModelError: The file is damaged, a part, or of a kind that is not supported.
+        NotEnoughMemoryError: It is too large for this machine's memory.
+    """
+    if any(find_spec(name) is None for name in _LIBRARIES):
+        raise MissingExtraError("local", f"Reading {file.name}")
+    reader = _read(file)
+    _check_kind(file, reader)
+    _check_room(file, reader, folder)
+    try:
+        with _quiet():
+            _write_weights(file, folder)
+            _write_tokenizer(file, folder, reader, template)
+    except (ValueError, KeyError, TypeError, LookupError, NotImplementedError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ModelError(
+            f"{file} cannot be converted ({type(error).__name__}: {reason}). Give a "
+            "GGUF file of another quantization, as Q8_0, or the model's folder."
+        ) from error
+
+
+def _read(file: Path) -> "GGUFReader":
+    """Return a file's header; weights are mapped and not read.
+
+    Raises:
+        ModelError: It is not a GGUF file, or ends too early.
+    """
+    from gguf import GGUFReader
+
+    with file.open("rb") as content:
+        if content.read(len(_MAGIC)) != _MAGIC:
+            raise ModelError(
+                f"{file} is not a GGUF file: it begins otherwise. {_AGAIN}"
+            )
+    try:
+        return GGUFReader(file)
+    except (ValueError, LookupError, TypeError, OverflowError, MemoryError) as error:
+        raise ModelError(
+            f"{file} is cut short or damaged: with {file.stat().st_size:,} bytes it "
+            f"does not hold what its header says. {_AGAIN}"
+        ) from error
+
+
+def _check_kind(file: Path, reader: "GGUFReader") -> None:
+    """Raise if a file is a part of a model, or of an architecture that is not known."""
+    from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
+
+    if (parts := _value(reader, "split.count") or 1) > 1:
+        raise ModelError(
+            f"{file} is one of {parts} parts of a model. Join them first: "
+            "llama-gguf-split --merge FIRST-PART WHOLE.gguf"
+        )
+    kind = str(_value(reader, "general.architecture"))
+    known = sorted(set(GGUF_SUPPORTED_ARCHITECTURES) - {"general", "tokenizer"})
+    # llama.cpp writes some of them without underscores: qwen2moe, gpt-oss.
+    if _plain(kind) not in map(_plain, known):
+        raise ModelError(
+            f"{file} holds a model of the architecture {kind!r}, which transformers "
+            f"{importlib.metadata.version('transformers')} does not read from GGUF; it "
+            f"reads {', '.join(known)}. Give the model's folder of safetensors."
+        )
+
+
+def _check_room(file: Path, reader: "GGUFReader", folder: Path) -> None:
+    """Raise if memory or disk do not suffice."""
+    import psutil
+
+    parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
+    need, free = parameters * _READ + _SPARE, psutil.virtual_memory().available
+    if need > free:
+        raise NotEnoughMemoryError(
+            f"Converting {file} takes up to {need / 2**30:.1f} GiB of memory, and this "
+            f"machine has {free / 2**30:.1f} GiB free. Convert it on a larger machine, "
+            "and give --model the folder."
+        )
+    need, free = parameters * _WRITTEN + _SPARE, disk_usage(folder).free
+    if need > free:
+        raise ModelError(
+            f"Converting {file} takes {need / 2**30:.1f} GiB in {folder.parent}, which "
+            f"has {free / 2**30:.1f} GiB left. Free some, or set AGENTGYM_HOME."
+        )
+
+
+def _write_weights(file: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(
+        file.parent, gguf_file=file.name, dtype=torch.bfloat16
+    )
+    # What is written is not quantized any more.
+    model.hf_quantizer = None
+    del model.config.quantization_config
+    model.save_pretrained(folder, max_shard_size="1000GB")
+
+
+def _write_tokenizer(
+    file: Path, folder: Path, reader: "GGUFReader", template: str
+) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    _split_as_trained(tokenizer, reader)
+    _mark_tokens(tokenizer, reader)
+    tokenizer.chat_template = template or tokenizer.chat_template
+    if longest := _value(
+        reader, f"{_value(reader, 'general.architecture')}.context_length"
+    ):
+        tokenizer.model_max_length = int(longest)
+    tokenizer.clean_up_tokenization_spaces = False
+    tokenizer.save_pretrained(folder)
+
+
+def _split_as_trained(
+    tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader"
+) -> None:
+    """Cut text into words, and join tokens, as a vocabulary of bytes wants it.
+
+    transformers cuts all of Llama's kind as GPT-2 does, and joins tokens before it
+    decodes them, so that one with a space in it leaves the others undecoded.
+    """
+    from tokenizers import Regex, decoders, pre_tokenizers
+
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or _value(reader, "tokenizer.ggml.model") != "gpt2":
+        return
+    backend.decoder = decoders.ByteLevel()
+    words = {
+        "smollm": [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ],
+        "llama-bpe": [
+            pre_tokenizers.Split(Regex(_LLAMA_WORDS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ],
+    }
+    if steps := words.get(_value(reader, "tokenizer.ggml.pre")):
+        backend.pre_tokenizer = pre_tokenizers.Sequence(steps)
+
+
+def _mark_tokens(tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader") -> None:
+    """Mark the tokens that are never split, and those that begin and end texts.
+
+    transformers takes some of them from the file, and for Llama's kind it takes the
+    first token of a text for the last.
+    """
+    from transformers import AddedToken
+
+    tokens = _value(reader, "tokenizer.ggml.tokens")
+    kinds = _value(reader, "tokenizer.ggml.token_type") or []
+    marked = {_CONTROL: True, _USER_DEFINED: False}
+    tokenizer.add_tokens(
+        [
+            AddedToken(token, normalized=False, special=marked[kind])
+            for token, kind in zip(tokens, kinds, strict=False)
+            if kind in marked
+        ]
+    )
+    for role, short in _ROLES.items():
+        index = _value(reader, f"tokenizer.ggml.{role}_token_id")
+        if index is not None:
+            setattr(tokenizer, f"{short}_token", tokens[index])
+
+
+def _value(reader: "GGUFReader", key: str) -> Any:
+    """Return a value of the header; None if it has none."""
+    field = reader.get_field(key)
+    return None if field is None else field.contents()
+
+
+def _plain(architecture: str) -> str:
+    return architecture.replace("-", "").replace("_", "")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep advice of transformers off the terminal, and its progress out of logs."""
+    from transformers import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with ExitStack() as stack:
+            if not sys.stderr.isatty():
+                stack.enter_context(redirect_stderr(StringIO()))
+            yield
+    finally:
+        logging.set_verbosity(level)
+        logging.enable_progress_bar()
