@@ -13,6 +13,7 @@ QUICK = {
     "authored.py": "--rollouts 2 --kinds langchain",
     "engine.py": "--episodes 4 --in-flight 4",
     "gateway.py": "--seconds 0.2 --clients 1",
+    "gpu.py": "--gpu none --architectures tiny --episodes 4 --engines local",
     "rollouts.py": "--rollouts 4 --theirs 1",
     "training.py": "--steps 1 --warm-up 1 --trl-steps 0 --tasks 2",
     "watch.py": "--tasks 4 --times 5",

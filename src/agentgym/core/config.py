@@ -125,7 +125,7 @@ class TrainingConfig(Settings, BaseSettings):
             not have: ``stub`` answers them with values of the right types. None refuses
             an agent that has some, beside those in ``allow_tools``.
         allow_tools: The agent's own tools that really run.
-        model: ``nano``, a folder, or a Hugging Face id.
+        model: ``nano``, a folder, a Hugging Face id, ``smollm2`` or a GGUF file.
         engine: ``local`` (torch, in process), ``vllm`` (it samples, torch learns),
             ``verl`` (many GPUs), or one of an installed package.
         gpus_per_node: Of ``verl``: GPUs on each machine. Of ``vllm``: 1 is shared by

@@ -203,6 +203,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--enable-sleep-mode", action="store_true")
     parser.add_argument("--gpu-memory-utilization", type=float)
     parser.add_argument("--tensor-parallel-size", type=int)
+    for flag in ("enforce-eager", "no-enable-chunked-prefill"):  # on a CPU
+        parser.add_argument(f"--{flag}", action="store_true")
+    parser.add_argument("--max-num-batched-tokens", type=int)
     return parser.parse_args()
 
 

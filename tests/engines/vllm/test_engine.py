@@ -243,3 +243,17 @@ def test_a_port_that_somebody_took_meanwhile_is_not_tried_again(
         with engines().sampling():
             assert ports == []
     assert len(played.seen("start")) == 2
+
+
+def test_on_the_cpu_it_never_sleeps(played: Played, engines: Engines) -> None:
+    engine = engines(gpu="none")
+    with engine.sampling():
+        told = ask(engine.policy)
+    assert engine.update(batch_of(told)).gap < 1e-3
+    with engine.sampling():
+        ask(engine.policy)
+    assert not {"sleep", "wake_up"} & set(kinds(played))
+    assert [line["name"] for line in played.seen("load")] == [
+        "agentgym-v0",
+        "agentgym-v1",
+    ]

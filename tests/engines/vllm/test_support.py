@@ -10,7 +10,7 @@ import pytest
 from agentgym import Trainer
 from agentgym.core.config import TrainingConfig
 from agentgym.engines import environments
-from agentgym.engines.registry import check_engine
+from agentgym.engines.registry import check_engine, composed_settings
 from agentgym.engines.vllm import environment, settings
 from agentgym.engines.vllm.support import VllmEngines
 from agentgym.errors import AgentGymError, UsageError
@@ -85,12 +85,36 @@ def test_gpus_that_are_not_there_are_refused(
     told = refused()
     assert "this machine has no NVIDIA GPU" in told
     assert "--engine local" in told
+    assert "--gpu none with vLLM's build for CPUs" in told
+
+
+def test_on_the_cpu_vllm_has_the_learners_precision_and_no_parser(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "visible_gpus", list)
+    config = TrainingConfig.create(engine="vllm", gpu="none")
+    found = check_engine(config)
+    assert found.device.startswith("CPU (")
+    assert found.device.endswith("), shared with vLLM")
+    assert "CUDA" not in found.memory
+    command = composed_settings(config)
+    assert command.startswith("VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 ")
+    assert " CUDA_VISIBLE_DEVICES= VLLM_CPU_KVCACHE_SPACE=1 " in command
+    for flag in ("dtype float32", "enforce-eager", "no-enable-chunked-prefill"):
+        assert f"--{flag} " in command
+    for word in ("sleep", "gpu-memory", "tensor-parallel", "parser", "tool-choice"):
+        assert word not in command
+    half = composed_settings(config.replaced(precision="bf16"))
+    assert "--dtype bfloat16 " in half
+    given = composed_settings(config.replaced(vllm={"max_model_len": "4k"}))
+    assert "--max-num-batched-tokens 4k " in given
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"gpu": "none"}, "gpu = 'none' with engine = 'vllm'"),
+        ({"gpu": "none", "gpus_per_node": 2}, "gpus_per_node = 2 with gpu = 'none'"),
+        ({"gpu": "none", "memory_share": 0.5}, "Set VLLM_CPU_KVCACHE_SPACE"),
         ({"gpu": "runpod"}, "gpu = 'runpod'"),
         ({"deterministic": True}, "deterministic = true"),
         ({"warm_start": True}, "cannot imitate"),
