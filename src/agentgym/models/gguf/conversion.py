@@ -133,7 +133,7 @@ def _write_weights(file: Path, folder: Path) -> None:
         file.parent, gguf_file=file.name, dtype=torch.bfloat16
     )
     # What is written is not quantized any more.
-    model.hf_quantizer = None
+    del model.hf_quantizer
     del model.config.quantization_config
     model.save_pretrained(folder, max_shard_size="1000GB")
 
