@@ -11,7 +11,7 @@ import pytest
 from agentgym import Trainer, TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.base import Engine
-from agentgym.engines.scripted import Reply, ScriptedEngine
+from agentgym.engines.scripted import Reply, ScriptedEngine, ScriptedImitation
 from agentgym.errors import (
     ScenarioError,
     TrainingFailedError,
@@ -436,3 +436,34 @@ def test_what_is_better_on_the_validated_tasks_alone_replaces_nothing(
     result = trainer(tmp_path, **late).train()
 
     assert (result.steps, result.weights_step) == (4, 0)
+
+
+def test_a_language_model_keeps_its_own_last_answer(
+    tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lesson, "is_small", lambda model: False)
+    trainer(tmp_path, episodes=8).train()
+    [engine] = engines
+    taught = [_imitated(s.ids, s.trained) for b in engine.imitated for s in b.sequences]
+    assert taught
+    assert all("turn_on" in text for text in taught)
+    assert not any("Done." in text for text in taught)
+
+
+@pytest.mark.parametrize(("losses", "updates"), [([9, 8, 8, 8], 4), ([9, 8, 7, 6], 25)])
+def test_it_ends_where_plans_kept_apart_are_learned_no_better(
+    tmp_path: Path,
+    engines: list[Learner],
+    monkeypatch: pytest.MonkeyPatch,
+    losses: list[float],
+    updates: int,
+) -> None:
+    left = [*losses, *(losses[-1] / n for n in range(2, 99))]
+    monkeypatch.setattr(ScriptedImitation, "measure", lambda *_: left.pop(0))
+    monkeypatch.setattr(lesson, "TASKS", 110)
+    monkeypatch.setattr(lesson, "_LOOKS", 25)
+    result = trainer(tmp_path, episodes=8).train()
+    assert result.imitated is not None
+    assert result.imitated.updates == updates
+    assert result.imitated.imitated == 99
+    assert result.imitated.held_out_loss is not None

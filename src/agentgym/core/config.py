@@ -176,6 +176,8 @@ class TrainingConfig(Settings, BaseSettings):
         entropy_coefficient: Weight of the entropy bonus.
         warm_start: Imitate the calls that training tasks need (``needed_calls``) before
             training on own attempts; lifts a model that hardly ever succeeds.
+        warm_start_tasks: Training tasks whose calls a warm start imitates, at most;
+            None: 4,500 for small models, as nano, and 320 for others.
         temperature: Of sampling in training.
         eval_temperature: Of sampling in evaluations. A provider's model is sent another
             than the default where its agent asks for none.
@@ -259,6 +261,7 @@ class TrainingConfig(Settings, BaseSettings):
     learning_rate: float | None = Field(default=None, gt=0)
     entropy_coefficient: float = Field(default=0.0, ge=0)
     warm_start: bool = False
+    warm_start_tasks: int | None = Field(default=None, ge=8, le=_MANY)
     temperature: float = Field(default=1.0, gt=0)
     eval_temperature: float = Field(default=0.5, ge=0)
     cache_requests: Path | None = None

@@ -15,6 +15,8 @@ from agentgym.engines.base import (
     BETAS,
     CLIP,
     EPSILON,
+    LARGE_EPSILON,
+    LARGE_LEARNING_RATE,
     LEARNING_RATE,
     LORA_LEARNING_RATE,
     MAX_GRAD_NORM,
@@ -27,6 +29,7 @@ from agentgym.engines.checkpoint import read_checkpoint, write_checkpoint
 from agentgym.engines.local.loading import LoadedModel, quiet
 from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.prefix_tree import plant
+from agentgym.models.folder import SMALL_PARAMETERS
 
 _AFTER_WARM_START = 0.25
 """Of these rates, once calls were imitated. Full steps took that away: validation of
@@ -46,6 +49,8 @@ class Learner:
 
     Attributes:
         step: Updates done so far.
+        is_warmed: Whether calls were imitated before the first update: then its rate
+            is a quarter of the model's usual one.
     """
 
     def __init__(
@@ -55,21 +60,28 @@ class Learner:
         self._config = config
         self._loaded = loaded
         self._servers = servers
-        default = LEARNING_RATE if loaded.adapter is None else LORA_LEARNING_RATE
-        default *= _AFTER_WARM_START if config.warm_start else 1.0
-        self._peak_rate = config.learning_rate or default
+        self.is_warmed = config.warm_start
+        self._usual_rate = LORA_LEARNING_RATE
+        is_small = loaded.model.num_parameters() < SMALL_PARAMETERS
+        if loaded.adapter is None:
+            self._usual_rate = LEARNING_RATE if is_small else LARGE_LEARNING_RATE
         self._parameters = [p for _, p in loaded.trained_parameters()]
         self._optimizer = torch.optim.AdamW(
             self._parameters,
             lr=self._peak_rate,
             betas=BETAS,
-            eps=EPSILON,
+            eps=EPSILON if is_small else LARGE_EPSILON,
             weight_decay=0.0,
             fused=True,
         )
         self._loss = PolicyLoss(
             loaded, CLIP, config.entropy_coefficient, config.temperature
         )
+
+    @property
+    def _peak_rate(self) -> float:
+        share = _AFTER_WARM_START if self.is_warmed else 1.0
+        return self._config.learning_rate or share * self._usual_rate
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update.

@@ -18,6 +18,7 @@ _BASE = "base_model_name_or_path"
 DEFAULT_RANK = 16
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The room that vLLM can be told to keep for an adapter."""
+SMALL_PARAMETERS = 30_000_000
 _MOST_PARAMETERS = 10**15
 _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json"
 
@@ -143,6 +144,18 @@ def count_parameters(folder: Path) -> int:
         return sum(_parameters(folder / shard) for shard in shards)
     found = told.get("metadata", {}).get("total_parameters", 0)
     return int(found) if isinstance(found, int | float) else 0
+
+
+def is_small(model: str) -> bool:
+    """Say whether a model has so few parameters that it only calls tools, as nano.
+
+    Such a model has no answers of its own to lose, and learns at other rates. A model
+    whose weights are not on this machine is none.
+    """
+    if model == NANO:
+        return True
+    folder = base_folder(model_source(model))
+    return folder is not None and 0 < count_parameters(folder) < SMALL_PARAMETERS
 
 
 def read_json(path: Path) -> dict[str, Any]:

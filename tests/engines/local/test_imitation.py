@@ -107,3 +107,31 @@ def test_no_rate_changes_nothing(engine: LocalEngine) -> None:
 def test_an_answer_that_does_not_fit_is_refused(engine: LocalEngine) -> None:
     with pytest.raises(ContextLengthError, match="Raise max_tokens"):
         engine.imitation().write(asked(ASKED, max_tokens=3), "", [CALL])
+
+
+def test_plans_that_are_measured_change_nothing(engine: LocalEngine) -> None:
+    imitation = engine.imitation()
+    batch = example(imitation.write(asked(ASKED), "", [CALL]))
+
+    measured = [imitation.measure(batch), imitation.measure(batch)]
+
+    assert measured[0] == measured[1]
+    assert measured[0] == pytest.approx(imitation.learn(batch, 0.0), rel=1e-5)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_updates_after_it_are_small_however_it_was_asked_for(
+    model_folder: Path, tmp_path: Path, rank: int
+) -> None:
+    """A warm start that is accepted at the question comes after the engine was made."""
+    given = {"model": str(model_folder), "gpu": "none", "lora_rank": rank}
+    weights = []
+    for flag in (True, False):
+        engine = LocalEngine.create(TrainingConfig.create(warm_start=flag, **given))
+        batch = example(engine.imitation().write(asked(ASKED), "", [CALL]))
+        engine.update(batch)
+        engine.export(tmp_path / str(flag))
+        engine.close()
+        [file] = (tmp_path / str(flag)).glob("*.safetensors")
+        weights.append(file.read_bytes())
+    assert weights[0] == weights[1]

@@ -63,7 +63,8 @@ class LocalEngine(Engine):
         return metrics
 
     def imitation(self) -> LocalImitation:
-        """Return a teacher of the policy."""
+        """Return a teacher of the policy, after which updates are smaller."""
+        self._learner.is_warmed = True
         return LocalImitation(self._loaded, self._policy)
 
     def save_checkpoint(self, folder: Path) -> None:

@@ -50,6 +50,14 @@ class LocalImitation(Imitation):
                 torch.set_num_threads(threads)
                 self._optimizer.zero_grad(set_to_none=True)
 
+    @torch.no_grad()
+    def measure(self, batch: TrainingBatch) -> float:
+        """Return the mean loss per trained token; running responses finish first."""
+        with self._policy.decoder.paused():
+            forests = plant(batch.sequences, self._loss.tree_nodes)
+            loss = sum(self._loss.total(forest).loss for forest in forests)
+        return loss / batch.trained_tokens
+
     def _learn(self, batch: TrainingBatch, share: float) -> float:
         total = batch.trained_tokens
         loss = 0.0

@@ -125,6 +125,14 @@ class PolicyLoss:
                 yield part
 
     @torch.no_grad()
+    def total(self, forest: Forest) -> LossSums:
+        """Return the sums of a whole forest, without gradients."""
+        head, sums = self._head(forest.head), LossSums()
+        for trees in forest.chunks(self.chunk_tokens):
+            sums = LossSums(*map(add, sums, self._objective(trees, head)[1]))
+        return sums
+
+    @torch.no_grad()
     def measure(self, forest: Forest) -> LossSums:
         """Return the sums of one micro-batch from the middle of a forest."""
         chunks = list(forest.chunks(self.chunk_tokens))

@@ -10,6 +10,8 @@ from agentgym.engines.base import (
     BETAS,
     CLIP,
     EPSILON,
+    LARGE_EPSILON,
+    LARGE_LEARNING_RATE,
     LEARNING_RATE,
     LORA_LEARNING_RATE,
     MAX_GRAD_NORM,
@@ -19,14 +21,12 @@ from agentgym.engines.verl.compose import key_problem
 from agentgym.errors import ConfigError, UnsupportedError
 from agentgym.models.folder import (
     ADAPTER_FILE,
-    NANO,
     held_rank,
+    is_small,
     model_source,
     new_rank,
 )
 
-_LARGE_LEARNING_RATE = 1e-6
-"""Of all weights of a model of billions: a hundredth of an adapter's."""
 _MEMORY_SHARE = 0.5
 _NO_SECOND_CLIP = 1e6
 """Its own would clip where advantages are negative, which other engines do not."""
@@ -81,13 +81,18 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
     }
 
 
+def epsilon(config: TrainingConfig) -> float:
+    """Return Adam's epsilon."""
+    return EPSILON if is_small(config.model) else LARGE_EPSILON
+
+
 def learning_rate(config: TrainingConfig) -> float:
     """Return the peak learning rate."""
     if config.learning_rate is not None:
         return config.learning_rate
     if trained_rank(config):
         return LORA_LEARNING_RATE
-    return LEARNING_RATE if config.model == NANO else _LARGE_LEARNING_RATE
+    return LEARNING_RATE if is_small(config.model) else LARGE_LEARNING_RATE
 
 
 def trained_rank(config: TrainingConfig) -> int:
@@ -157,14 +162,14 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
             "fsdp_config.param_offload": config.offload,
             "fsdp_config.optimizer_offload": config.offload,
             "fsdp_config.seed": config.seed % 2**31,
-            "optim.override_optimizer_config": {"eps": EPSILON},
+            "optim.override_optimizer_config": {"eps": epsilon(config)},
         }
     else:
         values |= {
             "megatron.param_offload": config.offload,
             "megatron.optimizer_offload": config.offload,
             "megatron.seed": config.seed % 2**31,
-            "optim.override_optimizer_config": {"adam_eps": EPSILON},
+            "optim.override_optimizer_config": {"adam_eps": epsilon(config)},
         }
     return {f"{_ACTOR}.{key}": value for key, value in values.items()}
 

@@ -12,6 +12,8 @@ class WarmStart(BaseModel, frozen=True, extra="forbid"):
         failed: The others, by reason.
         updates: Of the weights.
         loss: Mean per imitated token in the last updates, in nats.
+        held_out_loss: The same of plans that were kept apart, at the end; None if it
+            was not measured.
     """
 
     tasks: int
@@ -19,11 +21,15 @@ class WarmStart(BaseModel, frozen=True, extra="forbid"):
     failed: dict[str, int] = Field(default_factory=dict)
     updates: int
     loss: float
+    held_out_loss: float | None = None
 
     def words(self) -> str:
         """Say what was imitated."""
         left_out = f", {self.tasks - self.imitated:,} left out" * bool(self.failed)
+        apart = ""
+        if self.held_out_loss is not None:
+            apart = f", {self.held_out_loss:.2f} on plans kept apart"
         return (
             f"the calls of {self.imitated:,} training tasks imitated{left_out}; loss "
-            f"{self.loss:.2f} nats a token"
+            f"{self.loss:.2f} nats a token{apart}"
         )
