@@ -11,7 +11,6 @@ from torch import Tensor
 
 from agentgym.engines.adapter import Merged
 from agentgym.engines.local.attention import PackedRows
-from agentgym.engines.local.decoding.graphs import GraphedSteps, StepShape
 from agentgym.engines.local.decoding.kv_cache import BatchCache
 from agentgym.engines.local.decoding.llama import fuse
 from agentgym.engines.local.loading import LoadedModel
@@ -34,7 +33,6 @@ class BatchForward:
     Attributes:
         loaded: The model.
         cache: Of the rows.
-        graphs: Decoding steps that are recorded, on a GPU.
     """
 
     def __init__(self, loaded: LoadedModel, rows: int, *, fixed: bool = False) -> None:
@@ -55,9 +53,6 @@ class BatchForward:
         self._pool = ThreadPoolExecutor(
             max(1, self._workers - 1), "agentgym-forward", torch.set_num_threads, (1,)
         )
-        self.graphs: GraphedSteps | None = None
-        if loaded.device.type == "cuda" and not fixed:
-            self.graphs = GraphedSteps(self.step, loaded.device)
 
     def refresh(self) -> None:
         """Take over the model's weights, which have changed."""
@@ -65,8 +60,6 @@ class BatchForward:
             self._merged.refresh()
         if self._fused is not None:
             self._fused.refresh()
-            if self.graphs is not None:
-                self.graphs.forget()
 
     def predict(
         self,
@@ -93,14 +86,6 @@ class BatchForward:
         Returns:
             Logits, row after row, (new tokens, vocabulary), or (rows, vocabulary).
         """
-        if self.graphs is not None and not (first or only_last):
-            layout = self.cache.rows, self.cache.columns
-            found = self.graphs.predict(
-                ids, starts, shared=shared_prefix, layout=layout
-            )
-            if found is not None:
-                return found
-
         def run(part: slice) -> Tensor:
             begin = first + part.start
             return self._run(ids[part], starts[part], begin, only_last, shared_prefix)
@@ -147,31 +132,6 @@ class BatchForward:
             shared_prefix=shared_prefix,
         )
         return self._logits(work, ends - 1 if only_last else None)
-
-    def step(self, shape: StepShape, ids: Tensor, starts: Tensor) -> Tensor:
-        """Add equally many tokens, (rows, time), to the first rows, (rows,).
-
-        Nothing here waits for the device, or is another operation for other values.
-
-        Returns:
-            Logits of all tokens, row after row.
-        """
-        time = torch.arange(shape.time, device=ids.device)
-        every = torch.arange(shape.rows, device=ids.device)
-        rows = every[:, None].expand(-1, shape.time).flatten()
-        positions = (starts[:, None] + time).flatten()
-        work = PackedRows(
-            cache=self.cache,
-            first=0,
-            ids=ids.flatten(),
-            rows=rows,
-            places=time.repeat(shape.rows),
-            positions=positions,
-            targets=self.cache.targets(rows, positions),
-            mask=self._mask(starts, shape.time, shape.width),
-            shared_prefix=shape.shared,
-        )
-        return self._logits(work, None)
 
     def _logits(self, work: PackedRows, last: Tensor | None) -> Tensor:
         if self._fused is not None:
