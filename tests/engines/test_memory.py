@@ -10,21 +10,21 @@ from typing import Any
 import huggingface_hub
 import pytest
 import torch
-from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines import device, memory
 from agentgym.engines.adapter import Merged
-from agentgym.engines.base import TrainedToken, TrainingSequence
 from agentgym.engines.local.decoding.kv_cache import BatchCache
-from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss
+from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.prefix_tree import plant
 from agentgym.engines.local.support import LocalEngines
 from agentgym.engines.memory import Estimate, Shape, Use, cheaper, told_use
 from agentgym.errors import ModelError, NotEnoughMemoryError
 from agentgym.models.folder import count_parameters
+from tests.engines.allocations import branching, peak
 from tests.engines.conftest import make_tokenizer
 
 QWEN = {
@@ -181,29 +181,6 @@ def test_all_weights_are_trained_with_their_gradients_and_moments(
 
     assert (estimate.weights, estimate.adapter) == (size, 0)
     assert (estimate.gradients, estimate.optimizer) == (size, 2 * size)
-
-
-def peak(work: Callable[[], object]) -> int:
-    """Return the most bytes that were allocated at once while ``work`` ran."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        work()
-    events: Any = recorded.profiler.kineto_results.events()  # type: ignore[union-attr]
-    changes = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
-    held = most = 0
-    for _, change in sorted(changes, key=lambda found: found[0]):
-        held += change
-        most = max(most, held)
-    return most
-
-
-def branching(longest: int) -> list[TrainingSequence]:
-    """Return a group whose sequences share nearly all there may be."""
-    made, head = [], longest - 240
-    for number in range(8):
-        ids = [5] * head + [(7 + number * n) % 250 for n in range(240)]
-        trained = [TrainedToken(p, -5.0, 1.0) for p in range(head + 1, longest)]
-        made.append(TrainingSequence("agent", 0, ids, trained))
-    return made
 
 
 @pytest.mark.parametrize("vocabulary", [400, 8_000])

@@ -6,12 +6,13 @@ estimates for choosing a GPU.
 """
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.memory import Estimate, shape_of, told_use
-from agentgym.errors import UsageError
+from agentgym.errors import ModelError, UsageError
 from agentgym.models.folder import (
     ADAPTER_FILE,
     held_rank,
@@ -82,7 +83,10 @@ def need_of(config: TrainingConfig) -> Need:
         ModelError: It names a folder that is none.
         UsageError: Nothing tells how large it is.
     """
-    if (known := shape_of(config.model)) is not None:
+    known = None
+    with suppress(ModelError):  # of a kind that other engines may train
+        known = shape_of(config.model)
+    if known is not None:
         shape, held = known
         use = told_use(config, on_gpu=True, has_half=True)
         found = Estimate.of(shape, use, held)

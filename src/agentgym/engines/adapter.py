@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 if TYPE_CHECKING:
     from peft import PeftModel
+
+_FUSED_OUTPUT = {"falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h"}
+"""Kernels of these read the weights of ``out_proj`` themselves; peft refuses it."""
 
 
 def adapt(
@@ -18,7 +22,7 @@ def adapt(
     """Inject an adapter into a model, whose own weights are then no longer trained.
 
     Args:
-        causal: The model; its linear layers but the last get an adapter.
+        causal: The model; the linear layers that :func:`adapted_layers` names get one.
         source: A folder with the adapter; None for a new one.
         rank: Of a new one, None or 0 for none; None also if nothing is to be trained.
         seed: Of a new one's first weights.
@@ -31,13 +35,70 @@ def adapt(
         return PeftModel.from_pretrained(causal, source, is_trainable=rank is not None)
     assert rank is not None
     config = LoraConfig(
-        r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules=_shortest(causal, list(adapted_layers(causal))),
+        task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         adapted = get_peft_model(causal, config)
     assert isinstance(adapted, PeftModel)
     return adapted
+
+
+def adapted_layers(causal: PreTrainedModel) -> dict[str, nn.Module]:
+    """Return the layers that get an adapter, by name.
+
+    These are the linear layers of the text part but the last. In a mixture of experts
+    those of the perceptrons are left out: the experts are one parameter, whose adapter
+    would be as large as several models, and servers take none.
+    """
+    decoder = causal.get_decoder()
+    prefix = next(name for name, module in causal.named_modules() if module is decoder)
+    skipped = {_parent(name) for name in _experts(decoder)}
+    blocks = {name.rsplit(".", 1)[-1] for name in skipped if "layers" in name}
+    blocks = {block for block in blocks if not block.isdigit()}
+    fused = causal.config.get_text_config().model_type in _FUSED_OUTPUT
+    return {
+        f"{prefix}.{name}": module
+        for name, module in decoder.named_modules()
+        if isinstance(module, nn.Linear | Conv1D)
+        and not blocks & set(name.split("."))
+        and not (fused and name.endswith(".out_proj"))
+    }
+
+
+def has_experts(causal: PreTrainedModel) -> bool:
+    """Return whether the model is a mixture of experts, which an adapter leaves out."""
+    return bool(_experts(causal.get_decoder()))
+
+
+def _experts(decoder: nn.Module) -> list[str]:
+    """Return the names of modules that hold the matrices of several experts in one."""
+    return [
+        name
+        for name, module in decoder.named_modules()
+        if not isinstance(module, nn.modules.conv._ConvNd)
+        and any(
+            p.dim() == 3 and 1 not in p.shape
+            for p in module._parameters.values()
+            if p is not None
+        )
+    ]
+
+
+def _parent(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _shortest(causal: PreTrainedModel, names: list[str]) -> list[str]:
+    """Return the last parts of names where no other module shares one, else names."""
+    last = {name.rpartition(".")[2] for name in names}
+    others = {name for name, _ in causal.named_modules()}.difference(names)
+    if any(name.rpartition(".")[2] in last for name in others):
+        return names
+    return sorted(last)
 
 
 class Merged:

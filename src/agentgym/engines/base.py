@@ -216,13 +216,15 @@ class EngineSummary(NamedTuple):
     """The policy and the device in words, e.g. ``nano (1.1M parameters)``, ``CPU``.
 
     ``memory`` is what training takes of the device's; ``form`` is the form of the
-    model's tool calls, e.g. ``hermes``. Both are empty if not known.
+    model's tool calls, e.g. ``hermes``. Both are empty if not known. ``path`` is how
+    the model is sampled and trained where that is not the usual way, and what it costs.
     """
 
     model: str
     device: str
     memory: str = ""
     form: str = ""
+    path: str = ""
 
 
 class EngineFactory(ABC):
@@ -246,6 +248,10 @@ class EngineFactory(ABC):
             UsageError: A setting, or a combination, that it does not support.
             MissingExtraError: Its libraries are not installed.
         """
+
+    def paced(self, config: TrainingConfig) -> TrainingConfig:
+        """Return the settings with defaults for the pace at which the model answers."""
+        return config
 
     def announced(self, config: TrainingConfig) -> str:
         """Return a sentence about a start that takes minutes; empty if it does not."""

@@ -26,9 +26,9 @@ from agentgym.engines.base import (
     scheduled_rate,
 )
 from agentgym.engines.checkpoint import read_checkpoint, write_checkpoint
-from agentgym.engines.local.loading import LoadedModel, quiet
 from agentgym.engines.local.loss import LossSums, PolicyLoss
-from agentgym.engines.local.prefix_tree import plant
+from agentgym.engines.local.model import LoadedModel
+from agentgym.engines.local.quiet import quiet
 from agentgym.models.folder import SMALL_PARAMETERS
 
 _AFTER_WARM_START = 0.25
@@ -105,7 +105,7 @@ class Learner:
     def _learn(self, batch: TrainingBatch) -> UpdateMetrics:
         """Compute gradients, clip them, and take one step of AdamW."""
         total = batch.trained_tokens
-        forests = plant(batch.sequences, self._loss.tree_nodes) if total else []
+        forests = self._loss.plant(batch.sequences) if total else []
 
         self._optimizer.zero_grad(set_to_none=True)
         sums = LossSums()

@@ -6,15 +6,18 @@ AdamW's two moments, what a backward pass keeps, and the KV cache. Importing thi
 imports no torch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.device import free_gpu, free_ram, usable_cores
 from agentgym.engines.lengths import longest_episode
-from agentgym.errors import NotEnoughMemoryError
+from agentgym.engines.local.shape import FLOAT, SEEN, Shape, Use
+from agentgym.errors import ModelError, NotEnoughMemoryError
 from agentgym.models.folder import (
     base_folder,
     count_parameters,
@@ -24,6 +27,8 @@ from agentgym.models.folder import (
     read_json,
 )
 
+LIBRARIES = ("torch", "transformers", "peft", "safetensors")
+"""Of the engine in this process."""
 GIB = 2**30
 CACHE_BYTES = 4 * GIB
 """Of the KV cache of running responses on a CPU, at most."""
@@ -35,9 +40,6 @@ _VOCABULARY_FLOATS = 2**27
 PREDICTED_FLOATS = 2**26
 """Logits that an update has at once; more are computed in blocks, and twice."""
 _CUDA_BYTES = 3 * GIB // 4
-_FLOAT = 4
-_SEEN = 8
-"""Branches of a tree that attend to as much as the longest episode holds."""
 _LOGITS = 5
 """Copies in float32: themselves, log-probabilities, entropy's two, a gradient."""
 
@@ -50,120 +52,6 @@ def micro_batch(vocabulary: int) -> tuple[int, int]:
     most = _VOCABULARY_FLOATS // vocabulary
     chunk = max(512, min(_CHUNK_TOKENS, most))
     return chunk, max(_CHUNK_TOKENS, min(3 * _CHUNK_TOKENS // 2, most))
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What a decoder is made of.
-
-    Attributes:
-        inner: Width of the multilayer perceptron.
-        biases: Of one layer's linear layers, in numbers.
-        norms: Weights of one layer's norms.
-        is_tied: Whether the last layer is the embedding.
-    """
-
-    kind: str
-    layers: int
-    hidden: int
-    inner: int
-    heads: int
-    key_heads: int
-    head_dim: int
-    vocabulary: int
-    context: int
-    biases: int
-    norms: int
-    is_tied: bool
-
-    @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Self | None:
-        """Return the shape that a ``config.json`` tells; None if it is of another kind.
-
-        Llama, Mistral, Qwen2 (Qwen2.5 too) and Qwen3 are known.
-        """
-        kind = config.get("model_type")
-        try:
-            hidden, heads = int(config["hidden_size"]), config["num_attention_heads"]
-            inner = int(config["intermediate_size"])
-            keys = int(config.get("num_key_value_heads") or heads)
-            usual = 128 if kind == "qwen3" else hidden // heads
-            head = int(config.get("head_dim") or usual)
-            layers, vocabulary = config["num_hidden_layers"], config["vocab_size"]
-            context = int(config.get("max_position_embeddings", 2048))
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
-            return None
-        attended = (heads + 2 * keys) * head
-        biased = attended + hidden if config.get("attention_bias") else 0
-        biases = {
-            "llama": biased + (2 * inner + hidden if config.get("mlp_bias") else 0),
-            "mistral": 0,
-            "qwen2": attended,
-            "qwen3": biased,
-        }.get(str(kind))
-        if biases is None:
-            return None
-        return cls(
-            kind=str(kind),
-            layers=int(layers),
-            hidden=hidden,
-            inner=inner,
-            heads=int(heads),
-            key_heads=keys,
-            head_dim=head,
-            vocabulary=int(vocabulary),
-            context=context,
-            biases=biases,
-            norms=2 * hidden + (2 * head if kind == "qwen3" else 0),
-            is_tied=bool(config.get("tie_word_embeddings", False)),
-        )
-
-    @property
-    def linears(self) -> list[tuple[int, int]]:
-        """Inputs and outputs of one layer's linear layers."""
-        query, key = self.heads * self.head_dim, self.key_heads * self.head_dim
-        attention = [(self.hidden, query), (self.hidden, key), (self.hidden, key)]
-        mlp = [(self.hidden, self.inner)] * 2 + [(self.inner, self.hidden)]
-        return [*attention, (query, self.hidden), *mlp]
-
-    @property
-    def linear_parameters(self) -> int:
-        """Weights of all layers' linear layers."""
-        return self.layers * sum(given * made for given, made in self.linears)
-
-    @property
-    def parameters(self) -> int:
-        """All of them."""
-        embeddings = self.vocabulary * self.hidden * (1 if self.is_tied else 2)
-        rest = self.layers * (self.biases + self.norms) + self.hidden
-        return embeddings + self.linear_parameters + rest
-
-    def adapter_parameters(self, rank: int) -> int:
-        """Return the parameters of an adapter of all linear layers but the last."""
-        return self.layers * rank * sum(map(sum, self.linears))
-
-
-@dataclass(frozen=True)
-class Use:
-    """How a model is trained.
-
-    Attributes:
-        rank: Of its adapter; 0 trains all weights.
-        is_half: Whether weights below an adapter are bfloat16.
-        recomputes: Whether backward computes layers anew; None if the model is large.
-        longest: Most tokens of a trained sequence.
-        on_gpu: Whether it is on a GPU.
-        cores: Of the CPU.
-        samples: Whether it also answers; else it only learns.
-    """
-
-    rank: int
-    is_half: bool = False
-    recomputes: bool | None = None
-    longest: int = 8192
-    on_gpu: bool = False
-    cores: int = 1
-    samples: bool = True
 
 
 @dataclass(frozen=True)
@@ -202,17 +90,17 @@ class Estimate:
             parameters: As its files have them; None counts those of the shape.
         """
         held = parameters or shape.parameters
-        size = 2 if use.rank and use.is_half else _FLOAT
+        size = 2 if use.rank and use.is_half else FLOAT
         is_small = held < SMALL_PARAMETERS and not use.on_gpu
         added = shape.adapter_parameters(use.rank)
-        trained = _FLOAT * (added or held)
+        trained = FLOAT * (added or held)
         copied = shape.linear_parameters if use.rank and use.samples else 0
         if (
             use.samples and is_small and shape.kind == "llama"
         ):  # fused, with the last layer
             copied += shape.linear_parameters + shape.vocabulary * shape.hidden
         longest = min(use.longest, shape.context)
-        token = 2 * shape.layers * shape.key_heads * shape.head_dim * size
+        token = shape.cache_token * size
         large = use.recomputes is None and held > RECOMPUTED_PARAMETERS
         parts = use.cores if is_small else 1
         activations = _activations(
@@ -227,12 +115,12 @@ class Estimate:
         return cls(
             weights=size * held,
             copies=size * copied,
-            adapter=_FLOAT * added,
+            adapter=FLOAT * added,
             gradients=trained,
             optimizer=2 * trained,
             activations=activations,
             cache_token=token,
-            least_cache=longest * token if use.samples else 0,
+            least_cache=(longest * token + shape.cache_fixed * size) * use.samples,
             overhead=_CUDA_BYTES if use.on_gpu else 0,
         )
 
@@ -279,29 +167,29 @@ def _activations(
     """
     longest = min(use.longest, shape.context)
     nodes = max(micro_batch(shape.vocabulary))
-    query, key = shape.heads * shape.head_dim, shape.key_heads * shape.head_dim
-    hidden, inner = shape.hidden, shape.inner
-    # Two norms (in float32, before and after the weight), rotation and attention with
-    # their copies, the perceptron, and the sums after each half.
-    each = 2 * (_FLOAT + 2 * size) * hidden + 6 * size * query + 4 * size * inner
-    each += 2 * size * hidden + 4 * size * key + _FLOAT * shape.heads
-    if use.rank:
-        each += len(shape.linears) * _FLOAT * use.rank
-        if size != _FLOAT:  # each adapter takes its input in float32
-            each += _FLOAT * (5 * hidden + query + inner)
+    key = shape.cache_token // (2 * shape.layers)
     spread = shape.heads // shape.key_heads if use.on_gpu else 1
-    seen = _SEEN * longest * 2 * key * size * spread
+    seen = SEEN * longest * 2 * key * size * spread
     head = 2 * longest * 2 * key * size  # keys, values and their gradients
+    cases = [(0, longest, parts), (longest, nodes, parts)]
+    if shape.obstacles:  # sequences of their own, side by side
+        cases, seen = [(0, longest, 1)], 0
     found = []
-    for below, above in ((0, longest), (longest, nodes)):
-        tokens = below + parts * above
-        layer = tokens * each + parts * seen
-        inputs = shape.layers * (tokens * hidden * size + head)
-        layers = inputs + 2 * layer if recomputes else (shape.layers + 1) * layer
+    for below, above, side in cases:
+        tokens = below + side * above
+        largest, layers = shape.kept(tokens, use, size)
+        layer = largest + parts * seen
+        if recomputes:
+            inputs = tokens * shape.hidden * size + head
+            kept = shape.layers * inputs + 2 * layer
+        else:
+            kept = layers + shape.layers * parts * seen + layer
         predicted = min(above, max(1, PREDICTED_FLOATS // shape.vocabulary))
-        logits = predicted * shape.vocabulary * (_LOGITS * _FLOAT + size)
+        logits = predicted * shape.vocabulary * (_LOGITS * FLOAT + size)
         masks = above * longest * size
-        found.append(layers + parts * (logits + masks) + tokens * hidden * _FLOAT)
+        states = tokens * shape.hidden * FLOAT
+        side_by_side = parts if shape.obstacles else 1
+        found.append(side_by_side * (kept + states) + parts * (logits + masks))
     return max(found)
 
 
@@ -356,13 +244,28 @@ def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | N
         fetch: Whether to download the ``config.json`` of an id.
 
     Returns:
-        None if its ``config.json`` is not here, or it is of another kind.
+        None if its ``config.json`` is not here, or the libraries are not that measure
+        the kinds that are not counted by it.
+
+    Raises:
+        ModelError: It is of a kind that cannot be trained in this process.
     """
     folder = base_folder(model_source(model), fetch=fetch)
-    shape = Shape.of(read_json(folder / "config.json")) if folder else None
-    return (
-        None if folder is None or shape is None else (shape, count_parameters(folder))
-    )
+    if folder is None:
+        return None
+    shape = Shape.of(read_json(folder / "config.json"))
+    if shape is not None:
+        return shape, count_parameters(folder)
+    if any(find_spec(library) is None for library in LIBRARIES):
+        return None
+    return _measured(model, folder, (folder / "config.json").stat().st_mtime_ns), None
+
+
+@lru_cache(maxsize=8)
+def _measured(model: str, folder: Path, changed: int) -> Shape:
+    from agentgym.engines.local.measure import measure  # imports torch
+
+    return measure(model, folder)
 
 
 def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
@@ -376,7 +279,10 @@ def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
         None of them if it fits as it is; None if it does not with any, or if that is
         not known.
     """
-    known = shape_of(config.model)
+    try:
+        known = shape_of(config.model)
+    except ModelError:
+        return None
     if known is None:
         return None
     shape, held = known

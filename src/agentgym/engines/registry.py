@@ -48,6 +48,11 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
     return factory.check(config)
 
 
+def paced_settings(config: TrainingConfig) -> TrainingConfig:
+    """Return the settings with defaults for the pace at which the model answers."""
+    return _factory(config).paced(config)
+
+
 def composed_settings(config: TrainingConfig) -> str:
     """Return what an engine would give its library, as text; empty if nothing."""
     return _factory(config).composed(config)

@@ -44,6 +44,23 @@ def log_file(config: TrainingConfig) -> Path:
     return config.output / f"{config.scenario_name}-{config.engine}.log"
 
 
+def paced(
+    config: TrainingConfig, *, concurrency: int, timeout_s: float
+) -> TrainingConfig:
+    """Return settings for a model that answers slowly, or few requests at a time.
+
+    What the user has set to another value than the default stays.
+    """
+    usual = TrainingConfig.model_fields
+    late = config.rollout_timeout_s == usual["rollout_timeout_s"].default
+    many = config.concurrency == usual["concurrency"].default
+    return config.replaced(
+        rollout_timeout_s=timeout_s if late else None,
+        concurrency=concurrency if many else None,
+        workers=config.workers or 1,
+    )
+
+
 def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
     """Return nested mappings as dotted keys."""
     found: dict[str, Any] = {}

@@ -13,7 +13,8 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
-from agentgym.engines.registry import create_engine
+from agentgym.engines.registry import create_engine, paced_settings
+from agentgym.engines.settings import paced
 from agentgym.errors import Interrupted, RolloutError, UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
 from agentgym.evaluate.metrics import FREE, Metrics, Prices
@@ -115,11 +116,16 @@ def evaluate(
         cache = None
         if is_remote(config.model):
             policy = endpoint = resolve_model(config.model)
-            config = _for_provider(config)
+            config = paced(
+                config,
+                concurrency=_PROVIDER_CONCURRENCY,
+                timeout_s=_PROVIDER_TIMEOUT_S,
+            )
             if config.cache_requests is not None:
                 cache = stack.enter_context(_opened_cache(config, endpoint))
         else:
             endpoint, prices = None, prices or FREE
+            config = paced_settings(config)
             engine = create_engine(config)
             stack.callback(engine.close)
             stack.enter_context(engine.sampling())
@@ -227,21 +233,6 @@ def _measured(
     finally:
         scenario.close()
     return found, problems
-
-
-def _for_provider(config: TrainingConfig) -> TrainingConfig:
-    """Return settings for a model that is slow and counts requests.
-
-    What the user has set to another value than the default stays.
-    """
-    usual = TrainingConfig.model_fields
-    late = config.rollout_timeout_s == usual["rollout_timeout_s"].default
-    many = config.concurrency == usual["concurrency"].default
-    return config.replaced(
-        rollout_timeout_s=_PROVIDER_TIMEOUT_S if late else None,
-        concurrency=_PROVIDER_CONCURRENCY if many else None,
-        workers=config.workers or 1,
-    )
 
 
 def judge(

@@ -32,6 +32,7 @@ class Plan:
         saved_as: The name of which the trained agent becomes a version.
         notes: What to know of the tasks, in sentences.
         form: The form of the model's tool calls, e.g. ``hermes``; empty if not known.
+        path: How the model is sampled and trained where that is not the usual way.
     """
 
     config: TrainingConfig
@@ -49,6 +50,7 @@ class Plan:
     saved_as: str = ""
     notes: tuple[str, ...] = ()
     form: str = ""
+    path: str = ""
 
 
 @dataclass(frozen=True)

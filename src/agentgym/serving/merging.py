@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from agentgym.core.files import parse_json
-from agentgym.engines.local.loading import quiet
+from agentgym.engines.local.architecture import find_class
+from agentgym.engines.local.quiet import quiet
 from agentgym.errors import ModelError
 from agentgym.models.folder import ADAPTER_FILE, model_source
 from agentgym.models.template import keep_template, template_of
@@ -30,9 +31,8 @@ def merge_adapter(adapter: Path, folder: Path) -> None:
         settings = parse_json((adapter / ADAPTER_FILE).read_text(encoding="utf-8"))
         name = str(settings["base_model_name_or_path"])
         with quiet():
-            base = AutoModelForCausalLM.from_pretrained(
-                model_source(name), dtype="auto"
-            )
+            source = model_source(name)
+            base = find_class(name, source).from_pretrained(source, dtype="auto")
             dtype = base.dtype
             adapted = PeftModel.from_pretrained(base.float(), str(adapter))
             merged = adapted.merge_and_unload(safe_merge=True).to(dtype)

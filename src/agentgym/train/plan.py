@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
-from agentgym.engines.registry import check_engine
+from agentgym.engines.registry import check_engine, paced_settings
 from agentgym.engines.settings import base_source
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
@@ -68,6 +68,7 @@ def make_plan(config: TrainingConfig) -> Plan:
     saved_as = _saved_as(config, scenario)
     require_tracker(config.tracker)
     summary = check_engine(config)
+    config = paced_settings(config)
     require_config(base_source(config.model))
     per_step = config.group_size * config.tasks_per_step
     if config.episodes < config.group_size:
@@ -94,6 +95,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         / (config.name or f"{config.scenario_name}-{config.framework}-…"),
         model=summary.model,
         form=summary.form,
+        path=summary.path,
         device=summary.device,
         memory=summary.memory,
         sandbox=sandbox,

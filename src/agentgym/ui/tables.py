@@ -53,6 +53,7 @@ def plan_view(plan: Plan) -> RenderableType:
     facts = grid(
         ("policy", f"{plan.model} on {plan.device}"),
         *([("tool calls", f"{plan.form} form")] if plan.form else []),
+        *([("path", plan.path)] if plan.path else []),
         *([("memory", plan.memory)] if plan.memory else []),
         ("agent", f"{config.agent or config.scenario_name} ({config.framework})"),
         ("budget", budget),

@@ -8,8 +8,9 @@ import torch
 
 from agentgym.core.components import OUTPUT
 from agentgym.engines.base import TrainingSequence
-from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss
+from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.prefix_tree import plant
 from agentgym.train.batch import BatchBuilder
 from tests.engines.local.rollouts import TRAINABLE, broadcast, random_groups

@@ -14,7 +14,8 @@ import torch
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.engines.local.decoding.decoder import Generation, Job
 from agentgym.engines.local.decoding.forward import BatchForward
-from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.loading import load_model
+from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import ContextLengthError, EngineError
 from agentgym.models.chat_template import ChatTemplate

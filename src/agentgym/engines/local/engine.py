@@ -10,7 +10,8 @@ from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
 from agentgym.engines.learner import Learner
 from agentgym.engines.local.imitation import LocalImitation
-from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.loading import load_model
+from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.models.folder import new_rank
 

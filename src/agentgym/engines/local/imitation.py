@@ -8,10 +8,9 @@ import torch
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import MAX_GRAD_NORM, Imitation, TrainingBatch
-from agentgym.engines.local.loading import LoadedModel
 from agentgym.engines.local.loss import PolicyLoss
+from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
-from agentgym.engines.local.prefix_tree import plant
 
 _LEARNING_RATE = 1e-3
 _LORA_LEARNING_RATE = 2e-4
@@ -54,14 +53,14 @@ class LocalImitation(Imitation):
     def measure(self, batch: TrainingBatch) -> float:
         """Return the mean loss per trained token; running responses finish first."""
         with self._policy.decoder.paused():
-            forests = plant(batch.sequences, self._loss.tree_nodes)
+            forests = self._loss.plant(batch.sequences)
             loss = sum(self._loss.total(forest).loss for forest in forests)
         return loss / batch.trained_tokens
 
     def _learn(self, batch: TrainingBatch, share: float) -> float:
         total = batch.trained_tokens
         loss = 0.0
-        for forest in plant(batch.sequences, self._loss.tree_nodes):
+        for forest in self._loss.plant(batch.sequences):
             loss += self._loss.backward(forest, total).loss
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRAD_NORM)
         if not torch.isfinite(norm):

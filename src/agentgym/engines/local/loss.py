@@ -18,9 +18,16 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from agentgym.engines.base import TrainingSequence
 from agentgym.engines.local.attention import Kept
-from agentgym.engines.local.loading import LoadedModel
-from agentgym.engines.local.prefix_tree import Forest, PrefixTree, TreeLayout
+from agentgym.engines.local.model import LoadedModel
+from agentgym.engines.local.prefix_tree import (
+    Forest,
+    PrefixTree,
+    TreeLayout,
+    plant,
+    plant_apart,
+)
 from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
 
 
@@ -45,7 +52,8 @@ class PolicyLoss:
     not sampled, but are to be imitated. ``temperature`` is that of sampling.
 
     Attributes:
-        chunk_tokens: Most tokens of a micro-batch, but for a tree that has more.
+        chunk_tokens: Most tokens of a micro-batch, but for a tree that has more. 0
+            where tokens cannot be packed: then each sequence is one.
         tree_nodes: Most nodes of a tree: larger ones share more, and take more memory.
         predicted_floats: Most logits at once.
     """
@@ -63,6 +71,14 @@ class PolicyLoss:
         self._temperature = temperature
         self.predicted_floats = PREDICTED_FLOATS
         self.chunk_tokens, self.tree_nodes = micro_batch(loaded.vocabulary)
+        if not loaded.traits.is_packed:
+            self.chunk_tokens = self.tree_nodes = 0
+
+    def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
+        """Lay sequences out as the model can take them: trees, or one by one."""
+        if self._loaded.traits.is_packed:
+            return plant(sequences, self.tree_nodes)
+        return [plant_apart(sequences)]
 
     def backward(self, forest: Forest, total: int) -> LossSums:
         """Add the gradients of a forest's share of the loss, a mean over ``total``.
@@ -165,7 +181,7 @@ class PolicyLoss:
         states = self._loaded.states(
             torch.tensor([token for tree in trees for token in tree.tokens]).to(device),
             torch.tensor([depth for tree in trees for depth in tree.depths]).to(device),
-            TreeLayout.of(trees, head),
+            TreeLayout.of(trees, head) if self._loaded.traits.is_packed else None,
         ).index_select(0, torch.tensor(places, device=device))
         targets = [target for tree in trees for target in tree.targets.values()]
         tokens = torch.tensor([t.token for t in targets], device=device)

@@ -10,9 +10,12 @@ from typing import Self
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.device import check_device
+from agentgym.engines.local.decoding.batch import BatchDecoder
 from agentgym.engines.local.decoding.decoder import Decoder, Generation, Job
 from agentgym.engines.local.decoding.forward import BatchForward, rows_are_independent
-from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.decoding.plain import PlainDecoder
+from agentgym.engines.local.loading import load_model
+from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.tokens.rendering import Prompt
 
 _MOST_ROWS = 128
@@ -32,13 +35,7 @@ class LocalPolicy(Policy):
     def __init__(self, loaded: LoadedModel, *, deterministic: bool = False) -> None:
         self._loaded = loaded
         self.tokens = loaded.chat_tokens()
-        forward = BatchForward(loaded, _MOST_ROWS, fixed=deterministic)
-        fixed_rows = 0
-        if deterministic:
-            fixed_rows = min(_FIXED_ROWS, forward.cache.most_rows)
-            if not rows_are_independent(forward, fixed_rows):
-                fixed_rows = 1
-        self.decoder = Decoder(forward, fixed_rows=fixed_rows)
+        self.decoder = _decoder(loaded, deterministic=deterministic)
 
     @classmethod
     def load(cls, path: str | Path, *, gpu: str = "auto") -> Self:
@@ -133,3 +130,16 @@ class LocalPolicy(Policy):
             reason=generation.finish_reason,
             version=generation.version,
         )
+
+
+def _decoder(loaded: LoadedModel, *, deterministic: bool) -> Decoder:
+    """Return the decoder that a model's layers allow."""
+    if not loaded.traits.is_packed:
+        return PlainDecoder(loaded, keeps=not deterministic)
+    forward = BatchForward(loaded, _MOST_ROWS, fixed=deterministic)
+    fixed_rows = 0
+    if deterministic:
+        fixed_rows = min(_FIXED_ROWS, forward.cache.most_rows)
+        if not rows_are_independent(forward, fixed_rows):
+            fixed_rows = 1
+    return BatchDecoder(forward, fixed_rows=fixed_rows)

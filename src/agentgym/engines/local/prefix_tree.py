@@ -193,6 +193,15 @@ def plant(sequences: Sequence[TrainingSequence], most_nodes: int) -> list[Forest
     return [_forest(of_agent, most_nodes) for of_agent in agents.values()]
 
 
+def plant_apart(sequences: Sequence[TrainingSequence]) -> Forest:
+    """Lay each sequence out as a tree of its own, for models that cannot pack them."""
+    trees = []
+    for sequence in sequences:
+        trees.append(PrefixTree(0))
+        trees[-1].add(sequence)
+    return Forest([], sorted(trees, key=len, reverse=True))
+
+
 def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
     shared = reduce(
         lambda ids, sequence: ids[: common_prefix(ids, sequence.ids)],

@@ -7,7 +7,8 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import Policy
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import check_device, describe_device
-from agentgym.engines.memory import check_memory
+from agentgym.engines.memory import LIBRARIES, check_memory, shape_of
+from agentgym.engines.settings import paced
 from agentgym.errors import MissingExtraError, UnsupportedError
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import (
@@ -18,7 +19,10 @@ from agentgym.models.folder import (
     new_rank,
 )
 
-_LIBRARIES = ("torch", "transformers", "peft", "safetensors")
+_PLAIN_CONCURRENCY = 4
+_PLAIN_TIMEOUT_S = 600.0
+_PLAIN_COST = "one sequence at a time, several times slower"
+_PLAIN_UPDATE = "an update takes one sequence at a time, several times slower"
 
 
 class LocalEngines(EngineFactory):
@@ -55,7 +59,15 @@ class LocalEngines(EngineFactory):
             describe_device(device),
             check_memory(config, device),
             form_of(config.model, config.template),
+            path_of(config.model, is_adapter=bool(rank)),
         )
+
+    def paced(self, config: TrainingConfig) -> TrainingConfig:
+        """Return the settings; fewer and longer rollouts where they take turns."""
+        known = shape_of(config.model)
+        if known is None or not known[0].obstacles:
+            return config
+        return paced(config, concurrency=_PLAIN_CONCURRENCY, timeout_s=_PLAIN_TIMEOUT_S)
 
     def create(self, config: TrainingConfig) -> Engine:
         """Load the model and start to answer requests."""
@@ -65,6 +77,30 @@ class LocalEngines(EngineFactory):
         device = check_device(config.gpu, deterministic=config.deterministic)
         check_memory(config, device, fetch=True)
         return LocalEngine.create(config)
+
+
+def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
+    """Return how a model is computed if its tokens cannot be packed; else nothing.
+
+    Args:
+        model: As ``config.model``.
+        is_adapter: Whether an adapter is trained.
+        samples: Whether this process samples, too; else it only trains.
+
+    Raises:
+        ModelError: It can be computed in neither way.
+    """
+    known = shape_of(model)
+    if known is None:
+        return ""
+    shape, _ = known
+    words = []
+    if shape.obstacles:
+        words.append(f"plain, because of {' and '.join(shape.obstacles)}")
+        words.append(_PLAIN_COST if samples else _PLAIN_UPDATE)
+    if shape.has_experts and is_adapter:
+        words.append("an adapter leaves the experts themselves as they are")
+    return "; ".join(words)
 
 
 def load_policy(model: str) -> Policy:
@@ -93,5 +129,5 @@ def require_libraries(purpose: str) -> None:
     Raises:
         MissingExtraError: One is not.
     """
-    if any(find_spec(library) is None for library in _LIBRARIES):
+    if any(find_spec(library) is None for library in LIBRARIES):
         raise MissingExtraError("local", purpose)

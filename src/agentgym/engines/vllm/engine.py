@@ -15,7 +15,8 @@ from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
 from agentgym.engines.learner import Learner
-from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.loading import load_model
+from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.vllm.policy import VllmPolicy
 from agentgym.engines.vllm.proof import NAME, check_adapters_are_used
 from agentgym.engines.vllm.server import VllmServer

@@ -7,7 +7,7 @@ from agentgym.core.machines import elsewhere_hint
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import describe_device
 from agentgym.engines.environments import Finding
-from agentgym.engines.local.support import require_libraries
+from agentgym.engines.local.support import path_of, require_libraries
 from agentgym.engines.memory import check_memory
 from agentgym.engines.settings import log_file
 from agentgym.engines.trial import NOT_TRIED, trial
@@ -51,7 +51,9 @@ class VllmEngines(EngineFactory):
         place = _place(config)
         settings.free_port(config.vllm.get("port"))
         form = form_of(config.model, config.template)
-        return EngineSummary(model, place, _memory(config), form)
+        adapts = bool(trained_rank(config))
+        path = path_of(config.model, is_adapter=adapts, samples=False)
+        return EngineSummary(model, place, _memory(config), form, path)
 
     def announced(self, config: TrainingConfig) -> str:
         """Say that vLLM starts."""

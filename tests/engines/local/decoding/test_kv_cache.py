@@ -13,14 +13,16 @@ import torch
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.local import loading
 from agentgym.engines.local.decoding import forward as forward_module
-from agentgym.engines.local.decoding.decoder import Decoder, Generation, Job
+from agentgym.engines.local.decoding.batch import BatchDecoder
+from agentgym.engines.local.decoding.decoder import Generation, Job
 from agentgym.engines.local.decoding.forward import BatchForward
 from agentgym.engines.local.decoding.kv_cache import (
     BatchCache,
     CacheShape,
     SegmentStore,
 )
-from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.loading import load_model
+from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import ContextLengthError, ModelError
 
@@ -50,7 +52,7 @@ def answers(
         return predict(ids, *args, **rest)
 
     forward.predict = counted  # type: ignore[method-assign]
-    decoder = Decoder(forward)
+    decoder = BatchDecoder(forward)
     futures: list[Future[Generation]] = []
     for seed, prompt in enumerate(prompts):
         job = Job(prompt, 6, f"s{seed}", 1.0, len(prompt) + 2, seed)
@@ -115,7 +117,7 @@ def test_a_segment_beyond_the_budget_drops_no_other() -> None:
 
 def test_idle_sessions_are_kept_as_memory_permits(loaded: LoadedModel) -> None:
     small = replace(loaded, cache_tokens=600, stop_ids=frozenset())
-    decoder = Decoder(BatchForward(small, 2))
+    decoder = BatchDecoder(BatchForward(small, 2))
     for session in range(8):
         job = Job(list(range(5, 105)), 0, f"s{session}", 1.0, 2, 0)
         decoder.submit(job)

@@ -10,7 +10,8 @@ import torch
 
 from agentgym.engines.local.decoding import forward as forward_module
 from agentgym.engines.local.decoding.forward import BatchForward
-from agentgym.engines.local.loading import LoadedModel, load_model
+from agentgym.engines.local.loading import load_model
+from agentgym.engines.local.model import LoadedModel
 
 
 @pytest.fixture

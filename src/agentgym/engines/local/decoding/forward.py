@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
 from itertools import chain, pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from agentgym.engines.adapter import Merged
 from agentgym.engines.local.attention import PackedRows
 from agentgym.engines.local.decoding.kv_cache import BatchCache
 from agentgym.engines.local.decoding.llama import fuse
-from agentgym.engines.local.loading import LoadedModel
+from agentgym.engines.local.model import LoadedModel
 
 _WIDTH_STEP = 16
 _FIXED_WIDTH_STEP = 128
@@ -43,11 +41,7 @@ class BatchForward:
         self.cache = BatchCache(
             loaded.cache_shape, rows, loaded.context, loaded.device, loaded.cache_tokens
         )
-        self._merged: Merged | None = None
-        self._sampled = loaded
-        if loaded.adapter is not None and loaded.merges:
-            self._merged = Merged(loaded.model)
-            self._sampled = replace(loaded, model=self._merged.model, adapter=None)
+        self._sampled, self._merged = loaded.sampled()
         self._fused = fuse(self._sampled)
         self._workers = 1 if fixed or self._fused is None else loaded.threads[0]
         self._pool = ThreadPoolExecutor(
@@ -86,6 +80,7 @@ class BatchForward:
         Returns:
             Logits, row after row, (new tokens, vocabulary), or (rows, vocabulary).
         """
+
         def run(part: slice) -> Tensor:
             begin = first + part.start
             return self._run(ids[part], starts[part], begin, only_last, shared_prefix)

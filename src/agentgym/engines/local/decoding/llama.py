@@ -16,7 +16,7 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM
 
 from agentgym.engines.local.attention import PackedRows
-from agentgym.engines.local.loading import LoadedModel
+from agentgym.engines.local.model import LoadedModel
 
 
 class _Layer(NamedTuple):

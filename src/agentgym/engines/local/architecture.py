@@ -1,0 +1,276 @@
+"""Finds what a model's layers allow: packed tokens, or one sequence at a time.
+
+Tokens of several sequences can be packed into one row (:mod:`.attention`) where every
+layer attends to all earlier tokens, and lets that be replaced. All other models take
+the plain path: one sequence after the other through the model's own forward pass, with
+the cache of transformers. A model without weights, on torch's meta device, is enough
+to find this out, so the plan of a run says it before anything is loaded.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    DynamicCache,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.cache_utils import (
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionLayer,
+)
+from transformers.masking_utils import sdpa_mask
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING as _WITH_IMAGES,
+)
+
+from agentgym.engines.local.decoding.kv_cache import CacheShape
+from agentgym.errors import ModelError
+
+_WATCH = "agentgym_watch"
+_TOKENS = 4
+UNLIMITED = 2**40
+"""Tokens, where neither positions nor a growing cache are a limit."""
+_KNOWN = {
+    "dropout",
+    "is_causal",
+    "position_ids",
+    "cache_position",
+    "past_key_values",
+    "use_cache",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+}
+"""What attention may be given beside queries, keys, values, mask and scale."""
+_OBSTACLES = {
+    "sliding_window": "sliding-window attention",
+    "softcap": "capped attention scores",
+    "s_aux": "attention sinks",
+}
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What the layers of a model allow.
+
+    Attributes:
+        obstacles: Why its tokens cannot be packed, in words; empty if they can.
+        cache: The keys and values of one token; None if tokens cannot be packed.
+        growing: Numbers that each token adds to the cache.
+        bounded: Numbers of the cache that do not grow: windows and states.
+        needs_eager: Whether its attention is more than torch's own function computes.
+        plain_head: Whether its logits are one linear layer of the last states.
+        continues: Whether its cache takes several tokens at once after others.
+    """
+
+    obstacles: tuple[str, ...]
+    cache: CacheShape | None
+    growing: int
+    bounded: int
+    needs_eager: bool = False
+    plain_head: bool = True
+    continues: bool = True
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether tokens of several sequences are computed in one row."""
+        return not self.obstacles
+
+
+def find_class(name: str, source: str) -> Any:
+    """Return the class of transformers' that loads a model, by its ``config.json``.
+
+    Of one for text and images that is the whole model: only its text part is sampled
+    from and trained, and what is saved fits the folder that it came from.
+
+    Args:
+        name: What the user calls the model.
+        source: Its folder, or its id.
+
+    Raises:
+        ModelError: The installed transformers does not have its architecture.
+    """
+    try:
+        config = AutoConfig.from_pretrained(source)
+    except OSError:  # not there, or no network
+        raise
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        if "model_type" in reason or "model type" in reason:
+            reason = f"it is not in transformers {transformers.__version__}: {reason}"
+        raise ModelError(
+            f"The architecture of {name!r} cannot be read: {reason} Install a newer "
+            "transformers if there is one, or use another model."
+        ) from error
+    if config.get_text_config() is not config and type(config) in _WITH_IMAGES:
+        return AutoModelForImageTextToText
+    if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return AutoModelForCausalLM
+    raise ModelError(
+        f"The model {name!r} (architecture {config.model_type!r}) does not continue "
+        f"text in transformers {transformers.__version__}: it is neither a causal "
+        "language model nor one of text and images. Use another model."
+    )
+
+
+def find_traits(name: str, model: PreTrainedModel) -> Traits:
+    """Run a model on a few tokens, with or without weights, and look at its layers.
+
+    Args:
+        name: What the user calls it.
+        model: On any device; its numbers do not matter.
+
+    Raises:
+        ModelError: It cannot be sampled from with a cache of transformers.
+    """
+    if model.get_decoder() is model or model.get_output_embeddings() is None:
+        raise ModelError(
+            f"The layers of {name!r} (architecture {model.config.model_type!r}) and "
+            "its last one cannot be run apart, which training needs. Use another model."
+        )
+    cache, calls = _watched(name, model)
+    odd = [word for call in calls for word in call.extra]
+    obstacles = [_OBSTACLES.get(word, f"attention with {word}") for word in odd]
+    growing = bounded = attending = 0
+    shapes = set()
+    for layer in cache.layers:
+        for state in _states(layer):
+            bounded += state.numel()
+        if isinstance(layer, LinearAttentionLayer):
+            obstacles.append("layers with a state (linear attention or convolutions)")
+        if not isinstance(layer, DynamicLayer):
+            continue
+        keys, values = layer.keys, layer.values
+        if keys is None or values is None or not keys.numel():
+            continue
+        attending += 1
+        token = (keys.numel() + values.numel()) // _TOKENS
+        if isinstance(layer, DynamicSlidingWindowLayer):
+            obstacles.append(_OBSTACLES["sliding_window"])
+            bounded += layer.sliding_window * token
+        else:
+            growing += token
+        if keys.shape != values.shape:
+            obstacles.append("keys and values of different shapes")
+        elif any(keys.shape != call.keys for call in calls) and not obstacles:
+            obstacles.append("a cache that is not its keys and values")
+        elif type(layer) is not DynamicLayer and not obstacles:
+            obstacles.append(f"a cache of {type(layer).__name__}")
+        shapes.add((keys.shape[1], keys.shape[3], keys.dtype))
+    if not growing + bounded:
+        raise ModelError(
+            f"The model {name!r} (architecture {model.config.model_type!r}) keeps "
+            "nothing in a cache of transformers, so it cannot be sampled from here. "
+            "Use another model."
+        )
+    if len(shapes) > 1:
+        obstacles.append("layers of different shapes")
+    if len(calls) < attending or not all(call.has_layout for call in calls):
+        obstacles.append("attention of its own")
+    shape = None
+    if not obstacles:
+        heads, width, dtype = shapes.pop()
+        shape = CacheShape(len(cache.layers), heads, width, dtype)
+    return Traits(
+        obstacles=tuple(dict.fromkeys(obstacles)),
+        cache=shape,
+        growing=growing,
+        bounded=bounded,
+        needs_eager=bool(set(odd) - {"sliding_window"}),
+    )
+
+
+def longest_text(config: PreTrainedConfig) -> int:
+    """Return the most tokens for which positions do not depend on the text's length.
+
+    With rotary positions of type ``longrope`` all change beyond the original length, so
+    that those in a cache would be wrong; those of type ``dynamic`` beyond the longest.
+    """
+    text = config.get_text_config()
+    longest = int(getattr(text, "max_position_embeddings", 0) or UNLIMITED)
+    found = text.to_dict().get("rope_parameters") or {}
+    for settings in (found, *found.values()):  # some have them per kind of layer
+        if isinstance(settings, dict) and settings.get("rope_type") == "longrope":
+            original = settings.get("original_max_position_embeddings")
+            longest = min(longest, int(original or longest))
+    return longest
+
+
+class _Call(NamedTuple):
+    """What a call of attention was given."""
+
+    has_layout: bool
+    keys: torch.Size
+    extra: list[str]
+
+
+def _watched(name: str, model: PreTrainedModel) -> tuple[DynamicCache, list[_Call]]:
+    """Return the cache of a few tokens, and the calls of attention."""
+    calls: list[_Call] = []
+
+    def watch(
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        *,
+        scaling: float | None = None,
+        layout: object = None,
+        **rest: Any,
+    ) -> tuple[Tensor, None]:
+        extra = [word for word in rest.keys() - _KNOWN if _is_set(rest[word])]
+        calls.append(_Call(layout is not None, key.shape, sorted(extra)))
+        groups = query.shape[1] // value.shape[1]
+        return value.repeat_interleave(groups, 1).transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register(_WATCH, watch)
+    AttentionMaskInterface.register(_WATCH, sdpa_mask)
+    before = model.config._attn_implementation
+    model.set_attn_implementation(_WATCH)
+    ids = torch.zeros(1, _TOKENS, dtype=torch.long, device=model.device)
+    cache = DynamicCache(config=model.config)
+    try:
+        with torch.inference_mode():
+            output = model.get_decoder()(
+                input_ids=ids,
+                position_ids=torch.arange(_TOKENS, device=model.device)[None],
+                attention_mask=torch.zeros(1, 1, 1, 1, device=model.device),
+                past_key_values=cache,
+                use_cache=True,
+                layout=object(),
+            )
+            assert output.last_hidden_state is not None, "its layers are not apart"
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ModelError(
+            f"The model {name!r} (architecture {model.config.model_type!r}) cannot be "
+            f"run on tokens with a cache of transformers: {reason} Use another model."
+        ) from error
+    finally:
+        model.set_attn_implementation(before)
+    return cache, calls
+
+
+def _is_set(value: object) -> bool:
+    return value is not None and value is not False
+
+
+def _states(layer: Any) -> Iterator[Tensor]:
+    """Yield the states of a cache's layer that do not grow."""
+    if isinstance(layer, LinearAttentionLayer):
+        for held in (layer.conv_states, layer.recurrent_states):
+            states = held.values() if isinstance(held, dict) else held or ()
+            yield from (state for state in states if isinstance(state, Tensor))

@@ -1,0 +1,273 @@
+"""Answers many requests in one continuous batch.
+
+Requests join the running batch between decoding steps and leave it when done. What a
+request shares with earlier ones is not computed again: the head of its prompt (system
+prompt and tools), the earlier turns of its session, and an identical prompt, which
+attempts at one task often have as long as they go the same way. A step checks a draft
+of several tokens a row, so that a response takes fewer steps than it has tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import torch
+
+from agentgym.engines.local.decoding import sampling
+from agentgym.engines.local.decoding.decoder import Decoder, Job, Row
+from agentgym.engines.local.decoding.forward import BatchForward
+from agentgym.engines.local.decoding.kv_cache import SegmentStore
+
+_PREFILL_TOKENS = 4096
+_SHARING_ROWS = 4
+_DRAFTED = 7
+_PARKED_TOKENS = 60_000
+_LOGITS = 2**25
+"""Of a step, most of which are of drafts: 128 MiB."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    jobs: list[Job]  # that have it; one is prefilled, the others are copies
+    head: torch.Tensor | None  # keys and values of its head,
+    start: int  # which is so long;
+    parked: torch.Tensor | None  # those that follow, of its session or an equal prompt
+    held: int  # how many tokens' keys and values are thus there already
+    new: list[int]  # the other tokens
+    runs: sampling.Runs  # of the part after the head
+
+
+@dataclass(kw_only=True)
+class _Row(Row):
+    head: torch.Tensor | None  # the very tensor that its first keys came from,
+    start: int  # and how many of them
+    runs: sampling.Runs
+
+
+class BatchDecoder(Decoder):
+    """Answers jobs side by side; see the module.
+
+    Args:
+        forward: The model and its batch cache.
+        fixed_rows: In deterministic mode the number of rows of every decoding step,
+            so that the kernels see one shape whatever the load; 0 otherwise. Each
+            prompt is then prefilled alone, from its head on, and nothing is drafted.
+
+    Attributes:
+        drafted: Most tokens of a response that are drafted for a step.
+    """
+
+    def __init__(self, forward: BatchForward, *, fixed_rows: int = 0) -> None:
+        self._forward = forward
+        self._cache = forward.cache
+        self._fixed_rows = fixed_rows
+        self._step_tokens = _LOGITS // forward.loaded.vocabulary
+        parked = min(_PARKED_TOKENS, forward.loaded.cache_tokens // 2)
+        self._parked = SegmentStore(parked)
+        self._heads = SegmentStore(parked // 2)
+        self._prompts = SegmentStore(2 * parked // 5)
+        self._drafter = sampling.Drafter()
+        self.drafted = 0 if fixed_rows else _DRAFTED
+        self._rows: list[_Row] = []
+        super().__init__(forward.loaded)  # starts the thread, which needs all these
+
+    def _running(self) -> Sequence[Row]:
+        return self._rows
+
+    def _drop_rows(self) -> None:
+        self._rows.clear()
+
+    def _free_rows(self) -> int:
+        return (self._fixed_rows or self._cache.most_rows) - len(self._rows)
+
+    def _fitting(self, waiting: Sequence[Job]) -> int:
+        free = self._free_rows()
+        columns = max((row.job.columns for row in self._rows), default=0)
+        for count, job in enumerate(islice(waiting, free)):
+            columns = max(columns, job.columns)
+            if len(self._rows) + count >= self._cache.fitting(columns):
+                return count
+        return min(free, len(waiting))
+
+    def _advance(self, jobs: list[Job]) -> None:
+        self._admit(jobs)
+        self._step()
+
+    def _forget(self) -> None:
+        for store in (self._parked, self._heads, self._prompts):
+            store.clear()
+
+    def _refresh(self) -> None:
+        self._forward.refresh()
+
+    def _admit(self, jobs: list[Job]) -> None:
+        """Prefill new rows, identical prompts once, in chunks of like lengths."""
+        if not jobs:
+            return
+        running = [*(row.job for row in self._rows), *jobs]
+        columns = max(job.columns for job in running)
+        used = max((row.length for row in self._rows), default=0)
+        self._cache.make_room(len(running), columns, held=(len(self._rows), used))
+        unique: dict[tuple[int, ...], list[Job]] = {}
+        for job in jobs:
+            unique.setdefault(tuple(job.prompt), []).append(job)
+        plans = sorted(map(self._plan, unique.values()), key=lambda p: len(p.new))
+        while plans:
+            count = 1 if self._fixed_rows else _chunk([len(p.new) for p in plans])
+            self._prefill(plans[:count])
+            plans = plans[count:]
+
+    def _plan(self, jobs: list[Job]) -> _Plan:
+        job = jobs[0]
+        most = len(job.prompt) - 1  # the last token's logits are always needed
+        start = job.head if job.head <= most else 0
+        head = self._head(tuple(job.prompt[:start])) if start else None
+        known, parked = self._prompts.match(tuple(job.prompt), job.prompt[start:])
+        held = start + known
+        if job.session and parked is None:
+            found, parked = self._parked.match((job.session, start), job.prompt)
+            held = max(held, found)
+        runs = sampling.runs_of(job.prompt[job.head :]) if self.drafted else {}
+        held = min(held, most)
+        return _Plan(jobs, head, start, parked, held, job.prompt[held:], runs)
+
+    def _head(self, ids: tuple[int, ...]) -> torch.Tensor:
+        """Return the keys and values of a head; computed once, in one shape."""
+        _, segment = self._heads.match(ids, ids)
+        if segment is None:
+            spare = len(self._rows)
+            self._forward.predict([ids], [0], first=spare, only_last=True)
+            segment = self._cache.take(spare, slice(0, len(ids)))
+            self._heads.put(ids, ids, segment)
+        return segment
+
+    def _prefill(self, plans: list[_Plan]) -> None:
+        first = len(self._rows)
+        for row, plan in enumerate(plans, first):
+            if plan.head is not None:
+                self._cache.put(row, plan.head, slice(0, plan.start))
+            if plan.parked is not None and plan.held > plan.start:
+                self._cache.put(row, plan.parked, slice(plan.start, plan.held))
+        new, held = [plan.new for plan in plans], [plan.held for plan in plans]
+        logits = self._forward.predict(new, held, first=first, only_last=True)
+        joining = [(index, plan.jobs[0]) for index, plan in enumerate(plans)]
+        for index, plan in enumerate(plans):
+            prompt = plan.jobs[0].prompt
+            if not self._fixed_rows and len(plan.new) > 1:
+                columns = slice(plan.start, len(prompt))
+                segment = self._cache.take(first + index, columns)
+                self._prompts.put(tuple(prompt), prompt[plan.start :], segment)
+            for job in plan.jobs[1:]:
+                row, columns = first + len(joining), slice(0, len(prompt))
+                self._cache.copy(first + index, row, columns)
+                joining.append((index, job))
+        for index, job in joining:
+            plan, stream = (
+                plans[index],
+                sampling.random_stream(job.seed, job.max_tokens),
+            )
+            self._rows.append(
+                _Row(job, stream, head=plan.head, start=plan.start, runs=plan.runs)
+            )
+        new = [plans[index].new[-1:] for index, _ in joining]
+        self._sample(first, logits[[index for index, _ in joining]], new)
+
+    def _shared_prefix(self) -> int:
+        """Return how long the rows' common head is; 0 if they differ.
+
+        Not in deterministic mode, where the neighbours must make no difference.
+        """
+        if self._fixed_rows or len(self._rows) < _SHARING_ROWS:
+            return 0
+        first = self._rows[0]
+        return first.start if all(row.head is first.head for row in self._rows) else 0
+
+    def _step(self) -> None:
+        """Sample at least one more token of every running response."""
+        if not self._rows:
+            return
+        most = min(self.drafted, self._step_tokens // len(self._rows) - 1)
+        tokens = []
+        for row in self._rows:
+            prompt, left = row.job.prompt, row.job.max_tokens - len(row.ids) - 1
+            draft = self._drafter.draft(prompt, row.ids, row.runs, min(most, left))
+            tokens.append([row.ids[-1], *draft])
+        idle = max(0, self._fixed_rows - len(self._rows))
+        logits = self._forward.predict(
+            tokens + [[0]] * idle,
+            [row.length for row in self._rows] + [0] * idle,
+            shared_prefix=self._shared_prefix(),
+        )
+        self._sample(0, logits, tokens)
+
+    def _sample(
+        self, first: int, logits: torch.Tensor, given: Sequence[Sequence[int]]
+    ) -> None:
+        """Sample tokens for rows from ``first`` on, and let finished ones go.
+
+        Where a token is sampled that was not drafted, what follows the draft is of no
+        use, and the row goes on in the next step.
+
+        Args:
+            first: First row.
+            logits: After each given token, row after row, (tokens, vocabulary); more
+                than those are not looked at.
+            given: Of each row the newest token, and those drafted.
+        """
+        rows, device = self._rows[first:], logits.device
+        counts = list(map(len, given))
+        idle = logits.shape[0] - sum(counts)
+        uniforms = [
+            row.stream[len(row.ids) : len(row.ids) + count]
+            for row, count in zip(rows, counts, strict=True)
+        ]
+        uniforms.append(np.zeros(idle, np.float32))
+        temperatures = np.repeat(
+            np.array([*(row.job.temperature for row in rows), 1.0], np.float32),
+            [*counts, idle],
+        )
+        tokens, logprobs = sampling.sample(
+            logits,
+            torch.from_numpy(temperatures).to(device),
+            torch.from_numpy(np.concatenate(uniforms)).to(device),
+        )
+        done: list[tuple[int, str]] = []
+        start = 0
+        for place, (row, new) in enumerate(zip(rows, given, strict=True), first):
+            for index, drafted in enumerate((*new[1:], None), start):
+                reason = self._take(row, tokens[index], logprobs[index])
+                if reason:
+                    done.append((place, reason))
+                if reason or tokens[index] != drafted:
+                    break
+            start += len(new)
+        for place, reason in reversed(done):
+            self._leave(place, reason)
+
+    def _leave(self, place: int, reason: str) -> None:
+        """Take a row out of the batch, park its session, and answer."""
+        row, last = self._rows[place], len(self._rows) - 1
+        job = row.job
+        if not self._fixed_rows:
+            self._drafter.learn(job.prompt, row.ids)
+            if job.session:
+                segment = self._cache.take(place, slice(row.start, row.length))
+                held = [*job.prompt, *row.ids[:-1]]
+                self._parked.put((job.session, row.start), held, segment)
+        moved = self._rows.pop()
+        if place != last:
+            self._rows[place] = moved
+            start = row.start if moved.head is row.head else 0
+            self._cache.copy(last, place, slice(start, moved.length))
+        self._answer(row, reason)
+
+
+def _chunk(lengths: list[int]) -> int:
+    """Return how many of the prompts, shortest first, to prefill together."""
+    total = lengths[0]
+    for count, longest in enumerate(lengths[1:], 1):
+        total += longest
+        if (count + 1) * longest > min(_PREFILL_TOKENS, 1.35 * total + 32):
+            return count
+    return len(lengths)

@@ -1,0 +1,183 @@
+"""Answers one request after the other, through the model's own forward pass.
+
+For models whose tokens cannot be packed (:mod:`agentgym.engines.local.architecture`).
+The cache is that of transformers, which has windows and states as the model needs
+them. It cannot be cut back, so what is kept of a request is whole caches: after the
+head of its prompt (system prompt and tools), after its prompt, which attempts at one
+task share, and after its response, which the next turn continues.
+"""
+
+import copy
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from agentgym.engines.local.decoding import sampling
+from agentgym.engines.local.decoding.decoder import Decoder, Job, Row
+from agentgym.engines.local.model import LoadedModel
+
+_CHUNK_TOKENS = 512
+"""Of a prompt at once: the scores of attention may need memory for each pair."""
+
+
+class CacheStore:
+    """Caches by the tokens that they hold, the least recently used dropped.
+
+    Args:
+        budget: Bytes of all together.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._held = 0
+        self._entries = OrderedDict[tuple[int, ...], tuple[DynamicCache, int]]()
+
+    def put(self, ids: Sequence[int], cache: DynamicCache) -> None:
+        """Keep a cache, which nobody may change from then on."""
+        self._drop(tuple(ids))
+        size = sum(tensor.nbytes for tensor in _tensors(cache))
+        if size > self._budget:
+            return
+        self._entries[tuple(ids)] = (cache, size)
+        self._held += size
+        while self._held > self._budget:
+            self._drop(next(iter(self._entries)))
+
+    def longest(self, ids: Sequence[int]) -> tuple[int, DynamicCache | None]:
+        """Return a copy of the cache that holds most of the first ``ids``.
+
+        At least the last of them is left to compute.
+
+        Returns:
+            How many it holds, and the cache; 0 and None for none.
+        """
+        prompt = tuple(ids)
+        found = [
+            held
+            for held in self._entries
+            if len(held) < len(prompt) and prompt[: len(held)] == held
+        ]
+        if not found:
+            return 0, None
+        best = max(found, key=len)
+        self._entries.move_to_end(best)
+        return len(best), copy.deepcopy(self._entries[best][0])
+
+    def clear(self) -> None:
+        """Forget all: the weights have changed."""
+        self._entries.clear()
+        self._held = 0
+
+    def _drop(self, ids: tuple[int, ...]) -> None:
+        _, size = self._entries.pop(ids, (None, 0))
+        self._held -= size
+
+
+class PlainDecoder(Decoder):
+    """Answers jobs in the order in which they came; see the module.
+
+    Args:
+        loaded: The model.
+        keeps: Whether caches are kept. Without, the same request gives the same bits
+            whatever ran before.
+    """
+
+    def __init__(self, loaded: LoadedModel, *, keeps: bool = True) -> None:
+        self._sampled, self._merged = loaded.sampled()
+        self._keeps = keeps and loaded.traits.continues
+        self._store = CacheStore(loaded.cache_bytes // 2)
+        self._rows: list[Row] = []
+        self._cache = DynamicCache()
+        super().__init__(loaded)  # starts the thread, which needs all these
+
+    def _running(self) -> Sequence[Row]:
+        return self._rows
+
+    def _drop_rows(self) -> None:
+        self._rows.clear()
+
+    def _free_rows(self) -> int:
+        return 1 - len(self._rows)
+
+    def _fitting(self, waiting: Sequence[Job]) -> int:
+        return min(self._free_rows(), len(waiting))
+
+    def _forget(self) -> None:
+        self._store.clear()
+
+    def _refresh(self) -> None:
+        if self._merged is not None:
+            self._merged.refresh()
+
+    @torch.inference_mode()
+    def _advance(self, jobs: list[Job]) -> None:
+        if jobs:
+            (job,) = jobs
+            stream = sampling.random_stream(job.seed, job.max_tokens)
+            row = Row(job, stream)
+            self._rows.append(row)
+            states = self._prefill(job)
+        elif self._rows:
+            row = self._rows[0]
+            states = self._compute(row.ids[-1:])
+        else:
+            return
+        self._sample(row, self._sampled.predict(states[-1:]))
+
+    def _prefill(self, job: Job) -> Tensor:
+        """Compute a prompt as far as that is not kept; return the last states."""
+        ids, held = job.prompt, 0
+        self._cache = DynamicCache(config=self._loaded.model.config)
+        if not self._keeps:
+            if self._loaded.traits.continues:
+                return self._compute(ids)
+            return self._states(ids)
+        held, found = self._store.longest(ids)
+        if found is not None:
+            self._cache = found
+        for end in sorted({job.head, len(ids) - 1}):
+            if held < end < len(ids):
+                self._compute(ids[held:end])
+                self._store.put(ids[:end], copy.deepcopy(self._cache))
+                held = end
+        return self._compute(ids[held:])
+
+    def _compute(self, ids: Sequence[int]) -> Tensor:
+        """Add tokens to the cache, some at a time; return the last ones' states."""
+        for start in range(0, len(ids), _CHUNK_TOKENS):
+            states = self._states(ids[start : start + _CHUNK_TOKENS])
+        return states
+
+    def _states(self, ids: Sequence[int]) -> Tensor:
+        states: Tensor = self._sampled.model.get_decoder()(
+            input_ids=torch.tensor([list(ids)], device=self._loaded.device),
+            past_key_values=self._cache,
+            use_cache=True,
+        ).last_hidden_state
+        return states[0]
+
+    def _sample(self, row: Row, logits: Tensor) -> None:
+        """Sample one token of a response, and answer if it ends there."""
+        place = len(row.ids)
+        device = logits.device
+        tokens, logprobs = sampling.sample(
+            logits,
+            torch.tensor([row.job.temperature], device=device),
+            torch.from_numpy(row.stream[place : place + 1]).to(device),
+        )
+        if reason := self._take(row, tokens[0], logprobs[0]):
+            self._rows.clear()
+            if self._keeps:
+                self._store.put([*row.job.prompt, *row.ids[:-1]], self._cache)
+            self._answer(row, reason)
+
+
+def _tensors(cache: DynamicCache) -> Iterator[Tensor]:
+    """Yield the tensors that a cache holds."""
+    for layer in cache.layers:
+        for held in vars(layer).values():
+            parts = held.values() if isinstance(held, dict) else (held,)
+            yield from (part for part in parts if isinstance(part, Tensor))

@@ -1,0 +1,165 @@
+"""Measures a model without its weights, on torch's meta device.
+
+For architectures whose sizes :meth:`Shape.of` does not count from their settings: the
+parameters, what an adapter adds, what the cache holds, and what a forward pass keeps
+for the backward pass. It takes a second or two, whatever the model's size.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    PreTrainedModel,
+)
+from transformers.masking_utils import sdpa_mask
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from agentgym.engines.adapter import adapted_layers, has_experts
+from agentgym.engines.local.architecture import find_class, find_traits, longest_text
+from agentgym.engines.local.quiet import quiet
+from agentgym.engines.local.shape import FLOAT, Growth, MeasuredShape
+from agentgym.errors import ModelError
+
+_FUSED = "agentgym_fused"
+_LENGTHS = 256, 512
+"""Above the chunks in which linear attention goes."""
+_TYPES = {FLOAT: torch.float32, FLOAT // 2: torch.bfloat16}
+
+
+def measure(name: str, folder: Path) -> MeasuredShape:
+    """Return the shape of a model by its ``config.json``.
+
+    Args:
+        name: What the user calls it.
+        folder: With its ``config.json``.
+
+    Raises:
+        ModelError: transformers does not have its architecture, its settings do not
+            make a model, or that cannot be sampled from with a cache.
+    """
+    with quiet():
+        maker = find_class(name, str(folder))
+        try:
+            config = AutoConfig.from_pretrained(folder)
+            with torch.device("meta"):
+                model: PreTrainedModel = maker.from_config(
+                    config, attn_implementation="eager", dtype=torch.float32
+                )
+        except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+            reason = str(error).strip().split("\n")[0]
+            raise ModelError(
+                f"The settings in {folder / 'config.json'} make no model: {reason}"
+            ) from error
+        traits = find_traits(name, model)
+        if not traits.needs_eager:
+            AttentionInterface.register(_FUSED, _fused)
+            AttentionMaskInterface.register(_FUSED, sdpa_mask)
+            model.set_attn_implementation(_FUSED)
+        text: Any = config.get_text_config()
+        kept = {}
+        for size, dtype in _TYPES.items():
+            model.to(dtype=dtype)  # type: ignore[call-arg]
+            kept[size] = _kept(name, model)
+    layers = int(text.num_hidden_layers)
+    heads = int(getattr(text, "num_attention_heads", 1) or 1)
+    weights = [m.get_parameter("weight") for m in adapted_layers(model).values()]
+    return MeasuredShape(
+        kind=str(text.model_type),
+        layers=layers,
+        hidden=int(text.hidden_size),
+        inner=0,
+        heads=heads,
+        key_heads=int(getattr(text, "num_key_value_heads", 0) or heads),
+        head_dim=0,
+        vocabulary=int(text.vocab_size),
+        context=longest_text(config),
+        biases=0,
+        norms=0,
+        is_tied=bool(text.tie_word_embeddings),
+        blocked=traits.obstacles,
+        expert=has_experts(model),
+        held=model.num_parameters(),
+        adapted=tuple((w.shape[1], w.shape[0]) for w in weights),
+        growing=traits.growing,
+        fixed=traits.bounded,
+        largest={size: largest for size, (largest, _) in kept.items()},
+        whole={size: whole for size, (_, whole) in kept.items()},
+    )
+
+
+def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
+    """Return what the largest layer keeps for the backward pass, and what all do."""
+    try:
+        (small, all_small), (large, all_large) = (
+            _kept_of(model, tokens) for tokens in _LENGTHS
+        )
+    except RuntimeError as error:
+        raise ModelError(
+            f"The memory of {name!r} (architecture {model.config.model_type!r}) cannot "
+            f"be estimated: {str(error).strip().split(chr(10))[0]}"
+        ) from error
+    few, many = _LENGTHS
+    return (
+        Growth.of((few, small), (many, large)),
+        Growth.of((few, all_small), (many, all_large)),
+    )
+
+
+def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
+    """Return the bytes kept by the largest layer, and by all, of so many tokens."""
+    weights = {p.untyped_storage()._cdata for p in model.parameters()}
+    alive: list[Tensor] = []  # so that no storage takes the number of another
+    counted: set[int] = set()
+    parts = [0]
+
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in weights and storage._cdata not in counted:
+            counted.add(storage._cdata)
+            alive.append(tensor)
+            parts[-1] += storage.nbytes()
+        return tensor
+
+    def begin(*_: object) -> None:
+        parts.append(0)
+
+    decoder = model.get_decoder()
+    hooks = [
+        layer.register_forward_pre_hook(begin)
+        for layer in decoder.modules()
+        if isinstance(layer, GradientCheckpointingLayer)
+    ]
+    ids = torch.zeros(1, tokens, dtype=torch.long, device=model.device)
+    mask = torch.zeros(1, 1, tokens, tokens, dtype=model.dtype, device=model.device)
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            decoder(
+                input_ids=ids, position_ids=ids, attention_mask=mask, use_cache=False
+            )
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(parts), sum(parts)
+
+
+class _Kernel(torch.autograd.Function):
+    """Keeps what a kernel of attention keeps: queries, keys, values and the output."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        groups = query.shape[1] // value.shape[1]
+        output = value.repeat_interleave(groups, 1).transpose(1, 2).contiguous()
+        ctx.save_for_backward(query, key, value, output)
+        return output
+
+
+def _fused(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **rest: Any
+) -> tuple[Tensor, None]:
+    output: Tensor = _Kernel.apply(query, key, value)
+    return output, None

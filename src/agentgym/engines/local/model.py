@@ -1,0 +1,207 @@
+"""The model that is sampled from and trained: its passes, by either path."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.modeling_outputs import MoeModelOutputWithPast
+
+from agentgym.engines.adapter import Merged
+from agentgym.engines.local.architecture import Traits
+from agentgym.engines.local.attention import Layout
+from agentgym.engines.local.decoding.kv_cache import CacheShape
+from agentgym.engines.memory import SMALL_PARAMETERS
+from agentgym.engines.tokens.chat_tokens import ChatTokens
+from agentgym.models.chat_template import ChatTemplate
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A causal language model that can call tools.
+
+    Attributes:
+        name: What the user asked for.
+        model: The model; with LoRA its adapters are injected in place.
+        adapter: The same model as peft sees it, None without LoRA.
+        tokenizer: Its tokenizer.
+        template: Its chat template, and the form of its tool calls.
+        device: Where it is.
+        cores: How many threads torch has for it.
+        context: Most tokens of prompt and response that the model and memory hold.
+        stop_ids: Tokens that end a response.
+        cache_bytes: Memory for keys and values of running responses.
+        cache_tokens: How many tokens that holds.
+        traits: What its layers allow: packed tokens, or one sequence at a time.
+        merges: Whether it is sampled from with its adapter merged, in weights of
+            their own; on a GPU that may not hold them it is not.
+        recomputed: Layers whose activations are not kept for the backward pass.
+    """
+
+    name: str
+    model: PreTrainedModel
+    adapter: "PeftModel | None"
+    tokenizer: PreTrainedTokenizerBase
+    template: ChatTemplate
+    device: torch.device
+    cores: int
+    context: int
+    stop_ids: frozenset[int]
+    cache_bytes: int
+    cache_tokens: int
+    traits: Traits
+    merges: bool = True
+    recomputed: tuple[nn.Module, ...] = ()
+
+    def chat_tokens(self) -> ChatTokens:
+        """Return what lies between chat messages and this model's tokens."""
+        return ChatTokens(
+            self.name, self.tokenizer, self.template, self.stop_ids, self.context
+        )
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its matrices are too small for kernels of several threads."""
+        return (
+            self.model.num_parameters() < SMALL_PARAMETERS and self.device.type == "cpu"
+        )
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """How many compute parts side by side, and how many a kernel has in each."""
+        return (self.cores, 1) if self.is_small else (1, self.cores)
+
+    @property
+    def cache_shape(self) -> CacheShape:
+        """The KV cache of one token, if tokens can be packed."""
+        assert self.traits.cache is not None
+        return self.traits.cache
+
+    def sampled(self) -> "tuple[LoadedModel, Merged | None]":
+        """Return the model to sample from, and the copies of weights that it has.
+
+        With an adapter that is merged, it has weights of its own; refresh them after
+        each update.
+        """
+        if self.adapter is None or not self.merges:
+            return self, None
+        merged = Merged(self.model)
+        return replace(self, model=merged.model, adapter=None), merged
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+        return int(self.model.config.get_text_config().vocab_size)
+
+    def logits(
+        self, ids: Tensor, positions: Tensor, layout: Layout, at: Tensor | None = None
+    ) -> Tensor:
+        """Return the logits after packed tokens, (tokens, vocabulary).
+
+        Args:
+            ids: Of the tokens, (tokens,).
+            positions: Of each in its sequence, same shape.
+            layout: What each attends to.
+            at: Indices of the tokens that count; None for all.
+        """
+        states = self.states(ids, positions, layout)
+        return self.predict(states if at is None else states.index_select(0, at))
+
+    def predict(self, states: Tensor) -> Tensor:
+        """Return the logits of the last layer's output, (tokens, vocabulary)."""
+        if self.traits.plain_head:
+            head = self.model.get_output_embeddings()
+            assert head is not None
+            logits: Tensor = head(states)
+        else:
+            logits = head_of(self.model)(inputs_embeds=states[None]).logits[0]
+        return logits
+
+    def states(self, ids: Tensor, positions: Tensor, layout: Layout | None) -> Tensor:
+        """Return the last layer's output for tokens, (tokens, width).
+
+        Args:
+            ids: Of the tokens, (tokens,).
+            positions: Of each in its sequence, same shape.
+            layout: What each attends to; None for one sequence from its beginning.
+        """
+        return decoder_states(self.model, ids, positions, layout)
+
+    @contextmanager
+    def recomputing(self) -> Iterator[None]:
+        """Keep of a layer in ``recomputed`` its input alone; backward computes it anew.
+
+        Activation checkpointing (Chen et al. 2016, https://arxiv.org/abs/1604.06174):
+        a third more arithmetic, and the activations of one layer instead of all.
+        """
+        for layer in self.recomputed:
+            layer.forward = partial(
+                checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False
+            )
+        try:
+            yield
+        finally:
+            for layer in self.recomputed:
+                del layer.forward
+
+    def trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
+        """Return the parameters that training changes, by name."""
+        return [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+
+
+def decoder_states(
+    model: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout | None
+) -> Tensor:
+    """Return the last layer's output; see :meth:`LoadedModel.states`."""
+    packed: dict[str, Any] = {}
+    if layout is not None:
+        # The mask is ignored, but transformers would make one if it were given none.
+        mask = torch.zeros(1, 1, 1, 1, device=ids.device)
+        packed = {
+            "position_ids": positions[None],
+            "attention_mask": mask,
+            "layout": layout,
+        }
+    states: Tensor = model.get_decoder()(
+        input_ids=ids[None], use_cache=False, **packed
+    ).last_hidden_state
+    return states[0]
+
+
+def head_of(model: PreTrainedModel) -> PreTrainedModel:
+    """Return a model without its layers: from the last one's output to logits.
+
+    Some models scale or cap what their last linear layer gives. This is their own
+    forward pass, with the weights that the model has now.
+    """
+    decoder = model.get_decoder()
+    head = copy.copy(model)
+    head._modules = {
+        name: _Through() if child and decoder in child.modules() else child
+        for name, child in model._modules.items()
+    }
+    return head
+
+
+class _Through(nn.Module):
+    """Stands in for a model's layers and returns the states that it is given."""
+
+    def forward(self, inputs_embeds: Tensor, **_: Any) -> MoeModelOutputWithPast:
+        return _States(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
+
+
+class _States(MoeModelOutputWithPast):
+    """An output of which all is None but the states."""
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("_"):
+            raise AttributeError(name)

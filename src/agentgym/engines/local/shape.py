@@ -1,0 +1,263 @@
+"""What a model is made of, and how it is trained: what its memory depends on.
+
+Importing this imports no torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+FLOAT = 4
+"""Bytes of a number in float32."""
+SEEN = 8
+"""Branches of a tree that attend to as much as the longest episode holds."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a model is trained.
+
+    Attributes:
+        rank: Of its adapter; 0 trains all weights.
+        is_half: Whether weights below an adapter are bfloat16.
+        recomputes: Whether backward computes layers anew; None if the model is large.
+        longest: Most tokens of a trained sequence.
+        on_gpu: Whether it is on a GPU.
+        cores: Of the CPU.
+        samples: Whether it also answers; else it only learns.
+    """
+
+    rank: int
+    is_half: bool = False
+    recomputes: bool | None = None
+    longest: int = 8192
+    on_gpu: bool = False
+    cores: int = 1
+    samples: bool = True
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a decoder is made of.
+
+    Attributes:
+        inner: Width of the multilayer perceptron.
+        biases: Of one layer's linear layers, in numbers.
+        norms: Weights of one layer's norms.
+        is_tied: Whether the last layer is the embedding.
+    """
+
+    kind: str
+    layers: int
+    hidden: int
+    inner: int
+    heads: int
+    key_heads: int
+    head_dim: int
+    vocabulary: int
+    context: int
+    biases: int
+    norms: int
+    is_tied: bool
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self | None:
+        """Return the shape by a ``config.json``; None if it is of another kind.
+
+        Llama, Mistral, Qwen2 (Qwen2.5 too) and Qwen3 are known, without windows.
+        """
+        kind = config.get("model_type")
+        has_window = config.get("sliding_window") is not None
+        if has_window and (kind == "mistral" or config.get("use_sliding_window")):
+            return None
+        try:
+            hidden, heads = int(config["hidden_size"]), config["num_attention_heads"]
+            inner = int(config["intermediate_size"])
+            keys = int(config.get("num_key_value_heads") or heads)
+            usual = 128 if kind == "qwen3" else hidden // heads
+            head = int(config.get("head_dim") or usual)
+            layers, vocabulary = config["num_hidden_layers"], config["vocab_size"]
+            context = int(config.get("max_position_embeddings", 2048))
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            return None
+        attended = (heads + 2 * keys) * head
+        biased = attended + hidden if config.get("attention_bias") else 0
+        biases = {
+            "llama": biased + (2 * inner + hidden if config.get("mlp_bias") else 0),
+            "mistral": 0,
+            "qwen2": attended,
+            "qwen3": biased,
+        }.get(str(kind))
+        if biases is None:
+            return None
+        return cls(
+            kind=str(kind),
+            layers=int(layers),
+            hidden=hidden,
+            inner=inner,
+            heads=int(heads),
+            key_heads=keys,
+            head_dim=head,
+            vocabulary=int(vocabulary),
+            context=context,
+            biases=biases,
+            norms=2 * hidden + (2 * head if kind == "qwen3" else 0),
+            is_tied=bool(config.get("tie_word_embeddings", False)),
+        )
+
+    @property
+    def linears(self) -> list[tuple[int, int]]:
+        """Inputs and outputs of one layer's linear layers."""
+        query, key = self.heads * self.head_dim, self.key_heads * self.head_dim
+        attention = [(self.hidden, query), (self.hidden, key), (self.hidden, key)]
+        mlp = [(self.hidden, self.inner)] * 2 + [(self.inner, self.hidden)]
+        return [*attention, (query, self.hidden), *mlp]
+
+    @property
+    def linear_parameters(self) -> int:
+        """Weights of all layers' linear layers."""
+        return self.layers * sum(given * made for given, made in self.linears)
+
+    @property
+    def parameters(self) -> int:
+        """All of them."""
+        embeddings = self.vocabulary * self.hidden * (1 if self.is_tied else 2)
+        rest = self.layers * (self.biases + self.norms) + self.hidden
+        return embeddings + self.linear_parameters + rest
+
+    def adapter_parameters(self, rank: int) -> int:
+        """Return the parameters of an adapter of all linear layers but the last."""
+        return self.layers * rank * sum(map(sum, self.linears))
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Why tokens of several sequences cannot be packed; empty if they can."""
+        return ()
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether it is a mixture of experts."""
+        return False
+
+    @property
+    def cache_token(self) -> int:
+        """Numbers that each token adds to the cache."""
+        return 2 * self.layers * self.key_heads * self.head_dim
+
+    @property
+    def cache_fixed(self) -> int:
+        """Numbers of the cache that do not grow with the text."""
+        return 0
+
+    def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
+        """Return the bytes that a forward pass keeps for its backward pass.
+
+        Args:
+            tokens: Of one row.
+            use: How the model is trained.
+            size: Bytes of a weight below the adapter.
+
+        Returns:
+            Those of the largest layer, and those of all layers.
+        """
+        query, key = self.heads * self.head_dim, self.key_heads * self.head_dim
+        hidden, inner = self.hidden, self.inner
+        # Two norms (in float32, before and after the weight), rotation and attention
+        # with their copies, the perceptron, and the sums after each half.
+        each = 2 * (FLOAT + 2 * size) * hidden + 6 * size * query + 4 * size * inner
+        each += 2 * size * hidden + 4 * size * key + FLOAT * self.heads
+        if use.rank:
+            each += len(self.linears) * FLOAT * use.rank
+            if size != FLOAT:  # each adapter takes its input in float32
+                each += FLOAT * (5 * hidden + query + inner)
+        return tokens * each, self.layers * tokens * each
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Bytes by the number of tokens: so many each, and so many for each pair."""
+
+    each: float
+    pair: float = 0.0
+
+    @classmethod
+    def of(cls, first: tuple[int, int], second: tuple[int, int]) -> Self:
+        """Return a bound through two measurements of tokens and bytes."""
+        (few, least), (many, most) = first, second
+        pair = max(0.0, (most / many - least / few) / (many - few))
+        return cls(max(least / few, most / many) - pair * few, pair)
+
+    def at(self, tokens: int) -> int:
+        """Return the bytes of so many tokens."""
+        return int(tokens * (self.each + tokens * self.pair))
+
+
+@dataclass(frozen=True)
+class MeasuredShape(Shape):
+    """What any other model is made of, as it was measured without its weights.
+
+    Attributes:
+        blocked: See ``obstacles``.
+        expert: See ``has_experts``.
+        held: All parameters.
+        adapted: Inputs and outputs of each layer that an adapter gets.
+        growing: Numbers that each token adds to the cache.
+        fixed: Numbers of the cache that do not grow.
+        largest: What the largest layer keeps for the backward pass, by the bytes of a
+            number.
+        whole: What all layers keep, likewise.
+    """
+
+    blocked: tuple[str, ...]
+    expert: bool
+    held: int
+    adapted: tuple[tuple[int, int], ...]
+    growing: int
+    fixed: int
+    largest: Mapping[int, Growth]
+    whole: Mapping[int, Growth]
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Why tokens of several sequences cannot be packed."""
+        return self.blocked
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether it is a mixture of experts."""
+        return self.expert
+
+    @property
+    def linear_parameters(self) -> int:
+        """Weights of the layers that an adapter gets."""
+        return sum(given * made for given, made in self.adapted)
+
+    @property
+    def parameters(self) -> int:
+        """All of them."""
+        return self.held
+
+    def adapter_parameters(self, rank: int) -> int:
+        """Return the parameters of an adapter."""
+        return rank * sum(map(sum, self.adapted))
+
+    @property
+    def cache_token(self) -> int:
+        """Numbers that each token adds to the cache."""
+        return self.growing
+
+    @property
+    def cache_fixed(self) -> int:
+        """Numbers of the cache that do not grow with the text."""
+        return self.fixed
+
+    def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
+        """Return the bytes that a forward pass keeps; see :class:`Shape`."""
+        added = 0
+        if use.rank:
+            added = len(self.adapted) * FLOAT * use.rank
+            if size != FLOAT:
+                added += FLOAT * sum(given for given, _ in self.adapted)
+        whole = self.whole[size].at(tokens) + tokens * added
+        largest = self.largest[size].at(tokens) + tokens * added // self.layers
+        return largest, whole
