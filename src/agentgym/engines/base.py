@@ -17,6 +17,9 @@ from agentgym.errors import EngineError, UnsupportedError
 
 CLIP = 0.2
 """Of the probability ratio, beyond which nothing is gained (PPO, arXiv:1707.06347)."""
+CLIP_BOUND = 3.0
+"""Of the ratio where the advantage is negative (dual clip, arXiv:1912.09729): without
+it one token that has become e^5 times as likely owns the whole step."""
 MAX_GRAD_NORM = 1.0
 BETAS = (0.9, 0.99)
 EPSILON = 1e-5

@@ -19,6 +19,7 @@ from agentgym.engines.lengths import longest_episode
 from agentgym.engines.local.shape import FLOAT, SEEN, Shape, Use
 from agentgym.errors import ModelError, NotEnoughMemoryError
 from agentgym.models.folder import (
+    SMALL_PARAMETERS,
     base_folder,
     count_parameters,
     held_rank,
@@ -34,7 +35,6 @@ CACHE_BYTES = 4 * GIB
 """Of the KV cache of running responses on a CPU, at most."""
 RECOMPUTED_PARAMETERS = 100_000_000
 """Of larger models an update computes each layer twice, and keeps less of it."""
-SMALL_PARAMETERS = 30_000_000
 _CHUNK_TOKENS = 1024
 _VOCABULARY_FLOATS = 2**27
 PREDICTED_FLOATS = 2**26

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agentgym.core.components import OUTPUT
-from agentgym.engines.base import TrainingSequence
+from agentgym.engines.base import TrainedToken, TrainingSequence
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.model import LoadedModel
@@ -37,7 +37,7 @@ def sequences(loaded: LoadedModel, seed: int = 0) -> list[TrainingSequence]:
 def plain_gradients(
     loaded: LoadedModel, found: list[TrainingSequence]
 ) -> tuple[float, list[torch.Tensor]]:
-    """PPO's clipped loss as written in the paper, one sequence at a time."""
+    """PPO's dually clipped loss as the papers write it, one sequence at a time."""
     total = sum(len(s.trained) for s in found)
     loaded.model.zero_grad()
     policy_loss = 0.0
@@ -49,7 +49,10 @@ def plain_gradients(
             before = logprobs[token.position - 1]
             ratio = (before[sequence.ids[token.position]] - token.logprob).exp()
             clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
-            loss = -torch.minimum(ratio * token.advantage, clipped * token.advantage)
+            gain = torch.minimum(ratio * token.advantage, clipped * token.advantage)
+            if token.advantage < 0:
+                gain = torch.maximum(gain, torch.tensor(3 * token.advantage))
+            loss = -gain
             policy_loss += loss.item()
             objective = objective + loss + ENTROPY * (before.exp() * before).sum()
         (objective / total).backward()
@@ -151,3 +154,23 @@ def test_layers_and_logits_computed_twice_give_the_same_gradients(
     scale = max(float(g.abs().max()) for g in found[0].values())
     for name, gradient in found[0].items():
         assert float((gradient - found[1][name]).abs().max()) < 1e-6 * max(1, scale)
+
+
+@pytest.mark.parametrize(("behind", "moves"), [(0.5, True), (5.0, False)])
+def test_a_bad_token_that_has_become_far_likelier_does_not_own_the_step(
+    loaded: LoadedModel, behind: float, moves: bool
+) -> None:
+    """Its loss is that of a ratio of 3 at most, which no weight changes."""
+    ids = [5, 6, 7, 8]
+    with torch.no_grad():
+        now = torch.log_softmax(loaded.model(torch.tensor([ids])).logits[0, 2], -1)[8]
+    token = TrainedToken(3, float(now) - behind, -1.0)
+    loss = PolicyLoss(loaded, CLIP, 0.0, 1.0)
+    [forest] = plant([TrainingSequence("agent", 0, ids, [token])], 1536)
+    sums = loss.backward(forest, 1)
+    expected = min(3.0, torch.tensor(behind).exp().item())
+    assert sums.loss == pytest.approx(expected, rel=1e-3)
+    found = [
+        p.grad.abs().max() for _, p in loaded.trained_parameters() if p.grad is not None
+    ]
+    assert (max(found, default=torch.zeros(())) > 0) == moves

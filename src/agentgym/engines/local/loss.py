@@ -2,10 +2,11 @@
 
 Per trained token, with r the ratio of the token's probability now to when it was
 sampled and A the advantage of its model call, the loss is PPO's clipped objective
-(arXiv:1707.06347), ``-min(r A, clip(r, 1 - c, 1 + c) A)``, minus an entropy bonus,
-averaged over the trained tokens of the whole batch, not within sequences (Dr. GRPO,
-arXiv:2503.20783: a mean within sequences favours short ones when they succeed).
-Of examples to imitate it is ``-A log p``.
+(arXiv:1707.06347), ``-min(r A, clip(r, 1 - c, 1 + c) A)``, where A is negative at most
+``-3 A`` (the dual clip of arXiv:1912.09729), minus an entropy bonus, averaged over the
+trained tokens of the whole batch, not within sequences (Dr. GRPO, arXiv:2503.20783: a
+mean within sequences favours short ones when they succeed). Of examples to imitate it
+is ``-A log p``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from agentgym.engines.base import TrainingSequence
+from agentgym.engines.base import CLIP_BOUND, TrainingSequence
 from agentgym.engines.local.attention import Kept
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.prefix_tree import (
@@ -201,7 +202,9 @@ class PolicyLoss:
         clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
         policy = -(
             torch.minimum(ratio * gain, clipped * gain)
-            + torch.minimum(ratio * loss, clipped * loss)
+            + torch.maximum(
+                torch.minimum(ratio * loss, clipped * loss), CLIP_BOUND * loss
+            )
         )
         entropy = entropy * counts
         objective = policy.sum() - self._entropy_coefficient * entropy.sum()

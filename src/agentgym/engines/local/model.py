@@ -17,9 +17,9 @@ from agentgym.engines.adapter import Merged
 from agentgym.engines.local.architecture import Traits
 from agentgym.engines.local.attention import Layout
 from agentgym.engines.local.decoding.kv_cache import CacheShape
-from agentgym.engines.memory import SMALL_PARAMETERS
 from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.models.chat_template import ChatTemplate
+from agentgym.models.folder import SMALL_PARAMETERS
 
 if TYPE_CHECKING:
     from peft import PeftModel

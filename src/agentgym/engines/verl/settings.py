@@ -9,6 +9,7 @@ from agentgym.core.formats import FORMATS
 from agentgym.engines.base import (
     BETAS,
     CLIP,
+    CLIP_BOUND,
     EPSILON,
     LARGE_EPSILON,
     LARGE_LEARNING_RATE,
@@ -28,8 +29,6 @@ from agentgym.models.folder import (
 )
 
 _MEMORY_SHARE = 0.5
-_NO_SECOND_CLIP = 1e6
-"""Its own would clip where advantages are negative, which other engines do not."""
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -144,7 +143,7 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
         "clip_ratio": CLIP,
         "clip_ratio_low": CLIP,
         "clip_ratio_high": CLIP,
-        "clip_ratio_c": _NO_SECOND_CLIP,
+        "clip_ratio_c": CLIP_BOUND,
         "policy_loss.loss_mode": "vanilla",
         "loss_agg_mode": "token-mean",
         "entropy_coeff": config.entropy_coefficient,
