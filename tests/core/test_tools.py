@@ -307,3 +307,11 @@ def test_numbers_that_are_not_finite_are_no_arguments(number: str) -> None:
     quoted = f'{{"degrees": "{number}"}}'
     assert check_call(specs, "heat", quoted)[0] is ToolOutcome.INVALID_ARGUMENTS
     assert is_recordable({"degrees": 21.5})
+
+
+def test_an_argument_may_be_named_keys() -> None:
+    def open_doors(keys: str) -> str:
+        """Open doors."""
+        return keys
+
+    assert spec_of(open_doors).validate({"keys": "all"}) == {"keys": "all"}

@@ -83,7 +83,8 @@ class ToolSpec:
         Raises:
             pydantic.ValidationError: An argument is missing, extra or ill-typed.
         """
-        return dict(self.args_model.model_validate(arguments))
+        # By its iterator: an argument named "keys" would be taken for dict.keys.
+        return dict(iter(self.args_model.model_validate(arguments)))
 
 
 @dataclass(frozen=True)
