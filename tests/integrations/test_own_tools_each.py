@@ -78,6 +78,32 @@ def test_each_task_is_offered_its_own_tools(
     assert set(confusion.tools) == {"heat_kitchen", "heat_cellar", "heat_attic", "wait"}
 
 
+@pytest.mark.parametrize(
+    "framework",
+    [
+        "native",
+        pytest.param("langchain", marks=pytest.mark.slow),
+        pytest.param("autogen", marks=pytest.mark.slow),
+        pytest.param("crewai", marks=pytest.mark.slow),
+    ],
+)
+def test_one_answer_ends_a_task_that_says_so(tmp_path: Path, framework: str) -> None:
+    pack = tmp_path / "own_tools_each.py"
+    text = Path(SCENARIO).read_text()
+    pack.write_text(text.replace("seed=seed,", "seed=seed,\n        one_answer=True,"))
+    tasks = get_scenario(str(pack)).tasks(Split.TEST, 0, 3)
+    wanted = [
+        RolloutRequest(f"r{n}", task, train=False, group="g", step=0)
+        for n, task in enumerate(tasks)
+    ]
+    given = {"scenario": str(pack), "framework": framework, "max_attempts": 1}
+    with session(tmp_path, ScriptedPolicy(heat), **given) as opened:
+        made: list[Trajectory] = opened.run(wanted, lambda _: None)
+    assert [(len(t.model_calls), t.success, t.reason) for t in made] == [
+        (1, True, None)
+    ] * 3
+
+
 def test_the_check_takes_tools_that_differ_and_asks_for_no_rare_words() -> None:
     found = {finding.name: finding for finding in check_scenario(SCENARIO, tasks=6)}
     failed = {n: f.why for n, f in found.items() if f.status == "fail"}

@@ -1,6 +1,7 @@
 """The registry: what lists show is what the classes say."""
 
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -10,7 +11,8 @@ from agentgym.scenarios.registry import BUILT_IN, get_scenario, scenario_cards
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_card_equals_the_class(name: str) -> None:
-    card, scenario = BUILT_IN[name], get_scenario(name)
+    card = BUILT_IN[name]
+    scenario = resolve_name(card.target)
     assert card.name == scenario.name
     assert card.description == scenario.description
     assert card.difficulty == scenario.difficulty

@@ -8,10 +8,12 @@ import typer
 from agentgym.cli.options import (
     AllowTool,
     AsJson,
+    Categories,
     ChatTemplate,
     CheckFunction,
     Configurable,
     Context,
+    Data,
     Framework,
     Inputs,
     Thinking,
@@ -24,6 +26,7 @@ from agentgym.cli.options import (
     opt,
     own_tools,
     require_place,
+    with_data,
     with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
@@ -72,7 +75,8 @@ def evaluate(
     framework: Framework = None,
     gpu: Annotated[str | None, opt("auto, local or none.")] = None,
     split: Annotated[
-        str | None, opt("test, validation or out_of_vocabulary.", show_default="test")
+        str | None,
+        opt("test, validation, out_of_vocabulary, or all.", show_default="test"),
     ] = None,
     tasks: Annotated[int | None, opt("How many tasks.")] = None,
     samples: Annotated[int | None, opt("Attempts per task, the k of pass^k.")] = None,
@@ -105,6 +109,8 @@ def evaluate(
             "--baselines/--no-baselines",
         ),
     ] = True,
+    data: Data = None,
+    categories: Categories = None,
     tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
@@ -128,7 +134,7 @@ def evaluate(
 ) -> None:
     """Measure an agent on held-out tasks, or compare two; no training."""
     from agentgym.core.config import TrainingConfig
-    from agentgym.core.task import Split
+    from agentgym.core.task import EVERY_SPLIT, Split
     from agentgym.errors import UsageError
     from agentgym.evaluate.criteria import Gate
     from agentgym.evaluate.metrics import Prices
@@ -138,8 +144,9 @@ def evaluate(
     from agentgym.train.trainer import Trainer
     from agentgym.ui.live import TerminalProgress
 
-    if split is not None and split not in set(Split):
-        raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
+    if split is not None and split not in (*Split, EVERY_SPLIT):
+        known = ", ".join((*Split, EVERY_SPLIT))
+        raise UsageError(f"No split is named {split!r}; known: {known}.")
     own = trained if trained is not None and is_reference(trained) else None
     trained = None if own else trained
     if trained is not None and model is not None:
@@ -163,6 +170,7 @@ def evaluate(
         require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
+    scenario = with_data(scenario, data, categories)
     chosen = given_settings(command, TrainingConfig)
     if own is not None:
         chosen["agent"] = own

@@ -185,6 +185,22 @@ def named_model(name: str) -> "TrainedAgent | str":
         raise
 
 
+Data = Annotated[
+    str | None,
+    opt(
+        "Of bfcl: a wheel or folder of bfcl-eval, instead of what was fetched.",
+        metavar="PATH",
+        rich_help_panel=TASKS,
+    ),
+]
+Categories = Annotated[
+    str | None,
+    opt(
+        "Of bfcl: categories or groups, e.g. simple_python,multiple or live.",
+        metavar="NAME,NAME",
+        rich_help_panel=TASKS,
+    ),
+]
 ToolsFrom = Annotated[
     str | None,
     opt(
@@ -299,6 +315,24 @@ def with_tools(
             err=True,
         )
     return str(chosen)
+
+
+def with_data(scenario: str, data: str | None, categories: str | None) -> str:
+    """Return the reference of a benchmark with its data and its categories.
+
+    Raises:
+        UsageError: They are given to something else.
+    """
+    from agentgym.errors import UsageError
+    from agentgym.scenarios.options import has_options, with_options
+
+    given = {"data": data or "", "categories": categories or ""}
+    if not any(given.values()):
+        return scenario
+    if not has_options(f"{scenario}?"):
+        option = "--data" if data else "--categories"
+        raise UsageError(f"{option} is for a benchmark, as bfcl; not for {scenario!r}.")
+    return with_options(scenario, **{name: v for name, v in given.items() if v})
 
 
 def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]:

@@ -64,6 +64,30 @@ def show(
 
 
 @app.command()
+def fetch(name: Annotated[str, typer.Argument(help="A benchmark: bfcl.")]) -> None:
+    """Download a benchmark's data from the package index, once.
+
+    They go into AGENTGYM_HOME, not into this environment.
+    """
+    from agentgym.errors import NotFoundError
+    from agentgym.scenarios.bfcl import package
+
+    if name != "bfcl":
+        raise NotFoundError("benchmark that can be fetched", name, ["bfcl"])
+    place = package.fetched()
+    if place.is_dir():
+        typer.echo(f"{place} is here already.")
+        return
+    typer.echo(
+        f"Fetching {package.DISTRIBUTION} {package.VERSION} (2 MB, Apache-2.0) from "
+        f"the package index into {place}.",
+        err=True,
+    )
+    package.fetch()
+    typer.echo(f"Wrote {place}. Measure a model: agentgym eval bfcl --model MODEL")
+
+
+@app.command()
 def check(
     name: Reference,
     tasks: Annotated[int, opt("Training tasks that each agent plays.", min=1)] = 60,

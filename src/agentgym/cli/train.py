@@ -16,10 +16,12 @@ from agentgym.cli.options import (
     Agent,
     AllowTool,
     AsJson,
+    Categories,
     ChatTemplate,
     CheckFunction,
     Configurable,
     Context,
+    Data,
     Framework,
     Inputs,
     Thinking,
@@ -31,13 +33,13 @@ from agentgym.cli.options import (
     given_settings,
     opt,
     own_tools,
+    with_data,
     with_tools,
 )
 from agentgym.cli.output import began, print_json, progress_console
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig
-    from agentgym.errors import UsageError
 
 
 def _engines(context: typer.Context, words: list[str], begun: str) -> list[str]:
@@ -99,6 +101,8 @@ def train(
             rich_help_panel=TASKS,
         ),
     ] = None,
+    data: Data = None,
+    categories: Categories = None,
     tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
@@ -264,9 +268,14 @@ def train(
     given |= _assigned(assigned or [], given)
     given |= _overrides(words)
     if agent is not None and not _says_what(given, tasks, config, resume):
-        raise _starter_of(agent, tools_from, write=not dry_run)
+        from agentgym.scenarios.tool_tasks.starter import starter_of
+
+        raise starter_of(agent, tools_from, write=not dry_run)
     if tasks is not None:
         given["scenario"] = _tasks_file(tasks, scenario)
+    if data is not None or categories is not None:
+        named = given.get("scenario", "")
+        given["scenario"] = with_data(named, data, categories)
     named = given.get("scenario", "")
     if agent is not None and not named.endswith(".jsonl"):
         given |= own_tools(tools, allow_tool)
@@ -296,51 +305,6 @@ def _says_what(
 
     named = "scenario" in given or variable_of("scenario") in os.environ
     return named or (tasks, config, resume) != (None,) * 3
-
-
-def _starter_of(agent: str, tools_from: str | None, *, write: bool) -> "UsageError":
-    """Write a tasks file for an agent that there are no tasks for; say how to go on."""
-    import shlex
-
-    from agentgym.errors import UsageError
-    from agentgym.scenarios.tool_tasks.scenario import load_tools
-    from agentgym.scenarios.tool_tasks.starter import starter
-
-    path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
-    quoted = shlex.quote(agent)
-    go_on = f"agentgym train --agent {quoted} --tasks {shlex.quote(str(path))}"
-    whose = f"--agent {quoted}"
-    if tools_from is not None:
-        whose = f"--tools-from {shlex.quote(tools_from)}"
-        go_on += f" {whose}"
-    tools = load_tools(tools_from or f"@{agent}")
-    text = starter(tools)
-    if path.exists():
-        same = path.read_bytes() == text.encode()
-        still = ", still as it was made of the schemas" if same else ""
-        return UsageError(
-            f"Which tasks? {path} is here{still}. To train on it:\n    {go_on}"
-        )
-    if not write:
-        return UsageError(
-            f"{agent} has no tasks to be trained on. Make some, of its tools:\n"
-            f"    agentgym scenarios starter {whose} --output {path}"
-        )
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        return UsageError(f"Cannot write {path}: {error.strerror}.")
-    count = sum(not line.startswith("#") for line in text.splitlines())
-    return UsageError(
-        f"{agent} has no tasks to be trained on, so nothing was trained. Wrote "
-        f"{path}: {count} requests, made of the schemas of its {len(tools)} tools. "
-        "They can check that the tool a request names is called with the values it "
-        "gives; not whether that is what your users want. Replace them by what users "
-        "ask (`agentgym scenarios from-logs` takes it from logs, and `agentgym "
-        "scenarios starter --model-for-tasks` lets a model write them), or try it as "
-        "it is:\n"
-        f"    {go_on}"
-    )
 
 
 def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:

@@ -301,7 +301,8 @@ class TrainingConfig(Settings, BaseSettings):
         """The scenario's name, for people: that of a pack's folder or a file."""
         if self.scenario.partition("?")[0].endswith(".jsonl"):
             return TaskSource.parse(self.scenario).name
-        return PurePath(self.scenario).name.removesuffix(".py")
+        reference = self.scenario.partition("?")[0]
+        return PurePath(reference).name.removesuffix(".py")
 
     @property
     def agent_name(self) -> str:

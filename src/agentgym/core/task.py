@@ -27,6 +27,10 @@ class Split(StrEnum):
     OUT_OF_VOCABULARY = "out_of_vocabulary"
 
 
+EVERY_SPLIT = "all"
+"""Where a split is named: those of training too."""
+
+
 class Task(BaseModel):
     """One problem for the agent.
 
@@ -42,6 +46,8 @@ class Task(BaseModel):
         goal: What calculate_reward checks; the agent never sees it.
         configurable: Keys of a LangGraph agent's ``config["configurable"]`` in this
             task's episodes, e.g. ``{"user_id": "7"}``.
+        one_answer: Whether the first answer with calls ends the episode: they are
+            judged together, and the model does not read what they gave.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,6 +61,7 @@ class Task(BaseModel):
     initial_state: dict[str, Any] = Field(default_factory=dict)
     goal: dict[str, Any] = Field(default_factory=dict)
     configurable: dict[str, Any] = Field(default_factory=dict)
+    one_answer: bool = False
 
 
 @dataclass(frozen=True)

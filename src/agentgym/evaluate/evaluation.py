@@ -11,7 +11,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import Policy, ServedPolicy
-from agentgym.core.task import Split, Task
+from agentgym.core.task import EVERY_SPLIT, Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.registry import create_engine, paced_settings
 from agentgym.engines.settings import paced
@@ -31,7 +31,7 @@ from agentgym.models.reference import (
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.task_lists import make_tasks, needs_of
+from agentgym.scenarios.task_lists import needs_of, tasks_to_measure
 from agentgym.security.audit import home_log
 
 _PROVIDER_TIMEOUT_S = 600.0
@@ -83,7 +83,7 @@ def attempt(
 
 def evaluate(
     config: TrainingConfig,
-    split: Split,
+    split: str,
     progress: Progress,
     *,
     subject: str,
@@ -95,7 +95,7 @@ def evaluate(
 
     Args:
         config: Every setting; its model may be one of a provider.
-        split: Of the tasks.
+        split: Of the tasks; ``all`` takes some of each.
         progress: Told what happens.
         subject: What to call who is measured.
         spec: Of the trained agent that is measured, if it is one.
@@ -110,7 +110,7 @@ def evaluate(
         ScenarioError: The split has no tasks.
     """
     scenario, _ = check_rollouts(config)
-    tasks = make_tasks(scenario, split, config.seed, config.test_tasks)
+    tasks = tasks_to_measure(scenario, split, config.seed, config.test_tasks)
     with ExitStack() as stack:
         policy: Policy | ServedPolicy | Endpoint
         cache = None
@@ -144,12 +144,12 @@ def evaluate(
         progress.phase("evaluation", len(tasks) * config.eval_samples)
         found = attempt(
             session,
-            {split.value: tasks},
+            {split: tasks},
             config.eval_samples,
             lambda _: progress.rollout_done(),
         )
         told = session.troubles
-    trajectories = found[split.value]
+    trajectories = found[split]
     told += [] if cache is None else [cache.told]
     beside, problems = ({}, []) if not baselines else _measured(scenario, tasks, config)
     attempts, confusion = judge(scenario, tasks, trajectories)
@@ -157,7 +157,7 @@ def evaluate(
     return Evaluation(
         subject=subject,
         scenario=scenario.name,
-        split=split.value,
+        split=split,
         seed=config.seed,
         samples=config.eval_samples,
         framework=config.framework,
@@ -165,7 +165,7 @@ def evaluate(
         prices=prices,
         settings=config.model_dump(mode="json"),
         cached=0 if cache is None else cache.found,
-        notes=[*_notes(subject, spec, scenario), *told, *problems],
+        notes=[*_notes(subject, spec, scenario, split), *told, *problems],
         metrics=Metrics.of(
             trajectories,
             k=config.eval_samples,
@@ -196,9 +196,15 @@ def _opened_cache(
     return closing(AnswerCache(path, weights_of(endpoint)))
 
 
-def _notes(subject: str, spec: AgentSpec | None, scenario: Scenario) -> list[str]:
-    if spec is None or spec.scenario == scenario.name:
+def _notes(
+    subject: str, spec: AgentSpec | None, scenario: Scenario, split: str
+) -> list[str]:
+    if spec is None:
         return []
+    if spec.scenario == scenario.name:
+        is_mixed = split in (EVERY_SPLIT, Split.TRAIN)
+        told = f"Tasks that {subject} was trained on are among these."
+        return [told] if is_mixed else []
     lent = "tools" if spec.agent else "prompt and tools"
     told = f"{subject} was trained on {spec.scenario}, not on {scenario.name}"
     return [f"{told}: its {lent} here are this scenario's."]

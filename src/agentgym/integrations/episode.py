@@ -51,6 +51,9 @@ STUCK_AFTER = 3
 MOST_ROLES = 32
 """Times ``max_turns``: what all roles of an episode together may ask."""
 
+ONE_ANSWER = "one answer"
+"""The kind of cut that ends a task as the task says; it is no reason to be named."""
+
 _MALFORMED = "Error: the arguments are not a JSON object."
 _MAX_REASON = 500
 _CURRENT: ContextVar["Episode"] = ContextVar("agentgym_episode")
@@ -141,6 +144,8 @@ class Episode:
         """
         if self.crash is not None:
             raise EpisodeCut("crash", str(self.crash))
+        if self.task.one_answer and self.tool_calls:
+            self.cut_short(ONE_ANSWER)
         self.turns += 1
         self._turns_of[role] += 1
         most = self.max_turns

@@ -179,7 +179,8 @@ class NativeAgent(AgentLoop):
     async def _ask(self, tools: list[dict[str, Any]], messages: Messages) -> Reply:
         episode = current_episode()
         episode.begin_turn()
-        body = {"model": self._blueprint.model, "messages": messages, "tools": tools}
+        body = {"model": self._blueprint.model, "messages": messages}
+        body |= {"tools": tools} if tools else {}  # an empty list is refused by some
         url = f"{episode.path}/chat/completions"
         async with self._session.post(url, json=body) as response:
             text = await response.text()

@@ -21,7 +21,7 @@ from agentgym.errors import (
     ScenarioError,
 )
 from agentgym.integrations.base import AgentLoop, Conversation
-from agentgym.integrations.episode import Episode, EpisodeCut
+from agentgym.integrations.episode import ONE_ANSWER, Episode, EpisodeCut
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.scoring import score
 from agentgym.security.audit import asking
@@ -123,9 +123,12 @@ async def run_episode(
                     f"the agent returned {type(answer).__name__}, not text"
                 )
             episode.steps = await ending.steps(episode)
-            cut_off = episode.cut is not None
-            status = RolloutStatus.FAILED if cut_off else RolloutStatus.SUCCEEDED
-            ended = episode.trajectory(status, episode.cut, answer)
+            reason = episode.cut
+            if reason is not None and reason.kind == ONE_ANSWER:
+                reason = None
+            came_to_end = reason is None
+            status = RolloutStatus.SUCCEEDED if came_to_end else RolloutStatus.FAILED
+            ended = episode.trajectory(status, reason, answer)
             with asking(tool=None, call=None, purpose="reward"):
                 return await ending.score(episode, environment, ended)
         finally:

@@ -65,6 +65,8 @@ class Scenario(ABC):
             an episode is cut, over all turns of the user.
         splits: Those that it has tasks of. Add ``Split.OUT_OF_VOCABULARY`` if it has
             test tasks in words that no other split uses.
+        options: Names of options that its reference may have, as ``data`` in
+            ``bfcl?data=wheel.whl``; its class takes them by name, as text.
         unsafe_local_exec: Set by whoever runs the scenario when the user allowed
             model-written code to run without a sandbox.
     """
@@ -76,6 +78,7 @@ class Scenario(ABC):
     reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     max_turns: ClassVar[int] = 10
     splits: ClassVar[tuple[Split, ...]] = (Split.TRAIN, Split.VALIDATION, Split.TEST)
+    options: ClassVar[tuple[str, ...]] = ()
     unsafe_local_exec: bool = False
 
     @staticmethod
@@ -246,6 +249,13 @@ class Scenario(ABC):
         """Release what outlives episodes: the sandbox. Called once, at the end."""
         if sandbox := vars(self).get("_sandbox"):
             sandbox.close()
+
+    def notes(self) -> list[str]:
+        """Return what whoever trains on it should know of its tasks, in sentences.
+
+        A plan shows them. The default is that there is nothing to know.
+        """
+        return []
 
     def card(self) -> dict[str, Any]:
         """Return what ``agentgym scenarios show`` prints."""

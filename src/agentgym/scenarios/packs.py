@@ -7,6 +7,8 @@ A pack is a folder with ``scenario.py``. It is meant by name if it lies in
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentgym.scenarios.options import has_options
+
 if TYPE_CHECKING:
     import ast
 
@@ -33,6 +35,8 @@ class PackCard(NamedTuple):
 
 def is_path(reference: str) -> bool:
     """Say whether a reference to a scenario is a path rather than a name."""
+    if has_options(reference):
+        return False
     return os.sep in reference or reference in (".", "..") or reference.endswith(".py")
 
 

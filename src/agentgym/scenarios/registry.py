@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentgym.scenarios.options import has_options, read_options, with_absolute_data
 from agentgym.scenarios.packs import (
     PACK_FILE,
     is_path,
@@ -56,6 +57,13 @@ BUILT_IN = {
             "about 25 minutes on 2 cores",
             "agentgym.scenarios.customer_support.scenario:SupportScenario",
         ),
+        ScenarioCard(
+            "bfcl",
+            "Call the right functions: Berkeley Function Calling Leaderboard v4.",
+            "advanced",
+            "for real models; an hour and more, by the model",
+            "agentgym.scenarios.bfcl.scenario:BfclScenario",
+        ),
     ]
 }
 
@@ -96,10 +104,12 @@ def absolute_reference(reference: str) -> str:
     """Return a reference that means the same scenario from any folder.
 
     Args:
-        reference: A name, a path to a pack, or a tasks file with its tools.
+        reference: A name, maybe with options, as ``bfcl?data=wheel.whl``; a path to a
+            pack; or a tasks file with its tools.
 
     Returns:
-        The absolute path of a pack or file on disk; any other name as it is.
+        The absolute path of a pack or file on disk; any other name as it is, but for
+        a path in its options.
 
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
@@ -110,6 +120,8 @@ def absolute_reference(reference: str) -> str:
         from agentgym.scenarios.tool_tasks.scenario import absolute_source
 
         return absolute_source(reference)
+    if has_options(reference):
+        return with_absolute_data(reference)
     path = locate_pack(reference)
     if path is not None and reference in BUILT_IN:
         raise ScenarioError(
@@ -136,9 +148,11 @@ def get_scenario(reference: str) -> "Scenario":
     from agentgym.scenarios.base import Scenario
 
     found = absolute_reference(reference)
-    if found in BUILT_IN:
-        module, _, attribute = BUILT_IN[found].target.partition(":")
-        scenario = getattr(import_module(module), attribute)()
+    name, _, options = found.partition("?")
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].target.partition(":")
+        made = getattr(import_module(module), attribute)
+        scenario = made(**read_options(found, made.options)) if options else made()
     elif is_tasks_file(found):
         return _tasks_file(found)
     elif is_path(found):

@@ -1,10 +1,11 @@
 """Asking a scenario for tasks, and refusing what nothing can be attempted with."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from agentgym.core.needs import Needs
-from agentgym.core.task import Split, Task
+from agentgym.core.task import EVERY_SPLIT, Split, Task
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import ScenarioError
 from agentgym.scenarios.base import Scenario
@@ -18,6 +19,26 @@ def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[
     """
     made = scenario.tasks(split, seed, count)
     return task_list(made, f"tasks({split.value}) of {scenario.name}")[:count]
+
+
+def tasks_to_measure(
+    scenario: Scenario, split: str, seed: int, count: int
+) -> list[Task]:
+    """Return tasks of a split, or of every one (:data:`EVERY_SPLIT`), kinds in turn.
+
+    Raises:
+        ScenarioError: There are none, or they are no tasks.
+    """
+    if split != EVERY_SPLIT:
+        return make_tasks(scenario, Split(split), seed, count)
+    every = [t for s in scenario.splits for t in make_tasks(scenario, s, seed, count)]
+    before: Counter[str] = Counter()
+    turns = []
+    for task in every:
+        turns.append(before[task.family])
+        before[task.family] += 1
+    in_turn = sorted(range(len(every)), key=lambda place: turns[place])
+    return [every[place] for place in in_turn[:count]]
 
 
 def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import agents_home, disk_trouble, new_folder
-from agentgym.core.task import TaskSource
 from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.compare import is_beyond_chance, lost_families
@@ -20,7 +19,6 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.models.folder import name_base
 from agentgym.models.template import keep_template
 from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.run_folder import RunState
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from agentgym.train.versions import Versions
@@ -162,7 +160,8 @@ class Identity(NamedTuple):
 
 
 def _source(reference: str) -> str:
-    return TaskSource.parse(reference).path if is_tasks_file(reference) else reference
+    """Return what tasks are known by, without options that say where they lie."""
+    return reference.partition("?")[0]
 
 
 def keep(agent: TrainedAgent, wanted: str) -> Saved:

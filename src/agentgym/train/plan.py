@@ -20,7 +20,6 @@ from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
-from agentgym.scenarios.tool_tasks.scenario import ToolScenario
 from agentgym.security.redaction import Redactor
 from agentgym.train.export import Identity
 from agentgym.train.tracking import require_tracker
@@ -104,7 +103,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         held_out=config.eval_samples * sum(map(len, sets)),
         validations=validations,
         saved_as=saved_as,
-        notes=tuple(scenario.notes()) if isinstance(scenario, ToolScenario) else (),
+        notes=tuple(scenario.notes()),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
-from agentgym.core.task import Split
+from agentgym.core.task import EVERY_SPLIT, Split
 from agentgym.engines.resuming import resumed_config
 from agentgym.errors import (
     LimitReached,
@@ -247,7 +247,8 @@ class Trainer:
                 ``config.model``, which may be one of a provider, ``openai:MODEL``, or
                 a server's address. Your own agent, as :meth:`train` takes it (or
                 ``config.agent``), is measured on that model too.
-            split: ``validation``, ``test`` or ``out_of_vocabulary``.
+            split: ``validation``, ``test`` or ``out_of_vocabulary``; ``all`` takes
+                tasks of each, those to train on too.
             tasks: How many tasks.
             samples: Attempts per task.
             prices: Of the model's tokens, for the cost.
@@ -261,8 +262,9 @@ class Trainer:
         """
         from agentgym.evaluate.evaluation import evaluate
 
-        if split not in set(Split):
-            raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
+        if split not in (*Split, EVERY_SPLIT):
+            known = ", ".join((*Split, EVERY_SPLIT))
+            raise UsageError(f"No split is named {split!r}; known: {known}.")
         own = self.config.agent
         trained: TrainedAgent | None = None
         if isinstance(agent, TrainedAgent):
@@ -301,7 +303,7 @@ class Trainer:
             require_trainable(config, probed(config))
         return evaluate(
             config,
-            Split(split),
+            split,
             self._progress,
             subject=subject,
             spec=None if trained is None else trained.spec,

@@ -77,6 +77,27 @@ def test_a_tasks_file_goes_with_its_answers_and_tools(folder: Path) -> None:
     assert told == f"{folder}/tasks.jsonl is bad"
 
 
+def test_a_benchmark_goes_with_its_data(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sent(reference: str) -> tuple[list[str], str]:
+        found = make_parcel(TrainingConfig(scenario=reference))
+        return sorted(found.files), found.scenario("/in")
+
+    wheel = folder / "bfcl.whl"
+    wheel.write_bytes(b"zip")
+    named = sent(f"bfcl?data={wheel}&categories=live")
+    assert named == (["data/bfcl.whl"], "bfcl?data=/in/data/bfcl.whl&categories=live")
+    monkeypatch.setenv("AGENTGYM_HOME", str(folder / "home"))
+    assert sent("bfcl") == ([], "bfcl")
+    fetched = folder / "home" / "data" / "bfcl_eval-2026.3.23"
+    (fetched / "bfcl_eval").mkdir(parents=True)
+    (fetched / "bfcl_eval" / "x.json").write_text("{}")
+    files, there = sent("bfcl")
+    assert files == ["data/bfcl_eval-2026.3.23/bfcl_eval/x.json"]
+    assert there == "bfcl?data=/in/data/bfcl_eval-2026.3.23"
+
+
 def test_a_pack_goes_whole_with_its_requirements(folder: Path) -> None:
     pack = folder / "mine"
     pack.mkdir()

@@ -13,6 +13,7 @@ from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
 from agentgym.models.folder import model_source
 from agentgym.models.gguf import is_converted
+from agentgym.scenarios.options import data_of, has_options, with_options
 from agentgym.scenarios.packs import is_path, is_tasks_file
 from agentgym.scenarios.tool_tasks.task_file import answers_path
 
@@ -163,6 +164,8 @@ def _add_scenario(reference: str, sources: Sources) -> Named:
         return lambda inputs: str(
             replace(source, path=f"{inputs}/tasks/{path.name}", folder=inputs)
         )
+    if has_options(f"{reference.partition('?')[0]}?"):
+        return _add_data(reference, sources)
     if not is_path(reference):
         return _as_it_is(reference)
     path = Path(reference)
@@ -174,6 +177,18 @@ def _add_scenario(reference: str, sources: Sources) -> Named:
         lines = []
     sources.packages |= {line for each in lines if (line := _requirement(each))}
     return _below(f"packs/{folder.name}{'' if path.is_dir() else f'/{path.name}'}")
+
+
+def _add_data(reference: str, sources: Sources) -> Named:
+    """Add the data of a benchmark, fetched or named, and return what it is there."""
+    data = data_of(reference)
+    if data is None:
+        return _as_it_is(reference)
+    if data.is_dir():
+        sources.add_folder(data, f"data/{data.name}")
+    else:
+        sources.files[f"data/{data.name}"] = data
+    return lambda inputs: with_options(reference, data=f"{inputs}/data/{data.name}")
 
 
 def _requirement(line: str) -> str:

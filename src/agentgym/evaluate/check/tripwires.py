@@ -28,13 +28,15 @@ _DIFFICULTIES = ("beginner", "intermediate", "advanced")
 _TYPED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
 
 
-def card(examined: Examination) -> Iterator[str]:
+def card(examined: Examination) -> Iterator[str | Remark]:
     """Look at the attributes that lists show, and at limits."""
     scenario = examined.scenario
     said = scenario.card()
-    for name in ("description", "difficulty", "estimated_time", "system_prompt"):
+    for name in ("description", "difficulty", "estimated_time"):
         if not said[name]:
             yield f"{name} is empty"
+    if not said["system_prompt"]:
+        yield Remark("warn", "system_prompt is empty: agents know the request alone")
     if said["difficulty"] not in _DIFFICULTIES:
         yield f"difficulty is {said['difficulty']!r}, not one of {_DIFFICULTIES}"
     low, high = scenario.reward_range

@@ -2,10 +2,14 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from agentgym.core.tools import Tool, ToolSpec, result_text
+from agentgym.errors import UsageError
+from agentgym.scenarios.tool_tasks.scenario import load_tools
 from agentgym.scenarios.tool_tasks.splitting import LEAST
 from agentgym.scenarios.tool_tasks.stubs import example
 
@@ -65,3 +69,42 @@ def _plain(spec: ToolSpec) -> str:
     """Return what a tool does as a request: its description's first sentence."""
     first = re.split(r"(?<=[.!?])\s", spec.description)[0].strip(" .!?")
     return first[:1].lower() + first[1:]
+
+
+def starter_of(agent: str, tools_from: str | None, *, write: bool) -> UsageError:
+    """Write a tasks file for an agent that there are no tasks for; say how to go on."""
+    path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
+    quoted = shlex.quote(agent)
+    go_on = f"agentgym train --agent {quoted} --tasks {shlex.quote(str(path))}"
+    whose = f"--agent {quoted}"
+    if tools_from is not None:
+        whose = f"--tools-from {shlex.quote(tools_from)}"
+        go_on += f" {whose}"
+    tools = load_tools(tools_from or f"@{agent}")
+    text = starter(tools)
+    if path.exists():
+        same = path.read_bytes() == text.encode()
+        still = ", still as it was made of the schemas" if same else ""
+        return UsageError(
+            f"Which tasks? {path} is here{still}. To train on it:\n    {go_on}"
+        )
+    if not write:
+        return UsageError(
+            f"{agent} has no tasks to be trained on. Make some, of its tools:\n"
+            f"    agentgym scenarios starter {whose} --output {path}"
+        )
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        return UsageError(f"Cannot write {path}: {error.strerror}.")
+    count = sum(not line.startswith("#") for line in text.splitlines())
+    return UsageError(
+        f"{agent} has no tasks to be trained on, so nothing was trained. Wrote "
+        f"{path}: {count} requests, made of the schemas of its {len(tools)} tools. "
+        "They can check that the tool a request names is called with the values it "
+        "gives; not whether that is what your users want. Replace them by what users "
+        "ask (`agentgym scenarios from-logs` takes it from logs, and `agentgym "
+        "scenarios starter --model-for-tasks` lets a model write them), or try it as "
+        "it is:\n"
+        f"    {go_on}"
+    )

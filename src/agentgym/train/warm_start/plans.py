@@ -98,7 +98,8 @@ class _Progress:
 class PlanPolicy(Policy):
     """Stands in for the policy, and makes the needed calls of each rollout, in order.
 
-    One call an answer, so that each result is read before the next; then it ends. A
+    One call an answer, so that each result is read before the next; then it ends. Of a
+    task that ends with its first answer (``one_answer``) that makes all. A
     team's agents share their rollout's plan: who is asked makes the next call, if it is
     of a tool that it was offered; else it hands over to an agent that is offered it, by
     ways that rollouts without a plan have found. A call of a tool that no agent is
@@ -141,6 +142,8 @@ class PlanPolicy(Policy):
         task, plan = self._plans.get(rollout, (None, ()))
         tool = self._next_tool(done, plan)
         offered = {each["function"]["name"] for each in request.tools}
+        if tool in offered and task is not None and task.one_answer:
+            return self._all_calls(request, done, plan)
         if tool in offered:
             arguments = dict(plan[done.made].arguments)
             done.made += 1
@@ -168,6 +171,21 @@ class PlanPolicy(Policy):
                 return tool
             done.made += 1
         return None
+
+    def _all_calls(
+        self, request: ChatRequest, done: _Progress, plan: Sequence[NeededCall]
+    ) -> ChatResult:
+        """Make the calls of a plan at once, for a task that ends with them."""
+        calls = [
+            RequestedCall(
+                id=f"call_{number:05d}",
+                name=need.tool,
+                arguments=json.dumps(dict(need.arguments), ensure_ascii=False),
+            )
+            for number, need in enumerate(plan)
+        ]
+        done.made = len(plan)
+        return self._imitation.write(request, "", calls)
 
     def _call(
         self, request: ChatRequest, done: _Progress, tool: str, given: dict[str, Any]

@@ -1,0 +1,179 @@
+"""Entries of the benchmark, by category, and the part of it that each belongs to."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.core.task import Split
+from agentgym.errors import NotFoundError, UsageError
+from agentgym.scenarios.bfcl.package import NAME, Package
+
+IRRELEVANCE = ("irrelevance", "live_irrelevance")
+"""Categories in which no function fits, and none must be called."""
+RELEVANCE = "live_relevance"
+"""The category in which any call is right, so that it is never trained on."""
+CATEGORIES = (
+    "simple_python",
+    "simple_java",
+    "simple_javascript",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+    "irrelevance",
+    "live_simple",
+    "live_multiple",
+    "live_parallel",
+    "live_parallel_multiple",
+    "live_irrelevance",
+    "live_relevance",
+)
+_NON_LIVE = tuple(name for name in CATEGORIES if not name.startswith("live_"))
+GROUPS = {
+    "all": CATEGORIES,
+    "non_live": _NON_LIVE,
+    "live": tuple(name for name in CATEGORIES if name.startswith("live_")),
+    "simple": tuple(name for name in CATEGORIES if name.startswith("simple_")),
+    "python": tuple(name for name in CATEGORIES if "java" not in name),
+}
+_SHARES = {Split.TRAIN: 0.45, Split.VALIDATION: 0.1, Split.TEST: 0.45}
+"""Of each category. The entries that share functions with most others are one large
+group, which is held out: it holds those of ``live_relevance`` too."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry.
+
+    Attributes:
+        category: Its category.
+        messages: What was said, OpenAI-shaped; the user's request comes last.
+        functions: As the benchmark writes them: with types of their language.
+        answers: The calls that are right, ``{function: {argument: [accepted, …]}}``
+            each; an accepted ``""`` says that an argument may be left out.
+    """
+
+    id: str
+    category: str
+    messages: Sequence[dict[str, Any]]
+    functions: Sequence[dict[str, Any]]
+    answers: Sequence[dict[str, Any]]
+
+    @property
+    def request(self) -> str:
+        """The request, with what was said before it, if anything was, above it."""
+        *before, last = self.messages
+        told = [str(m["content"]) for m in before if m["role"] == "system"]
+        said = [
+            f"{str(m['role']).capitalize()}: {m['content']}"
+            for m in before
+            if m["role"] != "system"
+        ]
+        return "\n\n".join([*told, *said, str(last["content"])])
+
+
+def chosen_categories(named: str) -> tuple[str, ...]:
+    """Return the categories that names of categories and groups mean.
+
+    Args:
+        named: With commas between them; empty means all.
+
+    Raises:
+        NotFoundError: One is neither.
+    """
+    wanted: set[str] = set()
+    for name in filter(None, map(str.strip, (named or "all").split(","))):
+        if name not in GROUPS and name not in CATEGORIES:
+            raise NotFoundError("category of BFCL", name, [*CATEGORIES, *GROUPS])
+        wanted.update(GROUPS.get(name, (name,)))
+    return tuple(name for name in CATEGORIES if name in wanted)
+
+
+def read_entries(package: Package) -> list[Entry]:
+    """Return all entries of the categories.
+
+    Raises:
+        UsageError: A file is missing or broken, or entries have no answers.
+    """
+    return [
+        entry for category in CATEGORIES for entry in _read_category(package, category)
+    ]
+
+
+def _read_category(package: Package, category: str) -> Iterable[Entry]:
+    file = f"data/BFCL_v4_{category}.json"
+    lines = package.lines(file)
+    answers: dict[Any, Any] = {}
+    if category not in IRRELEVANCE and category != RELEVANCE:
+        known = package.lines(f"data/possible_answer/BFCL_v4_{category}.json")
+        answers = {line.get("id"): line.get("ground_truth") for line in known}
+        missing = [line.get("id") for line in lines if not answers.get(line.get("id"))]
+        if missing:
+            raise UsageError(
+                f"{package.path}: {len(missing)} entries of {category} have no answer "
+                f"in {NAME}/data/possible_answer, e.g. {missing[0]}."
+            )
+    for line in lines:
+        try:
+            [turn] = line["question"]
+            yield Entry(
+                id=str(line["id"]),
+                category=category,
+                messages=[{"role": m["role"], "content": m["content"]} for m in turn],
+                functions=list(line["function"]),
+                answers=answers.get(line["id"], ()),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"{package.path}: the entry {line.get('id')!r} of {NAME}/{file} is "
+                f"not one of BFCL v4 ({type(error).__name__}: {error})."
+            ) from None
+
+
+def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
+    """Distribute entries so that no function, and no request, is in two splits.
+
+    The same entries are always distributed in the same way.
+    """
+    groups = _groups(entries)
+    wanted = Counter(entry.category for entry in entries)
+    had: dict[Split, Counter[str]] = {split: Counter() for split in _SHARES}
+    found: dict[Split, list[Entry]] = {split: [] for split in _SHARES}
+    for group in groups:
+        counts = Counter(entry.category for entry in group)
+
+        def lack(split: Split, counts: Counter[str] = counts) -> float:
+            """Return which share of what a split still lacks the group is."""
+            return sum(
+                n * (_SHARES[split] - had[split][name] / wanted[name])
+                for name, n in counts.items()
+            )
+
+        held_out = group is groups[0] or RELEVANCE in counts
+        split = Split.TEST if held_out else max(_SHARES, key=lack)
+        had[split].update(counts)
+        found[split] += group
+    return found
+
+
+def _groups(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Return entries that share functions or requests together, large groups first."""
+    leader: dict[str, str] = {}
+
+    def find(key: str) -> str:
+        leader.setdefault(key, key)
+        while leader[key] != key:
+            leader[key] = leader[leader[key]]
+            key = leader[key]
+        return key
+
+    for entry in entries:
+        first = find(f"entry {entry.id}")
+        words = " ".join(re.findall(r"\w+", entry.request.lower()))
+        for key in (f"request {words}", *(f["name"] for f in entry.functions)):
+            leader[find(key)] = first
+    found: defaultdict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        found[find(f"entry {entry.id}")].append(entry)
+    return sorted(found.values(), key=lambda group: (-len(group), group[0].id))

@@ -1,0 +1,137 @@
+"""The benchmark's functions as tools, described as its own runs describe them.
+
+The rules are those of ``bfcl_eval`` for models that call functions: types of Python,
+Java and JavaScript become those of JSON, arguments of Java and JavaScript are text,
+and descriptions say so.
+"""
+
+import copy
+import json
+from typing import Any
+
+from agentgym.core.tools import ToolSpec
+from agentgym.scenarios.bfcl.entries import Entry
+from agentgym.scenarios.schemas import spec_of_openai
+
+_JSON_TYPES = {
+    "integer": "integer",
+    "number": "number",
+    "float": "number",
+    "string": "string",
+    "boolean": "boolean",
+    "bool": "boolean",
+    "array": "array",
+    "list": "array",
+    "dict": "object",
+    "object": "object",
+    "tuple": "array",
+    "any": "string",
+    "byte": "integer",
+    "short": "integer",
+    "long": "integer",
+    "double": "number",
+    "char": "string",
+    "ArrayList": "array",
+    "Array": "array",
+    "HashMap": "object",
+    "Hashtable": "object",
+    "Queue": "array",
+    "Stack": "array",
+    "Any": "string",
+    "String": "string",
+    "Bigint": "integer",
+}
+_HINTS = {
+    "java": " Note that the provided function is in Java 8 SDK syntax.",
+    "javascript": " Note that the provided function is in JavaScript syntax.",
+    "python": " Note that the provided function is in Python 3 syntax.",
+}
+_NAMES = {"java": "Java", "javascript": "JavaScript"}
+
+
+def language_of(category: str) -> str:
+    """Return the language of a category's functions: python, java or javascript."""
+    last = category.rpartition("_")[2]
+    return last if last in _NAMES else "python"
+
+
+def tool_name(function: str) -> str:
+    """Return what models call a function: names of tools have no dots."""
+    return function.replace(".", "_")
+
+
+def specs_of(entry: Entry) -> list[ToolSpec]:
+    """Return the tools of an entry, in its order.
+
+    Raises:
+        ValueError: A function is not described by a schema.
+    """
+    return [spec_of_openai(_tool(f, entry.category)) for f in entry.functions]
+
+
+def _tool(function: dict[str, Any], category: str) -> dict[str, Any]:
+    language = language_of(category)
+    schema = copy.deepcopy(function["parameters"])
+    properties = schema.get("properties", {})
+    if language in _NAMES:
+        for part in properties.values():
+            _as_text(part, _NAMES[language])
+    schema["type"] = "object"
+    schema["properties"] = {n: _typed(part) for n, part in properties.items()}
+    return {
+        "name": tool_name(function["name"]),
+        "description": function["description"] + _HINTS[language],
+        "parameters": schema,
+    }
+
+
+def _as_text(part: dict[str, Any], language: str) -> None:
+    """Describe an argument of Java or JavaScript as text that a program would have."""
+    kind = part["type"]
+    told = f" This is {language} {kind} type parameter in string representation."
+    if kind == "any":
+        told = (
+            f" This parameter can be of any type of {language} object in string "
+            "representation."
+        )
+    items = part.pop("items", None) if kind in ("ArrayList", "Array", "array") else None
+    if items is not None:
+        told += (
+            f" The list elements are of type {items['type']}; they are not in string "
+            "representation."
+        )
+    if kind == "dict" and "properties" in part:
+        told += (
+            " The dictionary entries have the following schema; they are not in "
+            f"string representation. {json.dumps(part.pop('properties'))}"
+        )
+    part["description"] = part.get("description", "") + told
+    part["type"] = "string"
+
+
+def _typed(part: dict[str, Any]) -> dict[str, Any]:
+    """Return an argument's schema with the types of JSON."""
+    made = dict(part)
+    if made.get("type") == "float":
+        made["format"] = "float"
+        told = made.get("description", "")
+        made["description"] = f"{told} This is a float type value."
+    made["type"] = _JSON_TYPES.get(made.get("type", ""), "string")
+    return _with_inner(made)
+
+
+def _item(part: dict[str, Any]) -> dict[str, Any]:
+    return _with_inner(
+        {**part, "type": _JSON_TYPES.get(part.get("type", ""), "string")}
+    )
+
+
+def _with_inner(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema whose inner schemas have the types of JSON too."""
+    if part["type"] not in ("array", "object"):
+        return part
+    if "properties" in part:
+        part["properties"] = {n: _typed(p) for n, p in part["properties"].items()}
+    elif isinstance(part.get("items"), dict):
+        part["items"] = _item(part["items"])
+    return part

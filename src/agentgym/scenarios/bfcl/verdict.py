@@ -1,0 +1,112 @@
+"""The benchmark's own checker, run as it is.
+
+Its modules import others of the package, and one of these all clients of all providers.
+So they are loaded apart from Python's own modules, with a stand-in for that one; an
+installed ``bfcl_eval`` is neither used nor hidden.
+"""
+
+import builtins
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
+
+from agentgym.scenarios.bfcl.entries import IRRELEVANCE, RELEVANCE, Entry
+from agentgym.scenarios.bfcl.functions import language_of
+from agentgym.scenarios.bfcl.package import CHECKER, NAME, Package
+
+_MODEL = "agentgym"
+_MODELS = f"{NAME}.constants.model_config"
+_CHECKER = "eval_checker.ast_eval.ast_checker"
+
+
+class MadeCall(NamedTuple):
+    """A call of an answer: the tool's name, and its arguments; None if unreadable."""
+
+    name: str
+    arguments: Mapping[str, Any] | None
+
+
+class Checker:
+    """Judges answers of a model, each the calls that it made at once.
+
+    Args:
+        package: Whose checker it is.
+    """
+
+    def __init__(self, package: Package) -> None:
+        modules = _Modules(package)
+        self._checker: Any = modules.load(f"{NAME}.{_CHECKER}")
+        self._language: Any = modules.load(f"{NAME}.constants.enums").Language
+
+    def accepts(self, entry: Entry, calls: Sequence[MadeCall]) -> bool:
+        """Return the benchmark's verdict on an answer to an entry.
+
+        A call that cannot be read makes the whole answer one without calls, as in the
+        benchmark's own runs. Where its checker fails on odd arguments, they are wrong.
+        """
+        unreadable = any(call.arguments is None for call in calls)
+        if entry.category in IRRELEVANCE:
+            return unreadable or not calls
+        if entry.category == RELEVANCE:
+            return bool(calls) and not unreadable
+        if unreadable:
+            return False
+        made = [{call.name: dict(call.arguments or {})} for call in calls]
+        try:
+            found = self._checker.ast_checker(
+                list(entry.functions),
+                made,
+                list(entry.answers),
+                self._of(entry),
+                entry.category,
+                _MODEL,
+            )
+        except Exception:  # noqa: BLE001 - the benchmark's own code
+            return False
+        return bool(found["valid"])
+
+    def is_right(self, entry: Entry, answer: int, call: MadeCall) -> bool:
+        """Say whether a call is the one that an answer of the entry names."""
+        wanted = entry.answers[answer]
+        [name] = wanted
+        function = self._checker.find_description(list(entry.functions), name)
+        made = {call.name: dict(call.arguments or {})}
+        try:
+            found = self._checker.simple_function_checker(
+                function, made, wanted, self._of(entry), _MODEL
+            )
+        except Exception:  # noqa: BLE001 - the benchmark's own code
+            return False
+        return bool(found["valid"]) and call.arguments is not None
+
+    def _of(self, entry: Entry) -> Any:
+        return self._language(language_of(entry.category))
+
+
+class _Modules:
+    """Modules of a package, loaded for themselves alone."""
+
+    def __init__(self, package: Package) -> None:
+        self._package = package
+        models = ModuleType(_MODELS)
+        named = SimpleNamespace(underscore_to_dot=True)  # tools' names have no dots
+        vars(models)["MODEL_CONFIG_MAPPING"] = MappingProxyType({_MODEL: named})
+        self._loaded = {_MODELS: models}
+
+    def load(self, name: str) -> ModuleType:
+        """Return a module, run once."""
+        if name not in self._loaded:
+            file = f"{name.removeprefix(f'{NAME}.').replace('.', '/')}.py"
+            if file not in CHECKER:
+                raise ImportError(f"{name} is not a part of the checker")
+            made = self._loaded[name] = ModuleType(name)
+            mine = {**vars(builtins), "__import__": self._import}
+            vars(made)["__builtins__"] = mine
+            code = compile(self._package.text(file), f"{NAME}/{file}", "exec")
+            exec(code, vars(made))
+        return self._loaded[name]
+
+    def _import(self, name: str, *how: Any, **more: Any) -> Any:
+        if name.partition(".")[0] == NAME:
+            return self.load(name)
+        return builtins.__import__(name, *how, **more)

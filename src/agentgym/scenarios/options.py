@@ -1,0 +1,68 @@
+"""Options in a scenario's reference, ``bfcl?data=wheel.whl&categories=multiple``."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DATA = "data"
+
+
+def has_options(reference: str) -> bool:
+    """Say whether a reference is a scenario's name with options after a ``?``."""
+    name, mark, _ = reference.partition("?")
+    return bool(mark) and name.replace("_", "").isalnum()
+
+
+def read_options(reference: str, known: Sequence[str] | None = None) -> dict[str, str]:
+    """Return the options of a reference.
+
+    Args:
+        reference: Of a scenario.
+        known: Those that the scenario has; None takes any.
+
+    Raises:
+        UsageError: One is unknown.
+    """
+    from urllib.parse import parse_qsl
+
+    from agentgym.errors import UsageError
+
+    name, _, query = reference.partition("?")
+    found = dict(parse_qsl(query, keep_blank_values=True))
+    for key in found if known is not None else ():
+        if key not in (known or ()):
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise UsageError(f"The scenario {name} has no option {key!r}; {has}.")
+    return found
+
+
+def with_options(reference: str, **given: str) -> str:
+    """Return a reference with further options; empty ones are left out."""
+    from urllib.parse import urlencode
+
+    name = reference.partition("?")[0]
+    options = {**read_options(reference), **given}
+    options = {key: value for key, value in options.items() if value}
+    return f"{name}?{urlencode(options, safe='/,')}" if options else name
+
+
+def with_absolute_data(reference: str) -> str:
+    """Return a reference whose data are found from any folder."""
+    data = read_options(reference).get(DATA, "")
+    path = os.path.abspath(os.path.expanduser(data)) if data else ""
+    return with_options(reference, **{DATA: path})
+
+
+def data_of(reference: str) -> "Path | None":
+    """Return where a scenario's data lie: as named, or as they were fetched."""
+    from pathlib import Path
+
+    from agentgym.scenarios.bfcl.package import fetched
+
+    if data := read_options(reference).get(DATA):
+        return Path(data)
+    is_fetched = reference.partition("?")[0] == "bfcl" and fetched().is_dir()
+    return fetched() if is_fetched else None

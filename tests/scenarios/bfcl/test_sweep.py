@@ -1,0 +1,119 @@
+"""Verdicts and tools are those of the benchmark's own package, for every entry."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.core.task import Split
+from agentgym.core.tools import parse_arguments
+from agentgym.errors import AgentGymError
+from agentgym.scenarios.bfcl import package
+from agentgym.scenarios.bfcl.answers import right_calls
+from agentgym.scenarios.bfcl.entries import (
+    CATEGORIES,
+    RELEVANCE,
+    Entry,
+    read_entries,
+    split_entries,
+)
+from agentgym.scenarios.bfcl.functions import specs_of
+from agentgym.scenarios.bfcl.verdict import Checker, MadeCall
+
+pytestmark = [pytest.mark.network, pytest.mark.sweep]
+
+Written = list[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def fetched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[package.Package]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGYM_HOME", str(tmp_path_factory.mktemp("home")))
+        try:
+            place = package.fetch()
+        except AgentGymError as error:
+            pytest.skip(str(error))
+        yield package.Package(place)
+
+
+def answers_to(entry: Entry) -> Iterator[Written]:
+    """Yield answers, the first one right, others wrong in a way each."""
+    right = [(n.tool, dict(n.arguments)) for n in right_calls(entry)]
+    spare = entry.functions[0]["name"] if entry.functions else "none"
+    spare = spare.replace(".", "_")
+    made: list[list[tuple[str, Any]]] = [right, [], [(spare, {})], [*right, *right]]
+    if right:
+        (name, given), *others = right
+        made += [
+            right[::-1],
+            others,
+            [(f"{name}_x", given), *others],
+            [(name, {**given, "unheard_of": 1}), *others],
+            [(name, {}), *others],
+        ]
+        for key, value in given.items():
+            made += [
+                [(name, {k: v for k, v in given.items() if k != key}), *others],
+                [(name, {**given, key: [value]}), *others],
+                [(name, {**given, key: str(value).upper()}), *others],
+                [(name, {**given, key: 7}), *others],
+                [(name, {**given, key: None}), *others],
+            ]
+    for calls in made:
+        yield [(n, json.dumps(arguments)) for n, arguments in calls]
+    yield [(spare, "{")]
+
+
+def test_every_verdict_and_tool_is_the_packages_own(fetched: package.Package) -> None:
+    entries = read_entries(fetched)
+    asked = [(entry, answer) for entry in entries for answer in answers_to(entry)]
+    script = Path(__file__).with_name("theirs.py")
+    text = "".join(json.dumps([e.category, e.id, a]) + "\n" for e, a in asked)
+    done = subprocess.run(
+        [sys.executable, str(script), str(fetched.path)],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    theirs = json.loads(done.stdout)
+    checker = Checker(fetched)
+    seen: Counter[tuple[str, bool]] = Counter()
+    for (entry, answer), verdict in zip(asked, theirs["verdicts"], strict=True):
+        calls = [MadeCall(name, parse_arguments(text)) for name, text in answer]
+        ours = checker.accepts(entry, calls)
+        seen[entry.category, ours] += 1
+        expected = verdict if isinstance(verdict, bool) else False
+        assert ours == expected, (entry.id, answer, verdict)
+    assert all(seen[name, good] for name in CATEGORIES for good in (True, False))
+    for entry in entries:
+        for spec, tool in zip(specs_of(entry), theirs["tools"][entry.id], strict=True):
+            function = tool["function"]
+            assert (spec.name, spec.description) == (
+                function["name"],
+                function["description"],
+            )
+            assert spec.parameters == {
+                "additionalProperties": False,
+                **function["parameters"],
+            }
+
+
+def test_nothing_is_in_two_splits(fetched: package.Package) -> None:
+    found = split_entries(read_entries(fetched))
+    names = {
+        split: {f["name"] for entry in every for f in entry.functions}
+        for split, every in found.items()
+    }
+    assert not names[Split.TRAIN] & (names[Split.VALIDATION] | names[Split.TEST])
+    assert not names[Split.VALIDATION] & names[Split.TEST]
+    test = Counter(entry.category for entry in found[Split.TEST])
+    train = Counter(entry.category for entry in found[Split.TRAIN])
+    assert set(test) == set(CATEGORIES)
+    assert set(train) == set(CATEGORIES) - {RELEVANCE}
