@@ -75,7 +75,7 @@ def label_tokens(
         start += len(piece)
     if labels:
         decision = _decision(pieces, by_character)
-        if labels[decision] != REASONING:
+        if not labels[decision] & REASONING:
             labels[decision] = TOOL
         labels[-1] = TOOL if ended else labels[-1]
     return labels
@@ -87,11 +87,11 @@ def is_trained(components: Components, trainable: Mapping[str, bool]) -> bool:
 
 
 def _decision(pieces: Sequence[str], by_character: Sequence[Components]) -> int:
-    """Return the token that decides: the first with text that is not reasoning."""
+    """Return the token that decides: the first with text, none of it reasoning."""
     start = 0
     for index, piece in enumerate(pieces):
         covered = by_character[start : start + len(piece)]
         start += len(piece)
-        if piece.strip() and any(label != REASONING for label in covered):
+        if piece.strip() and not any(label & REASONING for label in covered):
             return index
     return len(pieces) - 1

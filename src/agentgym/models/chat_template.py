@@ -133,7 +133,7 @@ class ChatTemplate:
     def keeps_reasoning(self) -> bool:
         """Whether earlier reasoning stays in the prompt once the user speaks again."""
         if self._keeps_reasoning is None:
-            self._keeps_reasoning = keeps_reasoning(self._render)
+            self._keeps_reasoning = keeps_reasoning(self._render, self.format)
         return self._keeps_reasoning
 
     def render(
@@ -165,7 +165,8 @@ class ChatTemplate:
 
         A call's arguments come as text, as the policy wrote them. A template that
         would not write that text as it is gets the object that the text holds.
-        Content in parts is joined to one text, as many templates leave out any other.
+        Content in parts is joined to one text, as many templates leave out any other;
+        none at all is an empty text, as some fail on anything else.
 
         Raises:
             PromptError: It holds something other than text.
@@ -176,7 +177,9 @@ class ChatTemplate:
         if self.form.short_ids and "tool_call_id" in message:
             short = _short_id(message["tool_call_id"])
             message = {**message, "tool_call_id": short}
-        if isinstance(message.get("content"), list):
+        if message.get("content") is None:
+            message = {**message, "content": ""}
+        elif isinstance(message["content"], list):
             try:
                 message = {**message, "content": joined_text(message["content"])}
             except ValueError as error:

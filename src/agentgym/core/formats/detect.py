@@ -111,21 +111,38 @@ def find_form(
     raise ModelError(_refusal(model, first_error, written, found, forced))
 
 
-def keeps_reasoning(render: Render) -> bool:
+def keeps_reasoning(render: Render, form: ToolFormat | None = None) -> bool:
     """Return whether the template keeps earlier reasoning once the user speaks again.
 
     A template that drops it writes an earlier turn in other tokens than were sampled.
+
+    Args:
+        render: Renders through the template.
+        form: Of its calls; its marks of reasoning are tried within the text too.
     """
-    thought: Message = {
-        "role": "assistant", "content": "a", "reasoning_content": _THOUGHT,
-    }  # fmt: skip
-    said: list[Message] = [{"role": "user", "content": "u"}, thought]
+    marks = form.reasoning_marks if form is not None else ()
+    texts = [f"{opening}{_THOUGHT}{closing}" for opening, closing in marks]
+    answers: list[Message] = [{"content": "a", field: _THOUGHT} for field in _FIELDS]
+    answers += [{"content": f"{text}a"} for text in texts]
+    return not any(_is_dropped(render, answer) for answer in answers)
+
+
+_FIELDS = "reasoning_content", "reasoning", "thinking"
+"""Where templates look for reasoning: Qwen's, Gemma's, gpt-oss's."""
+
+
+def _is_dropped(render: Render, answer: Message) -> bool:
+    """Return whether an answer's reasoning is shown first and not later."""
+    said: list[Message] = [
+        {"role": "user", "content": "u"},
+        {"role": "assistant", **answer},
+    ]
     try:
-        kept = _THOUGHT in render(said, [], prompt=False)
+        shown = _THOUGHT in render(said, [], prompt=False)
         later = render([*said, {"role": "user", "content": "v"}], [], prompt=True)
     except Exception:  # noqa: BLE001 templates raise what they like
-        return True
-    return not kept or _THOUGHT in later
+        return False
+    return shown and _THOUGHT not in later
 
 
 _ADVICE = (

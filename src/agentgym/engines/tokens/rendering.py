@@ -1,5 +1,6 @@
 """Renderer: from messages and tools to a prompt's token ids, turn after turn."""
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
@@ -8,6 +9,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from agentgym.core.components import REASONING
 from agentgym.core.formats.base import Reading
 from agentgym.core.formats.detect import PREFIX, Message
 from agentgym.core.tools import parse_arguments
@@ -17,6 +19,7 @@ from agentgym.models.chat_template import ChatTemplate
 _HEADS = 32
 _SESSIONS = 4096
 _TURNS = 4
+_MARK = "the-answer-ends-here"
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Renderer:
     ) -> None:
         self._tokenizer = tokenizer
         self._template = template
-        self._stop_texts = stop_texts
+        self._ends = {*stop_texts, *template.format.end_marks}
         self._heads: list[_Head] = []
         self._sessions: OrderedDict[str, list[_Turn]] = OrderedDict()
         self._lock = threading.Lock()
@@ -128,12 +131,17 @@ class Renderer:
             before = self._template.render(listed, [])
             answered = [*listed, self._template.prepared(message)]
             whole = self._template.render(answered, [], prompt=False)
-            if not whole.startswith(before):
+            shared = _common(before, whole)
+            if before[shared:].strip():
                 raise EngineError(
                     "The chat template writes a conversation in another way once it is "
                     "answered, so that the tokens of the answer cannot be found."
                 )
-            return self._encode(whole[len(before) :])
+            if shared == len(before):
+                return self._encode(whole[shared:])
+            # Templates write an empty line after the mark that opens reasoning in a
+            # prompt alone: the answer closes it at once.
+            return self._encode(whole[shared:].lstrip())
 
     def remember(
         self,
@@ -167,7 +175,7 @@ class Renderer:
             answer=answer,
             ids=prompt.ids + ids,
             end=end,
-            reasons=bool(reading.reasoning),
+            reasons=any(span.components == REASONING for span in reading.spans),
             head=prompt.head,
         )
         with self._lock:
@@ -197,11 +205,12 @@ class Renderer:
     def _added(self, turn: _Turn, new: Sequence[Message]) -> str | None:
         """Return the text that the template writes after a turn's end token.
 
-        None if it cannot be told apart from the turn's own text, or if the template
-        no longer shows the turn's reasoning.
+        It is found after a mark that stands where the turn's answer ends: an answer's
+        own text may be written in another way once other messages follow. None if the
+        template does not write the answer, or no longer shows its reasoning.
         """
         asked: Message = {"role": "user", "content": "u"}
-        answer = self._template.prepared(turn.answer)
+        answer = self._template.prepared(_marked(turn.answer))
         later = list(map(self._template.prepared, new))
         speaks = any(message.get("role") == "user" for message in new)
         if turn.reasons and speaks and not self._template.keeps_reasoning:
@@ -211,17 +220,14 @@ class Renderer:
             alone = self._template.render([asked, answer], [], prompt=False)
         except EngineError:
             return None
-        for end in [turn.end] if turn.end else self._stop_texts:
-            at = alone.rfind(end)
-            stop = at + len(end)
-            if at >= 0 and whole[:stop] == alone[:stop]:
-                return whole[stop:] if turn.end else whole[at:]
-        # Some templates write the results of a call right after it, and an end mark
-        # only where no result follows.
-        shared = _common(whole, alone)
-        if turn.end and whole.startswith(turn.end, shared):
-            return whole[shared + len(turn.end) :]
-        return None
+        at, last = whole.find(_MARK), alone.find(_MARK)
+        if at < 0 or last < 0:
+            return None
+        found = [(whole.find(end, at), end) for end in self._ends if end]
+        start, end = min((f for f in found if f[0] >= 0), default=(-1, ""))
+        if start < 0 or not alone.startswith(whole[at:start], last):
+            return None  # the end of a later message
+        return whole[start + len(end) :] if turn.end else whole[start:]
 
     def _text(
         self, messages: list[Message], tools: list[Message]
@@ -293,6 +299,18 @@ def _call_key(call: Any) -> Hashable:
     given = function.get("arguments")
     parsed = parse_arguments(given) if isinstance(given, str) else given
     return function.get("name"), repr(given if parsed is None else parsed)
+
+
+def _marked(answer: Message) -> Message:
+    """Return an answer that says nothing but ``_MARK``, in its last call if it calls.
+
+    Names and ids of its calls stay: templates look for those of a result's call.
+    """
+    *calls, last = answer.get("tool_calls") or [None]
+    if last is None:
+        return {**answer, "content": _MARK}
+    function = {**last["function"], "arguments": json.dumps({"k": _MARK})}
+    return {**answer, "tool_calls": [*calls, {**last, "function": function}]}
 
 
 def _common(one: str, other: str) -> int:
