@@ -121,7 +121,9 @@ class ChatTemplate:
         if settings.thinking != "auto":
             switch = self._switch(model, on=settings.thinking == "on")
             self.variables = {**switch, **self.variables}
+        self._describes = False
         self.form: TemplateForm = find_form(model, self._render, FORMATS, forced=forced)
+        self._describes = self._fails_without_descriptions()
         self._keeps_reasoning: bool | None = None
 
     @property
@@ -205,6 +207,8 @@ class ChatTemplate:
     def _render(
         self, messages: list[Message], tools: list[Message], *, prompt: bool
     ) -> str:
+        if self._describes:
+            tools = [_described(tool) for tool in tools]
         text = self._tokenizer.apply_chat_template(
             messages,
             tools=list[dict[Any, Any] | Callable[..., Any]](tools) or None,
@@ -214,6 +218,16 @@ class ChatTemplate:
         )
         assert isinstance(text, str)
         return text
+
+    def _fails_without_descriptions(self) -> bool:
+        """Return whether the template refuses a tool that has no description."""
+        function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+        tools: list[Message] = [{"type": "function", "function": function}]
+        try:
+            self._render([{"role": "user", "content": "u"}], tools, prompt=True)
+        except Exception:  # noqa: BLE001 templates raise what they like
+            return True
+        return False
 
     def _switch(self, model: str, *, on: bool) -> dict[str, bool]:
         """Return the variable by which the template is asked to reason, or not to."""
@@ -236,6 +250,14 @@ class ChatTemplate:
             f"no switch for it (it reads neither {' nor '.join(_SWITCHES)}). Leave "
             "thinking out, or give the template's own setting in chat_template_kwargs."
         )
+
+
+def _described(tool: Message) -> Message:
+    """Return a tool with a description, which is empty where it has none."""
+    function = tool.get("function")
+    if not isinstance(function, dict) or function.get("description") is not None:
+        return tool
+    return {**tool, "function": {**function, "description": ""}}
 
 
 def _short_id(call_id: Any) -> str:
