@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -106,6 +107,7 @@ class ChatTemplate:
         """
         settings = settings or TemplateSettings()
         self._tokenizer = tokenizer
+        self._describes = False
         if tokenizer.chat_template is None:
             raise ModelError(
                 f"The model {model!r} has no chat template. Give one: --chat-template "
@@ -121,7 +123,6 @@ class ChatTemplate:
         if settings.thinking != "auto":
             switch = self._switch(model, on=settings.thinking == "on")
             self.variables = {**switch, **self.variables}
-        self._describes = False
         self.form: TemplateForm = find_form(model, self._render, FORMATS, forced=forced)
         self._describes = self._fails_without_descriptions()
         self._keeps_reasoning: bool | None = None
@@ -161,6 +162,19 @@ class ChatTemplate:
             raise PromptError(
                 f"The chat template cannot render the messages: {error}"
             ) from error
+
+    def prepared_all(self, messages: Sequence[Message]) -> list[Message]:
+        """Return messages in the shape that the template takes; see :meth:`prepared`.
+
+        Where it takes one call an answer, those of an answer with several follow each
+        other, each with its result.
+
+        Raises:
+            PromptError: One holds something other than text.
+        """
+        if not self.form.one_call:
+            return list(map(self.prepared, messages))
+        return list(map(self.prepared, _one_by_one(messages)))
 
     def prepared(self, message: Message) -> Message:
         """Return a message in the shape that the template takes.
@@ -258,6 +272,28 @@ def _described(tool: Message) -> Message:
     if not isinstance(function, dict) or function.get("description") is not None:
         return tool
     return {**tool, "function": {**function, "description": ""}}
+
+
+def _one_by_one(messages: Sequence[Message]) -> list[Message]:
+    """Return messages in which no answer has more than one call."""
+    found: list[Message] = []
+    left = list(messages)
+    while left:
+        message = left.pop(0)
+        calls = message.get("tool_calls") or ()
+        if len(calls) < 2:
+            found.append(message)
+            continue
+        for number, call in enumerate(calls):
+            content = "" if number else message.get("content")
+            found.append({**message, "content": content, "tool_calls": [call]})
+            results = takewhile(lambda each: each.get("role") == "tool", list(left))
+            given = call.get("id") if isinstance(call, dict) else None
+            for result in results:
+                if given is not None and result.get("tool_call_id") == given:
+                    found.append(result)
+                    left.remove(result)
+    return found
 
 
 def _short_id(call_id: Any) -> str:

@@ -46,6 +46,22 @@ print(generate_chat_template(
     False, TokenizerVersion.v13, False, False, True, None, False, True, None, None, None
 ))
 """
+TYPES = {"text": "string", "count": "integer", "on": "boolean"}
+SAVE = {
+    "type": "function",
+    "function": {
+        "name": "save",
+        "description": "Save a text.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                key: {"type": kind, "description": f"The {key}."}
+                for key, kind in TYPES.items()
+            },
+            "required": ["text"],
+        },
+    },
+}
 SYSTEM = {"role": "system", "content": "Be brief."}
 ASKED = {"role": "user", "content": "Save it, please."}
 
@@ -141,21 +157,22 @@ def test_three_turns_have_the_tokens_of_the_oracle(
 
     def rendered(messages: list[dict[str, Any]]) -> list[int]:
         found = oracle.render_ids(
-            as_objects(messages), tools=[TOOL], add_generation_prompt=True
+            as_objects(messages), tools=[SAVE], add_generation_prompt=True
         )
         return expected(list(found))
 
     asked = list(start)
-    request = ChatRequest(messages=asked, tools=[TOOL], session="s")
+    request = ChatRequest(messages=asked, tools=[SAVE], session="s")
     assert tokens.prompt(request)[0].ids == rendered(asked)
-    one_at_a_time = harmony or family.oracle == "llama-3"
+    one_at_a_time = found.template.form.one_call
+    assert one_at_a_time is (harmony or family.oracle == "llama-3")
     turns = [
         [call(1, text='x "y"\n  z', count=3, on=True)],
         [call(2, text="a"), call(3, text="b")][: 1 if one_at_a_time else 2],
         [],
     ]
     for calls in turns:
-        request = ChatRequest(asked, [TOOL], session="s", max_tokens=4000)
+        request = ChatRequest(asked, [SAVE], session="s", max_tokens=4000)
         given = tokens.written(request, "" if calls else "It is done.", calls, 0)
         sampled = given.prompt_ids + given.response_ids
         # The template of gpt-oss writes results as JSON, the oracle as they are.
@@ -163,9 +180,9 @@ def test_three_turns_have_the_tokens_of_the_oracle(
         shown = [result_of(made, text) for made in calls] or [ASKED]
         new = [result_of(made, "é done\n") for made in calls] or [ASKED]
         asked = [*asked, message(given.content, calls), *new]
-        ours = tokens.prompt(ChatRequest(asked, [TOOL], session="s"))[0].ids
+        ours = tokens.prompt(ChatRequest(asked, [SAVE], session="s"))[0].ids
         bridged = oracle.bridge_to_next_turn(
-            given.prompt_ids, given.response_ids, as_objects(shown), tools=[TOOL]
+            given.prompt_ids, given.response_ids, as_objects(shown), tools=[SAVE]
         )
         if bridged is not None:
             ids = expected(list(getattr(bridged, "token_ids", bridged)))

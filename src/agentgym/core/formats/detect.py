@@ -57,12 +57,14 @@ class TemplateForm:
         takes_objects: Whether it wants arguments as objects, not as JSON text.
         short_ids: Whether it refuses call ids other than nine letters and digits.
         begins_reasoning: Whether its prompts leave reasoning open.
+        one_call: Whether it refuses an answer with several calls, or leaves some out.
     """
 
     format: ToolFormat
     takes_objects: bool
     short_ids: bool = False
     begins_reasoning: bool = False
+    one_call: bool = False
 
 
 def find_form(
@@ -104,6 +106,7 @@ def find_form(
                         as_object,
                         short_ids=call_id == SHORT_ID,
                         begins_reasoning=form.thinks(_prompt_end(render)),
+                        one_call=_takes_one_call(render, as_object, call_id),
                     )
                 )
     if len(found) == 1:
@@ -160,21 +163,44 @@ def _attempts() -> Iterator[tuple[bool, str]]:
 
 def _probe(render: Render, *, as_object: bool, call_id: str) -> tuple[str, str]:
     """Return the probe's prompt and the answer that the template writes after it."""
-    arguments: Any = _ARGUMENTS if as_object else json.dumps(_ARGUMENTS)
-    function = {"name": _NAME, "arguments": arguments}
-    call = {"id": call_id, "type": "function", "function": function}
-    asked: list[Message] = [{"role": "user", "content": "u"}]
-    answer: Message = {"role": "assistant", "content": "", "tool_calls": [call]}
+    answer = _answer(_call(_ARGUMENTS, as_object, call_id))
     result: Message = {
         "role": "tool", "tool_call_id": call_id, "name": _NAME, "content": "r",
     }  # fmt: skip
     tools = [dict(PROBE_TOOL)]
-    before = render(asked, tools, prompt=True)
-    render([*asked, answer, result], tools, prompt=True)  # must not raise either
-    whole = render([*asked, answer], tools, prompt=False)
+    before = render([_ASKED], tools, prompt=True)
+    render([_ASKED, answer, result], tools, prompt=True)  # must not raise either
+    whole = render([_ASKED, answer], tools, prompt=False)
     shared = zip(before, whole, strict=False)
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], shared))
     return before[:common], whole[common:]
+
+
+_ASKED: Message = {"role": "user", "content": "u"}
+
+
+def _call(arguments: Mapping[str, Any], as_object: bool, call_id: str) -> Message:
+    given: Any = arguments if as_object else json.dumps(arguments)
+    function = {"name": _NAME, "arguments": given}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def _answer(*calls: Message) -> Message:
+    return {"role": "assistant", "content": "", "tool_calls": list(calls)}
+
+
+def _takes_one_call(render: Render, as_object: bool, call_id: str) -> bool:
+    """Return whether the template fails to write two calls of one answer."""
+    texts = "first value", "second value"
+    calls = [
+        _call({"text": text, "count": number}, as_object, f"{call_id[:-1]}{number}")
+        for number, text in enumerate(texts)
+    ]
+    try:
+        written = render([_ASKED, _answer(*calls)], [dict(PROBE_TOOL)], prompt=False)
+    except Exception:  # noqa: BLE001 templates raise what they like
+        return True
+    return not all(text in written for text in texts)
 
 
 def _prompt_end(render: Render) -> str:

@@ -111,7 +111,7 @@ class Renderer:
             turns = self._sessions.get(session) if session else None
             if turns and (found := self._continued(turns, messages, tools)):
                 return found
-            listed = list(map(self._template.prepared, messages))
+            listed = self._template.prepared_all(messages)
             text, head = self._text(listed, list(tools))
             if head is None:
                 return Prompt(self._encode(text), text[-PREFIX:])
@@ -127,9 +127,9 @@ class Renderer:
             EngineError: The template refuses it, or writes what came before otherwise.
         """
         with self._lock:
-            listed = list(map(self._template.prepared, messages))
+            listed = self._template.prepared_all(messages)
             before = self._template.render(listed, [])
-            answered = [*listed, self._template.prepared(message)]
+            answered = self._template.prepared_all([*messages, message])
             whole = self._template.render(answered, [], prompt=False)
             shared = _common(before, whole)
             if before[shared:].strip():
@@ -210,8 +210,10 @@ class Renderer:
         template does not write the answer, or no longer shows its reasoning.
         """
         asked: Message = {"role": "user", "content": "u"}
-        answer = self._template.prepared(_marked(turn.answer))
-        later = list(map(self._template.prepared, new))
+        answer = self._template.prepared(
+            _marked(turn.answer, one_call=self._template.form.one_call)
+        )
+        later = self._template.prepared_all(new)
         speaks = any(message.get("role") == "user" for message in new)
         if turn.reasons and speaks and not self._template.keeps_reasoning:
             return None
@@ -301,7 +303,7 @@ def _call_key(call: Any) -> Hashable:
     return function.get("name"), repr(given if parsed is None else parsed)
 
 
-def _marked(answer: Message) -> Message:
+def _marked(answer: Message, *, one_call: bool) -> Message:
     """Return an answer that says nothing but ``_MARK``, in its last call if it calls.
 
     Names and ids of its calls stay: templates look for those of a result's call.
@@ -310,7 +312,8 @@ def _marked(answer: Message) -> Message:
     if last is None:
         return {**answer, "content": _MARK}
     function = {**last["function"], "arguments": json.dumps({"k": _MARK})}
-    return {**answer, "tool_calls": [*calls, {**last, "function": function}]}
+    kept = [] if one_call else calls
+    return {**answer, "tool_calls": [*kept, {**last, "function": function}]}
 
 
 def _common(one: str, other: str) -> int:
