@@ -56,7 +56,8 @@ class FolderTemplate:
         for name, value in settings.items():
             if name.endswith("_token"):
                 token = value.get("content") if isinstance(value, dict) else value
-                self._tokens[name] = token
+                if token is not None:  # else templates write "None"
+                    self._tokens[name] = token
         file = folder / "chat_template.jinja"
         kept = file.read_text(encoding="utf-8") if file.is_file() else None
         found: Any = text or kept or settings.get("chat_template")

@@ -176,7 +176,7 @@ def test_three_turns_have_the_tokens_of_the_oracle(
         given = tokens.written(request, "" if calls else "It is done.", calls, 0)
         sampled = given.prompt_ids + given.response_ids
         # The template of gpt-oss writes results as JSON, the oracle as they are.
-        text = json.dumps("é done\n") if harmony else "é done\n"
+        text = json.dumps("é done\n", ensure_ascii=False) if harmony else "é done\n"
         shown = [result_of(made, text) for made in calls] or [ASKED]
         new = [result_of(made, "é done\n") for made in calls] or [ASKED]
         asked = [*asked, message(given.content, calls), *new]
@@ -254,7 +254,7 @@ def test_odd_spellings_stay_and_no_token_is_trained_by_half(
     pieces_of = Detokenizer(tokenizer).pieces
     for seed in range(4):
         rng = random.Random(seed)
-        session = f"{seed}"
+        session = f"{seed}{reasons}{speaks}"
         asked: list[dict[str, Any]] = [SYSTEM, ASKED]
         seen: list[int] = []
         for number in range(3):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from agentgym.core.components import OUTPUT, REASONING, TOOL, Span
@@ -49,6 +50,10 @@ class Harmony(ToolFormat):
         end: str = "",
     ) -> Reading:
         """Read an answer message by message."""
+        if end and end not in self.end_marks:
+            found = self.read(text.removesuffix(end), prefix=prefix, tools=tools)
+            last = Span(len(found.text), len(text), TOOL)
+            return replace(found, text=text, spans=(*found.spans, last))
         spans: list[Span] = []
         calls: list[WrittenCall] = []
         content, reasoning, at = "", [], 0

@@ -190,9 +190,12 @@ class Renderer:
         messages: Sequence[Message],
         tools: Sequence[Message],
     ) -> Prompt | None:
-        """Return the prompt that goes on from the longest turn it continues."""
+        """Return the prompt that goes on from the longest turn it continues.
+
+        Of an answer that was asked for twice it is the newer one.
+        """
         keys = tuple(map(_key, messages))
-        for turn in sorted(turns, key=lambda turn: -len(turn.said)):
+        for turn in sorted(reversed(turns), key=lambda turn: -len(turn.said)):
             count = len(turn.said)
             if count < len(keys) and keys[:count] == turn.said and turn.tools == tools:
                 added = self._added(turn, messages[count:])
