@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.core.components import Component, Components, is_trained, label_tokens
+from agentgym.core.components import (
+    Component,
+    Components,
+    Span,
+    is_trained,
+    label_tokens,
+)
 from agentgym.core.formats import FORMATS, Reading, WrittenCall
 
 TOOL, PARAMETERS = Component.TOOL_SELECTION, Component.PARAMETER_SELECTION
@@ -211,3 +217,15 @@ def test_untrainable_components_are_not_trained() -> None:
     assert is_trained(frozenset({TOOL}), {"tool_selection": True})
     assert not is_trained(frozenset({TOOL, OUTPUT}), {"tool_selection": True})
     assert not is_trained(frozenset({TOOL}), {})
+
+
+def test_a_token_with_the_end_of_reasoning_is_not_the_decision() -> None:
+    """It would be trained by half; the next one decides."""
+    pieces = ["hm</think", ">\n\n[", "f()]"]
+    text = "".join(pieces)
+    closed = text.index("[") - 2
+    thought, said = frozenset({REASONING}), frozenset({OUTPUT})
+    spans = [Span(0, closed, thought), Span(closed, len(text), said)]
+    labels = label_tokens(pieces, spans, ended=False)
+
+    assert labels == [thought, thought | said, frozenset({TOOL})]

@@ -35,16 +35,16 @@ def folder(tmp_path: Path) -> Path:
 def test_the_shipped_policys_form_is_what_its_template_writes() -> None:
     tokenizer = AutoTokenizer.from_pretrained(nano_path())
 
-    assert form_of("nano", TemplateSettings()) == "hermes"
+    assert form_of("nano", TemplateSettings()).name == "hermes"
     assert ChatTemplate("nano", tokenizer).format.name == "hermes"
 
 
 def test_a_folders_form_is_found_without_its_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
 
-    assert form_of(str(folder), TemplateSettings()) == "xml"
-    assert form_of(str(folder), TemplateSettings(tool_format="xml")) == "xml"
-    assert form_of("some/model", TemplateSettings()) == ""
+    assert form_of(str(folder), TemplateSettings()).name == "xml"
+    assert form_of(str(folder), TemplateSettings(tool_format="xml")).name == "xml"
+    assert form_of("some/model", TemplateSettings()).name == ""
     with pytest.raises(ModelError, match="read back as the form 'json'"):
         form_of(str(folder), TemplateSettings(tool_format="json"))
     with pytest.raises(ModelError, match="'yaml' is not a form.*auto, hermes, xml"):
@@ -57,7 +57,7 @@ def test_the_shipped_hermes_template_fits_any_model(folder: Path) -> None:
     (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
     settings = TemplateSettings(chat_template=hermes)
 
-    assert form_of(str(folder), settings) == "hermes"
+    assert form_of(str(folder), settings).name == "hermes"
     template = ChatTemplate("m", FolderTemplate(folder, hermes), settings)
     asked = [
         {"role": "system", "content": "Be brief."},

@@ -272,3 +272,23 @@ def test_a_role_without_another_attempt_to_compare_is_masked_and_says_so() -> No
     alike = [rollout("a", 1.0, [planner, worker]), rollout("b", 1.0, [planner, worker])]
     same = Bucket("masked", NO_VARIANCE)
     assert build([alike]).ledger["a"] == [same, same]
+
+
+def test_sequences_and_breaks_of_the_prefix_are_counted() -> None:
+    """A conversation that goes on with other tokens breaks; a new one does not."""
+    asked = {"role": "user", "content": "u"}
+    said = {"role": "assistant", "content": "a"}
+    said_again = {"role": "assistant", "content": " a "}
+
+    def made(prompt: list[int], *messages: dict[str, str]) -> ModelCall:
+        return call(prompt, [7, 1]).model_copy(update={"messages": list(messages)})
+
+    first = made(PROMPT, asked)
+    kept = made([*PROMPT, 7, 1, 8], asked, said, asked)
+    broken = made([*PROMPT, 7, 2, 8], asked, said_again, asked)
+    fresh = made([9, 9], {"role": "user", "content": "other"})
+    whole = build([[rollout("it", 1.0, [first, kept]), rollout("other", 0.0, [fresh])]])
+    cut = build([[rollout("it", 1.0, [first, broken]), rollout("other", 0.0, [fresh])]])
+
+    assert (whole.sequences, whole.breaks) == (1.0, 0)
+    assert (cut.sequences, cut.breaks) == (1.5, 1)

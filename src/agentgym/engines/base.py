@@ -221,6 +221,8 @@ class EngineSummary(NamedTuple):
     ``memory`` is what training takes of the device's; ``form`` is the form of the
     model's tool calls, e.g. ``hermes``. Both are empty if not known. ``path`` is how
     the model is sampled and trained where that is not the usual way, and what it costs.
+    ``drops_reasoning``: whether its template leaves earlier reasoning out once the user
+    speaks again.
     """
 
     model: str
@@ -228,6 +230,7 @@ class EngineSummary(NamedTuple):
     memory: str = ""
     form: str = ""
     path: str = ""
+    drops_reasoning: bool = False
 
 
 class EngineFactory(ABC):

@@ -157,9 +157,14 @@ def step_words(report: StepReport) -> str:
     return (
         f"step {report.step}  {report.episodes:,}/{report.budget:,} episodes  "
         f"{'  '.join(map(' '.join, step_shares(report)))}  "
-        f"{report.tokens_per_second:,.0f} tokens/s  "
+        f"{report.tokens_per_second:,.0f} tokens/s  {break_words(report)}"
         f"at most {duration(report.seconds_left)} left"
     )
+
+
+def break_words(report: StepReport) -> str:
+    """Return how often a step's calls broke the tokens before them; empty if never."""
+    return f"{plural(report.breaks, 'prefix break')}  " if report.breaks else ""
 
 
 def step_shares(report: StepReport) -> list[tuple[str, str]]:

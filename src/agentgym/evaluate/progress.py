@@ -33,6 +33,8 @@ class Plan:
         notes: What to know of the tasks, in sentences.
         form: The form of the model's tool calls, e.g. ``hermes``; empty if not known.
         path: How the model is sampled and trained where that is not the usual way.
+        drops_reasoning: Whether its template leaves earlier reasoning out once the
+            user speaks again.
     """
 
     config: TrainingConfig
@@ -51,6 +53,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     form: str = ""
     path: str = ""
+    drops_reasoning: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,10 @@ class StepReport:
         seconds_left: Until the run ends if its budget is spent, at the pace so far.
         right_tool: Share of the calls needed whose tool was called; None if the
             scenario does not say what is needed. ``right_arguments`` likewise.
+        sequences: That a rollout's model calls make, on average: calls whose tokens
+            continue each other are one.
+        breaks: Calls that continue a conversation, and not the tokens that were seen
+            and sampled in it: each begins a sequence of its own.
     """
 
     step: int
@@ -98,6 +105,8 @@ class StepReport:
     right_tool: float | None = None
     right_arguments: float | None = None
     logprob_gap: float = 0.0
+    sequences: float = 0.0
+    breaks: int = 0
 
 
 class Progress:

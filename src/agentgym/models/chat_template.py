@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from agentgym.core.formats import FORMATS
 from agentgym.core.formats.base import ToolFormat
@@ -302,11 +302,24 @@ def _short_id(call_id: Any) -> str:
     return blake2b(str(call_id).encode(), digest_size=8).hexdigest()[:_SHORT]
 
 
-def form_of(model: str, given: TemplateSettings) -> str:
-    """Return the name of the form in which a model writes tool calls.
+class FormReport(NamedTuple):
+    """How a model writes tool calls and keeps reasoning.
 
-    Nothing is loaded but its template. Empty for a model of a hub whose files are not
-    on this machine: its form is found once they are.
+    Attributes:
+        name: Of its form; empty if its files are not on this machine yet.
+        drops_reasoning: Whether its template leaves earlier reasoning out once the
+            user speaks again.
+    """
+
+    name: str
+    drops_reasoning: bool = False
+
+
+def form_of(model: str, given: TemplateSettings) -> FormReport:
+    """Return the form in which a model writes tool calls, found by its template.
+
+    Nothing else is loaded. A model of a hub whose files are not on this machine has no
+    name yet: its form is found once they are.
 
     Args:
         model: ``nano``, a folder or an id.
@@ -316,14 +329,16 @@ def form_of(model: str, given: TemplateSettings) -> str:
         ModelError: Its template cannot be used; see :class:`ChatTemplate`.
     """
     if model == NANO and given == TemplateSettings():
-        return _NANO_FORM
+        return FormReport(_NANO_FORM)
     source = model_source(model)
     folder = Path(source)
     if not (folder / _SETTINGS).is_file():
         found = base_folder(source)
         if found is None or not (found / _SETTINGS).is_file():
-            return ""
+            return FormReport("")
         folder = found
     settings = template_of(source, given)
     template = FolderTemplate(folder, settings.chat_template)
-    return ChatTemplate(model, template, settings).format.name
+    made = ChatTemplate(model, template, settings)
+    drops = settings.thinking != "off" and not made.keeps_reasoning
+    return FormReport(made.format.name, drops)

@@ -55,6 +55,25 @@ class Credited:
         """The rollouts of all groups."""
         return [rollout for group in self.groups for rollout in group]
 
+    @property
+    def sequences(self) -> float:
+        """Sequences that the calls of a rollout make, on average.
+
+        One per agent is as few as there can be.
+        """
+        known = [made for made in self.rollouts if made.model_calls]
+        count = sum(len(_sequences(made.model_calls)) for made in known)
+        return count / max(1, len(known))
+
+    @property
+    def breaks(self) -> int:
+        """Calls that continue a conversation, and not its tokens."""
+        return sum(
+            _is_break(made.model_calls, at)
+            for made in self.rollouts
+            for at in range(len(made.model_calls))
+        )
+
     def refuse(self, reason: str) -> None:
         """Mask what was to be trained: the engine has left its weights as they were."""
         masked = Bucket("masked", reason)
@@ -212,6 +231,40 @@ def merged(
             TrainedToken(start + p, call.logprobs[p], advantage) for p in positions
         ]
     return sequences
+
+
+def _sequences(calls: Iterable[ModelCall]) -> list[TrainingSequence]:
+    """Return the sequences of all calls whose tokens were recorded."""
+    return merged([(call, [], 0.0) for call in calls if call.prompt_ids], 0)
+
+
+def _is_break(calls: Sequence[ModelCall], at: int) -> bool:
+    """Return whether a call's messages continue an earlier call's, but not its tokens.
+
+    The longest conversation counts that it continues.
+    """
+    call = calls[at]
+    said = [_said(message) for message in call.messages]
+    earlier = [
+        each
+        for each in calls[:at]
+        if each.agent == call.agent
+        and each.prompt_ids
+        and len(each.messages) < len(said)
+        and said[len(each.messages)][0] == "assistant"
+        and said[: len(each.messages)] == [_said(m) for m in each.messages]
+    ]
+    if not (earlier and call.prompt_ids):
+        return False
+    last = max(earlier, key=lambda each: len(each.messages))
+    before = [*last.prompt_ids, *last.response_ids]
+    return call.prompt_ids[: len(before)] != before
+
+
+def _said(message: Mapping[str, Any]) -> tuple[Any, ...]:
+    content = message.get("content")
+    text = content.strip() if isinstance(content, str) else content or ""
+    return message.get("role"), text, message.get("tool_call_id")
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class TrainingLoop:
             if checkpoint:
                 self._engine.load_checkpoint(checkpoint)
                 self._run.truncate_metrics(self.state.step)
-            stack.enter_context(self._run.recorded(self._config))
+            stack.enter_context(self._run.recorded(self._config, plan.form))
             stack.enter_context(audited(AuditLog(self._run.path / AUDIT_FILE)))
             stack.enter_context(self._interrupt)
             self._use = stack.enter_context(ResourceUse(self.state, self._began))

@@ -95,6 +95,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         model=summary.model,
         form=summary.form,
         path=summary.path,
+        drops_reasoning=summary.drops_reasoning,
         device=summary.device,
         memory=summary.memory,
         sandbox=sandbox,

@@ -45,6 +45,8 @@ def report_step(
         clip_fraction=update.clip_fraction,
         logprob_gap=update.gap,
         trained_tokens=credited.batch.trained_tokens,
+        sequences=credited.sequences,
+        breaks=credited.breaks,
         skipped_groups=credited.skipped_groups,
         groups=len(credited.groups),
         dropped=len(rollouts) - len(scored),

@@ -261,9 +261,15 @@ class RunFolder:
         write_json(path, {**old, **changes, "updated": _now()})
 
     @contextmanager
-    def recorded(self, config: TrainingConfig) -> Iterator[None]:
-        """Write into run.json that the run goes on, and then how it ended."""
-        self.write_record(status="running", config=config.model_dump(mode="json"))
+    def recorded(self, config: TrainingConfig, form: str = "") -> Iterator[None]:
+        """Write into run.json that the run goes on, and then how it ended.
+
+        Args:
+            config: Every setting.
+            form: Of the model's tool calls.
+        """
+        settings = config.model_dump(mode="json")
+        self.write_record(status="running", config=settings, form=form)
         try:
             yield
         except (TrainingInterrupted, KeyboardInterrupt, OutputClosed):

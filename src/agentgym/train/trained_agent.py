@@ -256,7 +256,7 @@ class TrainedAgent(BaseModel):
             self.spec,
             self.name,
             rank=held_rank(self.model_path) if form == "hf" else 0,
-            form=form_of(str(self.model_path), TemplateSettings()),
+            form=form_of(str(self.model_path), TemplateSettings()).name,
             base_model=made.base_model,
             steps=made.steps,
             episodes=made.episodes,

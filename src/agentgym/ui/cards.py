@@ -78,6 +78,8 @@ def run_view(
         ("scenario", f"{config.scenario_name}, through {config.framework}"),
         ("model", config.model),
     )
+    if form := run.record().get("form"):
+        facts.add_row("tool calls", f"{form} form")
     if steps:
         last = steps[-1]
         facts.add_row(
@@ -87,6 +89,11 @@ def run_view(
             f"success {percent(last['success_rate'])}, "
             f"tool reliability {percent(last['tool_reliability'])}",
         )
+    if counted := [step for step in steps if step.get("sequences")]:
+        mean = sum(step["sequences"] for step in counted) / len(counted)
+        breaks = sum(step["breaks"] for step in counted)
+        told = f"{mean:.2f} a rollout, {plural(breaks, 'prefix break')}"
+        facts.add_row("sequences", told)
     if machine:
         facts.add_row("machine", machine)
     parts: list[RenderableType] = [Text(str(run.path), "bold cyan"), indent(facts)]

@@ -215,6 +215,7 @@ def _figures(
         (name, f"{reward} {sparkline(rewards, max(6, width // 8))}"),
         *shares,
         ("tokens/s", f"{report.tokens_per_second:,.0f}"),
+        *([("prefix breaks", f"{report.breaks:,}")] if report.breaks else []),
         ("left", duration(left)),
     ]:
         text.append(f"{label} ", "dim").append(value, "bold").append("  ")

@@ -35,6 +35,16 @@ _LABELS = len("tool reliability")
 _SPANS = len("0.04 [-0.01, 0.09]")
 
 
+def _form_words(plan: Plan) -> str:
+    """Say how the model writes calls, and where its template forgets reasoning."""
+    if not plan.drops_reasoning:
+        return f"{plan.form} form"
+    return (
+        f"{plan.form} form; the chat template leaves earlier reasoning out once the "
+        "user speaks again, where a new sequence begins"
+    )
+
+
 def plan_view(plan: Plan) -> RenderableType:
     """Show what is about to happen."""
     config = plan.config
@@ -52,7 +62,7 @@ def plan_view(plan: Plan) -> RenderableType:
     workers += f"flight each; sandbox: {plan.sandbox}"
     facts = grid(
         ("policy", f"{plan.model} on {plan.device}"),
-        *([("tool calls", f"{plan.form} form")] if plan.form else []),
+        *([("tool calls", _form_words(plan))] if plan.form else []),
         *([("path", plan.path)] if plan.path else []),
         *([("memory", plan.memory)] if plan.memory else []),
         ("agent", f"{config.agent or config.scenario_name} ({config.framework})"),

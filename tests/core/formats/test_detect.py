@@ -113,3 +113,30 @@ def test_whether_earlier_reasoning_is_kept_is_found() -> None:
     assert keeps_reasoning(renders(keeps))
     assert not keeps_reasoning(renders(drops))
     assert keeps_reasoning(renders("{{ raise_exception('no') }}"))
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking"])
+def test_dropped_reasoning_is_found_under_every_name(field: str) -> None:
+    """gpt-oss and LFM2.5 read another field than Qwen3."""
+    drops = (
+        "{% for m in messages %}{% if loop.last and m." + field + " %}"
+        "{{ m." + field + " }}{% endif %}{{ m.content }}{% endfor %}"
+    )
+
+    assert not keeps_reasoning(renders(drops))
+
+
+def test_reasoning_that_is_cut_out_of_the_text_is_found() -> None:
+    cuts = (
+        "{% for m in messages %}{{ m.content if loop.last else "
+        "m.content.split('</think>')[-1] }}{% endfor %}"
+    )
+
+    assert keeps_reasoning(renders(cuts))
+    assert not keeps_reasoning(renders(cuts), FORMATS["hermes"])
+
+
+def test_a_template_that_leaves_out_a_second_call_takes_one() -> None:
+    first = HEAD.replace("m.tool_calls %}{% set", "m.tool_calls[:1] %}{% set")
+    assert find_form("m", renders(first + CALLS["hermes"] + TAIL), FORMATS).one_call
+    assert not find_form("m", renders(HEAD + CALLS["hermes"] + TAIL), FORMATS).one_call

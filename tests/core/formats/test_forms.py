@@ -288,3 +288,11 @@ def test_deep_nesting_is_malformed_and_ends_soon() -> None:
         "json": '{"name": "f", "parameters": ' + "[" * 20_000,
     }.items():
         assert all(call.malformed for call in read(form, text).calls), form
+
+
+def test_harmony_may_end_in_another_token() -> None:
+    text = write("harmony", "save", {"text": "a"}).replace("<|call|>", "<|endoftext|>")
+    reading = read("harmony", text, end="<|endoftext|>")
+
+    assert [json.loads(c.arguments or "") for c in reading.calls] == [{"text": "a"}]
+    assert tiles(reading)

@@ -304,3 +304,61 @@ def test_a_template_that_refuses_is_an_engine_error() -> None:
 
     with pytest.raises(EngineError, match="roles must alternate"):
         renderer.render([USER], [])
+
+
+def test_a_template_that_writes_its_last_answer_in_another_way_is_continued() -> None:
+    """Qwen3's puts empty reasoning before the last answer alone."""
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = TEMPLATE.replace(
+        "{{ m.content or '' }}",
+        "{% if loop.last and m.role == 'assistant' %}<think></think>{% endif %}"
+        "{{ m.content or '' }}",
+    )
+    renderer = renderer_of(tokenizer)
+    asked: list[dict[str, Any]] = [SYSTEM, USER]
+    for more in ([RESULT], [RESULT, USER]):
+        prompt = renderer.render(asked, TOOLS, "s")
+        sampled = letters(tokenizer, SAID)
+        remember(renderer, "s", prompt, ASSISTANT, sampled, SAID, asked)
+        asked = [*asked, ASSISTANT, *more]
+        kept = renderer.render(asked, TOOLS, "s")
+        assert kept.ids[: len(prompt.ids + sampled)] == prompt.ids + sampled
+
+
+def test_an_answer_to_a_prompt_that_opens_reasoning_closes_it_at_once() -> None:
+    """Nemotron's prompts have an empty line there which its earlier turns do not."""
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = TEMPLATE.replace(
+        "{{ m.content or '' }}",
+        "{% if m.role == 'assistant' %}<think></think>{% endif %}{{ m.content or '' }}",
+    ).replace("<|assistant|>{%- endif", "<|assistant|>{{ '<think>\n' }}{%- endif")
+    ids = renderer_of(tokenizer).answer([USER], {"role": "assistant", "content": "a"})
+
+    assert tokenizer.decode(ids) == f"</think>a{END}"
+
+
+def test_the_newer_of_two_answers_to_one_request_is_continued(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    renderer = renderer_of(tokenizer)
+    prompt = renderer.render([USER], TOOLS, "s")
+    newer = tokenizer.encode(SAID, add_special_tokens=False)
+    for sampled in (letters(tokenizer, SAID), newer):
+        remember(renderer, "s", prompt, ASSISTANT, sampled, SAID, [USER])
+    kept = renderer.render([USER, ASSISTANT, RESULT], TOOLS, "s")
+
+    assert kept.ids[: len(prompt.ids + newer)] == prompt.ids + newer
+
+
+def test_what_templates_fail_on_is_filled_in() -> None:
+    """Content that is null, and tools without a description."""
+    tokenizer = make_tokenizer()
+    strict = (
+        "{% for t in tools or [] %}{{ t.function.description + '' }}{% endfor %}"
+        "{% for m in messages %}{{ m.content + '' }}{% endfor %}"
+    )
+    tokenizer.chat_template = strict + TEMPLATE
+    tool = {"type": "function", "function": {"name": "read", "parameters": {}}}
+    prompt = renderer_of(tokenizer).render([USER, ASSISTANT, RESULT], [tool])
+
+    assert "found" in text_of(tokenizer, prompt)

@@ -54,12 +54,14 @@ class LocalEngines(EngineFactory):
                 "update's steps would be lost in its rounding. Leave precision out, or "
                 "train an adapter: lora_rank = 16."
             )
+        form = form_of(config.model, config.template)
         return EngineSummary(
             describe_model(config.model, rank),
             describe_device(device),
             check_memory(config, device),
-            form_of(config.model, config.template),
+            form.name,
             path_of(config.model, is_adapter=bool(rank)),
+            form.drops_reasoning,
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:

@@ -195,7 +195,7 @@ class Renderer:
         Of an answer that was asked for twice it is the newer one.
         """
         keys = tuple(map(_key, messages))
-        for turn in sorted(reversed(turns), key=lambda turn: -len(turn.said)):
+        for turn in sorted(turns[::-1], key=lambda turn: -len(turn.said)):
             count = len(turn.said)
             if count < len(keys) and keys[:count] == turn.said and turn.tools == tools:
                 added = self._added(turn, messages[count:])
