@@ -1,7 +1,7 @@
 """A policy: a model that answers chat completions with its exact tokens."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,6 +119,8 @@ class ServedPolicy:
         api_key: Bearer key of the servers, empty if they need none.
         failure: Why they will never answer again, told by whoever runs them; empty
             while there is hope.
+        template_variables: Of the chat template, which the servers render; a request's
+            own win over them.
     """
 
     model_name: str
@@ -126,3 +128,4 @@ class ServedPolicy:
     version: int = 0
     api_key: str = field(default="", repr=False)
     failure: str = ""
+    template_variables: Mapping[str, Any] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import takewhile
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from agentgym.core.formats import FORMATS
@@ -309,10 +310,12 @@ class FormReport(NamedTuple):
         name: Of its form; empty if its files are not on this machine yet.
         drops_reasoning: Whether its template leaves earlier reasoning out once the
             user speaks again.
+        variables: Of the template, as it is used.
     """
 
     name: str
     drops_reasoning: bool = False
+    variables: Mapping[str, Any] = MappingProxyType({})
 
 
 def form_of(model: str, given: TemplateSettings) -> FormReport:
@@ -341,4 +344,4 @@ def form_of(model: str, given: TemplateSettings) -> FormReport:
     template = FolderTemplate(folder, settings.chat_template)
     made = ChatTemplate(model, template, settings)
     drops = settings.thinking != "off" and not made.keeps_reasoning
-    return FormReport(made.format.name, drops)
+    return FormReport(made.format.name, drops, made.variables)

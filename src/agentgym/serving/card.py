@@ -1,7 +1,10 @@
 """The model card of exported weights: where they come from, how to use them."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.formats import FORMATS
@@ -23,6 +26,7 @@ def model_card(
     *,
     rank: int,
     form: str,
+    variables: Mapping[str, Any],
     base_model: str,
     steps: int,
     episodes: int,
@@ -37,6 +41,7 @@ def model_card(
         name: Of the agent.
         rank: Of the LoRA adapter that the weights are; 0 if they need no base.
         form: Of the model's tool calls, e.g. ``hermes``.
+        variables: Of its chat template, as in training.
         base_model: What training started from.
         steps: Policy updates.
         episodes: Training rollouts.
@@ -73,7 +78,7 @@ On {_plural(after.tasks, "held-out task")}:
 
 ## Use
 
-{_use(spec, rank, grammar.vllm_parser)}
+{_use(spec, rank, grammar.vllm_parser, variables)}
 It writes tool calls in the form `{grammar.example}`.
 It was measured at temperature {spec.temperature:g}
 with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
@@ -83,7 +88,7 @@ with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
 
 
 _SERVED = """    vllm serve {} \\
-        --enable-auto-tool-choice --tool-call-parser PARSER
+        --enable-auto-tool-choice --tool-call-parser PARSERVARIABLES
 
 `TrainedAgent.load(...).to_langchain(base_url="http://HOST:8000/v1")` then asks that
 server, and so do `to_autogen` and `to_crewai`.
@@ -107,11 +112,14 @@ _LOADED = {
 """How weights are loaded and served; NAME is what to ask the server for."""
 
 
-def _use(spec: AgentSpec, rank: int, parser: str) -> str:
+def _use(spec: AgentSpec, rank: int, parser: str, variables: Mapping[str, Any]) -> str:
     """Return how to load and serve the weights, with the name to serve them by."""
     text = _LOADED["adapter" if rank else "model"]
     room = next((room for room in LORA_RANKS if room >= rank), rank)
     text = text.replace("PARSER", parser).replace("RANK", str(room))
+    given = quote(json.dumps(dict(variables)))
+    more = f" \\\n        --default-chat-template-kwargs {given}" if variables else ""
+    text = text.replace("VARIABLES", more)
     return text.replace("NAME", quote(spec.served_name))
 
 

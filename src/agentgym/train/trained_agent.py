@@ -252,11 +252,13 @@ class TrainedAgent(BaseModel):
         from agentgym.serving.export import export_model
 
         made = self.provenance
+        form_found = form_of(str(self.model_path), TemplateSettings())
         card = model_card(
             self.spec,
             self.name,
             rank=held_rank(self.model_path) if form == "hf" else 0,
-            form=form_of(str(self.model_path), TemplateSettings()).name,
+            form=form_found.name,
+            variables=form_found.variables,
             base_model=made.base_model,
             steps=made.steps,
             episodes=made.episodes,

@@ -87,11 +87,14 @@ def test_a_forced_form_must_read_back_too() -> None:
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("{{ raise_exception('no tools') }}", "cannot render a tool call: no tools"),
+        (
+            "{{ raise_exception('no tools') }}",
+            r"cannot render a tool call: no tools\. Give",
+        ),
         ("{% for m in messages %}{{ m.content }}{% endfor %}", "does not show"),
         (HEAD + TAIL, "leaves out the tool calls"),
         (HEAD + "<call>{{ f }}</call>" + TAIL, "of no known form: '<call>"),
-        (HEAD + CALLS["json"] + CALLS["xml"] + TAIL, "no known form|json and xml"),
+        (HEAD + CALLS["json"] + CALLS["xml"] + TAIL, "in more than one form"),
     ],
 )
 def test_other_templates_are_refused_with_a_reason(template: str, said: str) -> None:

@@ -12,6 +12,7 @@ from agentgym.core.formats import FORMATS
 from agentgym.core.policy import ChatRequest
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.tokens.chat_tokens import ChatTokens
+from agentgym.errors import EngineError
 from agentgym.models.chat_template import ChatTemplate
 from agentgym.models.template import template_text
 from tests.core.formats.writing import TOOL, write
@@ -145,3 +146,24 @@ def test_calls_of_one_answer_have_a_turn_each_where_a_template_takes_one(
         assert places == sorted(places)
     shown = str(tokenizer.decode(anew))
     assert shown.index(f"done {calls[0].id}") < shown.index('{"count": 1}')
+
+
+def test_a_template_whose_answers_do_not_end_is_said_before_time_is_spent(
+    tokenizer: PreTrainedTokenizerBase, caplog: pytest.LogCaptureFixture
+) -> None:
+    def tokens(template: str) -> ChatTokens:
+        tokenizer.chat_template = template
+        ends = frozenset(tokenizer.convert_tokens_to_ids(["<|im_end|>"]))
+        made = ChatTemplate("m", tokenizer)
+        return ChatTokens("m", tokenizer, made, ends, 10_000)
+
+    usual = template_text("hermes")
+    tokens(usual).check_ends(imitates=True)
+    assert not caplog.records
+    other = tokens(usual.replace('eos_token or "<|im_end|>"', '"<|bye|>"'))
+    other.check_ends(imitates=False)
+    assert "<|bye|>" in caplog.text
+    assert "<|im_end|>" in caplog.text
+    with pytest.raises(EngineError, match="warm start cannot work"):
+        other.check_ends(imitates=True)
+    tokenizer.chat_template = usual

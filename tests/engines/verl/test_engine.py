@@ -15,6 +15,7 @@ from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
 from agentgym.engines.verl.engine import VerlEngine
 from agentgym.engines.verl.protocol import KEY_VARIABLE
 from agentgym.errors import CheckpointError, EngineError, ModelError
+from agentgym.models.template import template_text
 from tests.engines.verl.conftest import KEY, Server
 
 BATCH = TrainingBatch(
@@ -155,3 +156,27 @@ def test_a_model_that_cannot_show_tools_is_refused(make: Make, tmp_path: Path) -
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(ModelError, match="does not show the model which tools"):
         make(model=str(tmp_path))
+
+
+def test_the_template_and_its_variables_reach_the_servers(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agentgym.engines.verl.client import VerlClient
+
+    begun: list[dict[str, Any]] = []
+    start = VerlClient.start
+    monkeypatch.setattr(
+        VerlClient, "start", lambda c, given: begun.append(given) or start(c, given)
+    )
+    switch = "{% if enable_thinking %}<think>{% endif %}"
+    (tmp_path / "own.jinja").write_text(template_text("hermes") + switch)
+    engine = make(
+        chat_template=template_text(str(tmp_path / "own.jinja")),
+        thinking="off",
+        chat_template_kwargs={"effort": "low"},
+    )
+
+    given = begun[0]["actor_rollout_ref.rollout.engine_kwargs.vllm.chat_template"]
+    assert given.endswith(switch)
+    variables = {"enable_thinking": False, "effort": "low"}
+    assert engine.policy.template_variables == variables

@@ -126,6 +126,16 @@ def test_a_server_is_asked_for_nothing_that_forces_tokens() -> None:
     assert not {"tool_choice", "top_p"} & set(body)
 
 
+def test_a_policys_template_variables_go_with_each_request() -> None:
+    variables = {"enable_thinking": False, "effort": "low"}
+    with StubServer() as server:
+        policy = ServedPolicy("m", [server.endpoint], template_variables=variables)
+        with forwarding(policy=policy) as gateway:
+            ask(gateway, extra_body={"chat_template_kwargs": {"effort": "high"}})
+    [body] = server.bodies
+    assert body["chat_template_kwargs"] == {**variables, "effort": "high"}
+
+
 def test_a_limit_of_tokens_that_is_none_is_refused() -> None:
     with StubServer() as server, forwarding(server) as gateway:
         with pytest.raises(openai.BadRequestError, match="is no positive"):

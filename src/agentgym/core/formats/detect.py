@@ -240,7 +240,8 @@ def _refusal(
     forced: str,
 ) -> str:
     if not written:
-        refused = f"The chat template of {model!r} cannot render a tool call: {error}"
+        error = error.rstrip(". ")
+        refused = f"The chat template of {model!r} cannot render a tool call: {error}."
         return f"{refused} {_ADVICE}"
     shown = written if len(written) <= 200 else f"{written[:200]}…"
     if found:
@@ -253,6 +254,11 @@ def _refusal(
         return (
             f"The chat template of {model!r} leaves out the tool calls of earlier "
             f"turns. {_ADVICE}"
+        )
+    if written.count(_TEXT) > 1:
+        return (
+            f"The chat template of {model!r} writes each call more than once, or in "
+            f"more than one form: {shown!r}. {_ADVICE}"
         )
     what = (
         f"do not read back as the form {forced!r}" if forced else "are of no known form"

@@ -23,6 +23,7 @@ class LocalEngine(Engine):
         self._config = config
         self._loaded = loaded
         self._policy = LocalPolicy(loaded, deterministic=config.deterministic)
+        self._policy.tokens.check_ends(imitates=config.warm_start)
         self._learner = Learner(config, loaded)
 
     @classmethod

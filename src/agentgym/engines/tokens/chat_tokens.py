@@ -6,6 +6,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from agentgym.core.components import Components
+from agentgym.core.formats.base import Reading
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.engines.tokens.rendering import Prompt, Renderer
@@ -16,6 +17,9 @@ from agentgym.engines.tokens.responses import (
 )
 from agentgym.errors import ContextLengthError, EngineError
 from agentgym.models.chat_template import ChatTemplate
+from agentgym.security.redaction import get_logger
+
+logger = get_logger(__name__)
 
 
 class ChatTokens:
@@ -39,6 +43,7 @@ class ChatTokens:
         self.context = context
         self._reader = ResponseReader(tokenizer, template.format, stop_ids)
         ends = [self._reader.detokenizer.piece(token) for token in sorted(stop_ids)]
+        self._ends = ends
         self._renderer = Renderer(tokenizer, template, ends)
 
     def prompt(self, request: ChatRequest) -> tuple[Prompt, int]:
@@ -57,6 +62,32 @@ class ChatTokens:
                 "answer. Shorten the messages or the tools' results."
             )
         return prompt, room
+
+    def check_ends(self, *, imitates: bool) -> None:
+        """Check that the template ends answers with a token that ends responses.
+
+        Without one answers end only where the model chooses another end token.
+
+        Args:
+            imitates: Whether answers of the template are to be imitated.
+
+        Raises:
+            EngineError: They are, and would have no end.
+        """
+        written = self._renderer.unended()
+        if not written:
+            return
+        ends = ", ".join(repr(end) for end in self._ends)
+        told = (
+            f"The chat template ends an answer of {self._name!r} with {written!r}, "
+            f"which is none of the tokens that end its responses ({ends})"
+        )
+        advice = "give a template that does, with --chat-template"
+        if imitates:
+            raise EngineError(f"{told}, so that a warm start cannot work: {advice}.")
+        logger.warning(
+            "%s: answers may go on until max_tokens. Better %s.", told, advice
+        )
 
     def count(self, request: ChatRequest) -> int:
         """Return the number of tokens of a request's prompt."""
@@ -96,7 +127,7 @@ class ChatTokens:
             key=f"{request.session}/{request.seed}/{len(prompt.ids)}",
             offered=bool(request.tools),
         )
-        self._remember(request, prompt, ids, _answer(content or "", calls))
+        self._remember(request, prompt, ids, _answer(content or "", calls), reading)
         return ChatResult(
             prompt_ids=prompt.ids,
             response_ids=ids,
@@ -135,7 +166,8 @@ class ChatTokens:
                 f"An answer of {len(ids)} tokens is to be imitated, and there is room "
                 f"for {min(room, request.max_tokens)}. Raise max_tokens."
             )
-        self._remember(request, prompt, ids, message)
+        reading = self._reader.read(ids, request.tools, prompt_end=prompt.end)
+        self._remember(request, prompt, ids, message, reading)
         return ChatResult(
             prompt_ids=prompt.ids,
             response_ids=ids,
@@ -156,6 +188,7 @@ class ChatTokens:
         prompt: Prompt,
         ids: list[int],
         answer: dict[str, Any],
+        reading: Reading,
     ) -> None:
         """Keep an answer's tokens for the next turn of its session."""
         self._renderer.remember(
@@ -165,7 +198,7 @@ class ChatTokens:
             prompt,
             answer,
             ids,
-            reading=self._reader.read(ids, request.tools, prompt_end=prompt.end),
+            reading=reading,
             end=self._reader.end(ids),
         )
 

@@ -93,6 +93,7 @@ class Renderer:
     ) -> None:
         self._tokenizer = tokenizer
         self._template = template
+        self._stops = stop_texts
         self._ends = {*stop_texts, *template.format.end_marks}
         self._heads: list[_Head] = []
         self._sessions: OrderedDict[str, list[_Turn]] = OrderedDict()
@@ -143,6 +144,15 @@ class Renderer:
             # prompt alone: the answer closes it at once.
             return self._encode(whole[shared:].lstrip())
 
+    def unended(self) -> str:
+        """Return an answer that the template ends without one of the ends, or ""."""
+        said: list[Message] = [
+            {"role": "user", "content": "u"},
+            {"role": "assistant", "content": _MARK},
+        ]
+        written = self._template.render(said, [], prompt=False).partition(_MARK)[2]
+        return "" if any(end in written for end in self._stops) else written
+
     def remember(
         self,
         session: str,
@@ -180,7 +190,7 @@ class Renderer:
         )
         with self._lock:
             turns = self._sessions.pop(session, [])
-            self._sessions[session] = [*turns, turn][-_TURNS:]
+            self._sessions[session] = [turn, *turns][:_TURNS]
             while len(self._sessions) > _SESSIONS:
                 self._sessions.popitem(last=False)
 
@@ -195,7 +205,7 @@ class Renderer:
         Of an answer that was asked for twice it is the newer one.
         """
         keys = tuple(map(_key, messages))
-        for turn in sorted(turns[::-1], key=lambda turn: -len(turn.said)):
+        for turn in sorted(turns, key=lambda turn: -len(turn.said)):
             count = len(turn.said)
             if count < len(keys) and keys[:count] == turn.said and turn.tools == tools:
                 added = self._added(turn, messages[count:])

@@ -25,6 +25,7 @@ from agentgym.engines.verl.client import VerlClient
 from agentgym.engines.verl.launch import LocalServer
 from agentgym.engines.verl.protocol import KEY_VARIABLE, Row
 from agentgym.engines.verl.settings import (
+    CHAT_TEMPLATE,
     TOOL_PARSER,
     learning_rate,
     trained_rank,
@@ -48,6 +49,8 @@ class VerlEngine(Engine):
 
         from agentgym.engines.tokens.responses import ResponseReader
         from agentgym.models.chat_template import ChatTemplate
+        from agentgym.models.folder import model_source
+        from agentgym.models.template import template_of
 
         self._config = config
         self._client = client
@@ -58,12 +61,20 @@ class VerlEngine(Engine):
         self._tokenizer = AutoTokenizer.from_pretrained(
             settings["actor_rollout_ref.model.path"]
         )
-        template = ChatTemplate(config.model, self._tokenizer, config.template)
+        used = template_of(model_source(config.model), config.template)
+        if used.chat_template:
+            self._tokenizer.chat_template = used.chat_template
+            settings[CHAT_TEMPLATE] = used.chat_template
+        template = ChatTemplate(config.model, self._tokenizer, used)
         settings[TOOL_PARSER] = template.format.vllm_parser
         ends = frozenset({int(self._tokenizer.eos_token_id)})
         self._reader = ResponseReader(self._tokenizer, template.format, ends)
         state = client.start(settings)
-        self._policy = ServedPolicy(state["model"], list(state["servers"]))
+        self._policy = ServedPolicy(
+            state["model"],
+            list(state["servers"]),
+            template_variables=template.variables,
+        )
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:

@@ -34,6 +34,8 @@ _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
 TOOL_PARSER = f"{_ROLLOUT}.engine_kwargs.vllm.tool_call_parser"
 """vLLM's parser of tool calls: verl's servers read the answers themselves."""
+CHAT_TEMPLATE = f"{_ROLLOUT}.engine_kwargs.vllm.chat_template"
+"""The text of the template that they render, where it is not the model's own."""
 _OURS = {
     f"{_ACTOR}.optim.lr": "learning_rate",
     f"{_ACTOR}.entropy_coeff": "entropy_coefficient",

@@ -26,6 +26,7 @@ from agentgym.errors import (
     UnsupportedError,
     UsageError,
 )
+from agentgym.models.chat_template import form_of
 from agentgym.models.folder import describe_model
 
 _COMPOSE_S = 120
@@ -53,13 +54,19 @@ class VerlEngines(EngineFactory):
         verl_settings(config)
         if find_spec("transformers") is None:
             raise MissingExtraError("local", "Reading the model's tokenizer")
+        form = form_of(config.model, config.template)
         where = f"{config.nodes} x {config.gpus_per_node} GPUs"
         if config.engine_server is not None:
             self._check_server(config.engine_server)
-            return EngineSummary(summary, f"{where} at {config.engine_server}, verl")
+            place = f"{where} at {config.engine_server}, verl"
+            return EngineSummary(
+                summary, place, "", form.name, "", form.drops_reasoning
+            )
         ENVIRONMENT.interpreter()
         self._check_gpus(config)
-        return EngineSummary(summary, f"{where}, verl")
+        return EngineSummary(
+            summary, f"{where}, verl", "", form.name, "", form.drops_reasoning
+        )
 
     def _check_server(self, address: str) -> None:
         host, _, port = address.rpartition(":")

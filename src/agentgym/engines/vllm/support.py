@@ -53,7 +53,9 @@ class VllmEngines(EngineFactory):
         form = form_of(config.model, config.template)
         adapts = bool(trained_rank(config))
         path = path_of(config.model, is_adapter=adapts, samples=False)
-        return EngineSummary(model, place, _memory(config), form.name, path, form.drops_reasoning)
+        return EngineSummary(
+            model, place, _memory(config), form.name, path, form.drops_reasoning
+        )
 
     def announced(self, config: TrainingConfig) -> str:
         """Say that vLLM starts."""

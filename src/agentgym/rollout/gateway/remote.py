@@ -161,6 +161,9 @@ class RemoteUpstream(ForwardingUpstream):
         asked = call.body
         if not isinstance(self._source, Store):
             asked = _of_policy(call)
+            if variables := dict(self._source.template_variables):
+                own = asked.get("chat_template_kwargs") or {}
+                asked["chat_template_kwargs"] = variables | own
         body = asked | settings.sampling(call)
         body |= {"model": replicas.model, "return_token_ids": True}
         body.pop("max_completion_tokens", None)
