@@ -10,6 +10,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 QUICK = {
+    "turns.py": "--conversations 1 --turns 2 --rounds 1",
     "authored.py": "--rollouts 2 --kinds langchain",
     "engine.py": "--episodes 4 --in-flight 4",
     "gateway.py": "--seconds 0.2 --clients 1",

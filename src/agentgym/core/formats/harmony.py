@@ -52,8 +52,8 @@ class Harmony(ToolFormat):
         """Read an answer message by message."""
         if end and end not in self.end_marks:
             found = self.read(text.removesuffix(end), prefix=prefix, tools=tools)
-            last = Span(len(found.text), len(text), TOOL)
-            return replace(found, text=text, spans=(*found.spans, last))
+            ending = Span(len(found.text), len(text), TOOL)
+            return replace(found, text=text, spans=(*found.spans, ending))
         spans: list[Span] = []
         calls: list[WrittenCall] = []
         content, reasoning, at = "", [], 0

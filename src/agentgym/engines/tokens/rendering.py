@@ -146,12 +146,18 @@ class Renderer:
 
     def unended(self) -> str:
         """Return an answer that the template ends without one of the ends, or ""."""
-        said: list[Message] = [
-            {"role": "user", "content": "u"},
-            {"role": "assistant", "content": _MARK},
-        ]
-        written = self._template.render(said, [], prompt=False).partition(_MARK)[2]
-        return "" if any(end in written for end in self._stops) else written
+        function = {"name": "f", "arguments": "{}"}
+        call = {"id": "call00000", "type": "function", "function": function}
+        for more in ({}, {"tool_calls": [call]}):
+            answer = _marked(
+                {"role": "assistant", "content": "", **more}, one_call=True
+            )
+            said = [{"role": "user", "content": "u"}, self._template.prepared(answer)]
+            whole = self._template.render(said, [], prompt=False)
+            written = whole.partition(_MARK)[2]
+            if not any(end in written for end in self._stops):
+                return written
+        return ""
 
     def remember(
         self,

@@ -82,6 +82,7 @@ class VllmEngine(Engine):
                 template=config.template,
             )
             engine = cls(config, server, loaded, adapters)
+            engine._tokens.check_ends(imitates=config.warm_start)
             engine._stack = stack.pop_all()
             return engine
 
