@@ -10,7 +10,9 @@ from peft import AutoPeftModelForCausalLM, LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentgym import TrainedAgent
+from agentgym.core.formats.settings import TemplateSettings
 from agentgym.models.nano import nano_path
+from agentgym.models.template import keep_template
 from tests.cli.conftest import Command, agentgym
 from tests.engines.conftest import make_model, make_tokenizer
 from tests.serving.agents import adapted_agent, shipped_agent
@@ -99,6 +101,19 @@ def test_the_card_says_where_it_comes_from(
     adapted = "vllm serve BASE --enable-lora --max-lora-rank 8 --lora-modules coding="
     assert f"{adapted}FOLDER" in apart  # the least room that vLLM has for rank 4
     assert "vllm serve FOLDER --served-model-name coding" in merged
+
+
+def test_the_card_serves_the_template_as_in_training(
+    adapter: TrainedAgent, tmp_path: Path
+) -> None:
+    keep_template(
+        adapter.model_path, TemplateSettings(chat_template_kwargs={"effort": "low"})
+    )
+    adapter.write_card()
+    card = (adapter.export(tmp_path / "hf", "hf") / "README.md").read_text()
+
+    given = """--default-chat-template-kwargs '{"effort": "low"}'"""
+    assert f"--tool-call-parser hermes \\\n        {given}" in card
 
 
 def test_a_base_that_is_gone_is_told(adapter: TrainedAgent, tmp_path: Path) -> None:

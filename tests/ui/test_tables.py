@@ -2,15 +2,20 @@
 
 import dataclasses
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console, RenderableType
 
+from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.compare import measure_effect
 from agentgym.evaluate.intervals import Estimate
+from agentgym.evaluate.lines import step_words
 from agentgym.evaluate.metrics import Metrics, TaskResult
+from agentgym.train.run_folder import RunFolder, metrics_line
 from agentgym.ui import words
+from agentgym.ui.cards import run_view
 from agentgym.ui.comparison import rows
 from agentgym.ui.effect import verdict_words
 from agentgym.ui.report import render_report
@@ -281,3 +286,20 @@ def test_few_held_out_tasks_are_said_to_show_little(tasks: int, told: str) -> No
     assert effect is not None
     said = verdict_words(effect)
     assert (told in said) if told else said.endswith(f"paired over {tasks} tasks).")
+
+
+def test_the_form_of_calls_and_dropped_reasoning_are_in_the_plan_and_the_run(
+    tmp_path: Path,
+) -> None:
+    plan = dataclasses.replace(made_up.plan(), form="xml", drops_reasoning=True)
+    text = " ".join(shown(plan_view(plan)).split())
+    assert "xml form; the chat template leaves earlier reasoning out" in text
+    run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="it"))
+    with run.recorded(run.config(), form="xml"):
+        for breaks in (0, 2):
+            report = made_up.step(1 + breaks, sequences=1.0 + breaks, breaks=breaks)
+            run.append_metrics(metrics_line(report, None))
+            assert ("2 prefix breaks" in step_words(report)) == bool(breaks)
+    text = " ".join(shown(run_view(run, "done", None)).split())
+    assert "tool calls xml form" in text
+    assert "sequences 2.00 a rollout, 2 prefix breaks" in text

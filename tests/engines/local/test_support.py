@@ -54,9 +54,10 @@ def test_the_check_loads_neither_torch_nor_transformers() -> None:
 
 
 def test_policy_and_device_are_described(model_folder: Path) -> None:
-    model, device, _, form, path = LocalEngines().check(config(model=str(model_folder)))
+    found = LocalEngines().check(config(model=str(model_folder)))
+    model, device = found.model, found.device
 
-    assert (form, path) == ("hermes", "")
+    assert (found.form, found.path, found.drops_reasoning) == ("hermes", "", False)
 
     assert model.startswith(str(model_folder))
     assert "k parameters, LoRA rank 16)" in model
