@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from agentgym.core.tools import as_tools
 from agentgym.errors import UsageError
 from agentgym.scenarios.tool_tasks.logs import FromLogs, from_logs
+from agentgym.scenarios.tool_tasks.task_file import read_task_lines
 from tests.scenarios.tool_tasks.logs import harbour
 from tests.scenarios.tool_tasks.logs.harbour import ASKED, FIND, LINE
 
@@ -355,3 +356,55 @@ def _places(value: Any) -> Any:
         yield value, key
         if isinstance(inner, dict | list):
             yield from _places(inner)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_tools_beside_messages_become_the_lines_own(
+    tmp_path: Path, as_text: bool
+) -> None:
+    def row(city: str, **schema: Any) -> dict[str, Any]:
+        name = f"weather_in_{city.lower()}"
+        properties = {"day": schema or {"type": "integer"}}
+        parameters = {"type": "object", "properties": properties, "required": ["day"]}
+        function = {"name": name, "description": "Tell.", "parameters": parameters}
+        tools = [{"type": "function", "function": function}]
+        day = int.from_bytes(city.encode()) % 89
+        called = {"name": name, "arguments": json.dumps({"day": day})}
+        return {
+            "messages": [
+                {"role": "user", "content": f"How is {city} on day {day}?"},
+                {"role": "assistant", "tool_calls": [{"id": "1", "function": called}]},
+                {"role": "tool", "tool_call_id": "1", "content": "wet"},
+                {"role": "assistant", "content": "Wet."},
+            ],
+            "tools": json.dumps(tools) if as_text else tools,
+        }
+
+    cities = [
+        "Lima",
+        "Oslo",
+        "Cairo",
+        "Quito",
+        "Perth",
+        "Delhi",
+        "Turin",
+        "Kyoto",
+        "Riga",
+        "Accra",
+        "Nice",
+        "Bern",
+    ]
+    rows = [*map(row, cities), row("Q", type="int"), row("R", type="string")]
+    log = tmp_path / "data.jsonl"
+    log.write_text("\n".join(map(json.dumps, rows)))
+    made = from_logs(log)
+    assert made.tasks == len(cities)
+    assert made.calls == {"weather_in_r: its arguments do not fit the tool": 1}
+    assert any("'int' is not valid" in why for why in made.skipped)
+    file = tmp_path / "tasks.jsonl"
+    file.write_text(made.text)
+    for line, city in zip(
+        read_task_lines(file, {}, checked=False), cities, strict=True
+    ):
+        name = f"weather_in_{city.lower()}"
+        assert [*line.tools] == [need.tool for need in line.expect] == [name]

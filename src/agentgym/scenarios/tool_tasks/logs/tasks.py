@@ -72,7 +72,8 @@ def from_logs(path: Path, tools: Sequence[Tool] | None = None) -> FromLogs:
     Args:
         path: JSON or JSON Lines: messages, LangSmith's runs, Langfuse's
             observations, OpenTelemetry's spans.
-        tools: Calls of others, or with arguments that do not fit, are left out.
+        tools: Calls of others, or with arguments that do not fit, are left out. None
+            takes the tools that stand beside messages, and keeps them in the lines.
 
     Raises:
         UsageError: The file cannot be read, is of another kind, or has no such call.
@@ -136,7 +137,9 @@ class _Log:
                 try:
                     if kind == _MESSAGES:
                         messages = entry["messages"] if _is_object(entry) else entry
-                        conversations.append(Trace([read_messages(messages)]))
+                        tools = _offered(entry) if _is_object(entry) else ()
+                        read = [read_messages(messages)]
+                        conversations.append(Trace(read, tools=tools))
                     elif kind == _RUNS:
                         runs.add(entry, where)
                     elif kind == _OBSERVATIONS:
@@ -156,6 +159,16 @@ class _Log:
             why = f"it cannot be read, as the first is {self.problems[0]}"
             self._skipped[why] = len(self.problems)
         return found
+
+
+def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the tools beside messages; data sets also write the list as text."""
+    tools = entry.get("tools") or ()
+    try:
+        found = json.loads(tools) if isinstance(tools, str) else tools
+    except ValueError:
+        return ()
+    return found if isinstance(found, list) else ()
 
 
 def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:

@@ -28,11 +28,13 @@ class Trace:
             later ones repeat what earlier ones said.
         runs: Tools that were run, in their order.
         asked: The user's request where no conversation has it.
+        tools: What the log says that the model was offered, OpenAI-shaped.
     """
 
     conversations: list[list[Message]] = field(default_factory=list)
     runs: list[ToolRun] = field(default_factory=list)
     asked: str = ""
+    tools: Sequence[Any] = ()
 
 
 class LeftOutError(Exception):
@@ -48,12 +50,15 @@ def read_task(
 
     Args:
         trace: Of one request.
-        specs: Calls of other tools, or that do not fit these, are left out.
+        specs: Calls of other tools, or that do not fit these, are left out; None takes
+            the tools that the trace says, and keeps them in the line.
         left_out: Calls that are, by why; is added to.
 
     Raises:
         LeftOutError: It shows no task.
     """
+    own = _own_tools(trace) if specs is None else {}
+    specs = specs or own or None
     request, calls = _first_turn(trace)
     if not request:
         raise LeftOutError("no request of a user is in it")
@@ -78,7 +83,19 @@ def read_task(
         expect.append(made if answer is None else {**made, "answer": answer.text})
     if not expect:
         raise LeftOutError("each call for the first request was left out")
-    return {"instruction": request, "expect": expect}
+    line = {"instruction": request, "expect": expect}
+    return {**line, "tools": [s.to_openai() for s in own.values()]} if own else line
+
+
+def _own_tools(trace: Trace) -> dict[str, ToolSpec]:
+    """Return the tools that a trace says were offered, by name."""
+    from agentgym.scenarios.schemas import spec_of_openai  # jsonschema takes a moment
+
+    try:
+        specs = [spec_of_openai(tool) for tool in trace.tools]
+    except ValueError as error:
+        raise LeftOutError(f"one of its tools cannot be used: {error}") from None
+    return {spec.name: spec for spec in specs}
 
 
 def _first_turn(trace: Trace) -> tuple[str, list[Call]]:
