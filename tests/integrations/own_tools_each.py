@@ -9,7 +9,7 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.scenarios.schemas import spec_of_openai
 
-ROOMS = ("kitchen", "cellar", "attic")
+ROOMS = ("kitchen", "cellar", "Attic")
 
 
 class Room(Environment):
@@ -25,7 +25,7 @@ class Room(Environment):
     @property
     def _heat_spec(self) -> ToolSpec:
         name, told = f"heat_{self.room}", f"Heat the {self.room}."
-        if self.room == "attic":  # a tool that is known by its JSON schema alone
+        if self.room == "Attic":  # a tool that is known by its JSON schema alone
             degrees = {f"{self.room}_degrees": {"type": "integer"}}
             schema = {"type": "object", "properties": degrees, "required": [*degrees]}
             function = {"name": name, "description": told, "parameters": schema}

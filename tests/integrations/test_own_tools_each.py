@@ -75,7 +75,7 @@ def test_each_task_is_offered_its_own_tools(
     attempts, confusion = judge(scenario, tasks, made)
     assert [attempt.calls for attempt in attempts] == [{CallClass.RIGHT: 1}] * 6
     assert confusion is not None
-    assert set(confusion.tools) == {"heat_kitchen", "heat_cellar", "heat_attic", "wait"}
+    assert set(confusion.tools) == {"heat_kitchen", "heat_cellar", "heat_Attic", "wait"}
 
 
 @pytest.mark.parametrize(

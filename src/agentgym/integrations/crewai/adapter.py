@@ -52,17 +52,18 @@ class CrewAIAgent(AgentLoop):
             stack.enter_context(environment(**QUIET, CREWAI_STORAGE_DIR=folder))
             from agentgym.integrations.crewai.gateway import GatewayLLM
 
-            self._llm = GatewayLLM.of(blueprint)
             origin = blueprint.agent
             differs = origin is None or takes_tools(load_agent(origin))
+            self._llm = GatewayLLM.of(blueprint, own_names=differs)
             self._forms = ToolSets(blueprint.tools, self._build, differs=differs)
             self._opened = stack.pop_all()
 
     def _build(self, specs: list[ToolSpec]) -> Any:
         from agentgym.integrations.crewai.crews import default_agent
-        from agentgym.integrations.crewai.tools import EpisodeTool
+        from agentgym.integrations.crewai.tools import EpisodeTool, require_apart
 
         blueprint = self._blueprint
+        require_apart(specs)
         tools = [EpisodeTool.of(spec) for spec in specs]
         if blueprint.agent is None:
             prompt, most = blueprint.system_prompt, blueprint.max_turns

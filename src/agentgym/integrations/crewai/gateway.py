@@ -5,10 +5,13 @@ from typing import Any
 
 from crewai.events import crewai_event_bus
 from crewai.llms.providers.openai.completion import OpenAICompletion
+from crewai.utilities.string_utils import sanitize_tool_name
 from openai import AsyncOpenAI, OpenAI
+from pydantic import PrivateAttr
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.integrations.base import Blueprint
+from agentgym.integrations.episode import current_episode
 from agentgym.integrations.transport import (
     PLACEHOLDER,
     episode_client,
@@ -53,11 +56,19 @@ def role_of(agent: Any) -> str:
 class GatewayLLM(OpenAICompletion):
     """``LLM(model="openai/...")`` of CrewAI, in the current episode."""
 
+    _own_names: bool = PrivateAttr(default=False)
+
     get_input_tokens_count = counted_tokens
 
     @classmethod
-    def of(cls, blueprint: Blueprint) -> "GatewayLLM":
-        """Return the model; its connections are closed by :meth:`close`."""
+    def of(cls, blueprint: Blueprint, *, own_names: bool = False) -> "GatewayLLM":
+        """Return the model; its connections are closed by :meth:`close`.
+
+        Args:
+            blueprint: Of its agent.
+            own_names: Whether the agent's tools are the episode's, and are to be told
+                by their own names.
+        """
         url = blueprint.gateway + PLACEHOLDER
         model = cls(
             model=blueprint.model,
@@ -66,6 +77,7 @@ class GatewayLLM(OpenAICompletion):
             api_key=blueprint.api_key,
             custom_openai=True,
         )
+        model._own_names = own_names
         model.is_o1_model = model.is_gpt4_model = False  # guessed from the name
         options: dict[str, Any] = {
             "base_url": url,
@@ -91,7 +103,40 @@ class GatewayLLM(OpenAICompletion):
         with speaking_as(role_of(named.get("from_agent"))):
             return await super().acall(*args, **named)
 
+    def _prepare_completion_params(self, *args: Any, **named: Any) -> dict[str, Any]:
+        params: dict[str, Any] = super()._prepare_completion_params(*args, **named)
+        return _with_own_names(params) if self._own_names else params
+
     async def close(self) -> None:
         """Close the pooled connections."""
         await self._async_client.close()
         self._client.close()
+
+
+def _with_own_names(params: dict[str, Any]) -> dict[str, Any]:
+    """Return a request in which the episode's tools have their own names.
+
+    CrewAI writes all names in small letters, in what it sends alone: a call by a tool's
+    own name finds it.
+    """
+    own = {sanitize_tool_name(name): name for name in current_episode().tools}
+    if all(known_as == name for known_as, name in own.items()):
+        return params
+
+    def renamed(made: Any) -> Any:
+        function = made.get("function") if isinstance(made, dict) else None
+        if not isinstance(function, dict) or function.get("name") not in own:
+            return made
+        return {**made, "function": {**function, "name": own[function["name"]]}}
+
+    messages = [
+        {**message, "tool_calls": [*map(renamed, message["tool_calls"])]}
+        if message.get("tool_calls")
+        else message
+        for message in params["messages"]
+    ]
+    return {
+        **params,
+        "messages": messages,
+        **({"tools": [*map(renamed, params["tools"])]} if "tools" in params else {}),
+    }

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from crewai.tools import BaseTool
@@ -24,11 +25,6 @@ def _never(arguments: Any = None, result: Any = None) -> bool:
 
 
 def _fields(spec: ToolSpec) -> dict[str, Any]:
-    if (known_as := sanitize_tool_name(spec.name)) != spec.name:
-        raise UnsupportedError(
-            f"CrewAI tells the model of the tool {spec.name!r} as {known_as!r}, so "
-            f"that its calls would go astray. Name it {known_as!r}."
-        )
     return {
         "name": spec.name,
         "description": spec.description,
@@ -39,12 +35,28 @@ def _fields(spec: ToolSpec) -> dict[str, Any]:
     }
 
 
+def require_apart(specs: Sequence[ToolSpec]) -> None:
+    """Check that tools have different names where CrewAI writes small letters alone.
+
+    Raises:
+        UnsupportedError: Two have the same.
+    """
+    seen: dict[str, str] = {}
+    for spec in specs:
+        other = seen.setdefault(sanitize_tool_name(spec.name), spec.name)
+        if other != spec.name:
+            raise UnsupportedError(
+                f"The tools {other!r} and {spec.name!r} are one to CrewAI, which "
+                "writes names in small letters. Rename one."
+            )
+
+
 class EpisodeTool(BaseTool):
     """A tool that acts on the current episode's environment."""
 
     @classmethod
     def of(cls, spec: ToolSpec) -> "EpisodeTool":
-        """Return the tool; UnsupportedError if CrewAI would rename it."""
+        """Return the tool; the model is told its own name, as by no other LLM."""
         return cls(**_fields(spec))
 
     def _run(self, **arguments: Any) -> str:
@@ -177,6 +189,12 @@ class BoundTool(BaseTool):
     @classmethod
     def of(cls, tool: Tool) -> "BoundTool":
         """Return the tool; UnsupportedError if CrewAI would rename it."""
+        if (known_as := sanitize_tool_name(tool.spec.name)) != tool.spec.name:
+            raise UnsupportedError(
+                f"CrewAI tells the model of the tool {tool.spec.name!r} as "
+                f"{known_as!r}, and it was trained with its own name. Name it "
+                f"{known_as!r}."
+            )
         bound = cls(**_fields(tool.spec))
         bound._tool = tool
         return bound
