@@ -13,6 +13,7 @@ from agentgym.engines.local.imitation import LocalImitation
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
+from agentgym.engines.settings import precision_of
 from agentgym.models.folder import new_rank
 
 
@@ -36,7 +37,7 @@ class LocalEngine(Engine):
             device=device,
             rank=rank,
             seed=config.seed,
-            precision=config.precision,
+            precision=precision_of(config, device),
             recompute=config.gradient_checkpointing,
             template=config.template,
         )
