@@ -15,6 +15,8 @@ QUICK = {
     "engine.py": "--episodes 4 --in-flight 4",
     "gateway.py": "--seconds 0.2 --clients 1",
     "gpu.py": "--gpu none --architectures tiny --episodes 4 --engines local",
+    "paths.py": "--episodes 4 --in-flight 4",
+    "precision.py": "--model src/agentgym/models/nano --rows 2 --tokens 4",
     "rollouts.py": "--rollouts 4 --theirs 1",
     "training.py": "--steps 1 --warm-up 1 --trl-steps 0 --tasks 2",
     "watch.py": "--tasks 4 --times 5",
