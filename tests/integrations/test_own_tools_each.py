@@ -25,9 +25,11 @@ from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.warm_start import lesson
 from agentgym.train.warm_start.lesson import Lesson
 from agentgym.ui.cards import agent_view, scenario_view
+from agentgym.ui.words import exported
 from tests.integrations.calculator import said
 from tests.rollout.sessions import session
 from tests.train.agents import make_agent
+from tests.ui import made_up
 from tests.ui.test_tables import shown
 
 SCENARIO = str(Path(__file__).parent / "own_tools_each.py")
@@ -134,6 +136,10 @@ def test_the_trained_agent_has_no_tools_of_its_own_and_says_so(tmp_path: Path) -
         with pytest.raises(UsageError, match=rf"give yours with {export}\(tools="):
             getattr(trained, export)()
     assert "each task brought some" in shown(agent_view(trained), 100)
+    result = made_up.result()
+    places = result.artifacts.model_copy(update={"agent": made.path})
+    result = result.model_copy(update={"artifacts": places})
+    assert exported(result) == "to_langchain(tools=[...])"
     here = Identity.of_saved(trained)
     assert not here.is_of(here._replace(source="elsewhere"))
 

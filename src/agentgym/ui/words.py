@@ -1,7 +1,9 @@
 """Estimates and results in words, the same everywhere."""
 
+from contextlib import suppress
 from itertools import pairwise
 
+from agentgym.errors import AgentGymError
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.numbers import (
     digits,
@@ -75,7 +77,13 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 def exported(result: TrainingResult) -> str:
-    """Return the call that gives a trained agent back: a tasks file has no tools."""
+    """Return the call that gives a trained agent back, with tools if it has none.
+
+    A tasks file has none that run, nor has a scenario whose tasks each have their own.
+    """
     source = str(result.config.get("scenario", ""))
     has_none = is_tasks_file(source) and "tools=%40" not in source
+    with suppress(AgentGymError):  # it was removed since
+        spec = result.trained.spec
+        has_none = has_none or (spec.agent is None and not spec.tools)
     return f"{result.export}({'tools=[...]' if has_none else ''})"
