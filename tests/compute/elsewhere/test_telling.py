@@ -46,6 +46,7 @@ class Seen(Progress):
 def tell_all(progress: Progress) -> None:
     progress.planned(PLAN)
     progress.starting("vLLM starts.")
+    progress.fitted("In 30 min: 24 held-out tasks.")
     progress.phase("before", 8)
     progress.rollout_done()
     progress.baseline(METRICS)

@@ -73,6 +73,10 @@ class Told(Progress):
         """Tell it."""
         self._tell("starting", what)
 
+    def fitted(self, words: str) -> None:
+        """Tell it."""
+        self._tell("fitted", words)
+
     def phase(self, name: str, total: int) -> None:
         """Tell it."""
         self._tell("phase", name, total)
