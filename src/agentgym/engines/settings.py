@@ -32,7 +32,7 @@ def precision_of(config: TrainingConfig, device: str) -> Precision:
     """Return the precision of the weights below an adapter.
 
     ``auto`` is bfloat16 on processors that multiply in it, where the local engine
-    samples and learns: a 0.5B model sampled 3.5 times as many tokens a CPU-second so
+    samples and learns: a 0.5B model sampled three times as many tokens a CPU-second so
     (``benchmarks/precision.py``). Small models gain nothing, and a deterministic run
     stays with float32. On a GPU the loader decides, which knows the GPU.
     """
