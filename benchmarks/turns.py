@@ -89,7 +89,7 @@ def measured(options: argparse.Namespace) -> list[float]:
         if number == 0:
             begun, used = perf_counter(), process_time()
         user = {"role": "user", "content": f"Where is the price of item {number}?"}
-        asked = [system, user]
+        asked: list[Any] = [system, user]
         for step in range(options.turns):
             path = f"shop/prices_{step}.py"
             text = (

@@ -1,6 +1,7 @@
 """The chat templates that TRL ships: the form of each, or why it is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers.utils.chat_template_utils import render_jinja_template
@@ -44,7 +45,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def renders(template: str) -> Render:
     def render(messages: list[Message], tools: list[Message], *, prompt: bool) -> str:
-        texts, _ = render_jinja_template(
+        rendered: Any = render_jinja_template(
             [messages],
             tools=tools or None,
             chat_template=template,
@@ -52,7 +53,7 @@ def renders(template: str) -> Render:
             bos_token="<bos>",
             eos_token="<eos>",
         )
-        return str(texts[0])
+        return str(rendered[0][0])
 
     return render
 

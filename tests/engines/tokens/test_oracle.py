@@ -129,7 +129,7 @@ def test_calls_of_one_answer_have_a_turn_each_where_a_template_takes_one(
         request, prompt, ids, [0.0] * len(ids), reason="stop", version=0
     )
     calls = answer.tool_calls
-    said = {"role": "assistant", "content": None}
+    said: dict[str, Any] = {"role": "assistant", "content": None}
     said |= {"tool_calls": [call.to_openai() for call in calls]}
     results = [
         {"role": "tool", "tool_call_id": call.id, "content": f"done {call.id}"}

@@ -165,9 +165,12 @@ def test_the_template_and_its_variables_reach_the_servers(
 
     begun: list[dict[str, Any]] = []
     start = VerlClient.start
-    monkeypatch.setattr(
-        VerlClient, "start", lambda c, given: begun.append(given) or start(c, given)
-    )
+
+    def noted(client: VerlClient, given: dict[str, Any]) -> Any:
+        begun.append(given)
+        return start(client, given)
+
+    monkeypatch.setattr(VerlClient, "start", noted)
     switch = "{% if enable_thinking %}<think>{% endif %}"
     (tmp_path / "own.jinja").write_text(template_text("hermes") + switch)
     engine = make(
