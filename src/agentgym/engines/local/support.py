@@ -9,7 +9,7 @@ from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import check_device, describe_device
 from agentgym.engines.memory import LIBRARIES, check_memory, shape_of
 from agentgym.engines.settings import paced
-from agentgym.errors import MissingExtraError, UnsupportedError
+from agentgym.errors import MissingExtraError, ModelError, UnsupportedError
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import (
     NANO,
@@ -66,7 +66,10 @@ class LocalEngines(EngineFactory):
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
         """Return the settings; fewer and longer rollouts where they take turns."""
-        known = shape_of(config.model)
+        try:
+            known = shape_of(config.model)
+        except ModelError:  # whatever loads the model says what is wrong with it
+            return config
         if known is None or not known[0].obstacles:
             return config
         return paced(config, concurrency=_PLAIN_CONCURRENCY, timeout_s=_PLAIN_TIMEOUT_S)
