@@ -1,9 +1,10 @@
-"""Tokens a CPU-second that a model samples in bfloat16 and in float32, on a processor.
+"""What bfloat16 saves on a processor, and how far its log-probabilities are off.
 
     python benchmarks/precision.py --model ./my-model
 
 Both run one after the other, each in a process of its own, with a fresh adapter of rank
-16, as in training: merged in float32, apart in bfloat16.
+16, as in training. The gap is the mean distance, in nats, between a sampled token's
+log-probability and the learner's; the same weights gave both.
 """
 
 import argparse
@@ -29,15 +30,16 @@ TOOL = {
 
 
 def sample(model: str, precision: str, rows: int, tokens: int) -> None:
-    """Print what one precision took, as JSON."""
-    from agentgym.core.policy import ChatRequest
-    from agentgym.engines.local.loading import load_model
-    from agentgym.engines.local.policy import LocalPolicy
+    """Print what one precision took, and how far the learner is off, as JSON."""
+    from agentgym.core.config import TrainingConfig
+    from agentgym.core.policy import ChatRequest, ChatResult
+    from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+    from agentgym.engines.local.engine import LocalEngine
 
-    loaded = load_model(model, device="cpu", rank=16, seed=0, precision=precision)  # type: ignore[arg-type]
-    policy = LocalPolicy(loaded)
+    settings = {"model": model, "lora_rank": 16, "gpu": "none", "precision": precision}
+    engine = LocalEngine.create(TrainingConfig.create(**settings))
 
-    async def answer(count: int, most: int) -> int:
+    async def answer(count: int, most: int) -> list[ChatResult]:
         asked = [
             ChatRequest(
                 [
@@ -51,15 +53,28 @@ def sample(model: str, precision: str, rows: int, tokens: int) -> None:
             )
             for number in range(count)
         ]
-        found = await asyncio.gather(*map(policy.chat, asked))
-        return sum(len(each.response_ids) for each in found)
+        return await asyncio.gather(*map(engine.policy.chat, asked))
 
     asyncio.run(answer(2, 4))
     wall, cpu = time.perf_counter(), time.process_time()
     made = asyncio.run(answer(rows, tokens))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    policy.close()
-    print(json.dumps({"tokens": made, "wall": wall, "cpu": cpu}))
+    sequences = [
+        TrainingSequence(
+            "agent",
+            number,
+            [*each.prompt_ids, *each.response_ids],
+            [
+                TrainedToken(len(each.prompt_ids) + place, logprob, 1.0)
+                for place, logprob in enumerate(each.logprobs)
+            ],
+        )
+        for number, each in enumerate(made)
+    ]
+    gap = engine.update(TrainingBatch(sequences)).gap
+    engine.close()
+    count = sum(len(each.response_ids) for each in made)
+    print(json.dumps({"tokens": count, "wall": wall, "cpu": cpu, "gap": gap}))
 
 
 def main() -> None:
@@ -81,7 +96,8 @@ def main() -> None:
         rates[precision] = found["tokens"] / found["cpu"]
         print(
             f"{precision:8} {found['tokens']:5} tokens, {found['wall']:.1f} s, "
-            f"{found['cpu']:.1f} CPU-s, {rates[precision]:.1f} tokens a CPU-second"
+            f"{found['cpu']:.1f} CPU-s, {rates[precision]:.1f} tokens a CPU-second, "
+            f"gap {found['gap']:.5f} nats"
         )
     print(f"bf16 : float32 = {rates['bf16'] / rates['float32']:.2f}")
 

@@ -165,8 +165,7 @@ def test_weights_adapter_optimizer_and_cache_are_what_torch_allocates(
     copied = {id(p): p for p in Merged(loaded.model).model.parameters()}
     for parameter in loaded.model.parameters():
         copied.pop(id(parameter), None)
-    assert loaded.merges == (precision == "float32")
-    assert estimate.copies == (size(copied.values()) if loaded.merges else 0)
+    assert estimate.copies == size(copied.values())
     cache = BatchCache(loaded.cache_shape, 1, 256, loaded.device, 256)
     assert estimate.least_cache == cache._memory.nbytes
     assert estimate.least_cache == 256 * estimate.cache_token
@@ -341,9 +340,7 @@ def test_of_a_model_that_is_not_here_nothing_is_said(
 ) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(memory, "free_ram", lambda: 64 * memory.GIB)
-    config = TrainingConfig.create(
-        model="someone/some-model", gpu="none", precision="float32"
-    )
+    config = TrainingConfig.create(model="someone/some-model", gpu="none")
     assert memory.check_memory(config, "cpu") == ""
 
     cached = tmp_path / "models--someone--some-model"

@@ -188,9 +188,8 @@ class TrainingConfig(Settings, BaseSettings):
         lora_rank: 0 trains all weights; None: 0 for nano, 16 for other models. An
             adapter that the model's folder holds keeps its own.
         precision: Of ``local`` and ``vllm``: what weights below an adapter are kept in;
-            ``auto`` is bfloat16 on a GPU that computes with it, and for models larger
-            than nano on processors that do, with ``local``. Weights that are trained
-            are float32.
+            ``auto`` is bfloat16 on a GPU that computes with it. Weights that are
+            trained are float32.
         gradient_checkpointing: Of ``local`` and ``vllm``: whether updates compute each
             layer twice and keep less of it; None does so above 100M parameters.
         max_episode_tokens: Model calls that end beyond so many tokens of their episode

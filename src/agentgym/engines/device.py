@@ -13,8 +13,6 @@ from agentgym.errors import GPUNotAvailableError, UnsupportedError
 
 _MEMORY = Path("/proc/meminfo")
 _CONTAINER = Path("/sys/fs/cgroup")
-_PROCESSOR = Path("/proc/cpuinfo")
-_HALF = {"avx512_bf16", "amx_bf16"}
 _DRIVER_S = 20
 _BFLOAT16 = 8.0
 """The compute capability from which on GPUs have it."""
@@ -49,18 +47,6 @@ def check_device(gpu: str, *, deterministic: bool = False) -> str:
             f"{elsewhere_hint()}"
         )
     return "cpu"
-
-
-def computes_in_half() -> bool:
-    """Say whether this machine's processor multiplies in bfloat16.
-
-    AVX512-BF16 and AMX do: 416 against 175 GFLOPS in float32 on two cores with the
-    first. Others only convert, and are slower than in float32.
-    """
-    with suppress(OSError):
-        flags = re.search(r"^flags\s*:(.*)$", _PROCESSOR.read_text(), re.MULTILINE)
-        return flags is not None and bool(_HALF & set(flags[1].split()))
-    return False
 
 
 def usable_cores() -> int:

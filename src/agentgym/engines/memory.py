@@ -17,7 +17,6 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines.device import free_gpu, free_ram, usable_cores
 from agentgym.engines.lengths import longest_episode
 from agentgym.engines.local.shape import FLOAT, SEEN, Shape, Use
-from agentgym.engines.settings import precision_of
 from agentgym.errors import ModelError, NotEnoughMemoryError
 from agentgym.models.folder import (
     SMALL_PARAMETERS,
@@ -95,8 +94,7 @@ class Estimate:
         is_small = held < SMALL_PARAMETERS and not use.on_gpu
         added = shape.adapter_parameters(use.rank)
         trained = FLOAT * (added or held)
-        merges = use.rank and use.samples and not use.is_half
-        copied = shape.linear_parameters if merges else 0
+        copied = shape.linear_parameters if use.rank and use.samples else 0
         if (
             use.samples and is_small and shape.kind == "llama"
         ):  # fused, with the last layer
@@ -288,8 +286,7 @@ def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
     if known is None:
         return None
     shape, held = known
-    has_half = precision_of(config, "cpu") == "bf16"
-    use = replace(told_use(config, on_gpu=False, has_half=has_half), cores=1)
+    use = replace(told_use(config, on_gpu=False, has_half=False), cores=1)
     if Estimate.of(shape, use, held).need <= free:
         return []
     changes: list[str] = []
@@ -328,8 +325,7 @@ def check_memory(
         return ""
     shape, held = known
     on_gpu = device == "cuda"
-    half = precision_of(config, device) == "bf16"
-    free, has_half = free_gpu() if on_gpu else (free_ram(), half)
+    free, has_half = free_gpu() if on_gpu else (free_ram(), False)
     use = told_use(config, on_gpu=on_gpu, has_half=has_half)
     use = replace(use, samples=beside is None)
     estimate = Estimate.of(shape, use, held)

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from agentgym.core.config import Precision, TrainingConfig
-from agentgym.engines.device import computes_in_half
+from agentgym.core.config import TrainingConfig
 from agentgym.errors import ConfigError, ModelError
-from agentgym.models.folder import ADAPTER_FILE, is_small, model_source, read_json
+from agentgym.models.folder import ADAPTER_FILE, model_source, read_json
 
 LIBRARIES = ("verl", "vllm")
 """Engines whose library's settings are reached as ``NAME.KEY``."""
@@ -26,21 +25,6 @@ def base_source(model: str) -> str:
     if not isinstance(base, str):
         raise ModelError(f"The adapter in {source} does not name its base model.")
     return model_source(base)
-
-
-def precision_of(config: TrainingConfig, device: str) -> Precision:
-    """Return the precision of the weights below an adapter.
-
-    ``auto`` is bfloat16 on processors that multiply in it, where the local engine
-    samples and learns: a 0.5B model sampled three times as many tokens a CPU-second so
-    (``benchmarks/precision.py``). Small models gain nothing, and a deterministic run
-    stays with float32. On a GPU the loader decides, which knows the GPU.
-    """
-    if config.precision != "auto" or device == "cuda":
-        return config.precision
-    gains = config.engine == "local" and not is_small(config.model)
-    is_half = gains and not config.deterministic and computes_in_half()
-    return "bf16" if is_half else "float32"
 
 
 def context_length(config: TrainingConfig) -> int:

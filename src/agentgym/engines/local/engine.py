@@ -13,7 +13,6 @@ from agentgym.engines.local.imitation import LocalImitation
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
-from agentgym.engines.settings import precision_of
 from agentgym.models.folder import new_rank
 
 
@@ -37,7 +36,7 @@ class LocalEngine(Engine):
             device=device,
             rank=rank,
             seed=config.seed,
-            precision=precision_of(config, device),
+            precision=config.precision,
             recompute=config.gradient_checkpointing,
             template=config.template,
         )

@@ -102,8 +102,7 @@ def load_model(
             merge(causal)
             adapter = None
     merged = 0 if adapter is None else _mergeable_bytes(causal)
-    # In bfloat16 an adapter's first changes would be rounded away by merging.
-    merges = dtype != torch.bfloat16 and _free_bytes(causal) >= 2 * merged
+    merges = _free_bytes(causal) >= 2 * merged
     budget = _cache_budget(causal, merged if merges else 0)
     held = _cache_tokens(model, causal, traits, budget)
     return LoadedModel(

@@ -17,7 +17,6 @@ from agentgym.engines.device import check_device
 from agentgym.engines.learner import Learner
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
-from agentgym.engines.settings import precision_of
 from agentgym.engines.vllm.policy import VllmPolicy
 from agentgym.engines.vllm.proof import NAME, check_adapters_are_used
 from agentgym.engines.vllm.server import VllmServer
@@ -73,13 +72,12 @@ class VllmEngine(Engine):
             stack.callback(server.close)
             if shares_gpu(config):
                 _sleep(server)
-            device = check_device(config.gpu)
             loaded = load_model(
                 config.model,
-                device=device,
+                device=check_device(config.gpu),
                 rank=trained_rank(config),
                 seed=config.seed,
-                precision=precision_of(config, device),
+                precision=config.precision,
                 recompute=config.gradient_checkpointing,
                 template=config.template,
             )
