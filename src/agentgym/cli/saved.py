@@ -62,8 +62,8 @@ def use(
     if auto:
         with Versions(find(name).name).locked() as versions:
             versions.unpin()
-        told = f"A better run of {versions.name} becomes its default again"
-        progress_console().print(f"{told}; now it is {versions.default()}.")
+        said = f"A better run of {versions.name} becomes its default again"
+        progress_console().print(f"{said}; now it is {versions.default()}.")
         return
     agent = TrainedAgent.load(name)
     alone, at, _ = name.partition("@")

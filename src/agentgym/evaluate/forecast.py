@@ -15,8 +15,8 @@ _PLAN = 0.25, 1.0
 """Seconds to learn a known plan, least and most, per second of a measured rollout."""
 _NEWEST = 10  # steps
 _LONG_S = 600.0
-_TELLING, _TELLING_S = 4, 20.0
-"""Rollouts and seconds from which on a measurement's length can be told."""
+_LEAST_ROLLOUTS, _LEAST_S = 4, 20.0
+"""Of a baseline that must have passed before its whole length is estimated."""
 
 
 class Forecast:
@@ -62,9 +62,9 @@ class Forecast:
         self._ended += 1
 
     def long_baseline(self) -> str:
-        """Say once, as soon as it shows, that the baseline takes very long."""
+        """Say, once, that the baseline takes more than ten minutes; else nothing."""
         taken = self._clock() - self._began
-        if not self._may_be_long or self._ended < _TELLING or taken < _TELLING_S:
+        if not self._may_be_long or self._ended < _LEAST_ROLLOUTS or taken < _LEAST_S:
             return ""
         total = taken / self._ended * self._held_out
         if total < _LONG_S:

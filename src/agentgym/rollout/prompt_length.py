@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import ModelCall
-from agentgym.errors import AgentGymError
+from agentgym.errors import AgentGymError, ModelError
 from agentgym.models.chat_template import ChatTemplate, FolderTemplate
 from agentgym.models.folder import CONFIG_FILE, base_folder, model_source, read_json
 from agentgym.models.template import template_of
@@ -27,7 +27,7 @@ def compare_with_context(
     Returns:
         Why the agent cannot be trained with this model, and what is to be noted;
         each is empty if there is nothing to say, or if the model's files are not on
-        this machine.
+        this machine, or cannot be read.
     """
     try:
         lengths, context = _lengths(config, calls)
@@ -62,7 +62,10 @@ def _lengths(
         return [], 0
     has_tokenizer = (Path(source) / _TOKENIZER).is_file()
     own = Path(source) if has_tokenizer else folder
-    tokenizer = Tokenizer.from_file(str(own / _TOKENIZER))
+    try:
+        tokenizer = Tokenizer.from_file(str(own / _TOKENIZER))
+    except Exception as error:  # tokenizers has no class of its own for it
+        raise ModelError(f"The tokenizer in {own} cannot be read: {error}") from error
     given = template_of(source, config.template)
     template = ChatTemplate(
         config.model, FolderTemplate(own, given.chat_template), given

@@ -68,11 +68,7 @@ class Credited:
     @property
     def breaks(self) -> int:
         """Calls that continue a conversation, and not its tokens."""
-        return sum(
-            _is_break(made.model_calls, at)
-            for made in self.rollouts
-            for at in range(len(made.model_calls))
-        )
+        return sum(_count_breaks(made.model_calls) for made in self.rollouts)
 
     def refuse(self, reason: str) -> None:
         """Mask what was to be trained: the engine has left its weights as they were."""
@@ -238,27 +234,28 @@ def _sequences(calls: Iterable[ModelCall]) -> list[TrainingSequence]:
     return merged([(call, [], 0.0) for call in calls if call.prompt_ids], 0)
 
 
-def _is_break(calls: Sequence[ModelCall], at: int) -> bool:
-    """Return whether a call's messages continue an earlier call's, but not its tokens.
+def _count_breaks(calls: Sequence[ModelCall]) -> int:
+    """Count the calls whose messages continue an earlier call's, but not its tokens.
 
-    The longest conversation counts that it continues.
+    The longest conversation counts that a call continues.
     """
-    call = calls[at]
-    said = [_said(message) for message in call.messages]
-    earlier = [
-        each
-        for each in calls[:at]
-        if each.agent == call.agent
-        and each.prompt_ids
-        and len(each.messages) < len(said)
-        and said[len(each.messages)][0] == "assistant"
-        and said[: len(each.messages)] == [_said(m) for m in each.messages]
-    ]
-    if not (earlier and call.prompt_ids):
-        return False
-    last = max(earlier, key=lambda each: len(each.messages))
-    before = [*last.prompt_ids, *last.response_ids]
-    return call.prompt_ids[: len(before)] != before
+    said = [list(map(_said, call.messages)) for call in calls]
+    breaks = 0
+    for at, (call, messages) in enumerate(zip(calls, said, strict=True)):
+        earlier = [
+            other
+            for other, before in zip(calls[:at], said, strict=False)
+            if other.agent == call.agent
+            and other.prompt_ids
+            and len(before) < len(messages)
+            and messages[len(before)][0] == "assistant"
+            and messages[: len(before)] == before
+        ]
+        if earlier and call.prompt_ids:
+            last = max(earlier, key=lambda each: len(each.messages))
+            tokens = [*last.prompt_ids, *last.response_ids]
+            breaks += call.prompt_ids[: len(tokens)] != tokens
+    return breaks
 
 
 def _said(message: Mapping[str, Any]) -> tuple[Any, ...]:

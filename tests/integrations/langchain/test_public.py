@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from agentgym.errors import UnsupportedError
 from agentgym.integrations.langchain.adapter import LangChainAdapter
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.integrations.live import load_agent
+from agentgym.models.nano import nano_path
 from agentgym.rollout.located import located
 from agentgym.rollout.probe import AgentReport, probed, require_trainable
 from agentgym.rollout.runner import RolloutRequest
@@ -217,6 +219,16 @@ def test_inspect_takes_the_tools_and_the_model_that_train_takes(
     assert ended.code == 0, ended.err
     report = json.loads(ended.out)
     assert (report["bound"], report["too_long"]) == (["write_diary"], "")
+
+
+def test_a_tokenizer_that_cannot_be_read_is_left_to_whatever_loads_it(
+    tmp_path: Path,
+) -> None:
+    model = tmp_path / "model"
+    copytree(nano_path(), model)
+    (model / "tokenizer.json").write_text("{")
+    config = settings(tmp_path, "noting", [PART]).replaced(model=str(model))
+    assert (probed(config).problems, probed(config).too_long) == ([], "")
 
 
 def test_prompts_that_the_model_cannot_read_are_named_before_training(

@@ -56,6 +56,15 @@ def test_what_is_measured_takes_its_share_of_the_time_at_most() -> None:
         assert validations <= 0.15 * step or fitted["eval_every"] == 5
 
 
+def test_a_warm_start_imitates_what_fits() -> None:
+    """Of 90 s, 3 s a task at a second a rollout; nano imitates 4,500 at most."""
+    given = budget(time="6m", tasks_per_step=2)
+    assert given.fit(360, 1.0)["warm_start_tasks"] == 30
+    assert given.fit(360, 0.001)["warm_start_tasks"] == 4500
+    chosen = budget(time="6m", tasks_per_step=2, warm_start_tasks=20)
+    assert chosen.fit(360, 1.0)["warm_start_tasks"] == 20
+
+
 def test_too_little_time_says_how_much_is_needed() -> None:
     with pytest.raises(UsageError, match=r"time = 1 min .* Give --time \d+m"):
         budget(time="60s").fit(60, 3.0)

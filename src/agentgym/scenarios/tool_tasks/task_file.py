@@ -409,7 +409,7 @@ def _tool(name: Any, specs: Specs, where: str) -> str:
     close = get_close_matches(str(name), specs, n=1, cutoff=0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     if _HAND_OFF.search(str(name)):
-        hint = (
+        hint += (
             " If it hands over to another agent, leave it out: expect the calls that "
             "the other agent has to make."
         )

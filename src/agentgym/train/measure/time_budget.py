@@ -8,19 +8,25 @@ from agentgym.core.config import TrainingConfig
 from agentgym.errors import UsageError
 from agentgym.evaluate.numbers import duration, plural
 from agentgym.train.run_folder import RunState
+from agentgym.train.warm_start.lesson import most_tasks
 
 TIMED_ROLLOUTS = 16
 """Rollouts that are timed first, at most."""
 _HELD_OUT_SHARE = 0.3
 """Of the time, for the measurements of held-out tasks: before, after, a warm start."""
 _VALIDATION_SHARE = 0.15
+_WARM_START_SHARE = 0.25
+_LESSON_PER_ROLLOUT = 3.0
+"""Seconds of a warm start per task and second of a rollout: its plan is played, and
+learned up to three times, each of which is assumed to take as long at most."""
 _STEP_PER_ROLLOUT = 2.0
-"""Seconds of a step per second of its rollouts, before one was timed: updates took 0.4
-to 1.3 of them (docs/benchmarks.md)."""
+"""Seconds of a step per second of its rollouts, before one was timed: the update is
+assumed to take as long as they do."""
 _LEAST_TASKS = 6
 """Held-out tasks: fewer cannot show any change, by the paired test, which needs six
 that change in one direction."""
 _LEAST_VALIDATION = 8
+_LEAST_LESSON = 8
 _LEAST_STEPS = 2
 
 
@@ -47,7 +53,8 @@ class TimeBudget:
         """Return the settings with which a run takes the time that is left.
 
         Held-out tasks come first, then attempts at each; validations are so rare that
-        they take a small share.
+        they take a small share, and a warm start, also one that is accepted later,
+        imitates no more tasks than fit into a quarter.
 
         Args:
             left: Seconds.
@@ -78,7 +85,9 @@ class TimeBudget:
             max(_LEAST_VALIDATION, int(_VALIDATION_SHARE * left / per_rollout / 4)),
         )
         every = validation * per_rollout / (_VALIDATION_SHARE * step)
+        lesson = int(_WARM_START_SHARE * left / (_LESSON_PER_ROLLOUT * per_rollout))
         return {
+            "warm_start_tasks": max(_LEAST_LESSON, min(most_tasks(config), lesson)),
             "test_tasks": tasks,
             "eval_samples": samples,
             "eval_tasks": validation,
