@@ -35,6 +35,11 @@ def told_by(error: BaseException) -> str:
     return "\n".join(line for line in lines if _PYDANTICS not in line).strip()
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message."""
+    return str(error).strip().partition("\n")[0]
+
+
 def first_problem(error: "ValidationError") -> str:
     """Return the first thing that pydantic found wrong: ``where: what``."""
     first = error.errors()[0]

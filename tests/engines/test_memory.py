@@ -20,8 +20,9 @@ from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.prefix_tree import plant
+from agentgym.engines.local.shape import CountedShape, Use
 from agentgym.engines.local.support import LocalEngines
-from agentgym.engines.memory import Estimate, Shape, Use, cheaper, told_use
+from agentgym.engines.memory import Estimate, cheaper, told_use
 from agentgym.errors import ModelError, NotEnoughMemoryError
 from agentgym.models.folder import count_parameters
 from tests.engines.allocations import branching, peak
@@ -62,8 +63,8 @@ TINY = {
 }
 
 
-def shape_of(config: dict[str, Any]) -> Shape:
-    shape = Shape.of(config)
+def shape_of(config: dict[str, Any]) -> CountedShape:
+    shape = CountedShape.of(config)
     assert shape is not None
     return shape
 
@@ -85,7 +86,7 @@ def make(tmp_path: Path) -> Callable[..., Path]:
     return making
 
 
-def told(folder: Path) -> Shape:
+def told(folder: Path) -> CountedShape:
     return shape_of(json.loads((folder / "config.json").read_text()))
 
 
@@ -351,9 +352,9 @@ def test_of_a_model_that_is_not_here_nothing_is_said(
     assert "weights 1.8, a merged copy to sample from 1.3" in memory.check_memory(
         config, "cpu"
     )
-    assert Shape.of({"model_type": "mamba"}) is None
-    assert Shape.of({**QWEN, "model_type": "qwen2_moe"}) is None
-    assert Shape.of({**QWEN, "num_attention_heads": 0}) is None
+    assert CountedShape.of({"model_type": "mamba"}) is None
+    assert CountedShape.of({**QWEN, "model_type": "qwen2_moe"}) is None
+    assert CountedShape.of({**QWEN, "num_attention_heads": 0}) is None
 
 
 def test_an_adapters_base_is_what_is_loaded(

@@ -16,24 +16,22 @@ from agentgym.engines.environments import Environment, Finding
 from agentgym.errors import EngineError, UnsupportedError
 
 CLIP = 0.2
-"""Of the probability ratio, beyond which nothing is gained (PPO, arXiv:1707.06347)."""
+"""PPO's clip of the probability ratio (arXiv:1707.06347)."""
 CLIP_BOUND = 3.0
-"""Of the ratio where the advantage is negative (dual clip, arXiv:1912.09729): without
-it one token that has become e^5 times as likely owns the whole step."""
+"""The most that the ratio counts where the advantage is negative (dual clip,
+arXiv:1912.09729), since PPO's clip has no bound there."""
 MAX_GRAD_NORM = 1.0
 BETAS = (0.9, 0.99)
 EPSILON = 1e-5
-"""Of AdamW for a model as small as nano: far above its default, so that a weight whose
-gradient is mere noise, such as a rare token's embedding, is not moved as far as one
-that matters. With 1e-8 names were copied worse and worse on validation tasks from step
-30 on."""
+"""AdamW's epsilon for a model as small as nano, far above the default: it damps weights
+whose gradients are mere noise, such as a rare token's embedding."""
 LARGE_EPSILON = 1e-8
-"""Of AdamW for other models, its default: with 1e-5 a step was 0.6 to 0.8 of the rate
-at a gradient norm of 0.1."""
+"""AdamW's epsilon for other models, its default. A gradient of norm 0.1 over an adapter
+of 10M parameters is 0.1 / sqrt(10M) = 3e-5 in each: ``EPSILON`` would damp that too."""
 LEARNING_RATE = 4e-4
-"""Of all weights of a model as small as nano."""
+"""AdamW's rate for all weights of a model as small as nano."""
 LARGE_LEARNING_RATE = 1e-6
-"""Of all weights of other models: a hundredth of an adapter's, as verl's default."""
+"""The same for all weights of other models: verl's default."""
 LORA_LEARNING_RATE = 1e-4
 MOST_GAP = 0.1
 """Nats between a token's log-probability at a server and at the learner, on average:
@@ -76,7 +74,7 @@ class TrainingSequence:
 
 @dataclass
 class TrainingBatch:
-    """Everything one update is made from; the loss is a mean over its trained tokens.
+    """The input of one update; the loss is a mean over its trained tokens.
 
     Attributes:
         sequences: With at least one trained token each.
@@ -94,7 +92,7 @@ class TrainingBatch:
 
 @dataclass(frozen=True)
 class UpdateMetrics:
-    """What one policy update did.
+    """Metrics of one policy update.
 
     Attributes:
         step: Updates after this one.
@@ -119,7 +117,7 @@ class UpdateMetrics:
 
 
 class Imitation(ABC):
-    """Teaches a policy by examples, before it is trained on attempts of its own."""
+    """Supervised fine-tuning of a policy on examples, before its on-policy training."""
 
     @abstractmethod
     def write(
@@ -142,22 +140,23 @@ class Imitation(ABC):
     def learn(self, batch: TrainingBatch, share: float) -> float:
         """Make the trained tokens of ``batch`` likelier; advantages are weights.
 
-        Log-probabilities of the batch are not looked at, and the engine's ``step`` and
-        optimizer stay as they are.
+        Ignores the batch's log-probabilities, and leaves the engine's ``step`` and
+        optimizer unchanged.
 
         Args:
             batch: Not empty.
             share: Of the full learning rate, 0..1.
 
         Returns:
-            The mean loss per trained token before, in nats; NaN if the update was
-            left out because it was not finite.
+            The mean loss per trained token before the update, in nats; NaN if the
+            update was skipped because its gradient was not finite.
         """
 
     def measure(self, batch: TrainingBatch) -> float:
-        """Return the mean loss per trained token, in nats, and change nothing.
+        """Return the mean loss per trained token, in nats, without an update.
 
-        By default NaN: it cannot be told, so that a lesson goes on to its end.
+        The default returns NaN: the loss is unknown, and a warm start goes through all
+        of its examples.
         """
         return math.nan
 
@@ -181,7 +180,7 @@ class Engine(ABC):
 
     @abstractmethod
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Do one on-policy update; an empty batch counts as one, too."""
+        """Do one on-policy update; an empty batch also counts ``step`` on."""
 
     @abstractmethod
     def save_checkpoint(self, folder: Path) -> None:
@@ -200,15 +199,15 @@ class Engine(ABC):
         """Write model and tokenizer in Hugging Face format into ``folder``."""
 
     def imitation(self) -> Imitation:
-        """Return a teacher with an optimizer of its own; only if it ``imitates``.
+        """Return supervised fine-tuning with its own optimizer, for a warm start.
 
         Raises:
-            UnsupportedError: The default: the engine cannot.
+            UnsupportedError: The engine has none, as the default.
         """
         raise UnsupportedError(f"{type(self).__name__} has no imitation().")
 
     def sampling(self) -> AbstractContextManager[None]:
-        """Return what rollouts run within; servers are awake there, else asleep."""
+        """Return a context manager that keeps the sampling servers awake."""
         return nullcontext()
 
     def close(self) -> None:
@@ -218,11 +217,14 @@ class Engine(ABC):
 class EngineSummary(NamedTuple):
     """The policy and the device in words, e.g. ``nano (1.1M parameters)``, ``CPU``.
 
-    ``memory`` is what training takes of the device's; ``form`` is the form of the
-    model's tool calls, e.g. ``hermes``. Both are empty if not known. ``path`` is how
-    the model is sampled and trained where that is not the usual way, and what it costs.
-    ``drops_reasoning``: whether its template leaves earlier reasoning out once the user
-    speaks again.
+    Attributes:
+        model: The policy.
+        device: Where it is trained.
+        memory: How much of the device's memory training takes; empty if unknown.
+        form: The form of the model's tool calls, e.g. ``hermes``; empty if unknown.
+        path: How the model is sampled and trained where that is slower than usual.
+        drops_reasoning: Whether its template leaves earlier reasoning out once the
+            user speaks again.
     """
 
     model: str
@@ -248,7 +250,7 @@ class EngineFactory(ABC):
 
     @abstractmethod
     def check(self, config: TrainingConfig) -> EngineSummary:
-        """Check that the engine can do what ``config`` asks of it.
+        """Check that the engine supports the settings of a run.
 
         Raises:
             UsageError: A setting, or a combination, that it does not support.
@@ -264,13 +266,13 @@ class EngineFactory(ABC):
         return ""
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return what the library below would be started with; empty without one."""
+        """Return the configuration for the engine's library; empty without one."""
         return ""
 
     def examine(self) -> Iterator[Finding]:
-        """Look at environment and machine, and start a tiny model where that can be.
+        """Check environment and machine, and start a tiny model if that is possible.
 
-        For ``agentgym engine check``, which shows each finding as it comes.
+        ``agentgym engine check`` shows each finding as it comes.
         """
         yield from ()
 
@@ -302,7 +304,7 @@ def check_gap(gap: float, servers: str) -> None:
         servers: Whose log-probabilities they are, e.g. ``vLLM``.
 
     Raises:
-        EngineError: The gap is more than ``MOST_GAP``, or no number.
+        EngineError: The gap is more than ``MOST_GAP``, or not a number.
     """
     if gap <= MOST_GAP:
         return

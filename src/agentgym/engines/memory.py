@@ -16,7 +16,7 @@ from typing import Any, Self
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.device import free_gpu, free_ram, usable_cores
 from agentgym.engines.lengths import longest_episode
-from agentgym.engines.local.shape import FLOAT, SEEN, Shape, Use
+from agentgym.engines.local.shape import FLOAT, SEEN, CountedShape, Shape, Use
 from agentgym.errors import ModelError, NotEnoughMemoryError
 from agentgym.models.folder import (
     SMALL_PARAMETERS,
@@ -237,7 +237,7 @@ def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
 
 
 def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | None:
-    """Return what a model is made of, and the parameters that its files have.
+    """Return the shape of a model, and the number of parameters in its files.
 
     Args:
         model: As ``config.model``.
@@ -253,7 +253,7 @@ def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | N
     folder = base_folder(model_source(model), fetch=fetch)
     if folder is None:
         return None
-    shape = Shape.of(read_json(folder / "config.json"))
+    shape = CountedShape.of(read_json(folder / "config.json"))
     if shape is not None:
         return shape, count_parameters(folder)
     if any(find_spec(library) is None for library in LIBRARIES):

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from agentgym.errors import ModelError, UsageError
+from agentgym.errors import ModelError, UsageError, first_line
 from agentgym.install import install_command
 from agentgym.models.folder import CONFIG_FILE, base_folder
 
@@ -48,7 +48,7 @@ def require_config(source: str) -> None:
         cause: BaseException = error
         while isinstance(cause, RuntimeError) and cause.__context__ is not None:
             cause = cause.__context__  # huggingface_hub retries on a closed client
-        reason = str(cause).strip().partition("\n")[0]
+        reason = first_line(cause)
         why = f"Hugging Face cannot be asked for it ({reason.rstrip('.')})"
     else:
         return
@@ -88,7 +88,7 @@ def download(repository: str, card: str, model: str) -> Path:
             repository, allow_patterns=[card, f"{model}/*"]
         )
     except (OSError, ValueError, httpx.HTTPError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        reason = first_line(error)
         raise UsageError(
             f"{told} it cannot be downloaded ({type(error).__name__}: {reason})"
         ) from None

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 from agentgym.core.files import parse_json
 from agentgym.engines.local.architecture import find_class
 from agentgym.engines.local.quiet import quiet
-from agentgym.errors import ModelError
+from agentgym.errors import ModelError, first_line
 from agentgym.models.folder import ADAPTER_FILE, model_source
 from agentgym.models.template import keep_template, template_of
 
@@ -38,7 +38,7 @@ def merge_adapter(adapter: Path, folder: Path) -> None:
             merged = adapted.merge_and_unload(safe_merge=True).to(dtype)
             tokenizer = AutoTokenizer.from_pretrained(adapter)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        reason = first_line(error)
         raise ModelError(
             f"The adapter in {adapter} cannot be merged: {reason} The model that it "
             "was trained on must be there; without a network, in a folder."

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
-from tests.engines.conftest import make_tokenizer
+from tests.engines.local.architectures import save
 
 Load = Callable[..., LoadedModel]
 ROPE = {"rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 64}
@@ -20,25 +19,7 @@ def load(tmp_path: Path) -> Load:
     """Return what loads a tiny model of a kind, with random weights."""
 
     def loading(kind: str, **changes: Any) -> LoadedModel:
-        tokenizer = make_tokenizer()
-        config = AutoConfig.for_model(
-            kind,
-            **{
-                "vocab_size": len(tokenizer),
-                "hidden_size": 32,
-                "intermediate_size": 64,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 4,
-                "num_key_value_heads": 2,
-                "max_position_embeddings": 256,
-                "pad_token_id": 0,
-                "bos_token_id": None,
-                "eos_token_id": 1,
-                **changes,
-            },
-        )
-        AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-        tokenizer.save_pretrained(tmp_path)
+        save(kind, tmp_path, max_position_embeddings=256, **changes)
         return load_model(str(tmp_path), device="cpu", rank=0, seed=0)
 
     return loading

@@ -20,7 +20,7 @@ from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.measure import measure
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
-from agentgym.engines.local.shape import Shape, Use
+from agentgym.engines.local.shape import CountedShape, Use
 from agentgym.engines.local.support import LocalEngines
 from agentgym.engines.memory import Estimate
 from agentgym.errors import ModelError
@@ -236,7 +236,7 @@ def test_a_plain_update_stays_within_its_estimate(
 
 
 def test_measuring_and_counting_agree(model_folder: Path) -> None:
-    counted = Shape.of(json.loads((model_folder / "config.json").read_text()))
+    counted = CountedShape.of(json.loads((model_folder / "config.json").read_text()))
     measured = measure("it", model_folder)
 
     assert counted is not None

@@ -36,13 +36,15 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from agentgym.engines.local.decoding.kv_cache import CacheShape
-from agentgym.errors import ModelError
+from agentgym.errors import ModelError, first_line
 
 _WATCH = "agentgym_watch"
 _TOKENS = 4
 UNLIMITED = 2**40
 """Tokens, where neither positions nor a growing cache are a limit."""
 _KNOWN = {
+    "scaling",
+    "layout",
     "dropout",
     "is_causal",
     "position_ids",
@@ -53,7 +55,7 @@ _KNOWN = {
     "output_hidden_states",
     "output_router_logits",
 }
-"""What attention may be given beside queries, keys, values, mask and scale."""
+"""Further arguments with which attention may be called."""
 _OBSTACLES = {
     "sliding_window": "sliding-window attention",
     "softcap": "capped attention scores",
@@ -107,7 +109,7 @@ def find_class(name: str, source: str) -> Any:
     except OSError:  # not there, or no network
         raise
     except Exception as error:
-        reason = str(error).strip().split("\n")[0]
+        reason = first_line(error)
         if "model_type" in reason or "model type" in reason:
             reason = f"it is not in transformers {transformers.__version__}: {reason}"
         raise ModelError(
@@ -226,13 +228,10 @@ def _watched(name: str, model: PreTrainedModel) -> tuple[DynamicCache, list[_Cal
         key: Tensor,
         value: Tensor,
         attention_mask: Tensor | None,
-        *,
-        scaling: float | None = None,
-        layout: object = None,
         **rest: Any,
     ) -> tuple[Tensor, None]:
         extra = [word for word in rest.keys() - _KNOWN if _is_set(rest[word])]
-        calls.append(_Call(layout is not None, key.shape, sorted(extra)))
+        calls.append(_Call(rest.get("layout") is not None, key.shape, sorted(extra)))
         groups = query.shape[1] // value.shape[1]
         return value.repeat_interleave(groups, 1).transpose(1, 2).contiguous(), None
 
@@ -254,7 +253,7 @@ def _watched(name: str, model: PreTrainedModel) -> tuple[DynamicCache, list[_Cal
             )
             assert output.last_hidden_state is not None, "its layers are not apart"
     except Exception as error:
-        reason = str(error).strip().split("\n")[0]
+        reason = first_line(error)
         raise ModelError(
             f"The model {name!r} (architecture {model.config.model_type!r}) cannot be "
             f"run on tokens with a cache of transformers: {reason} Use another model."

@@ -33,7 +33,7 @@ from agentgym.engines.local.model import LoadedModel, decoder_states
 from agentgym.engines.local.prefix_tree import TreeLayout
 from agentgym.engines.local.quiet import quiet
 from agentgym.engines.memory import CACHE_BYTES, RECOMPUTED_PARAMETERS
-from agentgym.errors import GPUNotAvailableError, ModelError
+from agentgym.errors import GPUNotAvailableError, ModelError, first_line
 from agentgym.models.chat_template import ChatTemplate
 from agentgym.models.folder import ADAPTER_FILE, model_source
 from agentgym.models.template import template_of
@@ -153,7 +153,7 @@ def _read(
             source, dtype=dtype, attn_implementation="eager"
         )
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        reason = str(error).strip().split("\n")[0]
+        reason = first_line(error)
         raise ModelError(
             f"The model {model!r} cannot be loaded: {reason} Without a network, give "
             "a folder that holds the model, or use --model nano."

@@ -1,8 +1,8 @@
 """Measures a model without its weights, on torch's meta device.
 
-For architectures whose sizes :meth:`Shape.of` does not count from their settings: the
-parameters, what an adapter adds, what the cache holds, and what a forward pass keeps
-for the backward pass. It takes a second or two, whatever the model's size.
+For architectures whose sizes :meth:`CountedShape.of` does not count: parameters,
+adapter, cache, and the memory that a forward pass keeps for the backward pass. It
+takes a second or two, whatever the model's size.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ from agentgym.engines.adapter import adapted_layers, has_experts
 from agentgym.engines.local.architecture import find_class, find_traits, longest_text
 from agentgym.engines.local.quiet import quiet
 from agentgym.engines.local.shape import FLOAT, Growth, MeasuredShape
-from agentgym.errors import ModelError
+from agentgym.errors import ModelError, first_line
 
 _FUSED = "agentgym_fused"
 _LENGTHS = 256, 512
@@ -51,7 +51,7 @@ def measure(name: str, folder: Path) -> MeasuredShape:
                     config, attn_implementation="eager", dtype=torch.float32
                 )
         except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
-            reason = str(error).strip().split("\n")[0]
+            reason = first_line(error)
             raise ModelError(
                 f"The settings in {folder / 'config.json'} make no model: {reason}"
             ) from error
@@ -72,15 +72,10 @@ def measure(name: str, folder: Path) -> MeasuredShape:
         kind=str(text.model_type),
         layers=layers,
         hidden=int(text.hidden_size),
-        inner=0,
         heads=heads,
         key_heads=int(getattr(text, "num_key_value_heads", 0) or heads),
-        head_dim=0,
         vocabulary=int(text.vocab_size),
         context=longest_text(config),
-        biases=0,
-        norms=0,
-        is_tied=bool(text.tie_word_embeddings),
         blocked=traits.obstacles,
         expert=has_experts(model),
         held=model.num_parameters(),
@@ -93,7 +88,7 @@ def measure(name: str, folder: Path) -> MeasuredShape:
 
 
 def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
-    """Return what the largest layer keeps for the backward pass, and what all do."""
+    """Measure the bytes kept for the backward pass by the largest layer, and by all."""
     try:
         (small, all_small), (large, all_large) = (
             _kept_of(model, tokens) for tokens in _LENGTHS
@@ -101,7 +96,7 @@ def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
     except RuntimeError as error:
         raise ModelError(
             f"The memory of {name!r} (architecture {model.config.model_type!r}) cannot "
-            f"be estimated: {str(error).strip().split(chr(10))[0]}"
+            f"be estimated: {first_line(error)}"
         ) from error
     few, many = _LENGTHS
     return (

@@ -63,7 +63,7 @@ class LoadedModel:
     recomputed: tuple[nn.Module, ...] = ()
 
     def chat_tokens(self) -> ChatTokens:
-        """Return what lies between chat messages and this model's tokens."""
+        """Return the converter between chat messages and this model's token ids."""
         return ChatTokens(
             self.name, self.tokenizer, self.template, self.stop_ids, self.context
         )

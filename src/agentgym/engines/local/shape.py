@@ -1,8 +1,9 @@
-"""What a model is made of, and how it is trained: what its memory depends on.
+"""The shape of a model and the way it is trained, on which its memory depends.
 
 Importing this imports no torch.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -37,8 +38,73 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What a decoder is made of.
+class Shape(ABC):
+    """The sizes of a decoder.
+
+    Attributes:
+        kind: The ``model_type`` of transformers.
+        context: Most tokens of a text.
+    """
+
+    kind: str
+    layers: int
+    hidden: int
+    heads: int
+    key_heads: int
+    vocabulary: int
+    context: int
+
+    @property
+    @abstractmethod
+    def linear_parameters(self) -> int:
+        """Weights of the linear layers that an adapter gets."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> int:
+        """All parameters."""
+
+    @abstractmethod
+    def adapter_parameters(self, rank: int) -> int:
+        """Return the parameters of an adapter of all linear layers but the last."""
+
+    @property
+    @abstractmethod
+    def cache_token(self) -> int:
+        """Numbers that each token adds to the cache."""
+
+    @abstractmethod
+    def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
+        """Return the bytes that a forward pass keeps for its backward pass.
+
+        Args:
+            tokens: Of one row.
+            use: How the model is trained.
+            size: Bytes of a weight below the adapter.
+
+        Returns:
+            Those of the largest layer, and those of all layers.
+        """
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Why tokens of several sequences cannot be packed; empty if they can."""
+        return ()
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether it is a mixture of experts."""
+        return False
+
+    @property
+    def cache_fixed(self) -> int:
+        """Numbers of the cache that do not grow with the text."""
+        return 0
+
+
+@dataclass(frozen=True)
+class CountedShape(Shape):
+    """A shape whose sizes are counted from the settings in ``config.json``.
 
     Attributes:
         inner: Width of the multilayer perceptron.
@@ -47,15 +113,8 @@ class Shape:
         is_tied: Whether the last layer is the embedding.
     """
 
-    kind: str
-    layers: int
-    hidden: int
     inner: int
-    heads: int
-    key_heads: int
     head_dim: int
-    vocabulary: int
-    context: int
     biases: int
     norms: int
     is_tied: bool
@@ -130,36 +189,12 @@ class Shape:
         return self.layers * rank * sum(map(sum, self.linears))
 
     @property
-    def obstacles(self) -> tuple[str, ...]:
-        """Why tokens of several sequences cannot be packed; empty if they can."""
-        return ()
-
-    @property
-    def has_experts(self) -> bool:
-        """Whether it is a mixture of experts."""
-        return False
-
-    @property
     def cache_token(self) -> int:
         """Numbers that each token adds to the cache."""
         return 2 * self.layers * self.key_heads * self.head_dim
 
-    @property
-    def cache_fixed(self) -> int:
-        """Numbers of the cache that do not grow with the text."""
-        return 0
-
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
-        """Return the bytes that a forward pass keeps for its backward pass.
-
-        Args:
-            tokens: Of one row.
-            use: How the model is trained.
-            size: Bytes of a weight below the adapter.
-
-        Returns:
-            Those of the largest layer, and those of all layers.
-        """
+        """Return the bytes that a forward pass keeps; see :class:`Shape`."""
         query, key = self.heads * self.head_dim, self.key_heads * self.head_dim
         hidden, inner = self.hidden, self.inner
         # Two norms (in float32, before and after the weight), rotation and attention
@@ -194,7 +229,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class MeasuredShape(Shape):
-    """What any other model is made of, as it was measured without its weights.
+    """A shape of another architecture, measured on a model without weights.
 
     Attributes:
         blocked: See ``obstacles``.

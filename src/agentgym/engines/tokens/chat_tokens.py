@@ -23,7 +23,7 @@ logger = get_logger(__name__)
 
 
 class ChatTokens:
-    """Token ids in, token ids out: what lies between chat messages and a sampler.
+    """Converts chat requests to prompt ids, and response ids to answers.
 
     Attributes:
         stop_ids: Tokens that end a response.

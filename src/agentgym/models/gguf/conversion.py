@@ -10,7 +10,12 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import TYPE_CHECKING, Any
 
-from agentgym.errors import MissingExtraError, ModelError, NotEnoughMemoryError
+from agentgym.errors import (
+    MissingExtraError,
+    ModelError,
+    NotEnoughMemoryError,
+    first_line,
+)
 
 if TYPE_CHECKING:
     from gguf import GGUFReader
@@ -56,7 +61,7 @@ def convert(file: Path, folder: Path, template: str = "") -> None:
             _write_weights(file, folder)
             _write_tokenizer(file, folder, reader, template)
     except (ValueError, KeyError, TypeError, LookupError, NotImplementedError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        reason = first_line(error)
         raise ModelError(
             f"{file} cannot be converted ({type(error).__name__}: {reason}). Give a "
             "GGUF file of another quantization, as Q8_0, or the model's folder."

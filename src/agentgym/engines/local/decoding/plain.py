@@ -36,7 +36,7 @@ class CacheStore:
         self._entries = OrderedDict[tuple[int, ...], tuple[DynamicCache, int]]()
 
     def put(self, ids: Sequence[int], cache: DynamicCache) -> None:
-        """Keep a cache, which nobody may change from then on."""
+        """Keep a cache, which the caller must not change afterwards."""
         self._drop(tuple(ids))
         size = sum(tensor.nbytes for tensor in _tensors(cache))
         if size > self._budget:
