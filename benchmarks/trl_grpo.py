@@ -227,7 +227,7 @@ def main() -> None:
                 per_device_train_batch_size=batch,
                 num_generations=config.group_size,
                 max_completion_length=MAX_COMPLETION,
-                generation_kwargs={"max_new_tokens": config.max_tokens},
+                generation_kwargs={"max_new_tokens": config.answer_tokens},
                 max_tool_calling_iterations=SCENARIO.max_turns - 1,
                 temperature=config.temperature,
                 learning_rate=LEARNING_RATE,

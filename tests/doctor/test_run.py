@@ -319,3 +319,10 @@ def test_calls_of_roles_that_are_not_trained_are_no_fault() -> None:
     masked["spans not found in the token ids"] = 50
     finding = only(healthy(ledger=Ledger(calls=1000, trained=50, masked=masked)))
     assert "50 of 100 model calls (50%)" in finding.evidence
+
+
+def test_answers_that_are_cut_are_named() -> None:
+    finding = only(healthy(steps=steps_with(answers_cut=0.03)))
+    assert (finding.severity, finding.title) == ("warning", "answers are cut")
+    assert finding.evidence.startswith("3.0% of the model's answers")
+    assert titles(healthy(steps=steps_with(answers_cut=0.01))) == []

@@ -6,7 +6,8 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, RolloutStatus, ToolCall, Trajectory
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.metrics import METRICS, Metrics, Prices, TaskResult
-from agentgym.ui.comparison import rows
+from agentgym.evaluate.outlook import cut_words
+from agentgym.ui.comparison import rows, values
 
 
 def attempt(
@@ -157,3 +158,34 @@ def test_dollars_per_success_count_tasks_that_were_never_solved() -> None:
     assert measured(5, 0.0).cost_per_success.n == 0  # a model on this machine
     labels = [row.label for row in rows(old, new, METRICS)]
     assert "$ per 1,000 successes" in labels
+
+
+def test_pass_1_stands_again_with_dropped_rollouts_as_failed_where_any_was() -> None:
+    whole = Metrics.of([attempt("a", True), attempt("b", True), attempt("b", False)])
+    lossy = Metrics.of([attempt("a", None), attempt("b", True), attempt("b", None)])
+
+    assert (lossy.pass_1.value, whole.pass_1.value) == (1.0, pytest.approx(2 / 3))
+    assert (lossy.pass_1_of_all.value, lossy.pass_1_of_all.n) == (
+        pytest.approx(1 / 3),
+        2,
+    )
+    assert compare(whole, lossy).differences["pass_1_of_all"].value < 0
+    label = "pass^1, dropped as failed"
+    assert label not in [row.label for row in rows(whole, whole)]
+    (row,) = (row for row in rows(whole, lossy) if row.label == label)
+    assert (row.before[:4], row.after[:4]) == ("67 %", "33 %")
+    assert label in dict(values(lossy))
+    assert label not in dict(values(whole))
+
+
+def test_answers_that_were_cut_are_counted_and_warned_of_from_two_percent_on() -> None:
+    def made(cut: int) -> Metrics:
+        answers = [
+            ModelCall(finish_reason="length" if n < cut else "stop") for n in range(100)
+        ]
+        return Metrics.of([attempt("a", True).model_copy(update={"steps": answers})])
+
+    assert made(2).answers_cut.value == 0.02
+    assert cut_words(made(1).answers_cut.value, 160) == ""
+    assert "2.0% of the model's answers" in cut_words(made(2).answers_cut.value, 160)
+    assert "(max_tokens = 160)" in cut_words(made(2).answers_cut.value, 160)

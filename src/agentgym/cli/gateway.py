@@ -230,10 +230,11 @@ def _named(
 
 def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
     from agentgym.core.config import TrainingConfig
+    from agentgym.engines.lengths import paced_for_servers
 
     if config is not None:
-        return TrainingConfig.from_yaml(config, **given)
-    return TrainingConfig.create(**given)
+        return paced_for_servers(TrainingConfig.from_yaml(config, **given))
+    return paced_for_servers(TrainingConfig.create(**given))
 
 
 def _make_folder(data: Path) -> None:

@@ -82,7 +82,7 @@ class Effort:
         left = max(0, config.episodes - done)
         steps = math.ceil(left / config.group_size / config.tasks_per_step)
         measured += (steps // config.eval_every) * config.eval_tasks
-        return cls(left, measured, CALLS * FILLED * config.max_tokens)
+        return cls(left, measured, CALLS * FILLED * config.answer_tokens)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,11 @@ _SAYS_NOTHING = re.compile(
 """Names of modules and of agents in them that tell nothing of an agent."""
 _STAMP = r"-\d{8}-\d{6}$"
 """The date of a run's folder, where an earlier run has the agent's name."""
+SMALL_ANSWER = 160
+"""Tokens of an answer of a small model: nano writes a call in about 40."""
+SMALL_TIMEOUT_S = 60.0
+MOST_IN_FLIGHT = 64
+"""Episodes of a worker; a training step has 64 rollouts by default."""
 _MOST, _MANY = 10**9, 10**5
 """What is more is a slip of the hand, and takes time or memory that nobody has."""
 
@@ -184,7 +189,8 @@ class TrainingConfig(Settings, BaseSettings):
         cache_requests: Of an evaluation of a model that servers answer for, at
             ``eval_temperature`` 0: a file in which answers are kept, and from which the
             same requests are answered. Never in training.
-        max_tokens: Most tokens of one response.
+        max_tokens: Most tokens of one response; None: 160 for small models, as nano,
+            1,024 for others, and 4,096 for those that reason first.
         lora_rank: 0 trains all weights; None: 0 for nano, 16 for other models. An
             adapter that the model's folder holds keeps its own.
         precision: Of ``local`` and ``vllm``: what weights below an adapter are kept in;
@@ -205,8 +211,10 @@ class TrainingConfig(Settings, BaseSettings):
             before training counts twice.
         yes: Go on where the baseline says that training will hardly work.
         workers: Worker processes.
-        concurrency: Episodes in flight per worker.
-        rollout_timeout_s: Wall seconds after which an episode is ended.
+        concurrency: Episodes in flight per worker; None: by the model and the device,
+            at most 64.
+        rollout_timeout_s: Wall seconds after which an episode is ended, because it
+            hangs; None: 60 for small models, as nano, and at least 600 for others.
         max_attempts: Attempts per rollout before it is dropped.
         unsafe_local_exec: Run model-written code without a sandbox.
         tracker: ``tensorboard``, ``wandb`` or ``none``.
@@ -265,7 +273,7 @@ class TrainingConfig(Settings, BaseSettings):
     temperature: float = Field(default=1.0, gt=0)
     eval_temperature: float = Field(default=0.5, ge=0)
     cache_requests: Path | None = None
-    max_tokens: int = Field(default=160, gt=0, le=_MOST)
+    max_tokens: int | None = Field(default=None, gt=0, le=_MOST)
     lora_rank: int | None = Field(default=None, ge=0, le=_MANY)
     precision: Precision = "auto"
     gradient_checkpointing: bool | None = None
@@ -278,13 +286,28 @@ class TrainingConfig(Settings, BaseSettings):
     patience: int = Field(default=10, ge=1, le=_MOST)
     yes: bool = False
     workers: int | None = Field(default=None, gt=0, le=1000)
-    concurrency: int = Field(default=64, gt=0, le=_MANY)
-    rollout_timeout_s: float = Field(default=60.0, gt=0, le=LONGEST_S)
+    concurrency: int | None = Field(default=None, gt=0, le=_MANY)
+    rollout_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_S)
     max_attempts: int = Field(default=3, ge=1, le=_MANY)
     unsafe_local_exec: bool = False
     tracker: Literal["tensorboard", "wandb", "none"] = "tensorboard"
     name: Annotated[str, AfterValidator(check_name)] | None = None
     output: Path = Path("runs")
+
+    @property
+    def answer_tokens(self) -> int:
+        """Most tokens of one response: ``max_tokens``, or what suits nano."""
+        return self.max_tokens or SMALL_ANSWER
+
+    @property
+    def in_flight(self) -> int:
+        """Episodes in flight per worker: ``concurrency``, or what suits nano."""
+        return self.concurrency or MOST_IN_FLIGHT
+
+    @property
+    def timeout_s(self) -> float:
+        """Most seconds of an episode: ``rollout_timeout_s``, or what suits nano."""
+        return self.rollout_timeout_s or SMALL_TIMEOUT_S
 
     @property
     def template(self) -> TemplateSettings:

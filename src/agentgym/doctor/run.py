@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from agentgym.core.ledger import NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED
 from agentgym.doctor.evidence import Evidence
+from agentgym.evaluate.outlook import MOST_CUT
 
 Severity = Literal["critical", "warning", "info"]
 """What is critical stops learning, a warning slows it, and an info explains."""
@@ -62,7 +63,7 @@ _info = partial(Finding, "info")
 def diagnose(run: Evidence) -> list[Finding]:
     """Return what was found, the likeliest cause first; empty if all is well."""
     checks = (
-        *(_broken, _lost, _base, _watched, _signal, _updates),
+        *(_broken, _lost, _base, _watched, _signal, _cut, _updates),
         *(_outcome, _regressions),
     )
     found = [finding for check in checks for finding in check(run)]
@@ -190,6 +191,20 @@ def _signal(run: Evidence) -> Iterator[Finding]:
             "A call is masked when its spans cannot be found in its token ids or its "
             "component is not trained: see define_trainable_components() and the "
             "model's chat template; or when it ends beyond max_episode_tokens.",
+        )
+
+
+def _cut(run: Evidence) -> Iterator[Finding]:
+    """Look for answers that ended at their most tokens."""
+    known = [step for step in run.recent if "answers_cut" in step]
+    share = _mean(known, "answers_cut") if known else 0.0
+    if share >= MOST_CUT:
+        yield _warning(
+            "answers are cut",
+            f"{share:.1%} of the model's answers lately ended at their most tokens; a "
+            "call that is cut is lost, and the attempt with it.",
+            "Raise max_tokens, or the limit that the agent itself gives, or leave "
+            "reasoning out (--thinking off).",
         )
 
 

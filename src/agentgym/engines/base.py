@@ -258,7 +258,11 @@ class EngineFactory(ABC):
         """
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with defaults for the pace at which the model answers."""
+        """Return the settings with how many rollouts run at once, where that is open.
+
+        Raises:
+            ModelError: The model's folder cannot be read.
+        """
         return config
 
     def announced(self, config: TrainingConfig) -> str:

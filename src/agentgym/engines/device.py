@@ -9,7 +9,7 @@ from shutil import which
 
 from agentgym.core.machines import elsewhere_hint
 from agentgym.core.settings import initial_environment
-from agentgym.errors import GPUNotAvailableError, UnsupportedError
+from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
 
 _MEMORY = Path("/proc/meminfo")
 _CONTAINER = Path("/sys/fs/cgroup")
@@ -47,6 +47,14 @@ def check_device(gpu: str, *, deterministic: bool = False) -> str:
             f"{elsewhere_hint()}"
         )
     return "cpu"
+
+
+def find_device(gpu: str) -> str:
+    """Return ``cpu`` or ``cuda`` as :func:`check_device`; ``cpu`` where it raises."""
+    try:
+        return check_device(gpu)
+    except UsageError:
+        return "cpu"
 
 
 def usable_cores() -> int:

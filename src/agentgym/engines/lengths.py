@@ -1,13 +1,18 @@
-"""How long the episodes of a scenario may become, in tokens."""
+"""How long answers, rollouts and episodes are by default, and how many run at once."""
 
 import json
 import math
 from collections.abc import Sequence
 
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import SMALL_ANSWER, SMALL_TIMEOUT_S, TrainingConfig
+from agentgym.core.settings import LONGEST_S
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec
+from agentgym.engines.settings import context_length
 from agentgym.errors import AgentGymError
+from agentgym.models.chat_template import form_of
+from agentgym.models.folder import is_small
+from agentgym.models.reference import is_remote
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks, tools_of
@@ -19,6 +24,90 @@ _RESULT_TOKENS = 256
 """Of what a tool returns; most return a line."""
 _OWN_PROMPT_TOKENS = 1024
 """Of an agent's own prompt, which only the agent knows."""
+_ANSWER = 1024
+"""Tokens of an answer: a call with a page of text as its argument. TRL and verl sample
+as many by default or in their examples."""
+_REASONED = 4096
+"""Tokens of an answer with its reasoning, which has 500 to 3,000 (Qwen3's report,
+arXiv:2505.09388, gives accuracy by budgets of 1,024 to 32,768 tokens)."""
+_TIMEOUT_S = 600.0
+"""Of a rollout with answers of up to 1,024 tokens: it took 38 to 117 s with a model of
+0.5 billion parameters on two cores (docs/models.md). Longer answers have more."""
+CPU_IN_FLIGHT = 32
+"""Rollouts in flight of a large model on processors: more only wait."""
+_OF_CONTEXT = 2
+"""An answer takes at most half of the context: the other half is for the prompt."""
+
+
+def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingConfig:
+    """Return settings whose open limits fit the model; those that are set stay.
+
+    Args:
+        config: Every setting.
+        in_flight: Episodes in flight, where more only wait: one process runs their
+            agents, and they have the time of a large model. None leaves it open.
+
+    Raises:
+        ModelError: The model's folder cannot be read.
+    """
+    answer = config.max_tokens or usual_answer(config)
+    is_slow = in_flight is not None or not _is_small(config)
+    timeout = _TIMEOUT_S * max(1.0, answer / _ANSWER) if is_slow else SMALL_TIMEOUT_S
+    return config.replaced(
+        max_tokens=answer,
+        rollout_timeout_s=config.rollout_timeout_s or min(timeout, LONGEST_S),
+        concurrency=config.concurrency or in_flight,
+        workers=config.workers or (1 if in_flight else None),
+    )
+
+
+def paced_for_servers(config: TrainingConfig) -> TrainingConfig:
+    """Return settings whose open limits fit a model that servers answer for."""
+    return config.replaced(
+        max_tokens=config.max_tokens or _ANSWER,
+        rollout_timeout_s=config.rollout_timeout_s or _TIMEOUT_S,
+    )
+
+
+def usual_answer(config: TrainingConfig) -> int:
+    """Return the most tokens of an answer where ``max_tokens`` does not say it."""
+    wanted = _wanted_answer(config)
+    if is_remote(config.model):
+        return wanted
+    return min(wanted, context_length(config) // _OF_CONTEXT)
+
+
+def answer_words(given: TrainingConfig, found: TrainingConfig) -> str:
+    """Say how long answers and rollouts may be, and why answers are shorter than usual.
+
+    Args:
+        given: The settings as the user gave them.
+        found: The same as :func:`paced` returned them.
+    """
+    words = f"at most {found.answer_tokens:,} tokens each"
+    if given.max_tokens is None and found.answer_tokens < _wanted_answer(given):
+        words += f", half of the context of {context_length(given):,} tokens"
+    hangs = "a rollout is ended as hanging after"
+    return f"{words}; {hangs} {found.timeout_s:,.0f} s"
+
+
+def _wanted_answer(config: TrainingConfig) -> int:
+    if _is_small(config):
+        return SMALL_ANSWER
+    return _REASONED if _reasons(config) else _ANSWER
+
+
+def _is_small(config: TrainingConfig) -> bool:
+    return not is_remote(config.model) and is_small(config.model)
+
+
+def _reasons(config: TrainingConfig) -> bool:
+    """Return whether the model reasons before it answers, as far as is known."""
+    if config.thinking != "auto":
+        return config.thinking == "on"
+    if is_remote(config.model):
+        return False
+    return form_of(config.model, config.template).reasons
 
 
 def longest_episode(config: TrainingConfig) -> int:
@@ -34,7 +123,8 @@ def longest_episode(config: TrainingConfig) -> int:
     except AgentGymError:
         return most
     try:
-        turns = scenario.max_turns * (config.max_tokens + _RESULT_TOKENS)
+        answer = config.max_tokens or usual_answer(config)
+        turns = scenario.max_turns * (answer + _RESULT_TOKENS)
         own = _OWN_PROMPT_TOKENS * (config.agent is not None)
         return min(most, _longest_prompt(scenario, config.seed) + own + turns)
     except Exception:  # noqa: BLE001 - the scenario's own code; others say what it is

@@ -3,7 +3,8 @@
 from agentgym.core.config import TrainingConfig
 from agentgym.core.plugins import Plugins
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
-from agentgym.errors import UnsupportedError
+from agentgym.engines.lengths import paced
+from agentgym.errors import ModelError, UnsupportedError
 from agentgym.models.reference import is_remote
 
 ENGINES = Plugins(
@@ -45,12 +46,20 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
         )
     if config.engine in _OWN:
         _refuse_others(config)
-    return factory.check(config)
+    return factory.check(paced_settings(config))
 
 
 def paced_settings(config: TrainingConfig) -> TrainingConfig:
-    """Return the settings with defaults for the pace at which the model answers."""
-    return _factory(config).paced(config)
+    """Return the settings with the limits that fit the model and the engine.
+
+    These are the length of answers, the time of rollouts, and how many run at once.
+    Those that the user has set stay.
+    """
+    factory = _factory(config)
+    try:
+        return paced(factory.paced(config))
+    except ModelError:  # whatever loads the model says what is wrong with it
+        return config
 
 
 def composed_settings(config: TrainingConfig) -> str:

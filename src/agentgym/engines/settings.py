@@ -30,8 +30,11 @@ def base_source(model: str) -> str:
 def context_length(config: TrainingConfig) -> int:
     """Return the most tokens of prompt and answer that are sampled with."""
     folder = Path(base_source(config.model)) / "config.json"
-    longest = read_json(folder).get("max_position_embeddings") if folder.exists() else 0
-    return min(_CONTEXT, longest or _CONTEXT)
+    known = read_json(folder) if folder.exists() else {}
+    text = known.get("text_config")  # of a model of text and images
+    known = text if isinstance(text, dict) else known
+    longest = known.get("max_position_embeddings")
+    return min(_CONTEXT, longest if isinstance(longest, int) and longest else _CONTEXT)
 
 
 def log_file(config: TrainingConfig) -> Path:
@@ -42,23 +45,6 @@ def log_file(config: TrainingConfig) -> Path:
     if config.name and (run := config.output / config.name).is_dir():
         return run / f"{config.engine}.log"
     return config.output / f"{config.scenario_name}-{config.engine}.log"
-
-
-def paced(
-    config: TrainingConfig, *, concurrency: int, timeout_s: float
-) -> TrainingConfig:
-    """Return settings for a model that answers slowly, or few requests at a time.
-
-    What the user has set to another value than the default stays.
-    """
-    usual = TrainingConfig.model_fields
-    late = config.rollout_timeout_s == usual["rollout_timeout_s"].default
-    many = config.concurrency == usual["concurrency"].default
-    return config.replaced(
-        rollout_timeout_s=timeout_s if late else None,
-        concurrency=concurrency if many else None,
-        workers=config.workers or 1,
-    )
 
 
 def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:

@@ -16,8 +16,8 @@ from agentgym.evaluate.intervals import (
     sign_flip_p,
 )
 from agentgym.evaluate.metrics import (
+    AS_SHARES,
     METRICS,
-    SHARES,
     MetricName,
     Metrics,
     TaskResult,
@@ -89,15 +89,19 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
             name: estimate_difference(
                 [old.pair(name, k) for old, _ in pairs],
                 [new.pair(name, k) for _, new in pairs],
-                share=name in SHARES,
+                share=name in AS_SHARES,
             )
             for name in METRICS
-            if name != "cost_per_success"
+            if name not in ("cost_per_success", "pass_1_of_all")
         }
         | {
+            "pass_1_of_all": estimate_difference(
+                [old.pair("pass_1_of_all", k) for old in before.by_task],
+                [new.pair("pass_1_of_all", k) for new in after.by_task],
+            ),
             "cost_per_success": cost_per_success(
                 [new for _, new in pairs], [old for old, _ in pairs]
-            )
+            ),
         },
         p_value=sign_flip_p(
             [new.success_rate - old.success_rate for old, new in pairs]

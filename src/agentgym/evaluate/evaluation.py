@@ -13,11 +13,12 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.task import EVERY_SPLIT, Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
-from agentgym.engines.settings import paced
 from agentgym.errors import Interrupted, RolloutError, UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
 from agentgym.evaluate.metrics import FREE, Metrics, Prices
+from agentgym.evaluate.outlook import cut_words
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import AttemptResult, Evaluation
 from agentgym.evaluate.trivial import CallEverything, DoNothing, run_trivial
@@ -34,8 +35,7 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import needs_of, tasks_to_measure
 from agentgym.security.audit import home_log
 
-_PROVIDER_TIMEOUT_S = 600.0
-_PROVIDER_CONCURRENCY = 8
+_PROVIDER_IN_FLIGHT = 8
 
 
 def attempt(
@@ -116,11 +116,7 @@ def evaluate(
         cache = None
         if is_remote(config.model):
             policy = endpoint = resolve_model(config.model)
-            config = paced(
-                config,
-                concurrency=_PROVIDER_CONCURRENCY,
-                timeout_s=_PROVIDER_TIMEOUT_S,
-            )
+            config = paced(config, in_flight=_PROVIDER_IN_FLIGHT)
             if config.cache_requests is not None:
                 cache = stack.enter_context(_opened_cache(config, endpoint))
         else:
@@ -154,6 +150,14 @@ def evaluate(
     beside, problems = ({}, []) if not baselines else _measured(scenario, tasks, config)
     attempts, confusion = judge(scenario, tasks, trajectories)
     calls = sum((Counter(attempt.calls) for attempt in attempts), Counter[CallClass]())
+    metrics = Metrics.of(
+        trajectories,
+        k=config.eval_samples,
+        prices=prices,
+        needs=needs_of(scenario, tasks),
+    )
+    share = metrics.answers_cut.value
+    cut = filter(None, [cut_words(share, config.answer_tokens)])
     return Evaluation(
         subject=subject,
         scenario=scenario.name,
@@ -165,13 +169,8 @@ def evaluate(
         prices=prices,
         settings=config.model_dump(mode="json"),
         cached=0 if cache is None else cache.found,
-        notes=[*_notes(subject, spec, scenario, split), *told, *problems],
-        metrics=Metrics.of(
-            trajectories,
-            k=config.eval_samples,
-            prices=prices,
-            needs=needs_of(scenario, tasks),
-        ),
+        notes=[*_notes(subject, spec, scenario, split), *told, *problems, *cut],
+        metrics=metrics,
         baselines=beside,
         calls={kind: calls[kind] for kind in CallClass if calls[kind]},
         confusion=confusion,

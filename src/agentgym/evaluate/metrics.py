@@ -33,10 +33,14 @@ MetricName = Literal[
     "cost",
     "cost_per_success",
     "seconds",
+    "pass_1_of_all",
+    "answers_cut",
 ]
 METRICS: tuple[MetricName, ...] = get_args(MetricName)
 SHARES: tuple[MetricName, ...] = METRICS[:5]
-"""Those that are shares, 0..1; the others are means per rollout."""
+"""Those that criteria may ask for, 0..1."""
+AS_SHARES: frozenset[MetricName] = frozenset((*SHARES, "pass_1_of_all", "answers_cut"))
+"""All that are shares, 0..1; the others are means per rollout."""
 
 
 class Prices(BaseModel, frozen=True, extra="forbid"):
@@ -106,6 +110,8 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
         """Return numerator and denominator of a metric; ``(0, 0)`` if unmeasured."""
         if metric == "cost_per_success" and "cost" in self.sums:
             return self.sums["cost"][0], self.successes
+        if metric == "pass_1_of_all":
+            return self.successes, self.attempts + self.dropped
         if metric != "pass_k":
             return self.sums.get(metric, _NOTHING)
         if self.attempts < k:
@@ -135,6 +141,8 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         cost_per_success: US dollars of all rollouts, per one that succeeded; not
             measured where none did, or where a model on this machine costs nothing.
         seconds: Wall seconds per rollout.
+        pass_1_of_all: As ``pass_1``, with dropped rollouts as failed ones.
+        answers_cut: Share of the model's answers that ended at their most tokens.
         by_task: What the estimates are made of; empty in results of old versions.
     """
 
@@ -154,6 +162,8 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
     cost: Estimate = UNMEASURED
     cost_per_success: Estimate = UNMEASURED
     seconds: Estimate = UNMEASURED
+    pass_1_of_all: Estimate = UNMEASURED
+    answers_cut: Estimate = UNMEASURED
     by_task: tuple[TaskResult, ...] = ()
 
     def __getitem__(self, metric: MetricName) -> Estimate:
@@ -208,11 +218,12 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
             by_task=tuple(every),
             **{
                 name: estimate_ratio(
-                    [task.pair(name, k) for task in scored], share=name in SHARES
+                    [task.pair(name, k) for task in scored], share=name in AS_SHARES
                 )
                 for name in METRICS
-                if name != "cost_per_success"
+                if name not in ("cost_per_success", "pass_1_of_all")
             },
+            pass_1_of_all=estimate_ratio([t.pair("pass_1_of_all", k) for t in every]),
             cost_per_success=cost_per_success(scored),
         )
 
@@ -266,7 +277,10 @@ def _counts(trajectory: Trajectory, prices: Prices | None) -> dict[MetricName, P
         if prices is not None:
             means["cost"] = (prices.prompt * read + prices.response * sampled) / 1e6
     reliable = sum(call.outcome is ToolOutcome.OK for call in calls)
+    answers = trajectory.model_calls
+    cut = sum(answer.finish_reason == "length" for answer in answers)
     return {
         "tool_reliability": (reliable, len(calls)),
+        "answers_cut": (cut, len(answers)),
         **{name: (mean, 1.0) for name, mean in means.items() if mean is not None},
     }

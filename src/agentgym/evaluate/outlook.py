@@ -7,6 +7,8 @@ from agentgym.evaluate.metrics import Metrics, TaskResult
 _ENOUGH = 16  # attempts: that none or all of them succeed is no accident
 _TASKS, _SAMPLES = 32, 4  # so many attempts at so many tasks, and none differ
 _WEAK = 0.1  # of attempts succeed: below it, a warm start is offered
+MOST_CUT = 0.02
+"""Of answers that are cut: at five a rollout, one rollout in ten has lost one."""
 _TRY = "Try a stronger --model, easier tasks first, or a reward with partial credit."
 
 
@@ -67,6 +69,23 @@ def warm_start_offer(baseline: Metrics) -> str:
         f"The untrained policy succeeds at {baseline.pass_1.value:.0%} of held-out "
         "attempts. The calls that tasks need are known here: --warm-start imitates "
         "those of training tasks first."
+    )
+
+
+def cut_words(share: float, most: int) -> str:
+    """Return a warning if many answers ended at their most tokens, else nothing.
+
+    Args:
+        share: Of the answers.
+        most: Tokens that an answer may have.
+    """
+    if share < MOST_CUT:
+        return ""
+    return (
+        f"{share:.1%} of the model's answers ended at their most tokens (max_tokens = "
+        f"{most:,}): a call that is cut is lost, and the attempt with it. Raise "
+        "max_tokens, or the limit that the agent itself gives, or leave reasoning out "
+        "(--thinking off)."
     )
 
 

@@ -35,6 +35,7 @@ class Plan:
         path: How the model is sampled and trained where that is not the usual way.
         drops_reasoning: Whether its template leaves earlier reasoning out once the
             user speaks again.
+        answers: How long answers and rollouts may be, in words.
     """
 
     config: TrainingConfig
@@ -54,6 +55,7 @@ class Plan:
     form: str = ""
     path: str = ""
     drops_reasoning: bool = False
+    answers: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class StepReport:
             continue each other are one.
         breaks: Calls that continue a conversation, and not the tokens that were seen
             and sampled in it: each begins a sequence of its own.
+        answers_cut: Share of the model's answers that ended at their most tokens.
     """
 
     step: int
@@ -107,6 +110,7 @@ class StepReport:
     logprob_gap: float = 0.0
     sequences: float = 0.0
     breaks: int = 0
+    answers_cut: float = 0.0
 
 
 class Progress:

@@ -141,6 +141,23 @@ class ChatTemplate:
             self._keeps_reasoning = keeps_reasoning(self._render, self.format)
         return self._keeps_reasoning
 
+    @property
+    def reasons(self) -> bool:
+        """Whether the model reasons before it answers, as far as the template shows.
+
+        Its prompts leave reasoning open, a switch of it is on, or it has none and knows
+        of reasoning in earlier answers.
+        """
+        if self.form.begins_reasoning:
+            return True
+        said: list[Message] = [{"role": "user", "content": "u"}]
+        asked = self._render(said, [dict(PROBE_TOOL)], prompt=True)
+        for name in _SWITCHES:
+            texts = self._switched(name)
+            if len(set(texts)) == 2:
+                return asked == texts[0]
+        return not self.keeps_reasoning
+
     def render(
         self,
         messages: Sequence[Message],
@@ -245,21 +262,24 @@ class ChatTemplate:
             return True
         return False
 
-    def _switch(self, model: str, *, on: bool) -> dict[str, bool]:
-        """Return the variable by which the template is asked to reason, or not to."""
+    def _switched(self, name: str) -> list[str]:
+        """Return a prompt with a variable set to true and to false; [] if refused."""
         said: list[Message] = [{"role": "user", "content": "u"}]
-        tools = [dict(PROBE_TOOL)]
-        own = self.variables
-        for name in _SWITCHES:
-            texts = set()
+        own, texts = self.variables, []
+        try:
             for value in (True, False):
                 self.variables = {**own, name: value}
-                try:
-                    texts.add(self._render(said, tools, prompt=True))
-                except Exception:  # noqa: BLE001 templates raise what they like
-                    break
+                texts.append(self._render(said, [dict(PROBE_TOOL)], prompt=True))
+        except Exception:  # noqa: BLE001 templates raise what they like
+            return []
+        finally:
             self.variables = own
-            if len(texts) == 2:
+        return texts
+
+    def _switch(self, model: str, *, on: bool) -> dict[str, bool]:
+        """Return the variable by which the template is asked to reason, or not to."""
+        for name in _SWITCHES:
+            if len(set(self._switched(name))) == 2:
                 return {name: on}
         raise ModelError(
             f"thinking = {'on' if on else 'off'!r}: the chat template of {model!r} has "
@@ -311,11 +331,13 @@ class FormReport(NamedTuple):
         drops_reasoning: Whether its template leaves earlier reasoning out once the
             user speaks again.
         variables: Of the template, as it is used.
+        reasons: Whether answers begin with reasoning, as far as the template shows it.
     """
 
     name: str
     drops_reasoning: bool = False
     variables: Mapping[str, Any] = MappingProxyType({})
+    reasons: bool = False
 
 
 def form_of(model: str, given: TemplateSettings) -> FormReport:
@@ -344,4 +366,4 @@ def form_of(model: str, given: TemplateSettings) -> FormReport:
     template = FolderTemplate(folder, settings.chat_template)
     made = ChatTemplate(model, template, settings)
     drops = settings.thinking != "off" and not made.keeps_reasoning
-    return FormReport(made.format.name, drops, made.variables)
+    return FormReport(made.format.name, drops, made.variables, made.reasons)

@@ -258,7 +258,7 @@ def _try(
         workers=1,
         concurrency=1,
         max_attempts=1,
-        rollout_timeout_s=min(_TRIAL_S, config.rollout_timeout_s),
+        rollout_timeout_s=min(_TRIAL_S, config.timeout_s),
     ).model_copy(update={"allow_tools": ()})
     with TemporaryDirectory(prefix="agentgym-trial-") as name:
         folder = Path(name)

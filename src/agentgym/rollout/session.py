@@ -177,7 +177,7 @@ def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
         train_temperature=config.temperature,
         val_temperature=own,
         provider_temperature=None if own == usual else own,
-        max_tokens=config.max_tokens,
+        max_tokens=config.answer_tokens,
         **more,
     )
 

@@ -64,7 +64,7 @@ def export_agent(
         system_prompt=scenario.system_prompt(),
         tools=[tool.to_openai() for tool in scenario.tools()],
         max_turns=scenario.max_turns,
-        max_tokens=config.max_tokens,
+        max_tokens=config.answer_tokens,
         temperature=config.eval_temperature,
     )
     provenance = Provenance(

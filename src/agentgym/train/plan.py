@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
+from agentgym.engines.lengths import answer_words
 from agentgym.engines.registry import check_engine, paced_settings
 from agentgym.engines.settings import base_source
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
@@ -67,7 +68,7 @@ def make_plan(config: TrainingConfig) -> Plan:
     saved_as = _saved_as(config, scenario)
     require_tracker(config.tracker)
     summary = check_engine(config)
-    config = paced_settings(config)
+    given, config = config, paced_settings(config)
     require_config(base_source(config.model))
     per_step = config.group_size * config.tasks_per_step
     if config.episodes < config.group_size:
@@ -105,6 +106,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         validations=validations,
         saved_as=saved_as,
         notes=tuple(scenario.notes()),
+        answers=answer_words(given, config),
     )
 
 

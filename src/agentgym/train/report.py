@@ -28,7 +28,8 @@ def report_step(
     rollouts = credited.rollouts
     scored = [t for t in rollouts if t.reward is not None]
     calls = [call for t in scored for call in t.get_tool_calls()]
-    tokens = sum(len(c.response_ids) for t in rollouts for c in t.model_calls)
+    answers = [call for t in rollouts for call in t.model_calls]
+    tokens = sum(len(answer.response_ids) for answer in answers)
     return StepReport(
         step=update.step,
         episodes=episodes,
@@ -47,6 +48,8 @@ def report_step(
         trained_tokens=credited.batch.trained_tokens,
         sequences=credited.sequences,
         breaks=credited.breaks,
+        answers_cut=sum(a.finish_reason == "length" for a in answers)
+        / max(1, len(answers)),
         skipped_groups=credited.skipped_groups,
         groups=len(credited.groups),
         dropped=len(rollouts) - len(scored),

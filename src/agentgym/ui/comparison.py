@@ -49,6 +49,7 @@ _MEASURES = (
     _Measure("right tool", "right_tool", "share"),
     _Measure("right arguments", "right_arguments", "share"),
     _Measure("pass^1", "pass_1", "share"),
+    _Measure("pass^1, dropped as failed", "pass_1_of_all", "share"),
     _Measure("pass^{k}", "pass_k", "share"),
     _Measure("tool reliability", "tool_reliability", "share"),
     _Measure("reward", "reward", "score"),
@@ -62,7 +63,7 @@ _MEASURES = (
     _Measure("seconds", "seconds", "cost", spent=True),
 )
 USUAL = tuple(measure.name for measure in _MEASURES if not measure.spent)
-BRIEF: tuple[MetricName, ...] = SHARES
+BRIEF: tuple[MetricName, ...] = (*SHARES, "pass_1_of_all")
 """What is compared of further held-out sets."""
 
 
@@ -75,7 +76,7 @@ def values(metrics: Metrics, *others: Metrics) -> list[tuple[str, ...]]:
     return [
         (m.label.format(k=metrics.k), *(m.text(each) for each in shown))
         for m in _MEASURES
-        if any(each[m.name].n for each in shown) and _tells(m, metrics.k)
+        if any(each[m.name].n for each in shown) and _tells(m, metrics.k, *shown)
     ]
 
 
@@ -100,7 +101,7 @@ def rows(
     return [
         _row(m, before, after, found.get(m.name, UNMEASURED), k, warm)
         for m in _MEASURES
-        if m.name in names and _tells(m, k)
+        if m.name in names and _tells(m, k, before, after, warm)
         if not m.spent or before[m.name].n or after[m.name].n
     ]
 
@@ -133,8 +134,10 @@ def family_rows(
     return rows
 
 
-def _tells(measure: _Measure, k: int) -> bool:
+def _tells(measure: _Measure, k: int, *shown: Metrics | None) -> bool:
     """Say whether a metric is another than those before it."""
+    if measure.name == "pass_1_of_all":
+        return any(each is not None and each.dropped for each in shown)
     return measure.name != "pass_k" or k > 1
 
 

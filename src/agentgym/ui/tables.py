@@ -58,7 +58,7 @@ def plan_view(plan: Plan) -> RenderableType:
     if plan.validations:
         measured += f", {config.eval_tasks:,} validation rollouts in between, "
         measured += "once" if plan.validations == 1 else f"{plan.validations:,} times"
-    workers = f"{plural(plan.workers, 'worker')}, {config.concurrency} episodes in "
+    workers = f"{plural(plan.workers, 'worker')}, {config.in_flight} episodes in "
     workers += f"flight each; sandbox: {plan.sandbox}"
     facts = grid(
         ("policy", f"{plan.model} on {plan.device}"),
@@ -68,6 +68,7 @@ def plan_view(plan: Plan) -> RenderableType:
         ("agent", f"{config.agent or config.scenario_name} ({config.framework})"),
         ("budget", budget),
         ("rollouts", workers),
+        *([("answers", plan.answers)] if plan.answers else []),
     )
     if plan.agent is not None:
         facts.add_row("its model", plan.agent.way)

@@ -6,21 +6,22 @@ from pathlib import Path
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import Policy
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
-from agentgym.engines.device import check_device, describe_device
+from agentgym.engines.device import check_device, describe_device, find_device
+from agentgym.engines.lengths import CPU_IN_FLIGHT, paced
 from agentgym.engines.memory import LIBRARIES, check_memory, shape_of
-from agentgym.engines.settings import paced
-from agentgym.errors import MissingExtraError, ModelError, UnsupportedError
+from agentgym.errors import MissingExtraError, UnsupportedError
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import (
     NANO,
     describe_model,
     held_rank,
+    is_small,
     model_source,
     new_rank,
 )
 
-_PLAIN_CONCURRENCY = 4
-_PLAIN_TIMEOUT_S = 600.0
+_PLAIN_IN_FLIGHT = 4
+"""One at a time is computed, and the tools of others run meanwhile."""
 _PLAIN_COST = "one sequence at a time, several times slower"
 _PLAIN_UPDATE = "an update takes one sequence at a time, several times slower"
 
@@ -65,14 +66,13 @@ class LocalEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings; fewer and longer rollouts where they take turns."""
-        try:
-            known = shape_of(config.model)
-        except ModelError:  # whatever loads the model says what is wrong with it
+        """Return the settings with fewer rollouts at once where answers are slow."""
+        known = shape_of(config.model)
+        if known is not None and known[0].obstacles:
+            return paced(config, in_flight=_PLAIN_IN_FLIGHT)
+        if is_small(config.model) or find_device(config.gpu) != "cpu":
             return config
-        if known is None or not known[0].obstacles:
-            return config
-        return paced(config, concurrency=_PLAIN_CONCURRENCY, timeout_s=_PLAIN_TIMEOUT_S)
+        return paced(config, in_flight=CPU_IN_FLIGHT)
 
     def create(self, config: TrainingConfig) -> Engine:
         """Load the model and start to answer requests."""

@@ -183,8 +183,8 @@ def _rollout(config: TrainingConfig) -> dict[str, Any]:
         "gpu_memory_utilization": config.memory_share or _MEMORY_SHARE,
         "temperature": config.temperature,
         "max_model_len": context,
-        "prompt_length": max(1, context - config.max_tokens),
-        "response_length": config.max_tokens,
+        "prompt_length": max(1, context - config.answer_tokens),
+        "response_length": config.answer_tokens,
         "seed": config.seed % 2**31,
         "engine_kwargs.vllm.enable_auto_tool_choice": True,
     }

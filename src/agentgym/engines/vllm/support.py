@@ -7,6 +7,7 @@ from agentgym.core.machines import elsewhere_hint
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import describe_device
 from agentgym.engines.environments import Finding
+from agentgym.engines.lengths import CPU_IN_FLIGHT, paced
 from agentgym.engines.local.support import path_of, require_libraries
 from agentgym.engines.memory import check_memory
 from agentgym.engines.settings import log_file
@@ -23,7 +24,7 @@ from agentgym.engines.vllm.settings import (
 )
 from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
 from agentgym.models.chat_template import form_of
-from agentgym.models.folder import describe_model
+from agentgym.models.folder import describe_model, is_small
 
 
 class VllmEngines(EngineFactory):
@@ -56,6 +57,12 @@ class VllmEngines(EngineFactory):
         return EngineSummary(
             model, place, _memory(config), form.name, path, form.drops_reasoning
         )
+
+    def paced(self, config: TrainingConfig) -> TrainingConfig:
+        """Return the settings with fewer rollouts at once on the CPU."""
+        if not on_cpu(config) or is_small(config.model):
+            return config
+        return paced(config, in_flight=CPU_IN_FLIGHT)
 
     def announced(self, config: TrainingConfig) -> str:
         """Say that vLLM starts."""

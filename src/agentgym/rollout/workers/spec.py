@@ -69,7 +69,7 @@ class WorkerSpec(BaseModel):
             allow_tools=config.allow_tools,
             hosts=hosts,
             audit=None if audit is None else str(audit.absolute()),
-            concurrency=config.concurrency,
-            timeout_s=config.rollout_timeout_s,
+            concurrency=config.in_flight,
+            timeout_s=config.timeout_s,
             unsafe_local_exec=config.unsafe_local_exec,
         )

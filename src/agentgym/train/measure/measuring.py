@@ -14,6 +14,7 @@ from agentgym.evaluate.compare import is_beyond_chance
 from agentgym.evaluate.criteria import criteria_hold
 from agentgym.evaluate.evaluation import attempt
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.outlook import cut_words
 from agentgym.evaluate.progress import Progress
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.base import Scenario
@@ -128,6 +129,9 @@ class Measuring:
         self.progress.phase(phase, config.eval_samples * sum(map(len, sets.values())))
         made = {f"{phase} {name}": tasks for name, tasks in sets.items()}
         done = self._measure(made, samples=config.eval_samples, step=step)
+        cut = max(found.answers_cut.value for found in done.values())
+        if told := cut_words(cut, config.answer_tokens):
+            self.progress.warned([told])
         return {name: done[f"{phase} {name}"] for name in sets}
 
     def _fresh(self, name: str) -> Metrics:

@@ -47,7 +47,7 @@ class TimeBudget:
     @property
     def timed(self) -> int:
         """Rollouts to time: as many as run at once, but no more than are needed."""
-        return min(TIMED_ROLLOUTS, self.workers * self.config.concurrency)
+        return min(TIMED_ROLLOUTS, self.workers * self.config.in_flight)
 
     def fit(self, left: float, per_rollout: float) -> dict[str, Any]:
         """Return the settings with which a run takes the time that is left.
