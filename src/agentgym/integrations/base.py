@@ -92,6 +92,18 @@ class Conversation(ABC):
                 the episode was cut: a framework may make of that what it likes.
         """
 
+    def add_tools(self) -> None:
+        """Offer the tools that the environment has added since the last turn.
+
+        Raises:
+            UnsupportedError: The agent is built with its tools.
+        """
+        raise UnsupportedError(
+            "This task adds tools while its conversation goes on, and this agent is "
+            "built with its tools. Take the native agent or LangChain's: --framework "
+            "native."
+        )
+
     async def close(self) -> None:
         """Release what the conversation holds."""
 

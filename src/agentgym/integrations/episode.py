@@ -277,10 +277,18 @@ class Episode:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def user_reply(self, answer: str) -> str | None:
-        """Return what the user says to an answer; None ends the conversation."""
-        return (
-            None if self._environment is None else self._environment.user_reply(answer)
-        )
+        """Return what the user says to an answer; None ends the conversation.
+
+        Tools that the environment has from now on are added.
+        """
+        if self._environment is None:
+            return None
+        reply = self._environment.user_reply(answer)
+        for tool in self._environment.tools():
+            if tool.spec.name not in self.tools:
+                self.tools[tool.spec.name] = tool
+                self.task_tools.append(tool.spec)
+        return reply
 
     @property
     def has_user(self) -> bool:

@@ -125,15 +125,33 @@ def _object(text: str) -> str:
 
 
 class ToolLoop(Conversation):
-    """Asks the model and runs the tools it calls, until it answers."""
+    """Asks the model and runs the tools it calls, until it answers.
+
+    Args:
+        episode: Whose tools it uses.
+        ask: Returns what asks the model, which is told of the tools there are by then.
+        prompt: How tools and calls are written.
+        system_prompt: What the model is told first.
+    """
 
     def __init__(
-        self, episode: Episode, ask: Ask, prompt: Prompt, system_prompt: str
+        self,
+        episode: Episode,
+        ask: Callable[[], Ask],
+        prompt: Prompt,
+        system_prompt: str,
     ) -> None:
         self._episode = episode
-        self._ask = ask
+        self._new_ask = ask
+        self._ask = ask()
         self._prompt = prompt
         self._messages = prompt.opening(system_prompt, list(episode.tools.values()))
+
+    def add_tools(self) -> None:
+        """Offer new tools, unless the first message has described those there were."""
+        if not self._prompt.options.get("offer_tools", True):
+            super().add_tools()
+        self._ask = self._new_ask()
 
     async def turn(self, message: str) -> str:
         """Answer one message of the user."""
@@ -173,7 +191,10 @@ class NativeAgent(AgentLoop):
     def converse(self) -> Conversation:
         """Return a conversation in the current episode."""
         prompt = self._blueprint.system_prompt
-        ask = partial(self._ask, self._offered.of_episode())
+
+        def ask() -> Ask:
+            return partial(self._ask, self._offered.of_episode())
+
         return ToolLoop(current_episode(), ask, self._prompt, prompt)
 
     async def _ask(self, tools: list[dict[str, Any]], messages: Messages) -> Reply:

@@ -162,7 +162,10 @@ async def talk(conversation: Conversation, episode: Episode) -> str:
         answer = await conversation.turn(message)
         if episode.cut is not None:  # and the framework made up an answer
             break
+        known = len(episode.task_tools)
         message = episode.user_reply(answer)
+        if len(episode.task_tools) > known:
+            conversation.add_tools()
     return answer
 
 

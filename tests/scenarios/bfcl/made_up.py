@@ -9,7 +9,12 @@ from zipfile import ZipFile
 import pytest
 
 from agentgym.scenarios.bfcl import package
-from agentgym.scenarios.bfcl.entries import CATEGORIES, IRRELEVANCE, RELEVANCE
+from agentgym.scenarios.bfcl.entries import (
+    CATEGORIES,
+    IRRELEVANCE,
+    RELEVANCE,
+    SINGLE_TURN,
+)
 
 CODE = {
     "constants/enums.py": """
@@ -54,6 +59,107 @@ def ast_checker(functions, made, answers, language, category, model):
 }
 
 
+_PLACE = "eval_checker/multi_turn_eval"
+PROGRAMS = {
+    **dict.fromkeys(package.PROGRAMS, ""),
+    f"{_PLACE}/multi_turn_utils.py": """
+class TicketAPI:
+    def __init__(self):
+        self.open = []
+
+    def create_ticket(self, title):
+        self.open.append(title)
+        return {"id": len(self.open)}
+
+    def close_ticket(self, ticket_id):
+        del self.open[ticket_id - 1]
+        return {"closed": True}
+
+
+_PROGRAMS = {}
+
+
+def execute_multi_turn_func_call(
+    func_call_list, initial_config, involved_classes, model_name, test_entry_id,
+    long_context=False, is_evaL_run=False,
+):
+    program = _PROGRAMS.setdefault(model_name, TicketAPI())
+    results = []
+    for call in func_call_list:
+        try:
+            results.append(str(eval(f"program.{call}")))
+        except Exception as error:
+            results.append(f"Error during execution: {error}")
+    return results, {"TicketAPI": program}
+""",
+    f"{_PLACE}/multi_turn_checker.py": """
+from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils import (
+    execute_multi_turn_func_call,
+)
+
+
+def multi_turn_checker(made, answers, entry, category, model):
+    for steps, right in zip(made, answers):
+        if right and not steps:
+            return {"valid": False}
+        states = []
+        for who, calls in (("model", sum(steps, [])), ("right", right)):
+            _, programs = execute_multi_turn_func_call(
+                calls, {}, ["TicketAPI"], who, entry["id"]
+            )
+            states.append(programs["TicketAPI"].open)
+        if right and states[0] != states[1]:
+            return {"valid": False}
+    return {"valid": True}
+""",
+}
+_FILES = (
+    "gorilla_file_system",
+    "math_api",
+    "message_api",
+    "posting_api",
+    "ticket_api",
+    "trading_bot",
+    "travel_booking",
+    "vehicle_control",
+)
+_TICKETS = [
+    {
+        "name": name,
+        "description": f"{name}.",
+        "parameters": {
+            "type": "dict",
+            "properties": {argument: {"type": kind, "description": "Which."}},
+            "required": [argument],
+        },
+    }
+    for name, argument, kind in (
+        ("create_ticket", "title", "string"),
+        ("close_ticket", "ticket_id", "integer"),
+    )
+]
+
+
+def conversation(category: str, number: int) -> tuple[dict[str, Any], list[Any]]:
+    """Return an entry of several turns, and its answers."""
+    texts = [[f"Open T{number}."], ["Close it."]]
+    right = [[f"create_ticket('T{number}')"], ["close_ticket(ticket_id=1)"]]
+    entry = {
+        "id": f"{category}_{number}",
+        "initial_config": {},
+        "involved_classes": ["TicketAPI"],
+    }
+    if category == "multi_turn_miss_func":
+        texts.append([])
+        right.insert(1, [])
+        entry["missed_function"] = {"2": ["close_ticket"]}
+    if category == "multi_turn_miss_param":
+        texts.append(["The first one."])
+        right.insert(1, [])
+    entry["question"] = [[{"role": "user", "content": t} for t in n] for n in texts]
+    return entry, right
+
+
 def entry(category: str, number: int) -> tuple[dict[str, Any], list[Any]]:
     """Return an entry of a category, with a function of its own, and its answers."""
     kind = "String" if "java" in category else "string"
@@ -82,9 +188,15 @@ def entry(category: str, number: int) -> tuple[dict[str, Any], list[Any]]:
 
 def write_package(folder: Path, count: int = 12) -> Path:
     """Write a package with so many entries of each category."""
-    files = dict(CODE)
+    files = {**CODE, **PROGRAMS}
+    prompt = 'DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC = ("There are more.")'
+    files["constants/default_prompts.py"] = prompt
+    for name in _FILES:
+        told = _TICKETS if name == "ticket_api" else []
+        files[f"data/multi_turn_func_doc/{name}.json"] = _lines(told)
     for category in CATEGORIES:
-        made = [entry(category, number) for number in range(count)]
+        kind = entry if category in SINGLE_TURN else conversation
+        made = [kind(category, number) for number in range(count)]
         files[f"data/BFCL_v4_{category}.json"] = _lines([e for e, _ in made])
         if category not in (*IRRELEVANCE, RELEVANCE):
             answers = [{"id": e["id"], "ground_truth": a} for e, a in made]
@@ -107,10 +219,14 @@ def zipped(folder: Path, wheel: Path, version: str = package.VERSION) -> Path:
 
 
 def trust(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the made-up checker be the known one."""
-    text = "".join(CODE[name] for name in package.CHECKER)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    monkeypatch.setattr(package, "_CHECKER_SHA256", digest)
+    """Let the made-up checker and programs be the known ones."""
+    for names, made, known in (
+        (package.CHECKER, CODE, "_CHECKER_SHA256"),
+        (package.PROGRAMS, PROGRAMS, "_PROGRAMS_SHA256"),
+    ):
+        text = "".join(made[name] for name in names)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        monkeypatch.setattr(package, known, digest)
 
 
 def _lines(values: list[Any]) -> str:

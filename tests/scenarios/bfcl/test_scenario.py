@@ -177,7 +177,7 @@ def test_data_that_cannot_be_used_are_refused_with_a_sentence(
     assert "'parallel_0'" in refused(f"bfcl?data={data}")
     checker = root / package.CHECKER[2]
     checker.write_text(checker.read_text() + "\n")
-    assert "another checker than bfcl-eval 2026.3.23" in refused(f"bfcl?data={data}")
+    assert "other checkers than bfcl-eval 2026.3.23" in refused(f"bfcl?data={data}")
 
 
 def test_the_command_takes_data_and_categories(data: Path, agentgym: Command) -> None:

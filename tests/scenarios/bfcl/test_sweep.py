@@ -4,8 +4,9 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -13,16 +14,24 @@ import pytest
 from agentgym.core.task import Split
 from agentgym.core.tools import parse_arguments
 from agentgym.errors import AgentGymError
+from agentgym.sandbox import LazySandbox, SandboxConfig
 from agentgym.scenarios.bfcl import package
 from agentgym.scenarios.bfcl.answers import right_calls
+from agentgym.scenarios.bfcl.conversations import Conversation, read_conversations
 from agentgym.scenarios.bfcl.entries import (
-    CATEGORIES,
+    MULTI_TURN,
     RELEVANCE,
+    SINGLE_TURN,
     Entry,
     read_entries,
     split_entries,
 )
 from agentgym.scenarios.bfcl.functions import specs_of
+from agentgym.scenarios.bfcl.programs import (
+    Programs,
+    program_tools,
+    write_programs,
+)
 from agentgym.scenarios.bfcl.verdict import Checker, MadeCall
 
 pytestmark = [pytest.mark.network, pytest.mark.sweep]
@@ -69,9 +78,10 @@ def answers_to(entry: Entry) -> Iterator[Written]:
     yield [(spare, "{")]
 
 
-def test_every_verdict_and_tool_is_the_packages_own(fetched: package.Package) -> None:
-    entries = read_entries(fetched)
-    asked = [(entry, answer) for entry in entries for answer in answers_to(entry)]
+def ask_them(
+    fetched: package.Package, asked: Sequence[tuple[Entry, object]]
+) -> dict[str, Any]:
+    """Return what the package itself says of answers to entries."""
     script = Path(__file__).with_name("theirs.py")
     text = "".join(json.dumps([e.category, e.id, a]) + "\n" for e, a in asked)
     done = subprocess.run(
@@ -79,10 +89,73 @@ def test_every_verdict_and_tool_is_the_packages_own(fetched: package.Package) ->
         input=text,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=900,
         check=True,
     )
-    theirs = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def conversations_of(entry: Conversation) -> Iterator[list[Written]]:
+    """Yield the calls of each turn, the first time right, then wrong in a way each."""
+    calls = iter(entry.named_calls())
+    right = [[next(calls) for _ in turn] for turn in entry.right_calls]
+    last = max(n for n, turn in enumerate(right) if turn)
+    odd = [[(n, {k: f"{v}x" for k, v in a.items()}) for n, a in t] for t in right]
+    kept = [turn for turn in right if turn]
+    shifted = [[call for turn in right for call in turn], *([] for _ in right[1:])]
+    twice = [turn * 2 for turn in right]
+    made = [right, odd, shifted, twice, right[:last], [*right[:last], []]]
+    made += [[turn[1:] for turn in right], [kept[0], *right[1:]]]
+    for turns in made:
+        rest = [[] for _ in range(len(right) - len(turns))]
+        yield [
+            [(name, json.dumps(given)) for name, given in turn]
+            for turn in [*turns, *(rest if turns is not right[:last] else [])]
+        ]
+
+
+@pytest.mark.timeout(1200)  # 1,400 conversations, two programs each
+def test_every_verdict_and_tool_of_conversations_is_the_packages_own(
+    fetched: package.Package,
+) -> None:
+    entries = read_conversations(fetched, MULTI_TURN)[::4]
+    asked = [(e, turns) for e in entries for turns in conversations_of(e)]
+    theirs = ask_them(fetched, [(e, turns) for e, turns in asked])
+    seen: Counter[tuple[str, bool]] = Counter()
+    with TemporaryDirectory() as folder:
+        write_programs(fetched, Path(folder))
+        sandbox = LazySandbox(lambda: SandboxConfig(python_path=(Path(folder),)))
+        for (entry, turns), verdict in zip(asked, theirs["verdicts"], strict=True):
+            programs = Programs(entry, {}, sandbox)
+            programs.turns = [
+                [[name, parse_arguments(text)] for name, text in turn] for turn in turns
+            ]
+            programs.ended = len(turns) == len(entry.turns)
+            valid = programs.is_valid()
+            seen[entry.category, valid] += 1
+            assert valid == verdict, (entry.id, turns)
+        sandbox.close()
+    assert all(seen[name, good] for name in MULTI_TURN for good in (True, False))
+    for entry in entries:
+        ours = program_tools(entry)
+        for tool in theirs["tools"][entry.id]:
+            function = tool["function"]
+            spec = ours[function["name"]]
+            assert (spec.name, spec.description) == (
+                function["name"],
+                function["description"],
+            )
+            assert spec.parameters == {
+                "additionalProperties": False,
+                **function["parameters"],
+            }
+
+
+def test_every_verdict_and_tool_is_the_packages_own(fetched: package.Package) -> None:
+    entries = read_entries(fetched)
+    asked = [(entry, answer) for entry in entries for answer in answers_to(entry)]
+    theirs = ask_them(fetched, [(e, answer) for e, answer in asked])
     checker = Checker(fetched)
     seen: Counter[tuple[str, bool]] = Counter()
     for (entry, answer), verdict in zip(asked, theirs["verdicts"], strict=True):
@@ -91,7 +164,7 @@ def test_every_verdict_and_tool_is_the_packages_own(fetched: package.Package) ->
         seen[entry.category, ours] += 1
         expected = verdict if isinstance(verdict, bool) else False
         assert ours == expected, (entry.id, answer, verdict)
-    assert all(seen[name, good] for name in CATEGORIES for good in (True, False))
+    assert all(seen[name, good] for name in SINGLE_TURN for good in (True, False))
     for entry in entries:
         for spec, tool in zip(specs_of(entry), theirs["tools"][entry.id], strict=True):
             function = tool["function"]
@@ -115,5 +188,5 @@ def test_nothing_is_in_two_splits(fetched: package.Package) -> None:
     assert not names[Split.VALIDATION] & names[Split.TEST]
     test = Counter(entry.category for entry in found[Split.TEST])
     train = Counter(entry.category for entry in found[Split.TRAIN])
-    assert set(test) == set(CATEGORIES)
-    assert set(train) == set(CATEGORIES) - {RELEVANCE}
+    assert set(test) == set(SINGLE_TURN)
+    assert set(train) == set(SINGLE_TURN) - {RELEVANCE}

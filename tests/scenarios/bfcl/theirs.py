@@ -1,9 +1,10 @@
 """Run by a test in a process of its own: what the benchmark's package itself says.
 
 Arguments: the folder that holds ``bfcl_eval``. Standard input has one answer a line,
-``[category, id, [[name, arguments as text], …]]``; standard output gets one JSON
-object: the verdicts, in order, and every entry's tools. Packages that it imports and
-that are not installed, mostly clients of providers, are stood in for by mocks.
+``[category, id, [[name, arguments as text], …]]``; of a conversation, such a list of
+calls for each turn. Standard output gets one JSON object: the verdicts, in order, and
+every entry's tools. Packages that it imports and that are not installed, mostly clients
+of providers, are stood in for by mocks.
 """
 
 import json
@@ -41,13 +42,19 @@ def main() -> None:
     from bfcl_eval.constants.enums import Language, ModelStyle, ReturnFormat
     from bfcl_eval.constants.type_mappings import GORILLA_TO_OPENAPI
     from bfcl_eval.eval_checker import eval_runner
-    from bfcl_eval.model_handler.utils import convert_to_tool
+    from bfcl_eval.model_handler.utils import (
+        convert_to_function_call,
+        convert_to_tool,
+    )
 
     class Handler:
         """Reads calls as the package's handler of OpenAI's API does."""
 
         def decode_ast(self, result: Any, *_: Any, **__: Any) -> list[Any]:
             return [{name: json.loads(text)} for name, text in result]
+
+        def decode_execute(self, result: Any, **_: Any) -> list[str]:
+            return convert_to_function_call([{name: text} for name, text in result])
 
     entries: dict[str, dict[str, Any]] = {}
     answers: dict[str, Any] = {}
@@ -73,7 +80,17 @@ def main() -> None:
         entry = entries[entry_id]
         common = (Handler(), entry_id, calls)
         try:
-            if "relevance" in category:
+            if "multi_turn" in category:
+                found = eval_runner._evaluate_single_multi_turn_entry(
+                    Handler(),
+                    entry_id,
+                    [[turn] if turn else [] for turn in calls],
+                    answers[entry_id],
+                    dict(entry),
+                    f"any{len(verdicts)}",  # programs are kept by this name
+                    category,
+                )
+            elif "relevance" in category:
                 found = eval_runner._evaluate_single_relevance_entry(
                     *common, entry, "any", category
                 )

@@ -69,7 +69,7 @@ class LangChainAgent(AgentLoop):
 
     def converse(self) -> Conversation:
         """Return a conversation that no message was said in."""
-        return GraphConversation(self._runs.of_episode())
+        return GraphConversation(self._runs.of_episode)
 
     async def close(self) -> None:
         """Close the pooled connections."""

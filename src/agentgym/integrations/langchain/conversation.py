@@ -80,15 +80,19 @@ class GraphConversation(Conversation):
     wait but leaves the checkpointer to its server gets a thread for each message.
     """
 
-    def __init__(self, run: GraphRun) -> None:
-        self._run = run
-        self._graph = graph = run.graph
-        self._config: dict[str, Any] = {"recursion_limit": run.steps}
-        self._remembers = bool(graph.checkpointer)
+    def __init__(self, run: Callable[[], GraphRun]) -> None:
+        self._new_run = run
         self._messages: list[Any] | None = []
         self._options: dict[str, Any] = {}
         self._has_begun = False
         self._turns = 0
+        self._take(run())
+
+    def _take(self, run: GraphRun) -> None:
+        self._run = run
+        self._graph = graph = run.graph
+        self._config: dict[str, Any] = {"recursion_limit": run.steps}
+        self._remembers = bool(graph.checkpointer)
         if self._remembers or run.can_wait:
             from langgraph.checkpoint.memory import InMemorySaver
 
@@ -99,6 +103,15 @@ class GraphConversation(Conversation):
 
             self._graph = copy.copy(self._graph)
             self._graph.store = InMemoryStore()
+
+    def add_tools(self) -> None:
+        """Go on with a graph that offers the new tools, if it takes tools at all."""
+        run = self._new_run()
+        if run is self._run:  # its tools are its own
+            return
+        if self._remembers:
+            super().add_tools()
+        self._take(run)
 
     async def turn(self, message: str) -> str:
         """Run the graph to its end, through all that it waits for."""

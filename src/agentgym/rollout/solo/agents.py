@@ -59,7 +59,7 @@ class ToolAgent(RolloutAgent):
     async def run(self, episode: Episode) -> str | None:
         """Run the loop."""
         ask = partial(episode.ask, **self.prompt.options)
-        loop = ToolLoop(episode, ask, self.prompt, episode.system_prompt)
+        loop = ToolLoop(episode, lambda: ask, self.prompt, episode.system_prompt)
         return await talk(loop, episode)
 
 

@@ -14,7 +14,7 @@ IRRELEVANCE = ("irrelevance", "live_irrelevance")
 """Categories in which no function fits, and none must be called."""
 RELEVANCE = "live_relevance"
 """The category in which any call is right, so that it is never trained on."""
-CATEGORIES = (
+SINGLE_TURN = (
     "simple_python",
     "simple_java",
     "simple_javascript",
@@ -29,13 +29,22 @@ CATEGORIES = (
     "live_irrelevance",
     "live_relevance",
 )
-_NON_LIVE = tuple(name for name in CATEGORIES if not name.startswith("live_"))
+MULTI_TURN = (
+    "multi_turn_base",
+    "multi_turn_miss_func",
+    "multi_turn_miss_param",
+    "multi_turn_long_context",
+)
+CATEGORIES = SINGLE_TURN + MULTI_TURN
+_NON_LIVE = tuple(name for name in SINGLE_TURN if not name.startswith("live_"))
 GROUPS = {
     "all": CATEGORIES,
+    "single_turn": SINGLE_TURN,
+    "multi_turn": MULTI_TURN,
     "non_live": _NON_LIVE,
-    "live": tuple(name for name in CATEGORIES if name.startswith("live_")),
-    "simple": tuple(name for name in CATEGORIES if name.startswith("simple_")),
-    "python": tuple(name for name in CATEGORIES if "java" not in name),
+    "live": tuple(name for name in SINGLE_TURN if name.startswith("live_")),
+    "simple": tuple(name for name in SINGLE_TURN if name.startswith("simple_")),
+    "python": tuple(name for name in SINGLE_TURN if "java" not in name),
 }
 _SHARES = {Split.TRAIN: 0.45, Split.VALIDATION: 0.1, Split.TEST: 0.45}
 """Of each category. The entries that share functions with most others are one large
@@ -77,13 +86,14 @@ def chosen_categories(named: str) -> tuple[str, ...]:
     """Return the categories that names of categories and groups mean.
 
     Args:
-        named: With commas between them; empty means all.
+        named: With commas between them; empty means those of a single turn, since
+            conversations with many tools take long.
 
     Raises:
         NotFoundError: One is neither.
     """
     wanted: set[str] = set()
-    for name in filter(None, map(str.strip, (named or "all").split(","))):
+    for name in filter(None, map(str.strip, (named or "single_turn").split(","))):
         if name not in GROUPS and name not in CATEGORIES:
             raise NotFoundError("category of BFCL", name, [*CATEGORIES, *GROUPS])
         wanted.update(GROUPS.get(name, (name,)))
@@ -91,13 +101,13 @@ def chosen_categories(named: str) -> tuple[str, ...]:
 
 
 def read_entries(package: Package) -> list[Entry]:
-    """Return all entries of the categories.
+    """Return all entries of a single turn.
 
     Raises:
         UsageError: A file is missing or broken, or entries have no answers.
     """
     return [
-        entry for category in CATEGORIES for entry in _read_category(package, category)
+        entry for category in SINGLE_TURN for entry in _read_category(package, category)
     ]
 
 

@@ -7,6 +7,7 @@ and descriptions say so.
 
 import copy
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from agentgym.core.tools import ToolSpec
@@ -60,13 +61,16 @@ def tool_name(function: str) -> str:
     return function.replace(".", "_")
 
 
-def specs_of(entry: Entry) -> list[ToolSpec]:
-    """Return the tools of an entry, in its order.
+def specs_of(
+    entry: Entry, functions: Sequence[dict[str, Any]] | None = None
+) -> list[ToolSpec]:
+    """Return functions of an entry as tools, by default all of its own, in order.
 
     Raises:
         ValueError: A function is not described by a schema.
     """
-    return [spec_of_openai(_tool(f, entry.category)) for f in entry.functions]
+    named = entry.functions if functions is None else functions
+    return [spec_of_openai(_tool(f, entry.category)) for f in named]
 
 
 def _tool(function: dict[str, Any], category: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -30,6 +30,27 @@ CHECKER = (
     "eval_checker/ast_eval/type_convertor/js_type_converter.py",
 )
 """The files of the package that are run."""
+PROGRAMS = (
+    "constants/executable_backend_config.py",
+    "eval_checker/multi_turn_eval/multi_turn_checker.py",
+    "eval_checker/multi_turn_eval/multi_turn_utils.py",
+    *(
+        f"eval_checker/multi_turn_eval/func_source_code/{name}.py"
+        for name in (
+            "gorilla_file_system",
+            "long_context",
+            "math_api",
+            "message_api",
+            "posting_api",
+            "ticket_api",
+            "trading_bot",
+            "travel_booking",
+            "vehicle_control",
+        )
+    ),
+)
+"""The files that are run in the sandbox: simulated programs, and their checker."""
+_PROGRAMS_SHA256 = "cba8ddb781d2f46bc2a4ccf7ff93f1459b86e9e937d1f4187c12ab46226d23be"
 _CHECKER_SHA256 = "001d97018a5209a2b26f9bc72d4391eb004dc5a6a5234d8f9e91f06808c19356"
 _WHEEL_SHA256 = "3bb6dfa5f0c68ad403c9ec50b00db2bb3b4cc9b38ab1ff33f48fe30d853d3a0a"
 _SECONDS = 300
@@ -48,12 +69,7 @@ class Package:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._root = self._find(path)
-        found = hashlib.sha256(b"".join(map(self._bytes, CHECKER))).hexdigest()
-        if found != _CHECKER_SHA256:
-            raise UsageError(
-                f"{path} has another checker than {DISTRIBUTION} {VERSION}, whose "
-                f"verdicts are known. Get that version: {FETCH}."
-            )
+        self._require("checkers", CHECKER, _CHECKER_SHA256)
 
     @classmethod
     def at(cls, data: str) -> "Package":
@@ -70,6 +86,22 @@ class Package:
                 f"{DISTRIBUTION} {VERSION}: --data PATH."
             )
         return cls(place)
+
+    def require_programs(self) -> None:
+        """Check that the programs of multi-turn tasks are those of the known version.
+
+        Raises:
+            UsageError: One differs, or is not there.
+        """
+        self._require("multi-turn programs", PROGRAMS, _PROGRAMS_SHA256)
+
+    def _require(self, kind: str, files: Sequence[str], digest: str) -> None:
+        found = hashlib.sha256(b"".join(map(self._bytes, files))).hexdigest()
+        if found != digest:
+            raise UsageError(
+                f"{self.path} has other {kind} than {DISTRIBUTION} {VERSION}, whose "
+                f"verdicts are known. Get that version: {FETCH}."
+            )
 
     def text(self, name: str) -> str:
         """Return a file of the package.

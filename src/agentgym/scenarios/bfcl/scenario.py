@@ -1,8 +1,11 @@
-"""BFCL v4 as a scenario: pick functions and their arguments in one answer."""
+"""BFCL v4 as a scenario: pick functions and their arguments."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal
 
 from agentgym.core.needs import NeededCall
@@ -10,10 +13,13 @@ from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, parse_arguments
 from agentgym.core.trajectory import ModelCall, Reward, ToolCall, Trajectory
 from agentgym.errors import NotFoundError
+from agentgym.sandbox import Limits, SandboxConfig
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.bfcl.answers import right_calls
+from agentgym.scenarios.bfcl.conversations import Conversation, read_conversations
 from agentgym.scenarios.bfcl.entries import (
     IRRELEVANCE,
+    MULTI_TURN,
     Entry,
     chosen_categories,
     read_entries,
@@ -21,8 +27,17 @@ from agentgym.scenarios.bfcl.entries import (
 )
 from agentgym.scenarios.bfcl.functions import specs_of
 from agentgym.scenarios.bfcl.package import Package
+from agentgym.scenarios.bfcl.programs import (
+    MOST_STEPS,
+    Programs,
+    program_tools,
+    score,
+    write_programs,
+)
 from agentgym.scenarios.bfcl.verdict import Checker, MadeCall
 
+_MOST_PRINTED = 4 << 20
+"""Bytes that a simulated program may answer: some hold long files."""
 _RIGHT_TOOLS = 0.2
 """What an answer earns that calls the right functions with wrong arguments."""
 _UNREADABLE = 0.6
@@ -30,11 +45,12 @@ _UNREADABLE = 0.6
 
 
 class BfclScenario(Scenario):
-    """The single-turn categories of BFCL v4, with the benchmark's own verdicts.
+    """The categories of BFCL v4 in one or several turns, with its own verdicts.
 
     Args:
         data: A wheel or folder of ``bfcl-eval``; empty: where it is fetched to.
-        categories: Names of categories or groups, with commas; empty: all.
+        categories: Names of categories or groups, with commas; empty: those of a
+            single turn.
 
     Raises:
         UsageError: The data are not there, incomplete, or of another version.
@@ -52,14 +68,23 @@ class BfclScenario(Scenario):
         self._categories = chosen_categories(categories)
         self._package = Package.at(data)
         entries = read_entries(self._package)
-        self._by_id = {entry.id: entry for entry in entries}
         self._splits = {
             split: [e for e in found if e.category in self._categories]
             for split, found in split_entries(entries).items()
         }
+        talks = read_conversations(
+            self._package, [name for name in MULTI_TURN if name in self._categories]
+        )
+        if talks:  # the programs that they share are in no other split
+            self._package.require_programs()
+            self._splits[Split.TEST] += talks
+            most = (MOST_STEPS + 1) * max(len(talk.turns) for talk in talks)
+            vars(self).update(max_turns=most)  # other classes have one for all
+        self._by_id = {entry.id: entry for entry in (*entries, *talks)}
         has = tuple(split for split, found in self._splits.items() if found)
         vars(self).update(splits=has)  # other classes have these; here it depends
         self._specs: dict[str, list[ToolSpec]] = {}
+        self._program_tools: dict[str, dict[str, ToolSpec]] = {}
 
     @cached_property
     def _checker(self) -> Checker:
@@ -98,14 +123,47 @@ class BfclScenario(Scenario):
         return [said]
 
     def create_environment(self, task: Task) -> Environment:
-        """Return an environment whose functions take calls and do nothing."""
-        return _Functions(self._specs_of(self._entry(task)))
+        """Return the functions of an entry.
+
+        Those of a single turn take calls and do nothing; others act on programs.
+        """
+        entry = self._entry(task)
+        if isinstance(entry, Conversation):
+            if entry.id not in self._program_tools:
+                self._program_tools[entry.id] = program_tools(entry)
+            return Programs(entry, self._program_tools[entry.id], self.sandbox)
+        return _Functions(self._specs_of(entry))
+
+    def sandbox_config(self) -> SandboxConfig:
+        """Return a configuration with which the simulated programs can be imported."""
+        config = super().sandbox_config()
+        if not any(name in MULTI_TURN for name in self._categories):
+            return config
+        return replace(
+            config,
+            python_path=(Path(self._programs.name),),
+            limits=Limits(output_bytes=_MOST_PRINTED),
+        )
+
+    @cached_property
+    def _programs(self) -> TemporaryDirectory[str]:
+        made = TemporaryDirectory(prefix="agentgym-bfcl-")
+        write_programs(self._package, Path(made.name))
+        return made
+
+    def close(self) -> None:
+        """Close the sandbox and remove the programs that it imported."""
+        super().close()
+        if found := vars(self).pop("_programs", None):
+            found.cleanup()
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score the calls of the first answer that has some."""
+        """Score a conversation, or the calls of the first answer that has some."""
         entry = self._entry(task)
+        if isinstance(entry, Conversation) and isinstance(environment, Programs):
+            return score(entry, environment, trajectory)
         names = {spec.name for spec in self._specs_of(entry)}
         calls = answer_calls(trajectory, names)
         success = self._checker.accepts(entry, calls)
@@ -121,8 +179,13 @@ class BfclScenario(Scenario):
         return Reward(value, False, {"right tools": value}, tools, arguments)
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
-        """Return calls that the verdict accepts; None where none are known."""
+        """Return calls that the verdict accepts; None where none are known.
+
+        None too for conversations, whose calls have to be made in the right turn.
+        """
         entry = self._entry(task)
+        if isinstance(entry, Conversation):
+            return None
         if not entry.answers:
             return [] if entry.category in IRRELEVANCE else None
         for brief in (False, True):
@@ -209,13 +272,18 @@ def _name(tool: Mapping[str, Any]) -> str:
 
 
 def _task(entry: Entry, split: Split) -> Task:
+    answers: list[Any]
+    answers, level = list(entry.answers), 2 if len(entry.answers) > 1 else 1
+    talks = isinstance(entry, Conversation)
+    if isinstance(entry, Conversation):
+        answers, level = [list(calls) for calls in entry.right_calls], 3
     return Task(
         id=entry.id,
         split=split,
         seed=0,
         family=entry.category,
-        level=2 if len(entry.answers) > 1 else 1,
+        level=level,
         instruction=entry.request,
-        goal={"answers": list(entry.answers)},
-        one_answer=True,
+        goal={"answers": answers},
+        one_answer=not talks,
     )

@@ -1,0 +1,216 @@
+"""The simulated programs of a multi-turn entry: they run in the sandbox."""
+
+import asyncio
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from agentgym.core.tools import Tool, ToolSpec
+from agentgym.core.trajectory import ModelCall, Reward, Trajectory
+from agentgym.errors import SandboxError, ToolError, UsageError
+from agentgym.sandbox import LazySandbox, PythonScript, SandboxResult
+from agentgym.scenarios.base import Environment
+from agentgym.scenarios.bfcl.conversations import Conversation
+from agentgym.scenarios.bfcl.functions import specs_of
+from agentgym.scenarios.bfcl.package import NAME, PROGRAMS, Package
+
+MOST_STEPS = 20
+"""Answers with calls in one turn, after which the benchmark ends a conversation."""
+_SCRIPT = "replay.py"
+_TIMEOUT_S = 20.0
+
+
+def write_programs(package: Package, folder: Path) -> None:
+    """Write what the sandbox imports: the package's programs, and mpmath for one.
+
+    Raises:
+        UsageError: The programs are not those of the known version, or mpmath is not
+            installed.
+    """
+    package.require_programs()
+    for name in PROGRAMS:
+        file = folder / NAME / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(package.text(name), encoding="utf-8")
+    found = find_spec("mpmath")
+    if found is None or not found.submodule_search_locations:
+        raise UsageError(
+            "The multi-turn categories of BFCL compute with mpmath, which is not "
+            "installed: pip install mpmath"
+        )
+    shutil.copytree(
+        found.submodule_search_locations[0],
+        folder / "mpmath",
+        ignore=shutil.ignore_patterns("tests", "__pycache__"),
+    )
+
+
+class Programs(Environment):
+    """One conversation with simulated programs, whose calls it records by turn.
+
+    Each call runs in a fresh workspace, after all calls before it: the programs are
+    quick, and nothing of them outlives a call.
+
+    Args:
+        entry: The entry.
+        specs: All of its tools, those that come later too; see :func:`program_tools`.
+        sandbox: Where its programs run; it can import them.
+
+    Attributes:
+        turns: The calls of each turn so far, as ``[name, arguments]``.
+        ended: Whether the last turn is over.
+    """
+
+    def __init__(
+        self,
+        entry: Conversation,
+        specs: Mapping[str, ToolSpec],
+        sandbox: LazySandbox,
+    ) -> None:
+        self.turns: list[list[list[Any]]] = [[]]
+        self.ended = False
+        self._entry = entry
+        self._sandbox = sandbox
+        self._specs = specs
+        self._offered = [f["name"] for f in entry.functions]
+        self._one_at_a_time = asyncio.Lock()
+
+    def tools(self) -> list[Tool]:
+        """Return the functions that there are by now."""
+        return [
+            Tool(self._specs[name], partial(self._call, name)) for name in self._offered
+        ]
+
+    def user_reply(self, message: str) -> str | None:
+        """Return the next turn's message, and add the functions that come with it."""
+        turn = len(self.turns)
+        if turn == len(self._entry.turns):
+            self.ended = True
+            return None
+        self.turns.append([])
+        self._offered += [f["name"] for f in self._entry.later.get(turn, ())]
+        return self._entry.turns[turn]
+
+    async def _call(self, tool: str, /, **arguments: Any) -> str:
+        if odd := [name for name in arguments if not name.isidentifier()]:
+            raise ToolError(f"{odd[0]!r} cannot be the name of an argument.")
+        async with self._one_at_a_time:
+            turn = self.turns[-1]
+            turn.append([tool, arguments])
+            files = _files(self._entry, self.turns, None)
+            result = await self._sandbox.run(
+                files, PythonScript(_SCRIPT, ()), timeout_s=_TIMEOUT_S
+            )
+            try:
+                return str(_read(result)["result"])
+            except _UnfinishedError as error:
+                turn.pop()  # or each later call would run into the same limit
+                raise ToolError(str(error)) from None
+
+    def is_valid(self) -> bool:
+        """Return the benchmark's verdict on the whole conversation."""
+        if not self.ended:
+            return False
+        files = _files(self._entry, self.turns, self._entry.right_calls)
+        command = PythonScript(_SCRIPT, ())
+        result = self._sandbox.run_sync(files, command, timeout_s=_TIMEOUT_S)
+        try:
+            return bool(_read(result)["valid"])
+        except _UnfinishedError:
+            return False
+
+
+def score(entry: Conversation, programs: Programs, trajectory: Trajectory) -> Reward:
+    """Score a conversation: 1 if the benchmark's checker accepts it, else 0.
+
+    Shares of right tools and arguments count the right calls of all turns that were
+    made, in any order.
+    """
+    success = _keeps_to_steps(trajectory) and programs.is_valid()
+    needed = entry.named_calls()
+    made = [(name, arguments) for turn in programs.turns for name, arguments in turn]
+    if not needed:
+        return Reward(float(success), success, {"verdict": float(success)}, None, None)
+    tools = Counter(name for name, _ in needed) & Counter(name for name, _ in made)
+    calls = Counter(map(_key, needed)) & Counter(map(_key, made))
+    return Reward(
+        float(success),
+        success,
+        {"verdict": float(success)},
+        tools.total() / len(needed),
+        calls.total() / len(needed),
+    )
+
+
+def _key(call: tuple[str, dict[str, Any]]) -> str:
+    return json.dumps(call, sort_keys=True)
+
+
+def _keeps_to_steps(trajectory: Trajectory) -> bool:
+    """Say whether no turn had more answers with calls than the benchmark allows."""
+    steps = 0
+    for step in trajectory.steps:
+        if isinstance(step, ModelCall):
+            steps = steps + 1 if step.tool_calls else 0
+            if steps > MOST_STEPS:
+                return False
+    return True
+
+
+def program_tools(entry: Conversation) -> dict[str, ToolSpec]:
+    """Return the tools of a conversation by name, those that come later too."""
+    every = [*entry.functions, *(f for added in entry.later.values() for f in added)]
+    return {spec.name: _unchecked(spec) for spec in specs_of(entry, every)}
+
+
+def _unchecked(spec: ToolSpec) -> ToolSpec:
+    """Return a tool that takes any arguments, as the benchmark's programs do."""
+
+    class Arguments(BaseModel):
+        model_config = ConfigDict(extra="allow")
+
+        @classmethod
+        def model_json_schema(cls, *_: Any, **__: Any) -> dict[str, Any]:
+            return spec.parameters
+
+    return replace(spec, args_model=Arguments)
+
+
+class _UnfinishedError(Exception):
+    """The sandbox ended a call: it took too long, or too much memory."""
+
+
+def _files(
+    entry: Conversation,
+    turns: Sequence[Sequence[Any]],
+    answers: Sequence[Sequence[str]] | None,
+) -> dict[str, str]:
+    job = {
+        "entry": {
+            "id": entry.id,
+            "initial_config": entry.start,
+            "involved_classes": entry.programs,
+        },
+        "turns": turns,
+        "answers": answers,
+    }
+    script = Path(__file__).with_name(_SCRIPT).read_text(encoding="utf-8")
+    return {_SCRIPT: script, "job.json": json.dumps(job)}
+
+
+def _read(result: SandboxResult) -> dict[str, Any]:
+    if result.status == "sandbox_error":
+        raise SandboxError(f"The sandbox failed: {result.error}")
+    if result.status != "exited" or result.exit_code or result.truncated:
+        *_, last = ["", *result.stderr.strip().splitlines()]
+        raise _UnfinishedError(f"the call did not end: {result.status} {last}".strip())
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
