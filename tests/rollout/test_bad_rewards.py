@@ -22,6 +22,11 @@ FAULTS = {
     4: ("Reward(0.0, False, {'x': float('inf')})", "inf as its part 'x'"),
     5: ("0.5", "0.5, which is no Reward"),
     6: ("Reward(0.2, False)", ""),
+    7: (
+        "Reward(float(len(trajectory.model_calls[0].response_ids)), False)",
+        "a reward sees model calls without response_ids.*Use token_counts",
+    ),
+    8: ("Reward(0.1 if trajectory.stats().response_tokens else 0.9, False)", ""),
 }
 
 
@@ -52,8 +57,8 @@ def test_each_bad_reward_is_dropped_alone(pack: Path, tmp_path: Path) -> None:
         if reason:
             assert trajectory.status is RolloutStatus.DROPPED
             assert trajectory.reward is None
-            assert re.search(reason, str(trajectory.reason)), trajectory.reason
+            assert re.search(f"(?i){reason}", str(trajectory.reason)), trajectory.reason
         else:
             assert trajectory.status is RolloutStatus.FAILED  # scored: no success
             assert trajectory.scenario == "odd"
-    assert [t.reward for t in done if t.reward is not None] == [0.0, 0.2]
+    assert [t.reward for t in done if t.reward is not None] == [0.0, 0.2, 0.1]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -16,6 +16,7 @@ from agentgym.security.redaction import redacted
 
 TRAJECTORY_VERSION = 5
 _FIRST = 3
+_TOKENS = ("prompt_ids", "response_ids", "logprobs")
 
 
 class RolloutStatus(StrEnum):
@@ -133,11 +134,37 @@ class ModelCall(_Record):
     prompt_tokens: int | None = None
     response_tokens: int | None = None
 
+    @classmethod
+    def without_tokens(cls, **fields: Any) -> Self:
+        """Build a call from valid fields, without token ids and log-probabilities.
+
+        So a reward sees the calls of an episode: the ids stay where they are trained
+        on. Reading them raises an AttributeError.
+        """
+        empty: dict[str, Any] = dict.fromkeys(_TOKENS)  # pydantic's defaults are slow
+        call = cls.model_construct(**empty, **fields)
+        for name in _TOKENS:
+            del call.__dict__[name]
+        return call
+
+    if not TYPE_CHECKING:  # a type checker would take any attribute for one of ours
+
+        def __getattr__(self, name: str) -> Any:
+            """Explain why a call has no token ids; other names are pydantic's."""
+            if name in _TOKENS:
+                raise AttributeError(
+                    f"A reward sees model calls without {name}: token ids and "
+                    "log-probabilities stay with the trainer. Use token_counts, "
+                    "content, messages or tool_calls."
+                )
+            return super().__getattr__(name)
+
     @property
     def token_counts(self) -> tuple[int, int] | None:
         """Tokens of prompt and response; None if nobody counted them."""
-        if self.prompt_ids or self.response_ids:
-            return len(self.prompt_ids), len(self.response_ids)
+        prompt, response = map(self.__dict__.get, _TOKENS[:2])
+        if prompt or response:
+            return len(prompt or ()), len(response or ())
         if self.prompt_tokens is None and self.response_tokens is None:
             return None
         return self.prompt_tokens or 0, self.response_tokens or 0

@@ -95,15 +95,16 @@ class Runner:
         self._store.flush(beat)  # so that queueing does not wait for the disk
         self._store.create_rollouts([self._create(r) for r in requests])
         try:
-            while waiting:
-                for rollout_id in self._store.wait_terminal(waiting, BEAT_S, count=1):
-                    waiting.remove(rollout_id)
-                    done[rollout_id] = self._read(asked[rollout_id])
-                    on_done(done[rollout_id])
-                beat(self._store.stalled)
-                self._try_suspects(waiting)
-                if pool.failure is not None:
-                    raise RolloutError(f"The workers cannot start: {pool.failure}")
+            with self._store.ends(waiting) as ends:
+                while waiting:
+                    for rollout_id in ends.wait(BEAT_S):
+                        waiting.remove(rollout_id)
+                        done[rollout_id] = self._read(asked[rollout_id])
+                        on_done(done[rollout_id])
+                    beat(self._store.stalled)
+                    self._try_suspects(waiting)
+                    if pool.failure is not None:
+                        raise RolloutError(f"The workers cannot start: {pool.failure}")
         finally:
             for rollout_id in waiting:
                 with suppress(RolloutError):  # it is gone, or the whole store is
@@ -134,10 +135,7 @@ class Runner:
         store, rollout_id = self._store, request.rollout_id
         events: list[RecordedEvent] = []
         try:
-            attempts = {
-                name: store.events(rollout_id, name)
-                for name in store.attempts(rollout_id)
-            }
+            attempts = store.history(rollout_id)
             events = [event for found in attempts.values() for event in found]
             return to_trajectory(store.get(rollout_id), attempts)
         except StoreError:

@@ -642,3 +642,19 @@ def test_the_file_is_read_without_this_package(tmp_path: Path) -> None:
     assert states == {"done": "succeeded", "running": "queuing", "queued": "queuing"}
     assert reason == "timeout"
     assert orjson.loads(zlib.decompress(data)) == recorded_data
+
+
+def test_each_end_is_reported_once() -> None:
+    with Store() as store:
+        store.create_rollouts([RolloutCreate(rollout_id=i, input={}) for i in "abcd"])
+        store.fail("a", Reason(kind="x"))
+        with store.ends("abc") as ends:
+            assert ends.wait(10) == {"a"}
+            assert ends.wait(0) == set()
+            store.fail("d", Reason(kind="x"))
+            store.fail("b", Reason(kind="x"))
+            assert ends.wait(10) == {"b"}
+            store.delete("c")
+            assert ends.wait(10) == {"c"}
+            assert ends.left == set()
+            assert ends.wait(10) == set()

@@ -22,8 +22,14 @@ from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.protocol import reply
 from agentgym.rollout.gateway.wire import read_json
 from agentgym.rollout.store import signals
-from agentgym.rollout.store.events import MODEL_REQUEST, check_event, triplets
+from agentgym.rollout.store.events import (
+    MODEL_REQUEST,
+    answered_calls,
+    check_event,
+    triplets,
+)
 from agentgym.rollout.store.store import Store
+from agentgym.rollout.store.views import pack_calls
 from agentgym.security.redaction import quoted
 
 _MAX_WAIT_S = 60.0
@@ -173,9 +179,12 @@ class Api:
         return reply(self._store.add_event(**where, **dict(body)).to_dict())
 
     async def _list_calls(self, request: Request) -> web.Response:
-        """Return the model calls that were answered, as steps of a trajectory."""
+        """Return the model calls that were answered, without their token ids."""
         where = self._where(request)
-        return reply(await asyncio.to_thread(self._store.model_calls, **where))
+        return reply(await asyncio.to_thread(self._packed_calls, **where))
+
+    def _packed_calls(self, rollout_id: str, attempt_id: str) -> list[dict[str, Any]]:
+        return pack_calls(answered_calls(self._store.events(rollout_id, attempt_id)))
 
     async def _finish(self, request: Request) -> web.Response:
         """Record an attempt's last events and its end, all or nothing."""

@@ -80,33 +80,50 @@ class RecordedCall:
 
     def to_model_call(self) -> ModelCall:
         """Return the call as a step of a trajectory, its values as recorded."""
+        completion, fields = self.completion, self._step()
+        fields["tool_calls"] = [RequestedCall(**call) for call in fields["tool_calls"]]
+        return ModelCall.model_construct(
+            **fields,
+            prompt_ids=completion.prompt_ids,
+            response_ids=completion.response_ids,
+            logprobs=completion.logprobs or [],
+        )
+
+    def to_view(self) -> dict[str, Any]:
+        """Return the call as JSON values, with token counts instead of ids."""
+        fields, completion = self._step(), self.completion
+        prompt, response = completion.prompt_ids, completion.response_ids
+        if prompt or response:
+            counts = {"prompt_tokens": len(prompt), "response_tokens": len(response)}
+            fields |= counts
+        return fields
+
+    def _step(self) -> dict[str, Any]:
+        """Return the fields of a :class:`ModelCall` but for ids, as JSON values."""
         request, completion = self.data.get("request") or {}, self.completion
         choice, counts = completion.choice, completion.token_counts
         message = choice.get("message") or {}
         calls = [
-            RequestedCall(
-                id=call.get("id") or "",
-                name=call["function"]["name"],
-                arguments=call["function"].get("arguments") or "",
-            )
+            {
+                "id": call.get("id") or "",
+                "name": call["function"]["name"],
+                "arguments": call["function"].get("arguments") or "",
+            }
             for call in message.get("tool_calls") or []
         ]
-        return ModelCall.model_construct(
-            agent=self.agent,
-            messages=request.get("messages") or [],
-            tools=request.get("tools") or [],
-            content=_text(message.get("content", choice.get("text"))),
-            tool_calls=calls,
-            wants_call=wants_call(request.get("tool_choice")),
-            prompt_ids=completion.prompt_ids,
-            response_ids=completion.response_ids,
-            logprobs=completion.logprobs or [],
-            model_version=self._server()["version"] or 0,
-            finish_reason=choice.get("finish_reason") or "stop",
-            latency_ms=self.data.get("latency_ms") or 0.0,
-            prompt_tokens=counts.get("prompt_tokens"),
-            response_tokens=counts.get("response_tokens"),
-        )
+        return {
+            "agent": self.agent,
+            "messages": request.get("messages") or [],
+            "tools": request.get("tools") or [],
+            "content": _text(message.get("content", choice.get("text"))),
+            "tool_calls": calls,
+            "wants_call": wants_call(request.get("tool_choice")),
+            "model_version": self._server()["version"] or 0,
+            "finish_reason": choice.get("finish_reason") or "stop",
+            "latency_ms": self.data.get("latency_ms") or 0.0,
+            "prompt_tokens": counts.get("prompt_tokens"),
+            "response_tokens": counts.get("response_tokens"),
+        }
 
     def repeats_routes(self, before: "RecordedCall") -> bool:
         """Say whether it continues ``before``, so that its routed experts repeat."""

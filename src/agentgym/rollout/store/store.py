@@ -5,6 +5,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from agentgym.core.trajectory import ModelCall, Reason
 from agentgym.errors import RolloutNotFoundError, RolloutStateError
 from agentgym.rollout.store import signals, tables
 from agentgym.rollout.store.database import Database, Write
+from agentgym.rollout.store.ends import Ends
 from agentgym.rollout.store.events import (
     ATTEMPT_FAILED,
     MODEL_REQUEST,
@@ -206,21 +208,14 @@ class Store:
     ) -> set[str]:
         """Block until ``count`` of the rollouts have ended, by default all.
 
-        Returns those that have, after ``timeout`` seconds at the latest; deleted ones
-        count as ended.
+        Returns those that have within ``timeout`` seconds; deleted ones count too.
         """
-        wanted = set(ids)
-        needed = len(wanted) if count is None else count
-        until = time.monotonic() + timeout
-        changed = threading.Event()
-        with self.signals.listening(map(signals.terminal, wanted), changed.set):
-            while True:
-                changed.clear()
-                ended = set(filter(self.has_ended, wanted))
-                left = until - time.monotonic()
-                if len(ended) >= needed or left <= 0:
-                    return ended
-                changed.wait(left)
+        with self.ends(ids) as ends:
+            return ends.wait_for(len(ends.left) if count is None else count, timeout)
+
+    def ends(self, ids: Collection[str]) -> AbstractContextManager[Ends]:
+        """Listen for the ends of rollouts within a ``with`` block."""
+        return Ends.listening(self.signals, ids, self.has_ended)
 
     def patch(self, rollout_id: str, status: RolloutStatusPatch) -> Rollout:
         """Change what ``status`` sets, as Agent Lightning's transitions allow."""
@@ -237,8 +232,7 @@ class Store:
     def hide(self, rollout_id: str) -> None:
         """Delete a rollout as far as clients can see; its id is free for another.
 
-        What it recorded stays, and who waits for it here sees it end. One that is not
-        there is no error.
+        Its record stays, and who waits for it sees it end. An unknown id is allowed.
         """
         with self._lock:
             live = self._memory.find(rollout_id)
@@ -406,12 +400,17 @@ class Store:
         where = rollout_id, attempt_id or current
         return list(tables.read_events(self._database, self._exact, *where))
 
+    def history(self, rollout_id: str) -> dict[str, list[RecordedEvent]]:
+        """Return the events of a rollout by attempt, both in order."""
+        self._settled(rollout_id)
+        return tables.read_history(self._database, self._exact, rollout_id)
+
     def model_calls(
         self, rollout_id: str, attempt_id: str | None = None
     ) -> list[ModelCall]:
         """Return the calls that the policy answered in an attempt, in order."""
-        calls = answered_calls(self.events(rollout_id, attempt_id))
-        return [call.to_model_call() for call in calls]
+        events = self.events(rollout_id, attempt_id)
+        return [call.to_model_call() for call in answered_calls(events)]
 
     # Model servers that a trainer registered
 

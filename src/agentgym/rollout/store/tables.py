@@ -113,6 +113,16 @@ def read_events(
         yield RecordedEvent(kind, rollout_id, attempt, timestamp, raw)
 
 
+def read_history(
+    database: Database, exact: Exact, rollout_id: str
+) -> dict[str, list[RecordedEvent]]:
+    """Return the events of a rollout by attempt, both in order."""
+    found: dict[str, list[RecordedEvent]] = {}
+    for event in read_events(database, exact, rollout_id):
+        found.setdefault(event.attempt_id, []).append(event)
+    return found
+
+
 def read_after(database: Database, step: int) -> list[str]:
     """Return the ids of rollouts of later training steps."""
     sql = "SELECT rollout_id FROM rollouts WHERE step > ?"

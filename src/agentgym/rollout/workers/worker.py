@@ -37,6 +37,7 @@ from agentgym.integrations.episode import Episode
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.integrations.run import ScenarioEnding, converse, run_episode
 from agentgym.rollout.gateway.http.keys import agent_key
+from agentgym.rollout.store.views import unpack_calls
 from agentgym.rollout.task_input import read_task
 from agentgym.rollout.workers.assemble import assemble_steps
 from agentgym.rollout.workers.loop_watch import LoopWatch
@@ -232,8 +233,7 @@ class _GatewayEnding(ScenarioEnding):
 
     async def _calls(self, episode: Episode) -> list[ModelCall]:
         path = _path(episode.rollout_id, episode.attempt)
-        calls = await self._get(f"{path}/calls")
-        return [ModelCall.model_validate(call) for call in calls]
+        return unpack_calls(await self._get(f"{path}/calls"))
 
     async def steps(self, episode: Episode) -> list[Step]:
         made = await self._calls(episode)
