@@ -108,10 +108,11 @@ class Learner:
         forests = self._loss.plant(batch.sequences) if total else []
 
         self._optimizer.zero_grad(set_to_none=True)
+        self._loss.take_ratios()  # of an update that failed
         sums = LossSums()
         for forest in forests:
             sums = LossSums(*map(add, sums, self._loss.backward(forest, total)))
-        gap = sums.gap / max(1, total)
+        gap, ratios = sums.gap / max(1, total), self._loss.take_ratios()
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRAD_NORM)
         if self._servers and torch.isfinite(norm):
             check_gap(gap, self._servers)
@@ -132,6 +133,9 @@ class Learner:
             clip_fraction=sums.clipped / max(1, total),
             kl=kl,
             gap=gap,
+            ratio_p99=ratios and ratios.p99,
+            ratio_max=ratios and ratios.most,
+            effective_share=ratios and ratios.effective,
             refused=refused,
         )
 

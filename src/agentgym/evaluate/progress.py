@@ -83,6 +83,12 @@ class StepReport:
         breaks: Calls that continue a conversation, and not the tokens that were seen
             and sampled in it: each begins a sequence of its own.
         answers_cut: Share of the model's answers that ended at their most tokens.
+        ratio_p99: 99 % of the trained tokens have at most this ratio of the learner's
+            probability to that of sampling, ``ratio_max`` is the largest; None where
+            the engine does not measure it. Both are 1 where sampling and learning
+            compute the same.
+        effective_share: Effective sample size of the trained tokens, weighed by these
+            ratios, as a share of their number.
     """
 
     step: int
@@ -111,6 +117,9 @@ class StepReport:
     sequences: float = 0.0
     breaks: int = 0
     answers_cut: float = 0.0
+    ratio_p99: float | None = None
+    ratio_max: float | None = None
+    effective_share: float | None = None
 
 
 class Progress:
