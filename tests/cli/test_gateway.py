@@ -200,7 +200,7 @@ def test_an_upstream_that_is_no_address_is_refused(
     where = ["--model-name", "m", "--data", str(tmp_path / "data")]
     ended = agentgym("gateway", "--upstream", address, *where)
     assert ended.code == 2
-    assert f"{address!r} is no address of a model server" in ended.err
+    assert f"{address!r} is not an address of a model server" in ended.err
     assert not (tmp_path / "data").exists()
 
 

@@ -243,7 +243,7 @@ def test_unknown_scenario_names_the_nearest(agentgym: Command) -> None:
 def test_scenarios_show(agentgym: Command) -> None:
     ended = agentgym("scenarios", "show", "coding")
     assert ended.code == 0
-    for heading in ("What the agent is told", "Tools", "Some training tasks"):
+    for heading in ("The agent's system prompt", "Tools", "Some training tasks"):
         assert heading in ended.out
     card = json.loads(agentgym("scenarios", "show", "coding", "--json").out)
     assert card["name"] == "coding"

@@ -352,7 +352,10 @@ def test_a_model_that_writes_no_tasks_is_refused(
     gone = agentgym("scenarios", *words)
     assert gone.code == 1
     assert "does not answer" in gone.err
-    for model, told in (("nano", "is no model of a provider"), ("openai:m", "a key")):
+    for model, told in (
+        ("nano", "is not a model of a provider"),
+        ("openai:m", "a key"),
+    ):
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)  # an import sets one
         ended = agentgym("scenarios", "starter", *TOOLS, "--model-for-tasks", model)
         assert (ended.code, told in ended.err) == (2, True)

@@ -182,8 +182,8 @@ def test_a_part_can_be_right(best_sandbox: Sandbox) -> None:
         ({"a.py": {f"f({n})": n for n in range(9_000)}}, "not 9000"),
         ({"a.py": {"x = 1": 1}}, "'x = 1' is no expression"),
         ({"a.py": {"(" * 9_000: 1}}, "is no expression"),
-        ({"a": {"x": 1}}, "'a' is no path of a module"),
-        ({"a.py": {"f()": object()}}, "holds a object, which is no plain value"),
+        ({"a": {"x": 1}}, "'a' is not the path of a module"),
+        ({"a.py": {"f()": object()}}, "holds a object, which is not a plain value"),
         ({"a.py": {"f()": [1, 2j]}}, "holds a complex"),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from shutil import disk_usage, which
 from typing import NamedTuple
 
-from agentgym.core.files import agents_home, require_writable_home
+from agentgym.core.files import agents_folder, require_writable_state
 from agentgym.errors import EngineError, UsageError
 
 _LEAST_MEMORY_GB = 4.0
@@ -47,7 +47,7 @@ class Environment:
     @property
     def folder(self) -> Path:
         """Where it is made."""
-        return agents_home().parent / "engines" / self.engine
+        return agents_folder().parent / "engines" / self.engine
 
     @property
     def python(self) -> Path:
@@ -97,7 +97,7 @@ class Environment:
             UsageError: uv is missing, or the disk is too full.
             EngineError: uv failed.
         """
-        require_writable_home()
+        require_writable_state()
         uv = which("uv")
         if uv is None:
             raise UsageError("uv is not installed: pip install uv")

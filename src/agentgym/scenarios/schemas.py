@@ -12,7 +12,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from agentgym.core.tools import ToolSpec
-from agentgym.errors import UnsupportedError, told_by
+from agentgym.errors import UnsupportedError, message_of
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -99,7 +99,7 @@ def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSp
     except Exception as error:
         raise UnsupportedError(
             f"The tool {name!r} cannot be told to a model: "
-            f"{told_by(error)}. Give all of its arguments types that JSON can hold."
+            f"{message_of(error)}. Give all of its arguments types that JSON can hold."
         ) from error
     return spec
 
@@ -109,8 +109,8 @@ def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
 
     An argument that the schema does not name is refused, unless it says otherwise.
     """
-    told = {"type": "object", "additionalProperties": False, **schema}
-    judge = Draft202012Validator(told, registry=Registry())
+    wording = {"type": "object", "additionalProperties": False, **schema}
+    judge = Draft202012Validator(wording, registry=Registry())
 
     class Arguments(BaseModel):
         model_config = ConfigDict(extra="allow")
@@ -126,7 +126,7 @@ def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
 
         @classmethod
         def model_json_schema(cls, *args: Any, **named: Any) -> dict[str, Any]:
-            return told
+            return wording
 
     Arguments.__name__ = name
     return Arguments

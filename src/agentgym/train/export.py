@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import agents_home, disk_trouble, new_folder
+from agentgym.core.files import agents_folder, disk_trouble, new_folder
 from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.compare import is_beyond_chance, lost_families
@@ -182,7 +182,8 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
         except OSError as error:
             why = disk_trouble(error) or str(error)
             raise AgentGymError(
-                f"The agent cannot be saved in {agents_home()}: {why}. Free some space "
+                f"The agent cannot be saved in {agents_folder()}: {why}. Free some "
+                "space "
                 f"there, or set AGENTGYM_HOME to another disk. It is in {agent.path}."
             ) from error
         if is_default:

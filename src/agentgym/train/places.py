@@ -63,7 +63,7 @@ class Place(ABC):
         """
 
     @abstractmethod
-    def bring_home(self, config: TrainingConfig, run: RunFolder) -> str | None:
+    def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
         """End what still trains of ``run``, and fetch what is finished.
 
         For a run that is to go on in another place. Returns why it could not be done,

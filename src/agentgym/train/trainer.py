@@ -180,7 +180,7 @@ class Trainer:
         config = resumed_config(before, given | settings)
         with run.lock():
             if is_elsewhere(before.gpu) and config.gpu != before.gpu:
-                self._bring_home(before, run)
+                self._fetch_results(before, run)
             if is_elsewhere(config.gpu):
                 return self._run_elsewhere(config, run)
             return self._run(make_plan(config), run, began, is_new=False)
@@ -193,9 +193,9 @@ class Trainer:
         with run.lock():
             return self._run_elsewhere(config, run, is_new=True)
 
-    def _bring_home(self, config: TrainingConfig, run: RunFolder) -> None:
+    def _fetch_results(self, config: TrainingConfig, run: RunFolder) -> None:
         """Fetch what the place that a run leaves still has of it."""
-        if why := place_of(config.gpu).bring_home(config, run):
+        if why := place_of(config.gpu).fetch_results(config, run):
             told = f"{why} The run goes on from what is in {run.path}."
             self._progress.warned([told])
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from agentgym.core.files import (
-    agents_home,
-    require_writable_home,
+    agents_folder,
+    require_writable_state,
     sync_folder,
     write_atomically,
 )
@@ -50,14 +50,14 @@ class Version(NamedTuple):
     @property
     def path(self) -> Path:
         """Its folder."""
-        return agents_home() / self.name / str(self.number)
+        return agents_folder() / self.name / str(self.number)
 
     @classmethod
     def at(cls, folder: Path) -> Self | None:
         """Return the version whose folder this is, None if it is of none."""
         folder = Path(os.path.abspath(folder))
         name, number = folder.parent.name, folder.name
-        home = os.path.abspath(agents_home())
+        home = os.path.abspath(agents_folder())
         if str(folder.parent.parent) != home or not _is(name, number):
             return None
         return cls(name, int(number))
@@ -77,7 +77,7 @@ class Versions:
                 "with a letter, a digit or _ first."
             )
         self.name = name
-        self._folder = agents_home() / name
+        self._folder = agents_folder() / name
 
     def all(self) -> list[Version]:
         """Return those that are whole, oldest first."""
@@ -105,8 +105,8 @@ class Versions:
         Raises:
             UsageError: ``AGENTGYM_HOME`` cannot be written.
         """
-        require_writable_home()
-        make_private_folder(agents_home().parent)
+        require_writable_state()
+        make_private_folder(agents_folder().parent)
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -162,7 +162,7 @@ class Versions:
 
 def saved_names() -> list[str]:
     """Return the names that have versions."""
-    found = agents_home().glob(f"*/*/{AGENT_FILE}")
+    found = agents_folder().glob(f"*/*/{AGENT_FILE}")
     names = ((path.parent.parent.name, path.parent.name) for path in found)
     return sorted({name for name, number in names if _is(name, number)})
 

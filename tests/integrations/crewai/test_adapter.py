@@ -146,7 +146,7 @@ def test_what_is_no_agent_is_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"Task without an agent.*Task\(agent="):
         ADAPTER.roles(lonely)
     agent = make_agent(Says(model="old"), [])
-    with pytest.raises(UnsupportedError, match="A str is no LLM of CrewAI's"):
+    with pytest.raises(UnsupportedError, match="A str is not an LLM of CrewAI's"):
         ADAPTER.with_model(agent, "openai/gpt-4o")
     with pytest.raises(UnsupportedError, match=r"no tools: neither has \w+.*--tools"):
         ADAPTER.own_tools(agent)

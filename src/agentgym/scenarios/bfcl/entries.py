@@ -73,13 +73,13 @@ class Entry:
     def request(self) -> str:
         """The request, with what was said before it, if anything was, above it."""
         *before, last = self.messages
-        told = [str(m["content"]) for m in before if m["role"] == "system"]
+        message = [str(m["content"]) for m in before if m["role"] == "system"]
         said = [
             f"{str(m['role']).capitalize()}: {m['content']}"
             for m in before
             if m["role"] != "system"
         ]
-        return "\n\n".join([*told, *said, str(last["content"])])
+        return "\n\n".join([*message, *said, str(last["content"])])
 
 
 def chosen_categories(named: str) -> tuple[str, ...]:

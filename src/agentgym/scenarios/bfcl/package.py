@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from agentgym.core.files import agents_home, new_folder, require_writable_home
+from agentgym.core.files import agents_folder, new_folder, require_writable_state
 from agentgym.errors import AgentGymError, UsageError
 
 DISTRIBUTION, VERSION = "bfcl-eval", "2026.3.23"
@@ -180,7 +180,7 @@ def _require_version(path: Path, names: list[str]) -> None:
 
 def fetched() -> Path:
     """Return the folder that the package is fetched to."""
-    return agents_home().parent / "data" / f"{NAME}-{VERSION}"
+    return agents_folder().parent / "data" / f"{NAME}-{VERSION}"
 
 
 def fetch() -> Path:
@@ -196,7 +196,7 @@ def fetch() -> Path:
     place = fetched()
     if place.is_dir():
         return place
-    require_writable_home()
+    require_writable_state()
     installers = list(_installers())
     if not installers:
         raise UsageError("There is neither pip nor uv to fetch it with: pip install uv")

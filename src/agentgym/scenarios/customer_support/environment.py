@@ -38,8 +38,8 @@ class SupportEnvironment(Environment):
         self._database = open_database(state)
         script = state["customer"]
         self._customer = Customer(**script)
-        told = [text for texts in script["facts"].values() for text in texts]
-        self._script = "\n".join([instruction, *told, *script["later"]])
+        wording = [text for texts in script["facts"].values() for text in texts]
+        self._script = "\n".join([instruction, *wording, *script["later"]])
         self._verified: str | None = None
         self._seen: set[str] = set()
         self._enforce = enforce_rules

@@ -53,12 +53,12 @@ def _lines(spec: ToolSpec, count: int) -> Iterator[dict[str, Any]]:
             name: example(spec.parameters, name, f"{spec.name}/{name}/{number}")
             for name in required
         }
-        told = ", ".join(
+        message = ", ".join(
             f"{name.replace('_', ' ')} {result_text(value)}"
             for name, value in args.items()
         )
         wording = _WORDINGS[number % len(_WORDINGS)]
-        text = wording.format(what=what, values=told or "nothing else is needed")
+        text = wording.format(what=what, values=message or "nothing else is needed")
         yield {
             "instruction": text[0].upper() + text[1:],
             "expect": [{"tool": spec.name, "args": args}],

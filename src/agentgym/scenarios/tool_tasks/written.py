@@ -192,13 +192,15 @@ class _Author:
         rng = Random(f"{topic}/{len(self.lines)}")
         letters = ", ".join(rng.sample("ABCDEFGHIJKLMNOPRSTUVWYZ", _EACH))
         numbers = ", ".join(str(rng.randrange(1000, 99999)) for _ in range(_EACH))
-        told = (
+        message = (
             f"Let names begin with {letters}; where numbers or codes are needed, make "
             f"them of {numbers}."
         )
         used = list(dict.fromkeys(v for line in self.lines for v in line.values))
         recent = ", ".join(used[-_MOST_TOLD:])
-        return f"{told} Values that must not come again: {recent}." if used else told
+        return (
+            f"{message} Values that must not come again: {recent}." if used else message
+        )
 
     def _keep(self, value: dict[str, Any]) -> None:
         known = {key: value[key] for key in _KEYS if key in value}

@@ -147,10 +147,10 @@ class Story:
         name = self.rng.choice(self.scene.names.streets)
         return f"{name} {self.rng.randint(1, 99)}"
 
-    def number(self, order: Order, *, told: float = 0.7) -> str:
+    def number(self, order: Order, *, stated: float = 0.7) -> str:
         """Refer to an order; its number is told at once, or when asked for."""
         self.facts["order"] = [self.say("order", order.number)]
-        if self.rng.random() < told:
+        if self.rng.random() < stated:
             return talk.order(self.rng, self.scene.split, order.number)
         self.needs.append("order")
         return self.draw("vague")

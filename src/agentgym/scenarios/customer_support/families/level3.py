@@ -96,7 +96,7 @@ def _two_requests(scene: Scene) -> Draft:
     story = Story(scene)
     order = story.add_order("delivered")
     item = scene.rng.choice(order.items)[0]
-    text = story.ask("return", order=story.number(order, told=1.0), item=item)
+    text = story.ask("return", order=story.number(order, stated=1.0), item=item)
     story.open(text, verified=True)
     story.do("get_order", order_id=order.number)
     story.do("return_item", order_id=order.number, item=item)

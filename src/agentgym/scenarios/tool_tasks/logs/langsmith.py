@@ -136,8 +136,8 @@ def _tool(run: dict[str, Any]) -> ToolRun:
     inputs, outputs = run.get("inputs"), run.get("outputs")
     if isinstance(inputs, dict) and list(inputs) == ["input"]:
         inner = inputs["input"]  # LangChain's older runs: what str() made of a dict
-        told = _literal(inner) if isinstance(inner, str) else inner
-        inputs = told if isinstance(told, dict) else inputs
+        wording = _literal(inner) if isinstance(inner, str) else inner
+        inputs = wording if isinstance(wording, dict) else inputs
     name = run.get("name")
     if not isinstance(name, str) or not name:
         raise ValueError("it has no name")

@@ -189,8 +189,8 @@ def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
         try:
             yield f"line {number}", json.loads(line)
         except (ValueError, RecursionError) as error:
-            told = error.msg if isinstance(error, json.JSONDecodeError) else error
-            problems.append(f"line {number} is no JSON: {told}")
+            wording = error.msg if isinstance(error, json.JSONDecodeError) else error
+            problems.append(f"line {number} is no JSON: {wording}")
 
 
 def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
