@@ -102,7 +102,7 @@ def test_damaged_run_is_listed_as_unreadable_and_says_what_to_do(
         ended = agentgym(*words)
         assert ended.code == 1
         assert "runs/odd holds no readable run" in ended.err
-        assert "remove the folder and train anew" in ended.err
+        assert "remove the folder and start a new run" in ended.err
 
 
 @pytest.mark.parametrize(

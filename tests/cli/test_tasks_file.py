@@ -190,7 +190,7 @@ def test_logs_become_tasks(agentgym: Command, tmp_path: Path) -> None:
 
 
 def test_logs_that_cannot_be_read_are_refused(agentgym: Command) -> None:
-    for text, told in (("{", "line 1 is no JSON"), ('{"a": 1}', "has resourceSpans")):
+    for text, told in (("{", "line 1 is not JSON"), ('{"a": 1}', "has resourceSpans")):
         Path("log.jsonl").write_text(text)
         ended = agentgym("scenarios", "from-logs", "log.jsonl")
         assert ended.code == 2

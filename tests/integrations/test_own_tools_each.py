@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from agentgym.train.warm_start.patch import Lesson
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
@@ -23,7 +22,8 @@ from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.export import Identity
 from agentgym.train.trained_agent import TrainedAgent
-from agentgym.train.warm_start import patch
+from agentgym.train.warm_start import lesson
+from agentgym.train.warm_start.lesson import Lesson
 from agentgym.ui.cards import agent_view, scenario_view
 from agentgym.ui.words import exported
 from tests.integrations.calculator import said
@@ -168,8 +168,8 @@ def test_the_longest_prompt_has_the_most_tools() -> None:
 def test_a_warm_start_plays_each_plan_with_its_own_tools(
     monkeypatch: pytest.MonkeyPatch, agent: str | None
 ) -> None:
-    monkeypatch.setattr(patch, "TASKS", 6)
-    monkeypatch.setattr(patch, "LEAST_UPDATES", 1)
+    monkeypatch.setattr(lesson, "TASKS", 6)
+    monkeypatch.setattr(lesson, "LEAST_UPDATES", 1)
     config = located(TrainingConfig.create(scenario=SCENARIO, agent=agent))
     engine = ScriptedEngine(lambda request: Reply("Done."))
     scenario = get_scenario(config.scenario)

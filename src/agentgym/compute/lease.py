@@ -80,7 +80,7 @@ class Lease:
             was offered and a tenth more.
         limit: $ for this machine after which the block is interrupted; None: never.
         before: $ that earlier machines of the run cost, for its record.
-        report: Called with sentences on what happens.
+        report: Called with sentences on the lease's progress.
         waits: How long to wait for what.
         held: The machine that the run has already, with its record; no other is rented.
         rescue: Fetches the machine's files; called again after it has failed.

@@ -188,7 +188,7 @@ def settle(
     output: Path,
     waits: Waits,
 ) -> list[MachineRecord]:
-    """Record machines of runs that are gone though they were not ended from here.
+    """Record machines of runs that are gone without an end by this program.
 
     Those of runs that go on are left, and those of launches that are so new that their
     machine may still come.

@@ -21,7 +21,7 @@ def spec_of_openai(tool: Any) -> ToolSpec:
     """Return the spec of a tool as a request to OpenAI has it, or its function alone.
 
     Raises:
-        ValueError: It is not one; says what is wrong.
+        ValueError: It is not one; the message says why.
     """
     function = tool.get("function", tool) if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
@@ -82,7 +82,7 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
-    """Return what a model is told of a tool; arguments it does not name are refused.
+    """Return the schema of a tool for a model; it refuses unknown arguments.
 
     Raises:
         UnsupportedError: Its arguments have no JSON schema.
@@ -98,7 +98,7 @@ def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSp
         assert spec.parameters is not None
     except Exception as error:
         raise UnsupportedError(
-            f"The tool {name!r} cannot be told to a model: "
+            f"The tool {name!r} cannot be described to a model: "
             f"{message_of(error)}. Give all of its arguments types that JSON can hold."
         ) from error
     return spec

@@ -1,4 +1,4 @@
-"""What a run leaves: its agent, saved as the next version of its name."""
+"""Save a run's agent as the next version of its name."""
 
 from contextlib import suppress
 from datetime import datetime
@@ -28,10 +28,10 @@ _PACKAGES = (DISTRIBUTION, "agentlightning", "torch", "transformers", "langchain
 
 
 class Saved(BaseModel, frozen=True, extra="forbid"):
-    """What a run's agent was saved as.
+    """The saved version of a run's agent.
 
     Attributes:
-        name: What ``TrainedAgent.load`` takes: ``coding@4``.
+        name: Its name for ``TrainedAgent.load``: ``coding@4``.
         is_default: Whether it became the default, which ``coding`` alone means.
         reason: Why it did or did not, in words.
     """
@@ -55,7 +55,7 @@ def export_agent(
     """Write the agent into ``folder`` of a run and save it as the next version.
 
     Returns:
-        The folder, and what it was saved as.
+        The folder, and the saved version.
     """
     spec = AgentSpec(
         scenario=scenario.name,
@@ -92,7 +92,7 @@ def export_agent(
 
 
 class Identity(NamedTuple):
-    """What versions of one agent have in common.
+    """The identity of an agent, shared by its versions.
 
     Attributes:
         agent: ``module:name``; None for a scenario's own agent.
@@ -160,7 +160,7 @@ class Identity(NamedTuple):
 
 
 def _source(reference: str) -> str:
-    """Return what tasks are known by, without options that say where they lie."""
+    """Return the identity of tasks: their reference without options, as paths."""
     return reference.partition("?")[0]
 
 

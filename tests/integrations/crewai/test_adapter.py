@@ -115,7 +115,7 @@ async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
 
 def test_a_tool_that_no_model_can_be_told_of_is_refused(authored: Any) -> None:
     for look_into in (ADAPTER.own_tools, ADAPTER.roles):
-        with pytest.raises(UnsupportedError, match="'count' cannot be told"):
+        with pytest.raises(UnsupportedError, match="'count' cannot be described"):
             look_into(authored.counting)
 
 

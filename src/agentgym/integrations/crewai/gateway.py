@@ -25,8 +25,8 @@ _FAILURES: ContextVar[list[Exception]] = ContextVar("agentgym_crewai_failures")
 def begin() -> list[Exception]:
     """Start a list of :func:`failures`, in threads of this context too.
 
-    CrewAI hands a tool's exception to the model as text; those that end the episode
-    are kept here. CrewAI's own state, agents and events of earlier runs, is released.
+    CrewAI hands a tool's exception to the model as text; those that end the episode are
+    in this list. CrewAI's own state, agents and events of earlier runs, is released.
     """
     crewai_event_bus.reset_runtime_state()
     kept: list[Exception] = []

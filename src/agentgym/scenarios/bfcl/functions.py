@@ -57,7 +57,7 @@ def language_of(category: str) -> str:
 
 
 def tool_name(function: str) -> str:
-    """Return what models call a function: names of tools have no dots."""
+    """Return the tool's name of a function: names of tools have no dots."""
     return function.replace(".", "_")
 
 

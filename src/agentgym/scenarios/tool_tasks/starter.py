@@ -66,7 +66,7 @@ def _lines(spec: ToolSpec, count: int) -> Iterator[dict[str, Any]]:
 
 
 def _plain(spec: ToolSpec) -> str:
-    """Return what a tool does as a request: its description's first sentence."""
+    """Return a tool's description as a request: its first sentence."""
     first = re.split(r"(?<=[.!?])\s", spec.description)[0].strip(" .!?")
     return first[:1].lower() + first[1:]
 

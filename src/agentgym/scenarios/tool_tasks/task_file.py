@@ -1,4 +1,4 @@
-"""The tasks file: one request a line, with the calls that it should lead to."""
+"""The tasks file: one request a line, with the expected calls."""
 
 import itertools
 import json
@@ -40,7 +40,7 @@ _NO_TEXT = object()
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool answers to a call."""
+    """A tool's answer to a call."""
 
     call: NeededCall
     text: str
@@ -56,7 +56,7 @@ class TaskLine:
         ordered: Whether they must come in this order.
         forbid: Tools that must not be called.
         split: None where the file does not say.
-        answers: What is answered, those of the expected calls first.
+        answers: Answers to calls, those of the expected calls first.
         configurable: Keys of the agent's ``config["configurable"]``.
         tools: Those of this task by name, where the line has some; they are offered
             instead of the file's.
@@ -104,7 +104,7 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
 
     Raises:
         UsageError: It cannot be read or has no line; or lines are broken: each is
-            named with its number and what is wrong.
+            named with its number and the problem.
     """
     lines: list[TaskLine] = []
     wrong: list[str] = []
@@ -158,7 +158,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_text(path: Path) -> str:
-    """Return what a file of text holds.
+    """Return the text of a file.
 
     Raises:
         UsageError: It cannot be read.
@@ -173,7 +173,7 @@ def read_text(path: Path) -> str:
 def read_answers(path: Path, specs: Specs) -> list[Answer]:
     """Read recorded answers, ``{"tool": …, "args": …, "answer": …}`` a line.
 
-    A file that is not there holds none.
+    A missing file holds none.
 
     Raises:
         UsageError: A line is broken.
@@ -191,26 +191,26 @@ def read_answers(path: Path, specs: Specs) -> list[Answer]:
 
 
 def answers_path(tasks: str | os.PathLike[str]) -> Path:
-    """Return where the recorded answers of a tasks file lie: beside it."""
+    """Return the path of the recorded answers of a tasks file, next to it."""
     return Path(tasks).with_suffix(".answers.jsonl")
 
 
 class _BrokenError(ValueError):
-    """What is wrong with a line."""
+    """The problem of a line."""
 
 
 def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLine:
     """Read and check one line; see :func:`read_task_lines`.
 
     Raises:
-        ValueError: What is wrong with it.
+        ValueError: The line is broken; the message names the problem.
     """
     line = _object(text)
     _known_keys(line, _KEYS, "it")
     instruction = line.get("instruction")
     if not isinstance(instruction, str) or not instruction.strip():
         raise _BrokenError(
-            f"`instruction` is {_told(instruction)}, not the user's text"
+            f"`instruction` is {_shown(instruction)}, not the user's text"
         )
     tools = _own_tools(line)
     specs = tools or specs
@@ -230,7 +230,7 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
         )
     ordered = line.get("ordered", True)
     if not isinstance(ordered, bool):
-        raise _BrokenError(f"`ordered` is {_told(ordered)}, not true or false")
+        raise _BrokenError(f"`ordered` is {_shown(ordered)}, not true or false")
     forbid = [_tool(name, specs, "forbid") for name in _list(line, "forbid")]
     for name in forbid:
         if any(name in need.tools for need in expect):
@@ -238,7 +238,7 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
     split = line.get("split")
     if split is not None and split not in list(Split):
         raise _BrokenError(
-            f"`split` is {_told(split)}, not one of {', '.join(Split)}; leave it out "
+            f"`split` is {_shown(split)}, not one of {', '.join(Split)}; leave it out "
             "to have it chosen"
         )
     answers += [
@@ -248,11 +248,11 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
     configurable = line.get("configurable", {})
     if not isinstance(configurable, dict):
         raise _BrokenError(
-            f"`configurable` is {_told(configurable)}, not an object in {{}}"
+            f"`configurable` is {_shown(configurable)}, not an object in {{}}"
         )
     name = line.get("id", f"line-{number}")
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise _BrokenError(f"`id` is {_told(name)}, not a text or a whole number")
+        raise _BrokenError(f"`id` is {_shown(name)}, not a text or a whole number")
     return TaskLine(
         number=number,
         id=str(name),
@@ -293,14 +293,14 @@ def _object(text: str) -> dict[str, Any]:
         raise
     except json.JSONDecodeError as error:
         raise _BrokenError(
-            f"it is no JSON ({error.msg}, column {error.colno})"
+            f"it is not JSON ({error.msg}, column {error.colno})"
         ) from None
     except ValueError:
         raise _BrokenError("it has a number of too many digits") from None
     except RecursionError:
         raise _BrokenError("it is nested too deeply") from None
     if not isinstance(value, dict):
-        raise _BrokenError(f"it is {_told(value)}, not an object in {{}}")
+        raise _BrokenError(f"it is {_shown(value)}, not an object in {{}}")
     if not is_recordable(value):
         raise _BrokenError("it has a number or a character that JSON cannot hold")
     return value
@@ -316,7 +316,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _need(value: Any, specs: Specs, where: str, answers: list[Answer]) -> NeededCall:
-    """Return an expected call with its alternatives; add what answers them."""
+    """Return an expected call with its alternatives; add its answer."""
     if isinstance(value, dict) and "any" in value:
         _known_keys(value, ("any", "answer"), where)
         options = _list(value, "any")
@@ -338,13 +338,13 @@ def _call(
 ) -> NeededCall:
     if not isinstance(value, dict):
         raise _BrokenError(
-            f'{where} is {_told(value)}, not {{"tool": "…", "args": {{…}}}}'
+            f'{where} is {_shown(value)}, not {{"tool": "…", "args": {{…}}}}'
         )
     _known_keys(value, _CALL_KEYS, where)
     spec = specs[_tool(value.get("tool"), specs, f"{where}.tool")]
     args = value.get("args", {})
     if not isinstance(args, dict):
-        raise _BrokenError(f"{where}.args is {_told(args)}, not an object in {{}}")
+        raise _BrokenError(f"{where}.args is {_shown(args)}, not an object in {{}}")
     open_ones = frozenset(n for n, v in args.items() if v == {"anything": True})
     schema = spec.parameters
     choices = [
@@ -373,20 +373,23 @@ def _values(value: Any, where: str) -> list[Any]:
         return [value]
     accepted = value["one_of"]
     if not isinstance(accepted, list) or not accepted:
-        raise _BrokenError(f"{where}.one_of is {_told(accepted)}, not a list of values")
+        raise _BrokenError(
+            f"{where}.one_of is {_shown(accepted)}, not a list of values"
+        )
     return accepted
 
 
 def _answer(value: Any, specs: Specs, where: str) -> Answer:
     if not isinstance(value, dict) or "answer" not in value:
         raise _BrokenError(
-            f"{where} is {_told(value)}, not an object with `tool`, `args` and `answer`"
+            f"{where} is {_shown(value)}, not an object with `tool`, `args` and "
+            "`answer`"
         )
     _known_keys(value, _CALL_KEYS, where)
     spec = specs[_tool(value.get("tool"), specs, f"{where}.tool")]
     args = value.get("args", {})
     if not isinstance(args, dict):
-        raise _BrokenError(f"{where}.args is {_told(args)}, not an object in {{}}")
+        raise _BrokenError(f"{where}.args is {_shown(args)}, not an object in {{}}")
     _validate(spec, args, where)
     return Answer(NeededCall(spec.name, args), result_text(value["answer"]))
 
@@ -398,7 +401,7 @@ def _validate(spec: ToolSpec, arguments: dict[str, Any], where: str) -> None:
         known = spec.parameters.get("properties", {})
         takes = f"it takes {', '.join(known)}" if known else "it takes none"
         raise _BrokenError(
-            f"{where}: these are no arguments of {spec.name!r}: "
+            f"{where}: these are not arguments of {spec.name!r}: "
             f"{first_problem(error)}; {takes}"
         ) from None
 
@@ -414,14 +417,14 @@ def _tool(name: Any, specs: Specs, where: str) -> str:
             "the other agent has to make."
         )
     raise _BrokenError(
-        f"{where}: no tool is named {_told(name)}.{hint} There are: {', '.join(specs)}"
+        f"{where}: no tool is named {_shown(name)}.{hint} There are: {', '.join(specs)}"
     )
 
 
 def _list(line: Mapping[str, Any], key: str) -> list[Any]:
     value = line.get(key, [])
     if not isinstance(value, list):
-        raise _BrokenError(f"`{key}` is {_told(value)}, not a list")
+        raise _BrokenError(f"`{key}` is {_shown(value)}, not a list")
     return value
 
 
@@ -433,7 +436,7 @@ def _known_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> N
             raise _BrokenError(f"{where} has {key!r}; {hint}: {', '.join(known)}")
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     if value is None:
         return "missing"
     text = json.dumps(value, ensure_ascii=False)
