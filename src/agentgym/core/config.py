@@ -297,17 +297,17 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def answer_tokens(self) -> int:
-        """Most tokens of one response: ``max_tokens``, or what suits nano."""
+        """Most tokens of one response: ``max_tokens``, or the default for nano."""
         return self.max_tokens or SMALL_ANSWER
 
     @property
     def in_flight(self) -> int:
-        """Episodes in flight per worker: ``concurrency``, or what suits nano."""
+        """Episodes in flight per worker: ``concurrency``, or the default for nano."""
         return self.concurrency or MOST_IN_FLIGHT
 
     @property
     def timeout_s(self) -> float:
-        """Most seconds of an episode: ``rollout_timeout_s``, or what suits nano."""
+        """Most seconds of an episode: ``rollout_timeout_s``, or the one for nano."""
         return self.rollout_timeout_s or SMALL_TIMEOUT_S
 
     @property

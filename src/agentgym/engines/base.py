@@ -1,4 +1,4 @@
-"""What the training loop asks of an engine, and what it gives it to learn from."""
+"""The interface of an engine for the training loop, and its training data."""
 
 import math
 from abc import ABC, abstractmethod
@@ -197,7 +197,7 @@ class Engine(ABC):
 
     @abstractmethod
     def load_checkpoint(self, folder: Path) -> None:
-        """Continue from what :meth:`save_checkpoint` wrote.
+        """Continue from the checkpoint of :meth:`save_checkpoint`.
 
         Raises:
             CheckpointError: A file is missing, cut short or of another model.

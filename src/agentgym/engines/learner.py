@@ -39,7 +39,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 class Learner:
-    """The clipped loss, AdamW, and checkpoints of both; nobody samples meanwhile.
+    """The clipped loss, AdamW, and checkpoints of both; sampling stops meanwhile.
 
     Args:
         config: Every setting.
@@ -150,7 +150,7 @@ class Learner:
         write_checkpoint(folder, tensors, step=self.step, model=self._identity())
 
     def load(self, folder: Path) -> None:
-        """Continue from what was saved; nothing is changed unless all can be read.
+        """Continue from a checkpoint; change nothing unless all of it can be read.
 
         Raises:
             CheckpointError: A file is missing, cut short or of another model.
@@ -167,7 +167,7 @@ class Learner:
         self.step = step
 
     def _identity(self) -> dict[str, Any]:
-        """Return what a checkpoint's model must have in common with this one."""
+        """Return the properties that a checkpoint's model must share with this one."""
         shapes = [(n, list(p.shape)) for n, p in self._loaded.trained_parameters()]
         digest = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()
         return {

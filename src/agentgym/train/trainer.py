@@ -196,7 +196,7 @@ class Trainer:
     def _fetch_results(self, config: TrainingConfig, run: RunFolder) -> None:
         """Fetch the remaining files of a run from the place that it leaves."""
         if why := place_of(config.gpu).fetch_results(config, run):
-            text = f"{why} The run goes on from what is in {run.path}."
+            text = f"{why} The run goes on from {run.path}."
             self._progress.warned([text])
 
     def _run(

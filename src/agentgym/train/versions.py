@@ -183,11 +183,11 @@ def find(text: str) -> Version:
         raise NotFoundError("trained agent", text, known, hint)
     versions = Versions(name)
     every = versions.all()
-    known = ", ".join(map(str, every))
+    listed = ", ".join(map(str, every))
     if at and not _NUMBER.fullmatch(number):
         raise UsageError(
             f"{text!r} means no version of {name}: write a number after the @. "
-            f"Available: {known}."
+            f"Available: {listed}."
         )
     if at:
         for each in every:
@@ -198,7 +198,7 @@ def find(text: str) -> Version:
     if default is None:
         raise UsageError(
             f"{name} has no default: the version that was it is gone. Choose one "
-            f"with `agentgym agents use {every[-1]}`. Available: {known}."
+            f"with `agentgym agents use {every[-1]}`. Available: {listed}."
         )
     return default
 

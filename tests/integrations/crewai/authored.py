@@ -72,7 +72,7 @@ twins = Crew(
     agents=[first := person("Twin", shout), second := person("Twin", note)],
     tasks=[job("{task}", second)],
 )
-routed = Crew(
+led = Crew(
     agents=[scribe],
     tasks=[job("{task}")],
     process=Process.hierarchical,

@@ -130,7 +130,7 @@ class VllmPolicy(Policy):
         return Replicas((self._url,), self._model, self._key)
 
     def _asked(self, request: ChatRequest) -> tuple[Prompt, dict[str, Any], int]:
-        """Return the prompt, what vLLM is sent, and the version that will answer."""
+        """Return the prompt, the request for vLLM, and the version that will answer."""
         if self.failure:
             raise EngineError(self.failure)
         prompt, room = self._tokens.prompt(request)
@@ -213,7 +213,7 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, 
 
 
 def _extend(whole: dict[str, Any], choice: dict[str, Any]) -> None:
-    """Add a part of a streamed choice to what came of it before."""
+    """Add a part of a streamed choice to its earlier parts."""
     whole["token_ids"] += choice.get("token_ids") or []
     logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
     whole["logprobs"]["token_logprobs"] += logprobs or []
