@@ -218,7 +218,7 @@ def test_workers_that_cannot_start_end_it(tmp_path: Path) -> None:
     [
         ([], "Give --model-name"),
         (["--model-name", "m", "--host", "0.0.0.0"], "0.0.0.0 could use the model"),
-        (["--model-name", "m", "--port", "70000"], "70000 is no port"),
+        (["--model-name", "m", "--port", "70000"], "70000 is not a port"),
         (["no_such", "--model-name", "m"], "No scenario is named 'no_such'"),
         (["coding", "--model-name", "m", "--framework", "x"], "'x'"),
         (["coding", "--model-name", "m", "--timeout", "-1"], "rollout_timeout_s"),

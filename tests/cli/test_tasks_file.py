@@ -214,7 +214,7 @@ def test_traces_become_tasks_of_an_agents_own_tools(
     own = ("--agent", "harbour_agent:agent")
     ended = agentgym("scenarios", "from-logs", "log.json", *own, "--output", "t.jsonl")
     assert ended.code == 0, ended.err
-    assert "1 tasks from LangSmith; 2 calls with what their tool answered" in ended.err
+    assert "1 tasks from LangSmith; 2 calls with their tool's answer" in ended.err
     assert json.loads(Path("t.jsonl").read_text().splitlines()[-1]) == harbour.LINE
     made = agentgym("scenarios", "starter", *own, "--output", "s.jsonl")
     assert made.code == 0, made.err

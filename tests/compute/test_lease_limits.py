@@ -123,7 +123,7 @@ def test_bringing_home_has_a_bound_and_says_what_is_lost(
         raise RuntimeError("its own")
     hangs.set()
     assert held.lost
-    assert "is lost" in " ".join(caught.value.__notes__)
+    assert "are lost" in " ".join(caught.value.__notes__)
     check_nothing_left(runpod, tmp_path)
 
 

@@ -115,7 +115,7 @@ def gives(
             "larger Limits.output_bytes."
         )
     asked = list(enumerate((_module(path), text) for path, text in right))
-    script = f"{inspect.getsource(plain)}{_SCRIPT}\n\n_tell_all({asked!r})\n"
+    script = f"{inspect.getsource(plain)}{_SCRIPT}\n\n_write_all({asked!r})\n"
     name = _free_name(files)
     result = sandbox.run_sync(
         {**files, name: script}, PythonScript(name), timeout_s=timeout_s

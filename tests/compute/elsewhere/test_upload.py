@@ -162,7 +162,7 @@ def test_too_much_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(upload, "MOST_BYTES", 2**20)
     large = folder / "app" / "video.bin"
     large.write_bytes(bytes(2**21))
-    with pytest.raises(UsageError, match=r"takes 2 MB.*largest file is .*video\.bin"):
+    with pytest.raises(UsageError, match=r"take 2 MB.*largest file is .*video\.bin"):
         make_upload(TrainingConfig(agent="app.agents:graph"))
 
 
