@@ -26,7 +26,7 @@ _SCRIPT = """
 import importlib as _importlib, os as _os, sys as _sys
 
 
-def _text(module, expression):
+def _evaluated(module, expression):
     try:
         names = dict(vars(_importlib.import_module(module)))
         return plain_text(eval(expression, names))
@@ -42,7 +42,7 @@ def _write_all(asked):
     _os.dup2(2, 1)  # The program's own prints are not values.
     if _os.path.isdir("src"):
         _sys.path.insert(0, _os.path.abspath("src"))
-    text = "".join(f"{number} {_text(*pair)}\\n" for number, pair in asked)
+    text = "".join(f"{number} {_evaluated(*pair)}\\n" for number, pair in asked)
     _os.write(out, text.encode())
 """
 
