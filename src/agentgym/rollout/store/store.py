@@ -403,7 +403,7 @@ class Store:
 
     def history(self, rollout_id: str) -> dict[str, list[RecordedEvent]]:
         """Return the events of a rollout by attempt, both in order."""
-        self._settled(rollout_id)
+        self._flushed(rollout_id)
         return tables.read_history(self._database, self._exact, rollout_id)
 
     def model_calls(
