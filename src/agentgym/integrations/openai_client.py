@@ -3,11 +3,13 @@
 The patched method is not public: a test fails when a version changes it.
 """
 
+import functools
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 
@@ -18,6 +20,7 @@ from agentgym.integrations.episode import current_episode
 _CHAT = "/chat/completions"
 _OTHER_APIS = ("/responses", "/completions")
 _GATEWAY: ContextVar[Blueprint | None] = ContextVar("agentgym_gateway", default=None)
+_BUILDING = threading.Lock()
 
 
 @contextmanager
@@ -40,6 +43,7 @@ def patch_clients(module: ModuleType) -> None:
         self: Any, options: Any, *, retries_taken: int = 0
     ) -> httpx.Request:
         refuse_while_importing()
+        build_models()
         request = build(self, options, retries_taken=retries_taken)
         if (blueprint := _GATEWAY.get()) is not None:
             _lead(request, blueprint, is_first=retries_taken == 0)
@@ -47,6 +51,36 @@ def patch_clients(module: ModuleType) -> None:
         return built
 
     module.BaseClient._build_request = _build_request
+
+
+def build_models() -> None:
+    """Build the models of OpenAI's chat completions, if that has not been done yet.
+
+    The package leaves it to the first answer of each kind, and pydantic's build takes
+    a class's parts away before it sets them: of two threads that get their first answer
+    together, one would fail with "BaseModel cannot be instantiated directly".
+    """
+    with _BUILDING:
+        _build_models_once()
+
+
+@functools.cache
+def _build_models_once() -> None:
+    from openai import BaseModel
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+    seen: set[Any] = set()
+    left: list[Any] = [ChatCompletion, ChatCompletionChunk]
+    while left:
+        kind = left.pop()
+        if kind in seen:
+            continue
+        seen.add(kind)
+        left += get_args(kind)
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind.model_rebuild()
+            left += (field.annotation for field in kind.model_fields.values())
+            left += kind.__bases__
 
 
 def _lead(request: httpx.Request, blueprint: Blueprint, *, is_first: bool) -> None:

@@ -5,7 +5,9 @@ scenarios all run their episodes here.
 """
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from agentgym.core.background import call_in_thread
@@ -30,6 +32,10 @@ from agentgym.security.redaction import get_logger
 logger = get_logger(__name__)
 
 _GRACE_S = 1.0
+_PACKAGE = Path(__file__).parents[1]
+_PARTS = 3
+"""Of a path, in a reason: enough to find a file in a package, without its folder."""
+
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (ReplyError, "garbage reply"),
     (ProviderError, "refused key"),
@@ -170,7 +176,7 @@ async def talk(conversation: Conversation, episode: Episode) -> str:
 
 
 def reason_of(error: Exception) -> Reason:
-    """Return why a rollout is dropped that an error ended."""
+    """Return why a rollout is dropped that an error ended, and where it was raised."""
     for expected, kind in _KINDS:
         if isinstance(error, expected):
             return Reason(kind=kind, detail=str(error))
@@ -179,7 +185,20 @@ def reason_of(error: Exception) -> Reason:
     )
     body = getattr(error, "body", None)  # of OpenAI's errors, whose text repeats it
     text = body.get("message") if isinstance(body, dict) else None
-    return Reason(kind=reason.kind, detail=text) if isinstance(text, str) else reason
+    if isinstance(text, str):
+        return Reason(kind=reason.kind, detail=text)
+    detail = f"{reason.detail} {_place_of(error)}".strip()
+    return Reason(kind=reason.kind, detail=detail)
+
+
+def _place_of(error: Exception) -> str:
+    """Return the file and line that raised an error; nothing if they are AgentGym's."""
+    place = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        name = "/".join(path.parts[-_PARTS:])
+        place = "" if _PACKAGE in path.parents else f"({name}:{line})"
+    return place
 
 
 class _CutOffError(RolloutError):

@@ -1,8 +1,11 @@
 """A scenario with a tool that crashes, and factories of agents, tasks and crews."""
 
+import sys
 from typing import Any
 
 from crewai import Agent, Crew, Process, Task
+from crewai.agents.agent_executor import AgentExecutor
+from openai.types.chat import chat_completion
 
 from agentgym import Environment, Reward, Scenario, Split, tool
 from agentgym import Task as Job
@@ -95,6 +98,14 @@ def make_crew(llm: Any, tools: list[Any]) -> Crew:
             Task(description="Judge it.", expected_output="A word.", agent=critic),
         ],
     )
+
+
+def make_ready_crew(llm: Any, tools: list[Any]) -> Crew:
+    """Return a crew where all that threads would build at once is built."""
+    assert "_flow_definition" in vars(AgentExecutor)
+    assert "openai.resources.chat" in sys.modules
+    assert chat_completion.Choice.__pydantic_complete__
+    return make_crew(llm, tools)
 
 
 def make_hierarchy(llm: Any, tools: list[Any]) -> Crew:

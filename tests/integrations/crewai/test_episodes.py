@@ -42,7 +42,7 @@ def notes_of(trajectory: Trajectory) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "agent", [None, "make_agent", "make_paid_agent", "make_task", "make_crew"]
+    "agent", [None, "make_agent", "make_paid_agent", "make_task", "make_ready_crew"]
 )
 def test_what_a_factory_returns_is_run_and_its_roles_are_recorded(
     tmp_path: Path, agent: str | None
@@ -52,9 +52,11 @@ def test_what_a_factory_returns_is_run_and_its_roles_are_recorded(
     assert notes_of(trajectory) == ["0 this"]
     [first, second, *others] = trajectory.model_calls
     assert "Note {this}." in first.messages[-1]["content"]
-    name = {None: "agent", "make_crew": "Head Scribe"}.get(agent, "Scribe")
+    name = {None: "agent", "make_ready_crew": "Head Scribe"}.get(agent, "Scribe")
     assert [first.agent, second.agent] == [name, name]
-    assert [c.agent for c in others] == (["Critiqué"] if agent == "make_crew" else [])
+    assert [c.agent for c in others] == (
+        ["Critiqué"] if agent == "make_ready_crew" else []
+    )
     told = [message["role"] for message in first.messages]
     assert told == ["system", "user"]
 

@@ -26,6 +26,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 from openai import OpenAI
+from openai.types.chat import ChatCompletionChunk
 from pydantic import BaseModel
 
 BOOKS = {"B1": "shelf"}
@@ -111,6 +112,7 @@ def ask_openai(state: MessagesState) -> dict[str, Any]:
         messages=convert_to_openai_messages(state["messages"]),  # type: ignore[arg-type]
         tools=[convert_to_openai_tool(each) for each in TOOLS],  # type: ignore[misc]
     )
+    assert ChatCompletionChunk.__pydantic_complete__  # no two threads build it
     message = said.choices[0].message
     calls = [
         {

@@ -139,7 +139,8 @@ def test_contract_2_a_broken_tool_is_no_mistake_of_the_policys(
     found = run(pack, tmp_path, asked, Reply("Done."), framework=framework)
     assert found.status is RolloutStatus.DROPPED
     assert found.reward is None
-    assert str(found.reason) == "crash: KeyError: 'no thermometer'"
+    told = r"crash: KeyError: 'no thermometer' \(\S*\w+\.py:\d+\)"
+    assert re.fullmatch(told, str(found.reason)), found.reason  # where to look
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,10 @@ class CrewAIAgent(AgentLoop):
             storage = TemporaryDirectory(prefix="agentgym-crewai-")
             folder = stack.enter_context(storage)
             stack.enter_context(environment(**QUIET, CREWAI_STORAGE_DIR=folder))
+            from agentgym.integrations.crewai.first_use import build_shared
             from agentgym.integrations.crewai.gateway import GatewayLLM
 
+            build_shared()
             origin = blueprint.agent
             differs = origin is None or takes_tools(load_agent(origin))
             self._llm = GatewayLLM.of(blueprint, own_names=differs)

@@ -11,5 +11,9 @@ with (
     TemporaryDirectory(prefix="agentgym-crewai-") as _storage,
     environment(**QUIET, CREWAI_STORAGE_DIR=_storage),
 ):
+    import agentgym.integrations.crewai.copies
     import agentgym.integrations.crewai.gateway
     import agentgym.integrations.crewai.tools  # noqa: F401
+    from agentgym.integrations.crewai.first_use import build_shared
+
+    build_shared()
