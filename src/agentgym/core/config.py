@@ -15,6 +15,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from agentgym.core.components import TrainTokens
 from agentgym.core.files import check_name
 from agentgym.core.formats.settings import TemplateSettings, Thinking
 from agentgym.core.machines import check_gpu
@@ -173,6 +174,10 @@ class TrainingConfig(Settings, BaseSettings):
         algorithm: ``rloo`` (arXiv:2402.14740) or ``grpo`` (arXiv:2402.03300).
         train_roles: Who of a team of agents is trained, by name; None: all. The others
             are answered by the same weights, but nothing is learned from their calls.
+        train_tokens: Which of its own tokens the model learns from: those of its tool
+            ``calls``, ``calls+reasoning``, or ``all``, which a reward needs that reads
+            the text of the answer. None takes the scenario's: ``calls``, unless its
+            author chose otherwise.
         failure_cost: What a tool call that failed takes off the advantage of its
             model call, in units of reward (``grpo``: of the group's deviation); three
             times as much if it failed before in just the same way.
@@ -265,6 +270,7 @@ class TrainingConfig(Settings, BaseSettings):
     task_choice: Literal["adaptive", "uniform"] = "adaptive"
     algorithm: Literal["rloo", "grpo"] = "rloo"
     train_roles: Annotated[Roles | None, NoDecode] = None
+    train_tokens: TrainTokens | None = None
     failure_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
     entropy_coefficient: float = Field(default=0.0, ge=0)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from agentgym.core.components import tokens_name
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import disk_trouble, patiently
 from agentgym.core.ledger import Bucket
@@ -277,14 +278,8 @@ class TrainingLoop:
         """Do steps until the goal, the budget or all patience is reached; say which."""
         config, state = self._config, self.state
         tasks = TaskStream(self._scenario, config, state.stream)
-        builder = BatchBuilder(
-            config.algorithm,
-            self._scenario.define_trainable_components(),
-            self._engine.label,
-            config.failure_cost,
-            config.train_roles,
-            config.max_episode_tokens,
-        )
+        builder = BatchBuilder.of(config, self._scenario, self._engine.label)
+        state.ledger.tokens = tokens_name(builder.trainable)
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():
                 begun = time.monotonic()

@@ -18,7 +18,13 @@ from agentgym.ui.roles import (
     metrics_lines,
 )
 from agentgym.ui.tables import WARM, saved_as
-from agentgym.ui.words import duration, exported, plural, weights_words
+from agentgym.ui.words import (
+    duration,
+    exported,
+    plural,
+    trained_words,
+    weights_words,
+)
 
 _USE = """```python
 from agentgym import TrainedAgent
@@ -67,6 +73,7 @@ def render_report(result: TrainingResult, machine: str = "") -> str:
     parts += [
         "## Where every model call went\n",
         _table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
+        *([f"Learned from: {trained_words(ledger.tokens)}.\n"] * bool(ledger.tokens)),
         *_roles(result),
         "## Use it\n",
         f"{saved_as(result.saved)}\n",

@@ -21,7 +21,13 @@ from agentgym.ui.effect import (
 )
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.roles import roles_view
-from agentgym.ui.words import duration, exported, plural, weights_words
+from agentgym.ui.words import (
+    duration,
+    exported,
+    plural,
+    trained_words,
+    weights_words,
+)
 
 WARM = "warm start"
 """Names the column between before and after."""
@@ -84,6 +90,8 @@ def plan_view(plan: Plan) -> RenderableType:
             f"only {named}: the others are answered by the same weights, and none of "
             "their calls is learned from",
         )
+    if plan.trained:
+        facts.add_row("learns from", trained_words(plan.trained))
     if config.task_choice == "adaptive":
         facts.add_row(
             "tasks",
@@ -247,6 +255,7 @@ def ledger_view(ledger: Ledger) -> Text:
         (f"{plural(ledger.calls, 'model call')}: ", "bold"),
         f"{ledger.trained:,} trained, {ledger.masked.total():,} masked, "
         f"{ledger.dropped.total():,} dropped",
+        f"; learned from: {ledger.tokens}" if ledger.tokens else "",
         ("" if ledger.adds_up else "  (does not add up!)", "bold red"),
     )
     reasons = [
