@@ -22,7 +22,7 @@ from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder
-from agentgym.train.result import TrainingResult
+from agentgym.ui.report import render_report
 
 PACK = '''
 from agentgym import Environment, Reward, Scenario, Task, tool
@@ -70,8 +70,8 @@ class Said(Scenario):
         return self.score(trajectory)
 
     def score(self, trajectory):
-        said = trajectory.answer or ""
-        return Reward(float("e" in said), "e" in said)
+        right = (trajectory.answer or "").startswith("All")
+        return Reward(float(right), right)
 
     def success_criteria(self):
         return {"success_rate": 0.9}
@@ -83,7 +83,7 @@ SPOKEN = "I look. "
 NAME = '<tool_call>{"name": "look", "arguments": '
 VALUES = '{"place": "here"}'
 CLOSE = "}</tool_call>"
-ANSWER = "Hello there"
+ANSWER = "All is there"
 
 
 @pytest.fixture
@@ -126,6 +126,7 @@ def roll_out(
 ) -> tuple[Scenario, Trajectory]:
     """Return the scenario, and one rollout of it through the gateway and a worker."""
     scenario = get_scenario(config.scenario)
+    folder.mkdir()
     [task] = scenario.tasks(Split.TRAIN, 0, 1)
     request = RolloutRequest("r", task, train=True, group="g", step=1)
     with RolloutSession(config, policy, folder, 1) as session:
@@ -213,23 +214,21 @@ def test_the_plan_names_what_is_trained_and_a_reward_that_is_not(pack: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_only_all_tokens_learn_the_text_of_answers(pack: Path) -> None:
-    def train(tokens: str) -> TrainingResult:
-        settings: dict[str, Any] = {
-            "scenario": str(pack),
-            "framework": "native",
-            "gpu": "none",
-            "train_tokens": tokens,
-            "episodes": 256,
-            "eval_every": 100,
-            "yes": True,
-            "name": f"said-{tokens}",
-            "test_tasks": 16,
-            "learning_rate": 1e-3,
-            "tracker": "none",
-        }
-        return Trainer(TrainingConfig.create(**settings)).train()
-
-    result = train("all")
+def test_a_reward_for_the_answers_text_is_learned(pack: Path) -> None:
+    settings: dict[str, Any] = {
+        "scenario": str(pack),
+        "framework": "native",
+        "gpu": "none",
+        "train_tokens": "all",
+        "episodes": 256,
+        "eval_every": 100,
+        "test_tasks": 16,
+        "learning_rate": 1e-3,
+        "workers": 1,
+        "tracker": "none",
+        "yes": True,
+    }
+    result = Trainer(TrainingConfig.create(**settings)).train()
     assert result.ledger.tokens == "all"
     assert result.metrics.pass_1.value > result.baseline.pass_1.value + 0.3
+    assert "Learned from: all that the model writes" in render_report(result)

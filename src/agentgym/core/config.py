@@ -209,6 +209,9 @@ class TrainingConfig(Settings, BaseSettings):
         eval_tasks: Validation tasks.
         test_tasks: Held-out tasks of the before/after table.
         eval_samples: Attempts per held-out task, for pass^1 and pass^k.
+        forgetting_questions: Plain questions whose answers by the untrained model
+            measure how far training moves the model on anything else; 0 measures
+            nothing. Short runs ask fewer.
         early_stop: End once the success criteria hold on validation tasks, and are
             exceeded on as many others.
         patience: Validations in a row without a better one after which a run ends,
@@ -288,6 +291,7 @@ class TrainingConfig(Settings, BaseSettings):
     eval_tasks: int = Field(default=96, gt=0, le=_MANY)
     test_tasks: int = Field(default=96, gt=0, le=_MANY)
     eval_samples: int = Field(default=4, ge=1, le=_MANY)
+    forgetting_questions: int = Field(default=50, ge=0, le=50)
     early_stop: bool = True
     patience: int = Field(default=10, ge=1, le=_MOST)
     yes: bool = False

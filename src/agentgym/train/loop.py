@@ -142,6 +142,7 @@ class TrainingLoop:
         )
         if not state.baseline:
             self._fit_to_time()
+            self._measuring.ask_questions()
             with self._forecast.measuring(is_baseline=True):
                 state.baseline = self._measuring.held_out("before", step=0)
             check_roles(self._config.train_roles, state.baseline.values())
@@ -402,7 +403,7 @@ class TrainingLoop:
     ) -> None:
         """Make the step durable: events first, then the checkpoint that counts it."""
         if report is not None:
-            line = metrics_line(report, measured)
+            line = metrics_line(report, measured, self.state.forgetting)
             patiently(lambda: self._run.append_metrics(line), self._say_stalled)
         self._session.flush()
         self._use.update()
@@ -485,6 +486,7 @@ class TrainingLoop:
             cpu_seconds=state.cpu_seconds,
             peak_memory_mb=self._use.peak_memory_mb,
             ledger=state.ledger,
+            forgetting=state.forgetting and state.forgetting.without_answers(),
             saved=saved,
             artifacts=Artifacts(run=self._run.path, agent=agent),
         )

@@ -182,6 +182,7 @@ def result_view(result: TrainingResult) -> RenderableType:
         *parts,
         Text(""),
         ledger_view(result.ledger),
+        *forgetting_view(result),
         *([*roles, Text("")] if roles else []),
         Text(spent, "dim"),
         Text(""),
@@ -190,6 +191,15 @@ def result_view(result: TrainingResult) -> RenderableType:
         Text(code, "green", overflow="fold"),
         Text(rest, "dim"),
     )
+
+
+def forgetting_view(result: TrainingResult) -> list[RenderableType]:
+    """Show how far training moved the model on anything else, if that was measured."""
+    moved = result.forgetting
+    if moved is None or moved.kl is None:
+        return []
+    style = "yellow" if moved.is_large else "dim"
+    return [Text(f"On plain questions: {moved.words()}.", style)]
 
 
 def saved_as(saved: Saved) -> str:
