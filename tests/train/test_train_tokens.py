@@ -147,7 +147,7 @@ def trained_texts(
         batch = builder.build([[alone, other]], lambda t: [t.reward or 0.0]).batch
         [one, _] = batch.sequences
         ids = [one.ids[token.position] for token in one.trained]
-        texts.append(policy.tokenizer.decode(ids))
+        texts.append(str(policy.tokenizer.decode(ids)))
     return texts
 
 

@@ -13,13 +13,13 @@ from agentgym.engines.lengths import answer_words
 from agentgym.engines.registry import check_engine, paced_settings
 from agentgym.engines.settings import base_source
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
-from agentgym.evaluate.answer_text import answer_notes
 from agentgym.evaluate.criteria import flaws
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.hub import require_config
 from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.session import check_rollouts, worker_count
+from agentgym.scenarios.answer_text import answer_notes
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks

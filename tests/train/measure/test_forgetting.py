@@ -40,7 +40,7 @@ def chatty_nano(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def engine(chatty_nano: None) -> Iterator[LocalEngine]:
-    made = LocalEngine.create(chat_config())
+    made = LocalEngine.create(chat_config(deterministic=True))
     yield made
     made.close()
 
