@@ -23,6 +23,9 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder
 from agentgym.ui.report import render_report
+from tests.cli.conftest import Command, agentgym
+
+__all__ = ["agentgym"]
 
 PACK = '''
 from agentgym import Environment, Reward, Scenario, Task, tool
@@ -214,7 +217,9 @@ def test_the_plan_names_what_is_trained_and_a_reward_that_is_not(pack: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_reward_for_the_answers_text_is_learned(pack: Path) -> None:
+def test_a_reward_for_the_answers_text_is_learned(
+    pack: Path, agentgym: Command
+) -> None:
     settings: dict[str, Any] = {
         "scenario": str(pack),
         "framework": "native",
@@ -232,3 +237,6 @@ def test_a_reward_for_the_answers_text_is_learned(pack: Path) -> None:
     assert result.ledger.tokens == "all"
     assert result.metrics.pass_1.value > result.baseline.pass_1.value + 0.3
     assert "Learned from: all that the model writes" in render_report(result)
+    shown = agentgym("runs", "show", str(result.artifacts.run)).out
+    assert "learns from  all that the model writes" in shown
+    assert "; learned from: all" in shown
