@@ -129,7 +129,7 @@ def test_a_check_that_reads_the_answer_says_what_trains_it(
         told = json.loads(agentgym(*plan, "--json").out)
         assert (told["trained"], note in told["notes"]) == ("all", False)
         shown = agentgym(*plan, "--set", "train_tokens=calls+reasoning")
-        assert "tool calls and reasoning" in " ".join(shown.err.split())
+        assert "tool calls and reasoning" in " ".join(shown.out.split())
 
         shop.write_text('{"train_tokens": "some"}\n' + own)
         refused = agentgym(*plan)
