@@ -22,12 +22,12 @@ def main() -> None:
     given = parser.parse_args()
 
     from agentgym import Trainer
-    from agentgym.core.files import agents_home
+    from agentgym.core.files import agents_folder
     from tests.engines.verl.running import ENVIRONMENT, ON_THE_CPU, config
 
     os.environ |= ON_THE_CPU
     os.environ["AGENTGYM_HOME"] = str(given.output.resolve() / "home")
-    engines = agents_home().parent / "engines"
+    engines = agents_folder().parent / "engines"
     engines.mkdir(parents=True, exist_ok=True)
     if not (engines / "verl").exists():
         (engines / "verl").symlink_to(os.environ[ENVIRONMENT])

@@ -123,7 +123,7 @@ def test_a_name_that_nothing_has(
     [
         ({"framework": "unfinished"}, "lacks check.self. -> None: Check that the"),
         ({"framework": "gone"}, "'gone' cannot be loaded from tests.toys:Gone"),
-        ({"engine": "other"}, "'other' is no agentgym EngineFactory subclass"),
+        ({"engine": "other"}, "'other' is not a subclass of agentgym's EngineFactory"),
     ],
 )
 def test_a_broken_contract_says_which_method_and_what_it_must_do(

@@ -1,6 +1,6 @@
 """One hierarchy for every error that AgentGym raises on purpose.
 
-Each message says what was wrong, quoting the value, and what to do next. The
+Each message names the problem, quotes the value and says how to solve it. The
 command line prints the message alone and ends with :attr:`AgentGymError.exit_code`.
 """
 
@@ -29,8 +29,8 @@ def resume_hint(run: str) -> str:
     return f"Continue with: agentgym train --resume {shlex.quote(run)}"
 
 
-def told_by(error: BaseException) -> str:
-    """Return what an error says, without pydantic's line that names a page."""
+def message_of(error: BaseException) -> str:
+    """Return the message of an error, without pydantic's link to a page."""
     lines = str(error).splitlines()
     return "\n".join(line for line in lines if _PYDANTICS not in line).strip()
 
@@ -50,7 +50,7 @@ class AgentGymError(Exception):
     """Base of all errors of this package.
 
     Attributes:
-        exit_code: What the command line exits with: 2 for wrong usage, 1 for a
+        exit_code: The command line's exit code: 2 for wrong usage, 1 for a
             failure at run time.
     """
 
@@ -104,7 +104,7 @@ class MissingExtraError(UsageError):
 
     Attributes:
         extra: The extra of this package that brings it; several with commas.
-        purpose: What it is needed for, as a sentence begins.
+        purpose: The feature that needs it, as the start of a sentence.
     """
 
     def __init__(self, extra: str, purpose: str) -> None:
@@ -120,7 +120,7 @@ class MissingExtraError(UsageError):
 
 
 class GPUNotAvailableError(UsageError):
-    """A GPU was asked for and none is there."""
+    """A GPU was requested and none is available."""
 
 
 class NotEnoughMemoryError(UsageError):
@@ -162,7 +162,7 @@ class RolloutError(AgentGymError):
 
 
 class RecordError(RolloutError):
-    """What was to be recorded is malformed, or cannot be stored as JSON."""
+    """A value to be recorded is malformed, or cannot be stored as JSON."""
 
 
 class StoreError(RolloutError):
@@ -190,11 +190,11 @@ class ModelCallError(RolloutError):
 
 
 class NoServerError(RolloutError):
-    """Of the servers of a model none may answer."""
+    """None of a model's servers may answer."""
 
 
 class ReplyError(RolloutError):
-    """A model answered with something that is no message."""
+    """A model's answer is not a valid message."""
 
 
 class RewardError(RolloutError):
@@ -205,7 +205,7 @@ class TrajectoryFileError(AgentGymError):
     """A file of trajectories has lines that hold none.
 
     Attributes:
-        trajectories: What the other lines hold.
+        trajectories: The trajectories of the other lines.
     """
 
     def __init__(self, path: str, broken: list[str], trajectories: list[Any]) -> None:
@@ -218,7 +218,7 @@ class TrajectoryFileError(AgentGymError):
 
 
 class RolloutStateError(RolloutError):
-    """What was asked does not fit the rollout's state or attempt."""
+    """The request does not fit the rollout's state or attempt."""
 
 
 class EngineError(AgentGymError):
@@ -241,9 +241,9 @@ class ComputeRefusedError(ComputeError):
     """A provider of machines refused a request.
 
     Attributes:
-        status: Of HTTP; 200 where the answer was not what it must be. Of a provider
-            that is asked by a command its exit status, and 0 there.
-        code: The provider's own word for it; empty if it has none.
+        status: The HTTP status; 200 if the answer was malformed. For a provider that is
+            asked by a command, its exit status, and 0 for a malformed answer.
+        code: The provider's own code of the error; empty if it has none.
     """
 
     def __init__(self, message: str, status: int, code: str = "") -> None:
@@ -256,7 +256,7 @@ class NoCapacityError(ComputeError):
 
 
 class LimitReached(ComputeError):
-    """What a run on rented machines may cost is spent; what it finished is saved.
+    """A run on rented machines has reached its cost limit; finished steps are saved.
 
     Attributes:
         run: The run folder, for ``--resume``.
@@ -319,25 +319,25 @@ class TrainingHalted(AgentGymError):
 
 
 class OutputClosed(AgentGymError):
-    """Whoever read the output has gone, as ``head`` does once it has its lines."""
+    """The reader closed the pipe, as ``head`` does once it has its lines."""
 
     def __init__(self) -> None:
-        super().__init__("Nobody reads the output any more.")
+        super().__init__("The reader of the output has closed it.")
 
 
 class Interrupted(AgentGymError):
-    """The user ended something with Ctrl-C; the message says what is left of it."""
+    """The user interrupted a command with Ctrl-C; the message says how to continue."""
 
     exit_code = 130
 
 
 class TrainingInterrupted(Interrupted):
-    """The user ended a run; what is finished is saved.
+    """The user interrupted a run; finished steps are saved.
 
     Attributes:
         run: The run folder, for ``--resume``.
         step: The newest checkpoint's; None if there is nothing to resume.
-        lost: What is lost though it was finished, in words; empty if nothing is.
+        lost: A sentence on finished work that is lost; empty if there is none.
     """
 
     def __init__(self, run: str, step: int | None, lost: str = "") -> None:
@@ -347,5 +347,5 @@ class TrainingInterrupted(Interrupted):
             what = lost or "nothing finished is lost"
             told = f"Interrupted after step {step}; {what}. {resume_hint(run)}"
         elif lost:
-            told = f"Interrupted before anything was at home; {lost}."
+            told = f"Interrupted before any result arrived on this machine; {lost}."
         super().__init__(told)

@@ -14,7 +14,7 @@ def install_command(*extras: str) -> str:
     """Return the shell command that adds extras to this installation.
 
     Other projects own similar names on PyPI, so a copy that was not installed from an
-    index is never looked up there: its own checkout, wheel or repository is named.
+    index is never looked up by name: its own checkout, wheel or repository is named.
 
     Args:
         extras: Names of extras from ``pyproject.toml``.

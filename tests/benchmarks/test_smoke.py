@@ -39,7 +39,13 @@ LIBRARIES = {
     "random_qwen.py",
 }
 """Imported or started by the scripts above."""
-CHAINED = {"learning.py", "overhead.py", "trl_grpo.py", "verl_on_cpu.py"}
+CHAINED = {
+    "learning.py",
+    "overhead.py",
+    "real_models.py",
+    "trl_grpo.py",
+    "verl_on_cpu.py",
+}
 """Scripts with a test of their own below."""
 SMALL = {
     "AGENTGYM_TEST_TASKS": "4",
@@ -87,6 +93,20 @@ def test_learning_curves_and_the_overhead_of_their_run(tmp_path: Path) -> None:
     assert "| held-out | pass^1 |" in printed
     run = str(tmp_path / "runs" / "seed-0")
     assert "| seed-0 |" in table("overhead.py", run, home=tmp_path)
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
+def test_an_app_is_trained_in_its_time_and_drawn(tmp_path: Path) -> None:
+    words = ["--model", "nano", "--only", "app", "speed", "--minutes", "3"]
+    words += ["--episodes", "8"]
+    words += ["--curves", str(tmp_path / "curves")]
+    words += ["warm_start=true", "warm_start_tasks=8", "episodes=8"]
+    words += ["tasks_per_step=2", "group_size=4"]
+    printed = table("real_models.py", *words, home=tmp_path)
+    assert "| app | 3 |" in printed
+    assert "| sampling, beside `generate` |" in printed
+    assert "<circle" in (tmp_path / "curves" / "app.svg").read_text()
 
 
 @pytest.mark.sweep

@@ -76,7 +76,7 @@ def test_sick_run_names_the_likeliest_cause(agentgym: Command) -> None:
     make_run(Ledger(calls=100, trained=10, masked=masked))
     ended = agentgym("doctor", "first")
     assert ended.code == 1
-    assert "Likeliest cause: most model calls taught nothing" in ended.out
+    assert "Likeliest cause: most model calls were masked" in ended.out
     found = json.loads(agentgym("doctor", "runs/first", "--json").out)
     assert found["findings"][0]["severity"] == "critical"
     assert found["ledger"]["calls"] == 100

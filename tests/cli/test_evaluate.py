@@ -99,8 +99,8 @@ def test_files(agentgym: Command, fake: type[FakeTrainer]) -> None:
 @pytest.mark.parametrize(
     ("path", "part"),
     [
-        ("no/folder/a.md", "no/folder/a.md cannot be written: there is no folder"),
-        ("file/a.md", "file/a.md cannot be written: there is no folder file"),
+        ("no/folder/a.md", "no/folder/a.md cannot be written: the folder no/folder"),
+        ("file/a.md", "file/a.md cannot be written: the folder file does"),
         ("folder", "folder cannot be written: it is a folder"),
         ("sealed/a.md", "the folder sealed is not writable"),
     ],
@@ -240,7 +240,7 @@ def test_a_file_that_is_no_evaluation(agentgym: Command) -> None:
     Path("a.json").write_text("{}")
     ended = agentgym("eval", "coding", "--compare", "a.json", "nano")
     assert ended.code == 2
-    assert "a.json is no saved evaluation" in ended.err
+    assert "a.json is not a saved evaluation" in ended.err
 
 
 def test_a_provider_s_model_is_not_trained(agentgym: Command) -> None:
@@ -254,7 +254,7 @@ def test_a_provider_s_model_is_not_trained(agentgym: Command) -> None:
     [
         ("--agent coding --temperature 0", "coding is measured at the temperature"),
         ("--model nano --temperature -1", "eval_temperature = -1.0"),
-        ("--model x:y --cache-requests no/such", "there is no folder no"),
+        ("--model x:y --cache-requests no/such", "the folder no does not exist"),
         ("--model x:y --cache-requests .", "it is a folder"),
     ],
 )

@@ -200,7 +200,7 @@ def test_an_upstream_that_is_no_address_is_refused(
     where = ["--model-name", "m", "--data", str(tmp_path / "data")]
     ended = agentgym("gateway", "--upstream", address, *where)
     assert ended.code == 2
-    assert f"{address!r} is no address of a model server" in ended.err
+    assert f"{address!r} is not an address of a model server" in ended.err
     assert not (tmp_path / "data").exists()
 
 
@@ -218,7 +218,7 @@ def test_workers_that_cannot_start_end_it(tmp_path: Path) -> None:
     [
         ([], "Give --model-name"),
         (["--model-name", "m", "--host", "0.0.0.0"], "0.0.0.0 could use the model"),
-        (["--model-name", "m", "--port", "70000"], "70000 is no port"),
+        (["--model-name", "m", "--port", "70000"], "70000 is not a port"),
         (["no_such", "--model-name", "m"], "No scenario is named 'no_such'"),
         (["coding", "--model-name", "m", "--framework", "x"], "'x'"),
         (["coding", "--model-name", "m", "--timeout", "-1"], "rollout_timeout_s"),

@@ -16,7 +16,7 @@ def test_list_says_whether_it_is_installed(
     agentgym: Command, request: pytest.FixtureRequest
 ) -> None:
     out = " ".join(agentgym("gpu", "list").out.split())
-    assert "sky not here --gpu sky needs SkyPilot" in out
+    assert "sky not installed --gpu sky needs SkyPilot" in out
     assert install_command("sky") in out
     fake = request.getfixturevalue("sky")
     assert "sky ready installed" in " ".join(agentgym("gpu", "list").out.split())

@@ -102,7 +102,7 @@ def test_damaged_run_is_listed_as_unreadable_and_says_what_to_do(
         ended = agentgym(*words)
         assert ended.code == 1
         assert "runs/odd holds no readable run" in ended.err
-        assert "remove the folder and train anew" in ended.err
+        assert "remove the folder and start a new run" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_unknown_scenario_names_the_nearest(agentgym: Command) -> None:
 def test_scenarios_show(agentgym: Command) -> None:
     ended = agentgym("scenarios", "show", "coding")
     assert ended.code == 0
-    for heading in ("What the agent is told", "Tools", "Some training tasks"):
+    for heading in ("The agent's system prompt", "Tools", "Some training tasks"):
         assert heading in ended.out
     card = json.loads(agentgym("scenarios", "show", "coding", "--json").out)
     assert card["name"] == "coding"

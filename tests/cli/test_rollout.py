@@ -275,7 +275,7 @@ def test_a_signal_keeps_what_had_ended_and_says_where(
         process.send_signal(signal.Signals[number])
         _, said = process.communicate()
     assert process.returncode == code
-    assert said.startswith(f"Interrupted. What had ended is in {out}.")
+    assert said.startswith(f"Interrupted. The rollouts that had ended are in {out}.")
     assert [str(t.reason or "") for t in read_jsonl(out)] == [
         "",
         "cancelled: the batch was ended",

@@ -234,7 +234,7 @@ def test_logs_become_tasks(agentgym: Command, tmp_path: Path) -> None:
 
 
 def test_logs_that_cannot_be_read_are_refused(agentgym: Command) -> None:
-    for text, told in (("{", "line 1 is no JSON"), ('{"a": 1}', "has resourceSpans")):
+    for text, told in (("{", "line 1 is not JSON"), ('{"a": 1}', "has resourceSpans")):
         Path("log.jsonl").write_text(text)
         ended = agentgym("scenarios", "from-logs", "log.jsonl")
         assert ended.code == 2
@@ -258,7 +258,7 @@ def test_traces_become_tasks_of_an_agents_own_tools(
     own = ("--agent", "harbour_agent:agent")
     ended = agentgym("scenarios", "from-logs", "log.json", *own, "--output", "t.jsonl")
     assert ended.code == 0, ended.err
-    assert "1 tasks from LangSmith; 2 calls with what their tool answered" in ended.err
+    assert "1 tasks from LangSmith; 2 calls with their tool's answer" in ended.err
     assert json.loads(Path("t.jsonl").read_text().splitlines()[-1]) == harbour.LINE
     made = agentgym("scenarios", "starter", *own, "--output", "s.jsonl")
     assert made.code == 0, made.err
@@ -396,7 +396,10 @@ def test_a_model_that_writes_no_tasks_is_refused(
     gone = agentgym("scenarios", *words)
     assert gone.code == 1
     assert "does not answer" in gone.err
-    for model, told in (("nano", "is no model of a provider"), ("openai:m", "a key")):
+    for model, told in (
+        ("nano", "is not a model of a provider"),
+        ("openai:m", "a key"),
+    ):
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)  # an import sets one
         ended = agentgym("scenarios", "starter", *TOOLS, "--model-for-tasks", model)
         assert (ended.code, told in ended.err) == (2, True)

@@ -34,7 +34,7 @@ from tests.compute.leases import check_nothing_left, lease, offers, record
 
 def test_a_machine_for_the_time_of_a_block(runpod: FakeRunPod, tmp_path: Path) -> None:
     told: list[str] = []
-    with lease(tmp_path, tell=told.append) as held:
+    with lease(tmp_path, report=told.append) as held:
         assert str(held.address) == f"root@127.0.0.1:{runpod.ssh}"
         assert stat.S_IMODE(held.key_file.stat().st_mode) == 0o600
         [pod] = runpod.pods.values()
@@ -131,7 +131,7 @@ def test_a_pod_that_never_shows_is_not_taken_for_granted(
     assert runpod.count("POST", "/pods") == 1
     assert runpod.count("GET", "/pods") >= QUICK.looks
     assert record(tmp_path).fate == "unclear"
-    assert "may or may not be there" in " ".join(caught.value.__notes__)
+    assert "may or may not exist" in " ".join(caught.value.__notes__)
     assert "agentgym gpu reap" in str(caught.value)
 
 
@@ -218,7 +218,7 @@ def test_output_that_nobody_reads_ends_the_machine(
         if runpod.pods:
             raise OutputClosed
 
-    with lease(tmp_path, tell=tell):
+    with lease(tmp_path, report=tell):
         pass
     check_nothing_left(runpod, tmp_path)
 
@@ -271,7 +271,7 @@ def test_a_machine_that_cannot_be_ended_while_it_boots_is_ended_after_that(
     lambda_cloud.is_locked_while_booting, lambda_cloud.boot_looks = True, 20
     waits = client.Waits(look_s=50.0, looks=2, up_s=100.0, end_s=300.0, boot_s=1800.0)
     with pytest.raises(ComputeError, match="not started after"):
-        Lease(provider, chosen, tmp_path, waits=waits, tell=told.append).__enter__()
+        Lease(provider, chosen, tmp_path, waits=waits, report=told.append).__enter__()
     assert (lambda_cloud.instances, lambda_cloud.keys) == ({}, {})
     assert record(tmp_path).fate == "ended"
     assert sum("once it has booted" in each for each in told) == 1
@@ -325,7 +325,7 @@ def test_no_secret_is_written_down(
     runpod: FakeRunPod, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     told: list[str] = []
-    with lease(tmp_path, tell=told.append) as held:
+    with lease(tmp_path, report=told.append) as held:
         private = held.key_file.read_text()
         texts = [(tmp_path / FILE).read_text(), repr(held), repr(held.record), *told]
         texts += [json.dumps(request.body) for request in runpod.asked]

@@ -99,7 +99,7 @@ def test_a_second_signal_does_not_lose_what_a_machine_has(
         os.kill(os.getpid(), signal.SIGINT)
         threading.Event().wait(60)
     assert (done, held.lost) == ([True], "")
-    assert "being brought home first; 2 more" in capfd.readouterr().err
+    assert "being fetched first; 2 more" in capfd.readouterr().err
     check_nothing_left(runpod, tmp_path)
 
 
@@ -116,14 +116,14 @@ def test_bringing_home_has_a_bound_and_says_what_is_lost(
             time.sleep(0.1)
         hangs.wait(60)
 
-    waits = replace(QUICK, home_s=0.2 if how == "waits" else 60.0)
+    waits = replace(QUICK, fetch_s=0.2 if how == "waits" else 60.0)
     limit = 3e-4 if how == "limit" else None
     held = Lease(RunPod(), offers(), tmp_path, waits=waits, rescue=rescue, limit=limit)
     with pytest.raises(RuntimeError) as caught, held:
         raise RuntimeError("its own")
     hangs.set()
     assert held.lost
-    assert "is lost" in " ".join(caught.value.__notes__)
+    assert "are lost" in " ".join(caught.value.__notes__)
     check_nothing_left(runpod, tmp_path)
 
 

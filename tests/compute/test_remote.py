@@ -79,7 +79,7 @@ def test_a_broken_connection_is_made_again(tmp_path: Path, machine: Machine) -> 
     process.send_signal(signal.SIGTERM)
     code, out, _ = ended(process)
     assert code == 143
-    assert "Trying again; what trains there goes on." in out
+    assert "Trying again; the training goes on." in out
     assert out.count("Connected to") == 2
     assert machine.trainees() == []
 

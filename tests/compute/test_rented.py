@@ -16,6 +16,7 @@ import pytest
 
 from agentgym.compute import quote, rented
 from agentgym.compute.base import Address
+from agentgym.compute.elsewhere import run_server
 from agentgym.compute.quote import Quote
 from agentgym.compute.record import KEY_FILE, MachineRecord, now
 from agentgym.core.config import TrainingConfig
@@ -129,7 +130,7 @@ def test_a_run_is_rented_for_once_somebody_agrees(
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [(None, "Nobody is here.*--yes"), (False, "Nothing was rented")],
+    [(None, "There is no terminal.*--yes"), (False, "Nothing was rented")],
 )
 def test_nothing_is_rented_that_nobody_agreed_to(
     runpod: FakeRunPod, there: There, answer: bool | None, words: str
@@ -217,11 +218,11 @@ def test_an_end_that_loses_something_says_so(
         (Path("runs/r/checkpoints/step-000002")).mkdir(exist_ok=True)
         raise ComputeError("its disk is full")
 
-    monkeypatch.setattr(rented, "bring_home", fails)
+    monkeypatch.setattr(rented, "fetch_results", fails)
     there.error = KeyboardInterrupt()
     with pytest.raises(TrainingInterrupted) as caught:
         train(yes=True)
-    assert "after step 2; what its machine finished later is lost" in str(caught.value)
+    assert "after step 2; later results of its machine are lost" in str(caught.value)
     assert "its disk is full" in " ".join(caught.value.__notes__)
     assert (runpod.pods, record().fate) == ({}, "ended")
 
@@ -343,7 +344,7 @@ def test_a_run_that_goes_on_elsewhere_gives_its_machine_back(
     runpod: FakeRunPod, there: There, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _killed(Path("runs/r"), runpod, key=True)
-    found = rented.Rented().bring_home(
+    found = rented.Rented().fetch_results(
         RunFolder(Path("runs/r")).config(), RunFolder(Path("runs/r"))
     )
     assert (found, runpod.pods, record().fate) == (None, {}, "ended")
@@ -433,7 +434,7 @@ def test_a_machine_that_dies_the_instant_it_may_leaves_a_run_that_is_done(
     wrapper = machine.folder / "python"
     wrapper.write_text(
         "#!/bin/sh\n"
-        f'[ "$2" = agentgym.compute.elsewhere.there ] || exec {sys.executable} "$@"\n'
+        f'[ "$2" = {run_server.__name__} ] || exec {sys.executable} "$@"\n'
         f'exec {sys.executable} {Path(dying.__file__)} "$3"\n'
     )
     wrapper.chmod(0o700)

@@ -64,10 +64,10 @@ def test_a_launch_that_hangs_is_found_by_its_name_and_used(
     told: list[str] = []
     sky.change(on_launch="hangs")
     monkeypatch.setattr(SkyPilot, "launch_s", 2.0)
-    with lease(tmp_path, tell=told.append) as held:
+    with lease(tmp_path, report=told.append) as held:
         assert list(sky["clusters"]) == [held.record.name]
     assert len(sky["launches"]) == 1
-    assert "It is there." in told
+    assert "It exists." in told
     assert (sky["clusters"], record(tmp_path).fate) == ({}, "ended")
 
 

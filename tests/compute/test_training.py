@@ -66,9 +66,9 @@ def test_broken_connections_and_a_kill_change_nothing(
     own_home: Path,
 ) -> None:
     words = (*TRAIN, "--episodes", "128", "--name", "x", "--gpu")
-    at_home = tmp_path / "at_home"
-    at_home.mkdir()
-    code, _, err = ended(start(at_home, *words, "none"))
+    with_local_paths = tmp_path / "with_local_paths"
+    with_local_paths.mkdir()
+    code, _, err = ended(start(with_local_paths, *words, "none"))
     assert (code, err) == (0, "")
     shutil.rmtree(own_home / "agents")
     process = start(tmp_path, *words, machine.gpu)
@@ -90,7 +90,7 @@ def test_broken_connections_and_a_kill_change_nothing(
     assert (code, err) == (0, "")
     assert "Continuing after step" in out
     require_whole(run, 8)
-    agent, local = TrainedAgent.load("x"), at_home / "runs" / "x"
+    agent, local = TrainedAgent.load("x"), with_local_paths / "runs" / "x"
     assert agent.name == "x@1"
     assert agent.provenance.run == str(run.path)
     assert (run.path / WEIGHTS).read_bytes() == (local / WEIGHTS).read_bytes()

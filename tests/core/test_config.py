@@ -165,7 +165,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
     [
         (BOMB, "stand for more than 100,000 values"),
         (f"{BOMB}m:\n  <<: [{{x: *l}}]\n", "stand for more than 100,000 values"),
-        ("vllm: &a {b: *a}\n", "stands for what it is a part of"),
+        ("vllm: &a {b: *a}\n", "refers to a value that contains it"),
         (f"vllm: {'[' * 5000}\n", "nested too deep"),
         ("#" * (1 << 20) + "\nepisodes: 3\n", "characters"),
     ],

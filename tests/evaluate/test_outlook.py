@@ -31,7 +31,7 @@ def test_nothing_solved_is_said_with_what_can_be_learnt() -> None:
     found = doubts(baseline(*[(0.0, 0.2), (0.0, 0.0)] * 8))
     assert "Not one of 32 attempts at 16 held-out tasks succeeded" in found[0]
     assert "partial credit" in found[0]
-    assert found[1].startswith("There is something to learn in 8 of 16 families")
+    assert found[1].startswith("Training has a signal in 8 of 16 families")
     assert len(found) == 2
 
 

@@ -63,8 +63,8 @@ def test_only_answers_at_temperature_0_are_kept(
     cache = AnswerCache(tmp_path / "answers", "w")
     assert cache.key(PATH, BODY | {"temperature": temperature}) is None
     assert (cache.requests, cache.others) == (1, 1)
-    assert "0 of 1 requests" in cache.told
-    assert "1 did not ask for temperature 0" in cache.told
+    assert "0 of 1 requests" in cache.summary
+    assert "1 did not ask for temperature 0" in cache.summary
     cache.close()
 
 
@@ -148,7 +148,7 @@ def test_a_file_that_fails_meanwhile_is_done_without(
     write(tmp_path / "answers", "DROP TABLE answers")
     assert cache.get(b"a") is None
     cache.keep(b"a", b"1")
-    assert "answers are asked for anew" in caplog.text
+    assert "all requests go to the model" in caplog.text
     cache.close()
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from agentgym.cli.options import named_model
-from agentgym.compute.elsewhere.parcel import make_parcel
+from agentgym.compute.elsewhere.upload import make_upload
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.registry import check_engine
 from agentgym.engines.settings import base_source
@@ -106,10 +106,10 @@ def test_an_adapter_names_the_file_and_not_the_folder_of_the_cache(
 
 
 def test_another_machine_is_sent_the_converted_folder(file: Path) -> None:
-    parcel = make_parcel(TrainingConfig.create(model=str(file), scenario="coding"))
+    upload = make_upload(TrainingConfig.create(model=str(file), scenario="coding"))
     name = Path(model_source(str(file))).name
-    assert f"model/{name}/model.safetensors" in parcel.files
-    assert parcel.model("inputs") == f"inputs/model/{name}"
+    assert f"model/{name}/model.safetensors" in upload.files
+    assert upload.model("inputs") == f"inputs/model/{name}"
 
 
 def cut_in_header(path: Path) -> None:

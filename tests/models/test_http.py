@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from agentgym.models import http
-from agentgym.models.http import Attempts, ModelClient, overflow_told
+from agentgym.models.http import Attempts, ModelClient, overflow_message
 from agentgym.models.servers import Replicas
 from tests.rollout.stub_server import Handler, StubServer
 
@@ -212,5 +212,5 @@ async def test_the_key_goes_with_every_request() -> None:
     ],
 )
 def test_a_prompt_that_is_too_long_is_seen(body: bytes, told: str | None) -> None:
-    found = overflow_told(body)
+    found = overflow_message(body)
     assert found is None if told is None else str(found).startswith(told)

@@ -112,11 +112,11 @@ def test_several_addresses_of_one_model(spec: str) -> None:
     ("spec", "told"),
     [
         ("http://a/v1#m,http://b/v1#n", "names 2 models"),
-        ("http://a/v1,b/v1#m", "'http://a/v1,b/v1' is no address"),
-        ("http://a/v1,,http://b/v1#m", "'http://a/v1,' is no address"),
-        ("http://a/v1,http:// #m", "'http:// ' is no address"),
-        ("http://a:port/v1#m", "is no address"),
-        ("http:///v1#m", "is no address"),
+        ("http://a/v1,b/v1#m", "'http://a/v1,b/v1' is not an address"),
+        ("http://a/v1,,http://b/v1#m", "'http://a/v1,' is not an address"),
+        ("http://a/v1,http:// #m", "'http:// ' is not an address"),
+        ("http://a:port/v1#m", "is not an address"),
+        ("http:///v1#m", "is not an address"),
     ],
 )
 def test_addresses_that_make_no_sense_are_refused(spec: str, told: str) -> None:

@@ -50,5 +50,5 @@ def test_several_models_without_ours_are_named_in_the_log(
 
 def test_a_server_that_is_not_there_yet_is_asked_for_our_name() -> None:
     assert served_name("http://127.0.0.1:1/v1", None, "coding") == "coding"
-    with pytest.raises(UsageError, match="is no address of a model server"):
+    with pytest.raises(UsageError, match="is not an address of a model server"):
         served_name("localhost:8000", None, "coding")

@@ -351,6 +351,6 @@ def test_a_rollout_whose_server_answers_nonsense_is_dropped_with_the_reason(
         found = run(tmp_path, ServedPolicy("m", [server.endpoint]), lambda _: None)
     lost = found.pop(2)
     assert lost.status is RolloutStatus.DROPPED
-    assert "-1, which is no token id" in str(lost.reason)
+    assert "-1, which is not a token id" in str(lost.reason)
     assert lost.unused_calls["agent"]["no answer: upstream_error"] >= 1
     assert all(t.reward is not None for t in found)

@@ -51,5 +51,5 @@ def test_a_row_is_text_alone() -> None:
     ],
 )
 def test_what_is_no_task_says_why(given: Any, told: str) -> None:
-    with pytest.raises(RolloutError, match=f"input is no task: {told}"):
+    with pytest.raises(RolloutError, match=f"input is not a task: {told}"):
         read_task(given)

@@ -320,7 +320,7 @@ def test_a_command_of_no_texts_is_refused(command: Command) -> None:
 def test_files_that_no_folder_can_hold_are_refused(files: dict[str, str]) -> None:
     with pytest.raises(SandboxError, match="workspace"):
         Job(files, Argv(("true",)), 5)
-    with pytest.raises(SandboxError, match="is no text"):
+    with pytest.raises(SandboxError, match="is not text"):
         Job({"a": b"x"}, Argv(("true",)), 5)  # type: ignore[dict-item]
 
 

@@ -111,6 +111,6 @@ def test_no_edit_makes_a_file_that_is_no_unicode() -> None:
         lambda: workspace.write("a", "\ud800"),
         lambda: workspace.write("\ud800", "1"),
     ):
-        with pytest.raises(ToolError, match="no Unicode"):
+        with pytest.raises(ToolError, match="not Unicode"):
             spoil()
     assert workspace.files == {"a": "1"}

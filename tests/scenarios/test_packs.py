@@ -111,8 +111,8 @@ def test_flaws_and_places(pack: Path) -> None:
     [
         ("import agentgym\nx = (\n", r"scenario.py, line 2: '\(' was never closed"),
         ("import surely_absent.deep\n", "pip install surely_absent$"),
-        ("import words\n", "beside it: write `from .words import …`"),
-        ("from words import WORD\n", "beside it: write `from .words import …`"),
+        ("import words\n", "next to it: write `from .words import …`"),
+        ("from words import WORD\n", "next to it: write `from .words import …`"),
         ("from .gone import x\n", "imports 'gone' from its own folder"),
         ("1 / 0\n", "raised ZeroDivisionError when it was imported"),
         ("x = 1\n", "holds no scenario: write a subclass"),

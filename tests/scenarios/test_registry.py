@@ -56,7 +56,7 @@ def test_installed_packages_bring_scenarios() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_entry_point_that_is_no_scenario_is_refused() -> None:
-    with pytest.raises(ScenarioError, match="'odd' is no agentgym.Scenario"):
+    with pytest.raises(ScenarioError, match="'odd' is not a subclass of agentgym"):
         get_scenario("odd")
 
 

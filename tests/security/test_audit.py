@@ -284,7 +284,7 @@ def test_the_command_shows_filters_and_bounds(
     assert main(["runs", "audit", "mime"]) == 2
     assert "Did you mean" not in capfd.readouterr().err  # that folder is no run
     assert main(["runs", "audit", "mine", "--last", "-1"]) == 2
-    assert "--last -1 is no number" in capfd.readouterr().err
+    assert "--last -1 is not a number" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_what_is_there_stays(agentgym: Command, tmp_path: Path) -> None:
     ended = agentgym("export", str(agent.path), "--output", str(tmp_path / "out"))
     assert (ended.code, ended.err) == (
         2,
-        f"Error: {tmp_path / 'out'} is there already: name a folder that is not.\n",
+        f"Error: {tmp_path / 'out'} exists already: name a new folder.\n",
     )
     assert list((tmp_path / "out").iterdir()) == []
     ended = agentgym("export", str(agent.path), "--output", "x", "--format", "gguf")

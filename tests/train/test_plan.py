@@ -99,7 +99,7 @@ def test_a_file_of_settings_may_be_named_by_a_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
-        (SandboxConfig(rung="landlock-user", subprocesses=True), "start no others"),
+        (SandboxConfig(rung="landlock-user", subprocesses=True), "cannot start others"),
         (SandboxConfig(limits=Limits(open_files=3)), "Too many open files"),
     ],
 )

@@ -171,7 +171,7 @@ def test_a_download_that_holds_no_agent_is_refused(
     monkeypatch.setattr(
         huggingface_hub, "snapshot_download", lambda *_, **__: str(tmp_path)
     )
-    with pytest.raises(UsageError, match="is no agent: agent.json is missing"):
+    with pytest.raises(UsageError, match="is not an agent: agent.json is missing"):
         TrainedAgent.load("someone/a-model")
 
 

@@ -203,7 +203,7 @@ def test_a_folder_that_is_not_saved_is_no_default(tmp_path: Path) -> None:
 )
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     agent = make_agent(tmp_path / "a", 0.5, 0.8)
-    with pytest.raises(UsageError, match="is no name for an agent: use letters"):
+    with pytest.raises(UsageError, match="is not a name for an agent: use letters"):
         agent.save(name)
     assert saved_names() == []
 

@@ -276,7 +276,7 @@ def test_a_warm_start_has_a_column_of_its_own(width: int) -> None:
 @pytest.mark.parametrize(
     ("tasks", "told"),
     [
-        (3, "With 3 held-out tasks nothing can be told from chance"),
+        (3, "With 3 held-out tasks no change can be distinguished from chance"),
         (12, "With 12 held-out tasks only large changes"),
         (24, ""),
     ],

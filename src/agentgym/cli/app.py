@@ -1,4 +1,4 @@
-"""The typer application, and what each error becomes."""
+"""The typer application, and the exit code and message of each error."""
 
 import errno
 import logging
@@ -32,7 +32,7 @@ from agentgym.cli.output import (
     visible,
 )
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
-from agentgym.security.audit import AuditLog, audited, home_log
+from agentgym.security.audit import AuditLog, audited, default_log
 from agentgym.security.redaction import redacted, redacted_output
 from agentgym.version import __version__
 
@@ -90,7 +90,7 @@ def run(words: list[str], began: float, *, owns_process: bool = False) -> int:
     with (
         counted_from(began),
         redacted_output(),
-        audited(AuditLog(home_log())),
+        audited(AuditLog(default_log())),
         Interrupts(hard=owns_process) as interrupts,
     ):
         return interrupts.exit_code(_run(words, debug=debug))
@@ -120,12 +120,12 @@ def _run(words: list[str], *, debug: bool) -> int:
 
 
 def explain(error: Exception) -> str:
-    """Return one paragraph for ``error``: what was wrong and what to do next.
+    """Return one paragraph for ``error``: the problem and how to solve it.
 
     The notes of the error (PEP 678) are part of it.
     """
-    told = " ".join([_problem(error), *getattr(error, "__notes__", [])])
-    return visible(redacted(told))
+    message = " ".join([_problem(error), *getattr(error, "__notes__", [])])
+    return visible(redacted(message))
 
 
 def _problem(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""``agentgym doctor`` and ``engine``: what a machine, an engine or a run lacks."""
+"""``agentgym doctor`` and ``engine``: check a machine, an engine or a run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,6 +96,6 @@ def _environment(engine: str) -> "tuple[EngineFactory, Environment]":
     if factory.environment is None:
         raise UsageError(
             f"The engine {engine!r} needs no environment of its own: there is nothing "
-            "to install or check beside `agentgym doctor`."
+            "to install or check apart from `agentgym doctor`."
         )
     return factory, factory.environment

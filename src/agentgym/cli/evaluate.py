@@ -105,7 +105,7 @@ def evaluate(
     baselines: Annotated[
         bool,
         opt(
-            "Measure a do-nothing and a call-everything agent beside it.",
+            "Also measure a do-nothing and a call-everything agent.",
             "--baselines/--no-baselines",
         ),
     ] = True,
@@ -189,7 +189,7 @@ def evaluate(
             sides = [trainer.evaluate(agent=trained, baselines=baselines, **given)]
         else:
             sides = _both(compare, settings, given, progress)
-    view, report, body = _told(*sides)
+    view, report, body = _views(*sides)
     console.print(view)
     if as_json:
         print_json(body)
@@ -204,10 +204,10 @@ def evaluate(
         raise typer.Exit(1)
 
 
-def _told(
+def _views(
     found: "Evaluation", after: "Evaluation | None" = None
 ) -> "tuple[RenderableType, str, Any]":
-    """Return what was measured, or compared: shown, as Markdown, and for JSON."""
+    """Return the evaluation or comparison for the terminal, as Markdown and as JSON."""
     from agentgym.evaluate.compare import compare
     from agentgym.ui.evaluation import comparison_of_two, evaluation_view
     from agentgym.ui.report import render_comparison, render_evaluation
@@ -228,7 +228,7 @@ def _both(
     given: dict[str, Any],
     progress: "Progress",
 ) -> "list[Evaluation]":
-    """Measure of two what is not yet measured, like what is."""
+    """Evaluate two subjects, where each is not a saved evaluation, in the same way."""
     from agentgym.errors import UsageError
     from agentgym.evaluate.result import Evaluation
     from agentgym.train.trainer import Trainer
@@ -258,7 +258,7 @@ def _both(
 
 
 def _subject(name: str) -> "Evaluation | TrainedAgent | str":
-    """Say what ``name`` means: a saved evaluation, an agent, or else a model."""
+    """Resolve ``name``: a saved evaluation, an agent, or else a model."""
     from agentgym.evaluate.result import Evaluation
     from agentgym.models.reference import is_remote
 

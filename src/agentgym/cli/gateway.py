@@ -42,7 +42,9 @@ def gateway(
     command: typer.Context,
     scenario: Annotated[
         str | None,
-        typer.Argument(help="What workers run; without one, a controller runs agents."),
+        typer.Argument(
+            help="Scenario that workers run; without one, a controller runs agents."
+        ),
     ] = None,
     model_name: Annotated[
         str | None,
@@ -67,11 +69,11 @@ def gateway(
         str | None, opt("Key that requests must have.", envvar=_KEY)
     ] = None,
     data: Annotated[
-        Path, opt("Folder of what is recorded; what it holds goes on.")
+        Path, opt("Folder of the records; a rollout found in it is continued.")
     ] = Path("gateway"),
     store: Annotated[
         Path | None,
-        opt("SQLite file of what is recorded.", show_default="rollouts.db in --data"),
+        opt("SQLite file of the records.", show_default="rollouts.db in --data"),
     ] = None,
     framework: Framework = None,
     agent: Agent = None,
@@ -90,7 +92,7 @@ def gateway(
     seed: Annotated[int | None, opt("Of sampling.")] = None,
     grace: Annotated[
         float,
-        opt("Seconds that calls under way have to end once it is told to."),
+        opt("Seconds that running calls have to end once it shuts down."),
     ] = 20.0,
     config: Config = None,
     unsafe_local_exec: UnsafeLocalExec = False,
@@ -128,7 +130,7 @@ def gateway(
     if chosen.cache_requests is not None:
         raise UsageError(
             f"cache_requests = {str(chosen.cache_requests)!r} is for `agentgym eval`: "
-            "what a trainer trains is sampled anew each time. Leave it out."
+            "training samples new answers each time. Leave it out."
         )
     if scenario is not None:
         chosen = located(chosen)
@@ -177,7 +179,7 @@ def gateway(
 def job(
     command: typer.Context,
     scenario: Annotated[
-        str | None, typer.Argument(help="What the task is of; see `scenarios list`.")
+        str | None, typer.Argument(help="Scenario of the task; see `scenarios list`.")
     ] = None,
     framework: Framework = None,
     agent: Agent = None,

@@ -1,4 +1,4 @@
-"""``agentgym gpu``: who has machines, what they cost, and which are still rented."""
+"""``agentgym gpu``: list providers, prices and rented machines, and end machines."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_providers(as_json: AsJson = False) -> None:
-    """List who has machines, and what each still needs. Nobody is asked anything."""
+    """List the providers of machines and the setup each needs; sends no request."""
     from agentgym.compute.registry import PROVIDERS, problem
     from agentgym.ui.machines import ProviderRow, providers_view
 
@@ -42,13 +42,15 @@ def prices(
         str | None,
         opt("Of this provider alone.", show_default="all with a key; sky if named"),
     ] = None,
-    model: Annotated[str | None, opt("Only what this model can be trained on.")] = None,
+    model: Annotated[
+        str | None, opt("Only machines that can train this model.")
+    ] = None,
     lora_rank: Annotated[
         int | None, opt("Of that model's adapter; 0 trains all weights.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what machines cost an hour now, the cheapest first. Nothing is rented."""
+    """Show the prices of machines per hour now, the cheapest first. Rents nothing."""
     from agentgym.compute.quote import fits
     from agentgym.compute.sizes import need_of
     from agentgym.core.config import TrainingConfig
@@ -73,7 +75,7 @@ def prices(
 
 
 def _offers(named: str | None) -> "tuple[list[Offer], list[str]]":
-    """Return what providers offer, and what those said that could not be asked.
+    """Return the providers' offers, and the errors of providers that did not answer.
 
     Raises:
         ComputeError: No provider can be asked at all.
@@ -147,7 +149,7 @@ def reap(
     providers = {provider.name: provider for provider in asked}
     console = progress_console(as_json)
     found, missed, problems = look(
-        providers, output, Rented.waits, name=name, tell=console.print
+        providers, output, Rented.waits, name=name, report=console.print
     )
     answered = {n: each for n, each in providers.items() if n not in problems}
     for record in settle(answered, found, output, Rented.waits):
@@ -165,13 +167,15 @@ def reap(
         console.print(each.words(Rented.waits))
     if name is None and foreign:
         console.print(
-            "What is not of this folder may be in use and is left alone; --all ends "
-            "it, too."
+            "Machines of other folders may be in use and are left alone; --all ends "
+            "them, too."
         )
     if ended and not yes and not _agreed(len(ended)):
-        raise UsageError("Nothing was ended. With --yes there is no question.")
+        raise UsageError(
+            "Nothing was ended. Give --yes to end them without a question."
+        )
     wrong = [*problems.values()]
-    wrong += [told for each in ended if (told := _end(each, providers))]
+    wrong += [message for each in ended if (message := _end(each, providers))]
     if as_json:
         print_json([{**e.as_json(), "ended": e in ended} for e in found])
     if wrong:
@@ -198,7 +202,7 @@ def _machine_of(run: str, output: Path) -> str:
 
 
 def _agreed(count: int) -> bool:
-    """Ask whether to end so many machines; False if nobody is there to answer."""
+    """Ask whether to end so many machines; False without a terminal."""
     import sys
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -207,7 +211,7 @@ def _agreed(count: int) -> bool:
 
 
 def _end(found: "Found", providers: "dict[str, Provider]") -> str:
-    """End a machine; return what went wrong, or nothing."""
+    """End a machine; return the error, or an empty text."""
     from agentgym.compute.reap import reap
     from agentgym.compute.rented import Rented
     from agentgym.errors import ComputeError

@@ -1,4 +1,4 @@
-"""``agentgym inspect``: what an agent is, and whether it can be trained as it is."""
+"""``agentgym inspect``: describe an agent, and check whether it can be trained."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,8 +28,8 @@ def inspect(
     agent: Annotated[
         str | None,
         typer.Argument(
-            help="module:name of the agent, or of what makes it; or a graph's name in "
-            "langgraph.json. Without it, those that the project's files name.",
+            help="module:name of the agent, or of its factory; or a graph's name in "
+            "langgraph.json. Without it, the agents that the project's files name.",
             show_default=False,
             callback=project_agent,
         ),
@@ -41,7 +41,7 @@ def inspect(
         Path | None, opt("Try it on this tasks file, as `train --tasks` does.")
     ] = None,
     framework: Annotated[
-        str | None, opt("Whose agent, where it cannot be told.")
+        str | None, opt("Framework of the agent, if it cannot be detected.")
     ] = None,
     model: Annotated[
         str | None, opt("The model that it would be trained with; nano by default.")
@@ -56,9 +56,9 @@ def inspect(
 ) -> None:
     """Look into an agent, and try it once with a scripted model.
 
-    Shows its roles, prompts, tools and model, how the model is replaced, and what will
-    not work and why. Nothing is trained, no tool really runs, no provider is asked.
-    Exits with 1 if it cannot be trained as it is.
+    Shows its roles, prompts, tools and model, how the model is replaced, and the parts
+    that will not work and why. Nothing is trained, no tool really runs, no provider is
+    asked. Exits with 1 if it cannot be trained as it is.
     """
     from agentgym.rollout.located import located
     from agentgym.rollout.probe import probed

@@ -11,20 +11,20 @@ from typing import Any, Self
 INTERRUPTED = 128 + signal.SIGINT
 
 _LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
-"""Whoever stops a service sends the first, a terminal that is closed the second."""
+"""A service manager sends the first, a terminal that is closed the second."""
 _AFTER_S = 2.5
 _SHOW_CURSOR = "\x1b[?25h"
-_TOLD = "Interrupted. `agentgym runs list` has what can go on.\n"
+_MESSAGE = "Interrupted. `agentgym runs list` lists the runs that can continue.\n"
 
 
 class Interrupts:
-    """While entered, SIGTERM and SIGHUP do what Ctrl-C would do at that moment.
+    """Make SIGTERM and SIGHUP act like Ctrl-C inside the block.
 
-    One that is ignored, as by ``nohup``, stays so.
+    A signal that is ignored, as by ``nohup``, stays ignored.
 
     Args:
         hard: Whether the process ends some seconds after any, though a thread hangs
-            in a system call or a library swallows the exception. Only for whoever owns
+            in a system call or a library swallows the exception. Only for the owner of
             the process.
     """
 
@@ -49,7 +49,7 @@ class Interrupts:
             signal.signal(number, handler)
 
     def exit_code(self, code: int) -> int:
-        """Return what a command exits with that would exit with ``code``."""
+        """Return the exit code of the process, given the ``code`` of its command."""
         if code == INTERRUPTED:
             self._arm()  # the interpreter's own end may hang too
         return self._code if code and self._code != INTERRUPTED else code
@@ -73,7 +73,7 @@ class Interrupts:
             self._timer.start()
 
     def _end(self) -> None:
-        told = (_SHOW_CURSOR if sys.stderr.isatty() else "") + _TOLD
+        message = (_SHOW_CURSOR if sys.stderr.isatty() else "") + _MESSAGE
         with suppress(OSError):  # the terminal may be gone
-            os.write(sys.stderr.fileno(), told.encode())
+            os.write(sys.stderr.fileno(), message.encode())
         os._exit(self._code)

@@ -1,4 +1,4 @@
-"""The lists of scenarios, runs and agents, from what is on disk and no heavy import.
+"""List scenarios, runs and agents from files, without heavy imports.
 
 Each function returns the text to print: aligned columns, or JSON.
 """
@@ -51,9 +51,9 @@ def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
 
 
 def machine_of(run: "Path") -> Row | None:
-    """Return what a run's rented machines cost; None if none was rented.
+    """Return the cost of a run's rented machines; None if none was rented.
 
-    ``open`` says that one may still be there, and go on to cost money.
+    ``open`` means that a machine may still run and cost money.
     """
     if not (run / "machine.json").exists():  # most runs; spares an import
         return None
@@ -102,7 +102,7 @@ def _run_row(path: "Path") -> Row:
 
 def agents(*, as_json: bool = False) -> str:
     """Return the versions of the agents saved in ``AGENTGYM_HOME``, oldest first."""
-    from agentgym.core.files import agents_home
+    from agentgym.core.files import agents_folder
     from agentgym.train.versions import Versions, saved_names
 
     rows = []
@@ -113,7 +113,7 @@ def agents(*, as_json: bool = False) -> str:
     if not as_json:
         for row in rows:
             row["created"] = row["created"].partition("T")[0]
-    empty = f"No agents in {agents_home()}. Train one with: agentgym train coding"
+    empty = f"No agents in {agents_folder()}. Train one with: agentgym train coding"
     return _render(rows, as_json, empty, below=("scenario", "model", "run"))
 
 
@@ -146,7 +146,7 @@ def run_status(run: "Path", record: Row) -> str:
 
 
 def _changes(data: Row) -> Row:
-    """Return shares before and after training, None for what was not measured."""
+    """Return shares before and after training; None for one that was not measured."""
     changes: Row = {}
     for name, metric in (("success", "pass_1"), ("tool_reliability",) * 2):
         before = _at(data, "baseline", metric, "value")
@@ -163,7 +163,7 @@ def _text(data: Row, *keys: str) -> str:
 
 
 def _at(data: Any, *keys: str) -> Any:
-    """Return what stands at a place of a record, None if it has no such place."""
+    """Return the value at a path of a record; None if the path does not exist."""
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data
@@ -236,4 +236,4 @@ def _cell(value: str | bool | dict[str, float] | None) -> str:
 
 
 LISTS = {"scenarios": scenarios, "runs": runs, "agents": agents}
-"""What can be listed, by the name of its commands."""
+"""The lists by the name of their command."""

@@ -1,8 +1,8 @@
 """Entry point of ``agentgym``: lists and the version at once, the rest via typer.
 
-typer and pydantic take a quarter of a second to import, so what people and shells
-ask for most is answered before either is loaded, from the same functions that the
-typer commands call.
+typer and pydantic take a quarter of a second to import, so the most frequent commands
+are answered before either is loaded, from the same functions that the typer commands
+call.
 """
 
 import os
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Let what was closed by the shell (``>&-``) lead nowhere.
+    """Open standard streams that the shell has closed (``>&-``) on the null device.
 
     Python has no stream there, and the next file would get the descriptor.
     """
@@ -53,7 +53,7 @@ def _open_closed_streams() -> None:
 
 
 def _quick_answer(words: list[str]) -> str | None:
-    """Return the answer to what is asked for most, None if that is for typer."""
+    """Return the answer to a frequent command; None if typer must handle it."""
     if words == ["--version"]:
         return f"agentgym {__version__}\n"
     if words[1:] in (["list"], ["list", "--json"]):
@@ -66,7 +66,7 @@ def _quick_answer(words: list[str]) -> str | None:
 
 
 def _write(text: str) -> int:
-    """Write to standard output; return 0, or 1 if nobody reads it."""
+    """Write to standard output; return 0, or 1 if the pipe is closed."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -21,7 +21,7 @@ RUN = "Run"
 OUTPUT = "Output"
 _OTHER = "Options"
 EPILOG = (
-    "With any command: --log-level info writes what happens to standard error, "
+    "With any command: --log-level info logs to standard error, "
     "--debug also shows where an error was raised."
 )
 
@@ -98,7 +98,7 @@ def project_agent(context: typer.Context, value: str | None) -> str | None:
 Agent = Annotated[
     str | None,
     opt(
-        "Your agent as it is, or what makes it; or a graph's name in langgraph.json.",
+        "Your agent, or its factory; or a graph's name in langgraph.json.",
         metavar=REFERENCE,
         callback=project_agent,
         rich_help_panel=AGENT,
@@ -123,7 +123,7 @@ Inputs = Annotated[
 ToolFormat = Annotated[
     str | None,
     opt(
-        "The form of the model's tool calls, instead of what its template shows.",
+        "The form of the model's tool calls, instead of its template's.",
         metavar="auto|hermes|xml|json|harmony|gemma|mistral|pythonic",
         rich_help_panel=MODEL,
     ),
@@ -162,10 +162,10 @@ Time = Annotated[
 
 
 def named_model(name: str) -> "TrainedAgent | str":
-    """Say what ``name`` means: a saved agent, or else a model.
+    """Resolve ``name``: a saved agent, or else a model.
 
     Raises:
-        NotFoundError: Neither; names the nearest agent and those there are.
+        NotFoundError: There is no such agent or model; names the nearest agent.
     """
     from agentgym.errors import NotFoundError
     from agentgym.models import hub
@@ -188,7 +188,7 @@ def named_model(name: str) -> "TrainedAgent | str":
 Data = Annotated[
     str | None,
     opt(
-        "Of bfcl: a wheel or folder of bfcl-eval, instead of what was fetched.",
+        "For bfcl: a wheel or folder of bfcl-eval, instead of the one fetched.",
         metavar="PATH",
         rich_help_panel=TASKS,
     ),
@@ -212,7 +212,7 @@ ToolsFrom = Annotated[
 ToolAnswers = Annotated[
     Literal["recorded", "stub", "live"] | None,
     opt(
-        "Who answers the calls of a tasks file: recorded (what the file holds), stub "
+        "Who answers the calls of a tasks file: recorded (the file's answers), stub "
         "(made-up values), or live (the tools themselves).",
         "--tools",
         show_default="recorded",
@@ -250,7 +250,7 @@ AgentTools = Annotated[
 
 
 def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
-    """Return what names the tools: a list of functions, or an agent's own; or None.
+    """Return the reference of the tools: a list of functions or an agent's; or None.
 
     Raises:
         UsageError: Both do.
@@ -276,7 +276,7 @@ def with_tools(
     Tools that will really be called are named on standard error.
 
     Raises:
-        UsageError: The options are given to something that is no tasks file.
+        UsageError: The options are given, and the scenario is not a tasks file.
     """
     from agentgym.core.task import TaskSource
     from agentgym.errors import UsageError
@@ -345,7 +345,7 @@ def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]
 
     if tools not in (None, "stub"):
         raise UsageError(
-            f"--tools {tools} is for a tasks file. Beside a scenario's own tools an "
+            f"--tools {tools} is for a tasks file. Next to a scenario's own tools an "
             "agent's can be answered with --tools stub, or run with --allow-tool NAME."
         )
     if allow_tool:
@@ -361,7 +361,7 @@ def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]
 def given_settings(
     context: typer.Context, settings: type["Settings"]
 ) -> dict[str, Any]:
-    """Return what was given of settings: options are named like the setting they set.
+    """Return the given options by the name of the setting that each sets.
 
     A flag that is not given leaves its setting alone, like any other option.
     """
@@ -384,7 +384,7 @@ def require_place(path: Path) -> None:
     if path.is_dir():
         problem = "it is a folder"
     elif not path.parent.is_dir():
-        problem = f"there is no folder {path.parent}"
+        problem = f"the folder {path.parent} does not exist"
     elif not os.access(path.parent, os.W_OK | os.X_OK):
         problem = f"the folder {path.parent} is not writable"
     else:

@@ -23,7 +23,7 @@ _BEGAN: ContextVar[float | None] = ContextVar("agentgym_began", default=None)
 """When the command began, by ``time.monotonic()``."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SERVERS = "agentgym.rollout.gateway"
-"""Whose loggers tell of a server's failures."""
+"""The package whose loggers report a server's failures."""
 _OPTION = "--log-level"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -48,8 +48,8 @@ def began() -> float | None:
 def only_results() -> Iterator[None]:
     """Keep standard output for :func:`print_result`, as ``--json`` promises.
 
-    What else is written there, by the user's own code, a library or a child process,
-    goes to standard error.
+    Other writers (the user's own code, a library or a child process) are redirected to
+    standard error.
     """
     sys.stdout.flush()
     stdout = os.dup(1)
@@ -67,7 +67,8 @@ def only_results() -> Iterator[None]:
 def progress_console(as_json: bool = False) -> "Console":
     """Return the console that people read; with ``--json`` it is standard error.
 
-    It raises :class:`~agentgym.errors.OutputClosed` once nobody reads it any more.
+    It raises :class:`~agentgym.errors.OutputClosed` once the reader has closed the
+    pipe.
     """
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
@@ -91,16 +92,16 @@ def progress_console(as_json: bool = False) -> "Console":
 def visible(text: str) -> str:
     """Return a text whose control characters a terminal shows and does not obey.
 
-    Prompts, tool calls and records of others may hold some, to change what is seen.
+    Prompts, tool calls and records of others may contain some, to falsify the display.
     """
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 @contextmanager
 def failures_shown() -> Iterator[None]:
-    """Write to standard error what a server that runs meanwhile says of its failures.
+    """Log the failures of a running server to standard error.
 
-    Who asked is told that its log says why.
+    The client is only referred to the server's log.
     """
     root, servers = logging.getLogger(), logging.getLogger(_SERVERS)
     if not all(isinstance(each, logging.NullHandler) for each in root.handlers):
@@ -116,7 +117,7 @@ def failures_shown() -> Iterator[None]:
 
 
 def discard_output() -> None:
-    """Let what is still to be flushed go nowhere: its reader has gone."""
+    """Discard the output that is still to be flushed: its reader has gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""``agentgym rollout``: let an agent attempt tasks, and look at what came of it."""
+"""``agentgym rollout``: let an agent attempt tasks, and show the results."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -97,9 +97,9 @@ def rollout(
     try:
         batch = _run(found, model, chosen, scored_by, as_json)
     except KeyboardInterrupt:
-        kept = "Nothing was saved; --save FILE keeps what has ended."
+        kept = "Nothing was saved; --save FILE keeps the rollouts that have ended."
         if chosen.save is not None:
-            kept = f"What had ended is in {chosen.save}."
+            kept = f"The rollouts that had ended are in {chosen.save}."
         raise Interrupted(f"Interrupted. {kept}") from None
     _report(batch, as_json)
     if batch.summary.succeeded == 0:
@@ -109,7 +109,7 @@ def rollout(
 def _tasks(
     source: str, reward: str | None, split: str, seed: int, count: int
 ) -> "tuple[list[Task], Any]":
-    """Return the tasks, and what scores them: a function, a scenario's name, None."""
+    """Return the tasks, and their scorer: a function, a scenario's name, or None."""
     from agentgym.core.task import Split
     from agentgym.errors import UsageError
     from agentgym.integrations.registry import load_factory

@@ -1,4 +1,4 @@
-"""``agentgym runs``, ``agents``, ``export``, ``serve``: what training left on disk."""
+"""``agentgym runs``, ``agents``, ``export``, ``serve``: use the results of training."""
 
 from pathlib import Path
 from typing import Annotated
@@ -31,7 +31,7 @@ def show(
     name: Annotated[str, typer.Argument(help="NAME, NAME@N or a folder.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show an agent: where it comes from, its tools, and what it reached."""
+    """Show an agent: its origin, its tools and its metrics."""
     from agentgym.train.trained_agent import TrainedAgent
 
     agent = TrainedAgent.load(name)
@@ -86,7 +86,7 @@ def export(
     name: Annotated[
         str, typer.Argument(help="NAME, NAME@N, a folder, or a Hugging Face id.")
     ],
-    output: Annotated[Path, opt("Folder to write; it must not be there yet.")],
+    output: Annotated[Path, opt("Folder to write; it must not exist yet.")],
     form: Annotated[
         str, opt("hf: as it was trained; merged: adapters merged.", "--format")
     ] = "merged",
@@ -107,7 +107,7 @@ def export(
 
 @runs.command("list")
 def list_runs(output: Runs = Path("runs"), as_json: AsJson = False) -> None:
-    """List the runs with their status and what they reached."""
+    """List the runs with their status and results."""
     print_result(listing.runs(output, as_json=as_json))
 
 
@@ -132,8 +132,8 @@ def show_run(
     else:
         from agentgym.ui.cards import run_view
 
-        told = bill(folder.path)
-        progress_console().print(run_view(folder, record["status"], result, told))
+        cost = bill(folder.path)
+        progress_console().print(run_view(folder, record["status"], result, cost))
 
 
 @runs.command("audit")
@@ -141,12 +141,12 @@ def show_audit(
     run: Annotated[
         str | None,
         typer.Argument(
-            help="Its folder or name, or the folder of a gateway; without one, what "
-            "belongs to no run.",
+            help="Its folder or name, or the folder of a gateway; without one, "
+            "the commands outside of runs.",
             show_default=False,
         ),
     ] = None,
-    rollout: Annotated[str | None, opt("Only what this rollout asked for.")] = None,
+    rollout: Annotated[str | None, opt("Only entries of this rollout.")] = None,
     what: Annotated[
         str | None,
         opt("Only this: executed, tool, gateway, refused key, machine, began."),
@@ -155,7 +155,7 @@ def show_audit(
     output: Runs = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """Show what was executed, and who asked for it.
+    """Show the commands that were executed, and their callers.
 
     Without a run: of `eval`, `rollout`, `job` and `scenarios check`.
     """
@@ -165,8 +165,8 @@ def show_audit(
     from agentgym.ui.audit import audit_lines
 
     if last < 0:
-        raise UsageError(f"--last {last} is no number of entries: give 0 for all.")
-    path = audit.home_log()
+        raise UsageError(f"--last {last} is not a number of entries: give 0 for all.")
+    path = audit.default_log()
     if run is not None:
         found = [path for path in (Path(run), output / run) if path.is_dir()]
         if not found:

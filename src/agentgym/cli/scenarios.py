@@ -1,4 +1,4 @@
-"""``agentgym scenarios``: what can be trained on."""
+"""``agentgym scenarios``: list, show, make and check scenarios."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentgym.core.tools import Tool
 
 app = typer.Typer(
-    name="scenarios", help="What can be trained on.", no_args_is_help=True
+    name="scenarios", help="List, show, make and check scenarios.", no_args_is_help=True
 )
 Reference = Annotated[str, typer.Argument(help="Of the scenario, or a path.")]
 _MOST_SHOWN = 8
@@ -76,7 +76,7 @@ def fetch(name: Annotated[str, typer.Argument(help="A benchmark: bfcl.")]) -> No
         raise NotFoundError("benchmark that can be fetched", name, ["bfcl"])
     place = package.fetched()
     if place.is_dir():
-        typer.echo(f"{place} is here already.")
+        typer.echo(f"{place} exists already.")
         return
     typer.echo(
         f"Fetching {package.DISTRIBUTION} {package.VERSION} (2 MB, Apache-2.0) from "
@@ -98,7 +98,7 @@ def check(
     check_function: CheckFunction = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the tripwires: what a scenario must not do before it is trained on.
+    """Run the tripwires: checks that a scenario must pass before training.
 
     Exits with 1 if one fails.
     """
@@ -158,7 +158,7 @@ def new(
     template: Annotated[
         str,
         opt(
-            "What it is made from: heating (tools that change a state) or repair "
+            "The template: heating (tools that change a state) or repair "
             "(files, a sandbox, hidden tests)."
         ),
     ] = "heating",
@@ -215,7 +215,7 @@ def starter(
 
     also = f" and {agent}'s system prompts" if prompts else ""
     say(
-        f"Asking {endpoint.model} at {endpoint.told}. It is sent the schemas of "
+        f"Asking {endpoint.model} at {endpoint.description}. It is sent the schemas of "
         f"{len(tools)} tools{also}."
     )
     made = in_background(written_tasks(endpoint, tools, prompts, on_progress=say))
@@ -240,7 +240,7 @@ def from_logs(
     agent: AgentTools = None,
     output: Output = None,
 ) -> None:
-    """Make a tasks file of logs: what users asked, and which calls were made.
+    """Make a tasks file from logs: the users' requests and the calls that followed.
 
     With tools, or an agent, calls that these do not take are left out.
     """
@@ -263,8 +263,8 @@ def from_logs(
         )
     calls = "no calls" if not found.answers else f"{found.answers} calls"
     typer.echo(
-        f"{found.tasks} tasks from {' and '.join(found.kinds)}; {calls} with what "
-        "their tool answered. Read every line: what was done is not what should be.",
+        f"{found.tasks} tasks from {' and '.join(found.kinds)}; {calls} with "
+        "their tool's answer. Read every line: logged calls may be wrong.",
         err=True,
     )
 
@@ -277,7 +277,7 @@ def record(
     allow_tool: AllowTool = None,
     yes: Annotated[bool, opt("Do not ask.", "--yes")] = False,
 ) -> None:
-    """Call your tools once, and keep what they answer beside the tasks file.
+    """Call your tools once, and keep their answers next to the tasks file.
 
     Makes the expected calls that have no answer yet; says which, and asks first.
     """
@@ -321,7 +321,7 @@ def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
 
 
 def _prompts(reference: str) -> list[str]:
-    """Return what the roles of an agent are told; nothing where that cannot be told."""
+    """Return the system prompts of an agent's roles; empty if they are not readable."""
     from agentgym.errors import UnsupportedError
     from agentgym.integrations import live
     from agentgym.integrations.registry import FRAMEWORKS
@@ -344,7 +344,7 @@ def _refuse_existing(output: Path) -> None:
 
 
 def _write(text: str, output: Path | None) -> None:
-    """Write a tasks file, without secrets; one that is there stays."""
+    """Write a tasks file without secrets; never replace an existing one."""
     from agentgym.errors import UsageError
     from agentgym.security.redaction import redacted
 

@@ -43,21 +43,21 @@ if TYPE_CHECKING:
 
 
 def _engines(context: typer.Context, words: list[str], begun: str) -> list[str]:
-    """Return what a shell completes --engine with."""
+    """Return the names of engines for the shell's completion of --engine."""
     from agentgym.engines.registry import ENGINES
 
     return ENGINES.names()
 
 
 def _scenarios(context: typer.Context, words: list[str], begun: str) -> list[str]:
-    """Return what a shell completes the scenario with."""
+    """Return the names of scenarios for the shell's completion."""
     from agentgym.scenarios.registry import scenario_names
 
     return scenario_names()
 
 
 def _places(context: typer.Context, words: list[str], begun: str) -> list[str]:
-    """Return what a shell completes --gpu with."""
+    """Return the places for the shell's completion of --gpu."""
     from agentgym.core.machines import HERE, RENTED
 
     return [*HERE, *RENTED]
@@ -121,7 +121,7 @@ def train(
     engine: Annotated[
         str | None,
         opt(
-            "What updates the model, or an installed package's engine.",
+            "The engine that updates the model; also an installed package's.",
             metavar="local|vllm|verl",
             autocompletion=_engines,
             rich_help_panel=MODEL,
@@ -420,7 +420,7 @@ def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
 
 
 def _show_elsewhere(settings: "TrainingConfig", as_json: bool) -> None:
-    """Show what a run on another machine would do, and cost if that is rented."""
+    """Show the plan of a run on another machine, and its cost if that is rented."""
     from agentgym.compute.rented import is_rented, quotes_for
     from agentgym.train.trainer import Trainer
     from agentgym.ui.machines import quote_view

@@ -1,6 +1,6 @@
-"""Machines elsewhere: what they cost, how they are rented, and that none is left.
+"""Rent machines: providers, prices, leases, and ending every rented machine.
 
-Training itself knows nothing of this. A provider has offers (:mod:`.base`), a quote
-says what a run would cost on one (:mod:`.quote`), and a lease rents it for the time of
+Training itself knows nothing of this. A provider has offers (:mod:`.base`), a quote has
+the expected cost of a run on one (:mod:`.quote`), and a lease rents it for the time of
 a ``with`` block and ends it whatever happens (:mod:`.lease`).
 """

@@ -1,7 +1,7 @@
-"""What ``gpu = "auto"`` means for a model: this machine, or one to be rented.
+"""Resolve ``gpu = "auto"`` for a model: this machine, or one to rent.
 
-What will do here stays here: a local GPU with enough memory, or a CPU for a model so
-small that one trains it in hours.
+A model trains on this machine if it has a GPU with enough memory, or a CPU and the
+model is so small that the CPU trains it in hours.
 """
 
 from pathlib import Path
@@ -24,15 +24,15 @@ _USUAL = (
     ("an A100", 80, 1.70),
     ("an H200", 141, 4.00),
 )
-"""GPUs with GB and about what they cost an hour, where nobody can be asked."""
+"""GPUs with GB and typical prices an hour, for when no provider can be asked."""
 
 
 def settle(config: TrainingConfig) -> str:
     """Return where to train a model: ``auto``, or the provider to rent from.
 
     Raises:
-        ComputeError: It does not fit here, and no machine can be rented; says what
-            would be, for about how much, and what is missing.
+        ComputeError: It does not fit this machine, and no machine can be rented; the
+            message names one that would fit, its typical price, and the missing setup.
     """
     if is_remote(config.model) or config.engine != "local":
         return config.gpu  # refused or settled by others
@@ -61,7 +61,7 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
             return ""
         most = max(offer.gpu_memory_gb for offer in offers)
         return f"the GPU of this machine has {most:.0f} GB"
-    if _has_gpu():  # its driver tells nothing
+    if _has_gpu():  # its driver does not report the size
         return ""
     here = offers[0].memory_gb
     if need.gb > here and fitting_settings(config, int(here * 1e9)) != []:
@@ -109,7 +109,7 @@ def _keys() -> str:
 def _cheapest(providers: list[Provider], config: TrainingConfig, need: Need) -> Quote:
     """Return the cheapest of all that can be had now.
 
-    One provider that fails does not hide another; if all do, the errors are told.
+    One provider that fails does not hide another; if all do, their errors are raised.
     """
     effort = Effort.of(config)
     quotes, errors = [], list[ComputeError | UsageError]()

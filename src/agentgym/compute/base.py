@@ -1,7 +1,7 @@
 """The contract of those who have machines: offers, launch, look, terminate.
 
 A rented machine is a place where ``agentgym train`` runs, reached over SSH; no engine
-knows of it, and no provider knows what runs there.
+knows of it, and no provider knows which programs run on it.
 """
 
 import math
@@ -15,7 +15,7 @@ from agentgym.core.machines import split_address
 
 _ARM = re.compile(r"(?<![A-Za-z])G[HB]\d{3}", re.IGNORECASE)
 NAME_PREFIX = "agentgym-"
-"""What the name of every machine that AgentGym rents begins with; no other is ended."""
+"""Prefix of the name of every machine that AgentGym rents; no other is ended."""
 
 
 def in_cents(hourly: float) -> str:
@@ -33,7 +33,7 @@ class Offer:
         gpu: The GPU's name for people; empty for a machine without.
         gpus: How many.
         gpu_memory_gb: Of each, in GB as the provider counts.
-        memory_gb: Main memory, 0 if the provider does not tell.
+        memory_gb: Main memory, 0 if the provider does not report it.
         hourly: Price in $ an hour for the whole machine; 0 for one's own.
         disk_hourly: How much of it is for its disk, where that is billed separately.
         region: Where, empty if the provider chooses.
@@ -70,10 +70,10 @@ class Offer:
 
 
 class MachineState(StrEnum):
-    """What a machine is doing.
+    """The state of a machine.
 
-    ``STOPPED`` is one that is of no more use and may cost money all the same; ``GONE``
-    one that its provider no longer has, or is about to end.
+    ``STOPPED`` is one that can no longer be used and may cost money all the same;
+    ``GONE`` one that its provider no longer has, or is about to end.
     """
 
     STARTING = "starting"
@@ -89,7 +89,7 @@ class Address:
     Attributes:
         host: Name or address.
         port: Of its SSH server.
-        user: Who to log in as; empty for what SSH's own settings say.
+        user: The user to log in as; empty for the one in SSH's own settings.
         is_alias: Whether the host is a name that ``ssh`` alone knows, of an entry that
             the provider has written into its settings.
     """
@@ -101,7 +101,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what ``str()`` wrote.
+        """Parse the text that ``str()`` returns.
 
         Raises:
             ValueError: It is written otherwise.
@@ -124,9 +124,9 @@ class Machine:
         provider: Whose.
         id: The provider's.
         name: Begins with :data:`NAME_PREFIX` if it was rented.
-        state: What it is doing.
+        state: Its state.
         address: Of its SSH server, None as long as it has none.
-        hourly: What it really costs, in $ an hour; 0 if the provider does not say.
+        hourly: Its real price, in $ an hour; 0 if the provider does not say.
         disk_hourly: $ an hour for its disk, which ``hourly`` may or may not include.
     """
 
@@ -157,16 +157,16 @@ class Ending:
 
 
 class Provider(ABC):
-    """Somebody who has machines. Third parties: entry point ``agentgym.compute``.
+    """A provider of machines. Third parties: entry point ``agentgym.compute``.
 
     Every method may wait for the network and raises :class:`ComputeError` in plain
     words; none retries a launch whose outcome is unclear (the caller looks for the
     machine by its name).
 
     Attributes:
-        name: What users type after ``--gpu``.
+        name: Its name for ``--gpu``.
         key: Environment variable of its key; empty if it needs none.
-        is_rented: Whether its machines cost money as long as they are there.
+        is_rented: Whether its machines cost money as long as they exist.
         only_named: Whether it is asked for offers only where a user names it, since
             asking takes long.
     """
@@ -178,15 +178,15 @@ class Provider(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Check, without asking anybody, that what it needs is configured.
+        """Check, without a request, that the provider is configured.
 
         Raises:
-            ComputeError: Says what is missing and how to give it.
+            ComputeError: A key or program is missing; the message says how to get it.
         """
 
     @abstractmethod
     def offers(self) -> list[Offer]:
-        """Return what can be had now, with prices."""
+        """Return the available offers, with prices."""
 
     @abstractmethod
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
@@ -200,25 +200,26 @@ class Provider(ABC):
         Raises:
             NoCapacityError: There is none of this kind at the moment.
             UnclearLaunchError: The request was sent and its answer lost, so that a
-                machine of this name may be there or come.
+                machine of this name may exist or appear later.
         """
 
     @abstractmethod
     def describe(self, machine: Machine) -> Machine:
-        """Return the machine as it is now; its state is ``GONE`` if it is not there."""
+        """Return the machine's current state; ``GONE`` if it does not exist."""
 
     @abstractmethod
     def terminate(self, machine: Machine) -> None:
-        """Ask that a machine is ended for good; one that is gone is no error."""
+        """Ask the provider to end a machine for good; a missing one is not an error."""
 
     @abstractmethod
     def machines(self) -> list[Machine]:
         """Return those that bear AgentGym's name and are not gone."""
 
     def forget(self, name: str) -> None:
-        """Remove what was registered for a machine that is gone; no error if it fails.
+        """Remove the registration of a machine that is gone; ignore a failure.
 
-        Nothing here: only some providers want more than a machine's name.
+        The default does nothing: only some providers register more than a machine's
+        name.
         """
         return
 

@@ -20,8 +20,8 @@ class Waits:
         up_s: For a machine to run and have an address.
         end_s: For a machine to be gone.
         boot_s: For one whose end its provider refuses as long as it boots.
-        home_s: For what a machine has finished to be brought home before it is ended,
-            where that was not done yet.
+        fetch_s: For finished files to be fetched from a machine before it is ended, if
+            that was not done yet.
     """
 
     look_s: float = 5.0
@@ -29,7 +29,7 @@ class Waits:
     up_s: float = 900.0
     end_s: float = 300.0
     boot_s: float = 1800.0
-    home_s: float = 300.0
+    fetch_s: float = 300.0
 
 
 def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
@@ -59,20 +59,20 @@ def end(
     provider: Provider,
     machine: Machine,
     waits: Waits,
-    tell: Callable[[str], None] = lambda words: None,
+    report: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """End a machine, and others of its very name; return once none is there.
+    """End a machine, and others of its very name; return once none exists.
 
-    What was registered for it is removed, too.
+    Its registration is removed, too.
 
     Args:
         provider: Whose.
         machine: Is found by its name where its id is not known.
         waits: How long it is asked for.
-        tell: Called with a sentence if the provider refuses that while it boots.
+        report: Called with a sentence if the provider refuses that while it boots.
 
     Raises:
-        ComputeError: It is still there after ``end_s``, or that is not known; after
+        ComputeError: It still exists after ``end_s``, or that is not known; after
             ``boot_s`` where its end is refused because it boots.
     """
     if not machine.name.startswith(NAME_PREFIX):
@@ -91,7 +91,7 @@ def end(
                 later = time.monotonic() + waits.end_s
                 until = max(until, min(later, begun + waits.boot_s))
                 if not is_reported:
-                    tell(f"It can be ended once it has booted, and is then: {error}")
+                    report(f"It can be ended once it has booted, and is then: {error}")
                 is_reported = True
         if not problem:
             provider.forget(machine.name)
@@ -111,7 +111,7 @@ def _is_booting(provider: Provider, machine: Machine, error: ComputeError) -> bo
 
 
 def _end_once(provider: Provider, machine: Machine) -> str:
-    """Ask that a machine is ended; return what says that it is there, or nothing."""
+    """Ask the provider to end a machine; return why it still exists, or ""."""
     if machine.id:
         provider.terminate(machine)
     same = [each for each in provider.machines() if each.name == machine.name]

@@ -44,14 +44,15 @@ _ANSWER_S = 5.0
 _SLACK = 1.1
 """How much more than agreed a machine may cost where no ``max_hourly`` is set."""
 _RESERVE_S, _STOP_S = 120.0, 60.0
-"""Kept of what a limit pays for to bring home what there is, as long as nothing is
-measured; and after that to let training end, beside twice what is measured."""
+"""Seconds of the paid time that are reserved to fetch files before a transfer is
+measured; and, after that, to let training end, in addition to twice the measured time.
+"""
 _MOST_RESERVED = 0.5
 _PATIENCE = 3
 """Signals while a machine is being left, at which that is given up."""
 _BEAT_S = 30.0
 _REFUSALS = 3
-"""Of a machine that what it has is brought home: then it is not asked any more."""
+"""Refusals of a machine to send its files, after which it is not asked again."""
 _NAME_CHARACTERS = 40
 
 
@@ -65,31 +66,31 @@ class Lease:
 
     Whatever ends the block, a signal, an error or its last line, ends the machine, and
     is not done before the provider no longer lists it. Ctrl-C, SIGTERM and SIGHUP raise
-    KeyboardInterrupt in the block, once the answer to a launch is there. Where a block
-    ends in an error, what the machine has is brought home first, within a bound.
-    Signals cut short neither this nor that the machine is ended, unless they come
-    three times.
+    KeyboardInterrupt in the block, once the answer to a launch has arrived. If a block
+    ends in an error, the machine's files are fetched first, within a time limit.
+    Signals cut short neither this nor that the machine is ended, unless they come three
+    times.
 
     Args:
         provider: Whose machines.
         offers: What to ask for, the best first.
         folder: The run's; it has the record ``machine.json``, and the key for as long
-            as the machine is there.
+            as the machine exists.
         max_hourly: Most $ an hour that the machine may really cost; None allows what
             was offered and a tenth more.
         limit: $ for this machine after which the block is interrupted; None: never.
         before: $ that earlier machines of the run cost, for its record.
-        tell: Told in words what happens.
+        report: Called with sentences on the lease's progress.
         waits: How long to wait for what.
         held: The machine that the run has already, with its record; no other is rented.
-        rescue: Brings home what the machine has; called again after it has failed.
+        rescue: Fetches the machine's files; called again after it has failed.
 
     Attributes:
         address: Where the machine's SSH server listens.
-        lost: Why not all that the machine had is home; empty if all of it is.
-        told: What became of the machine and of what it had, once it is left.
+        lost: Why not all of the machine's files were fetched; empty if all were.
+        outcome: Sentences on the end of the machine and of its files, once it is left.
         key_file: The private key that it lets in.
-        record: What is in ``machine.json``.
+        record: The contents of ``machine.json``.
 
     Raises:
         NoCapacityError: None of the offers can be had.
@@ -106,7 +107,7 @@ class Lease:
         max_hourly: float | None = None,
         limit: float | None = None,
         before: float = 0.0,
-        tell: Callable[[str], None] = lambda words: None,
+        report: Callable[[str], None] = lambda words: None,
         waits: Waits | None = None,
         held: tuple[Machine, MachineRecord] | None = None,
         rescue: Callable[[], None] = lambda: None,
@@ -116,7 +117,7 @@ class Lease:
         self._folder = folder
         self._max_hourly = max_hourly
         self._limit = limit
-        self._tell = tell
+        self._report = report
         self._waits = waits or Waits()
         self._signals = DeferredSignals()
         self._rescue = rescue
@@ -125,8 +126,8 @@ class Lease:
         self._writing = threading.Lock()
         self._is_over_limit = False
         self._reserve_s = _RESERVE_S
-        self.lost = self.told = ""
-        self._may_be_there = held is not None
+        self.lost = self.outcome = ""
+        self._may_exist = held is not None
         self.key_file = folder / KEY_FILE
         self.record = MachineRecord(
             name=machine_name(folder),
@@ -205,7 +206,7 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # What was halted there in the last moments was halted by the same limit.
+        # A run that the remote limit halted in the last moments has reached this limit.
         is_last = isinstance(error, TrainingHalted) and self.seconds_left == 0
         self._is_over_limit |= is_last
         self._leave(error)
@@ -219,7 +220,7 @@ class Lease:
             raise LimitReached(
                 str(self._folder),
                 f"The limit of ${before + (self._limit or 0):.2f}{earlier} is reached, "
-                f"and the run was stopped. {self.told}",
+                f"and the run was stopped. {self.outcome}",
                 least=math.ceil(max(2 * spent, spent + 1)),
             ) from None
 
@@ -236,7 +237,7 @@ class Lease:
                 asked=now(),
             )
             where = f" in {offer.region}" if offer.region else ""
-            self._tell(
+            self._report(
                 f"Renting {offer.gpu}{where} of {offer.provider} for {offer.price}, "
                 f"as {self.record.name}."
             )
@@ -249,7 +250,7 @@ class Lease:
                     self._write(fate="rented", id=machine.id)
             except NoCapacityError as error:
                 self._write(tried=(*self.record.tried, f"{offer.gpu}{where}: {error}"))
-                self._tell(f"Not to be had: {error}")
+                self._report(f"Not to be had: {error}")
                 continue
             return
         raise NoCapacityError(
@@ -258,12 +259,12 @@ class Lease:
         )
 
     def _asked(self, offer: Offer, public_key: str) -> Machine:
-        self._may_be_there = True
+        self._may_exist = True
         try:
             return self._provider.launch(offer, self.record.name, public_key)
         except UnclearLaunchError as error:
             self._write(fate="unclear", why=str(error))
-            self._tell(f"{error} Looking for it by its name.")
+            self._report(f"{error} Looking for it by its name.")
             found = find(self._provider, self.record.name, self._waits)
             if found is None:
                 raise UnclearLaunchError(
@@ -271,10 +272,10 @@ class Lease:
                     f"it may still come, for {offer.price}. Look again in some "
                     "minutes: agentgym gpu reap"
                 ) from None
-            self._tell("It is there.")
+            self._report("It exists.")
             return found
         except AgentGymError:
-            self._may_be_there = False
+            self._may_exist = False
             raise
 
     def _wait_until_up(self) -> None:
@@ -305,7 +306,7 @@ class Lease:
             time.sleep(self._waits.look_s)
 
     def _check_price(self, machine: Machine) -> None:
-        """Check what the machine really costs, once its provider tells."""
+        """Check the machine's real price, once its provider reports it."""
         hourly = self.record.billed(machine)
         if hourly == self.record.hourly:
             return
@@ -320,14 +321,14 @@ class Lease:
             )
 
     def _watch(self) -> None:
-        """Note now and then that home is there; stop the block at the limit."""
+        """Write a heartbeat; interrupt the block when the cost limit is reached."""
         while (left := self.seconds_left) != 0:
             if self._left.wait(_BEAT_S if left is None else min(_BEAT_S, left)):
                 return
             with suppress(OSError):  # the disk may be full
                 self._write()
         self._is_over_limit = True
-        self._say("The limit of what the run may cost is reached.")
+        self._say("The cost limit of the run is reached.")
         self._signals.interrupt()
 
     def _leave(self, error: BaseException | None) -> None:
@@ -336,18 +337,18 @@ class Lease:
         Raises:
             ComputeError: It could not be ended, and there is no other error.
         """
-        is_home, is_ended = error is None or self.record.address == "", False
+        is_fetched, is_ended = error is None or self.record.address == "", False
         self._left.set()
         try:
             while not is_ended:
                 with suppress(KeyboardInterrupt):  # of a moment before they wait
-                    if not is_home:
-                        self._bring_home()
-                        is_home = True
+                    if not is_fetched:
+                        self._fetch_results()
+                        is_fetched = True
                     with self._signals.deferred(
                         "The rented machine is being ended first",
                         "Interrupted while a rented machine was being ended: it may "
-                        "still be there. `agentgym gpu reap` shows and ends it.",
+                        "still exist. `agentgym gpu reap` shows and ends it.",
                         _PATIENCE,
                     ):
                         self._end(error)
@@ -358,17 +359,17 @@ class Lease:
         self._say_what_became(error)
         self._signals.give_on()
 
-    def _bring_home(self) -> None:
-        """Bring home what the machine has, for as long as is waited and paid for."""
+    def _fetch_results(self) -> None:
+        """Fetch the machine's files, within the time limit and the budget."""
         paid = self.seconds_paid
-        bound = self._waits.home_s if paid is None else min(self._waits.home_s, paid)
+        bound = self._waits.fetch_s if paid is None else min(self._waits.fetch_s, paid)
         given_up = threading.Event()
-        self.lost = f"it was not home within {bound:.0f} s"
+        self.lost = f"it was not fetched within {bound:.0f} s"
         work = threading.Thread(target=self._try, args=(given_up,), daemon=True)
         try:
             with self._signals.deferred(
-                "What the machine has finished is being brought home first",
-                "a signal came again while it was being brought home",
+                "The machine's finished files are being fetched first",
+                "a signal came again while it was being fetched",
                 _PATIENCE,
             ):
                 work.start()
@@ -379,7 +380,7 @@ class Lease:
             given_up.set()
 
     def _try(self, given_up: threading.Event) -> None:
-        """Bring home what the machine has, again after each broken connection."""
+        """Fetch the machine's files, again after each broken connection."""
         refusals = 0
         while refusals < _REFUSALS and not given_up.is_set():
             try:
@@ -395,26 +396,26 @@ class Lease:
             given_up.wait(self._waits.look_s)
 
     def _say_what_became(self, error: BaseException | None) -> None:
-        self.told = self.record.words()
+        self.outcome = self.record.words()
         if self.record.fate == "left":
-            self.told += (
+            self.outcome += (
                 " End it with `agentgym gpu reap`, or in your provider's console."
                 f" ({self.record.why})"
             )
         if self.lost and error is not None:
-            self.told += (
-                f" What it had finished and was not at home yet is lost: {self.lost}."
+            self.outcome += (
+                f" Finished files that were not fetched yet are lost: {self.lost}."
             )
         if error is not None:
-            error.add_note(self.told)
+            error.add_note(self.outcome)
         elif self.record.fate == "left":
-            raise ComputeError(self.told)
+            raise ComputeError(self.outcome)
         else:
-            self._say(self.told)
+            self._say(self.outcome)
 
     def _end(self, error: BaseException | None) -> None:
         why = self.record.why if error is None else f"{type(error).__name__}: {error}"
-        if not self._may_be_there:  # never asked for, or refused
+        if not self._may_exist:  # never asked for, or refused
             self._provider.forget(self.record.name)
             self._write(fate="never", why=why)
             return
@@ -431,9 +432,9 @@ class Lease:
             self._write(fate="unclear" if unclear else "ended", ended=now(), why=why)
 
     def _say(self, words: str) -> None:
-        """Tell a sentence, if its reader is still there."""
+        """Report a sentence, if its reader still works."""
         with suppress(Exception):
-            self._tell(words)
+            self._report(words)
 
     def _write(self, **changes: Any) -> None:
         with self._writing:
@@ -442,7 +443,7 @@ class Lease:
 
 
 def _lacks(machine: Machine) -> str:
-    """Return what a machine still lacks to be used; empty if nothing."""
+    """Return the state or address that a machine still lacks; empty if none."""
     if machine.state is not MachineState.RUNNING:
         return "not started"
     if machine.address is None:

@@ -1,4 +1,4 @@
-"""What a run would cost on a machine, with the reasoning, before anything is spent."""
+"""Estimate the cost of a run on a machine, with the reasoning, before any is spent."""
 
 import math
 import re
@@ -92,7 +92,7 @@ class Quote:
     Attributes:
         offer: The machine.
         need: Of its memory.
-        effort: What is to be done.
+        effort: The work of the run.
         max_cost: $ at which the run is ended, if the user set any.
     """
 
@@ -139,7 +139,7 @@ class Quote:
         )
 
     def words(self) -> list[str]:
-        """Return what is to be agreed on, in sentences."""
+        """Return the terms to agree on, in sentences."""
         offer = self.offer
         where = f" in {offer.region}" if offer.region else ""
         ends = (
@@ -182,7 +182,7 @@ def fits(offer: Offer, need: Need) -> bool:
 def choose(
     offers: Sequence[Offer], need: Need, effort: Effort, config: TrainingConfig
 ) -> list[Quote]:
-    """Return what can be rented for a run now, the cheapest run first.
+    """Return the quotes for a run on the machines available now, the cheapest first.
 
     Raises:
         ComputeError: The model fits on no GPU that is offered.

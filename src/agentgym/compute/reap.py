@@ -1,4 +1,4 @@
-"""Finds machines that AgentGym rented and that nobody uses any more, and ends them."""
+"""Find machines that AgentGym rented and no run uses any more, and end them."""
 
 import fcntl
 import math
@@ -17,12 +17,12 @@ from agentgym.train.run_folder import RunFolder, list_runs
 
 @dataclass(frozen=True)
 class Found:
-    """A rented machine that is there.
+    """A rented machine that exists.
 
     Attributes:
         machine: As its provider describes it.
         run: The run that it was rented for; None if that is not in this folder of runs.
-        record: What is written of it there.
+        record: Its record in that folder.
         is_used: Whether that run is going on, in another process.
     """
 
@@ -75,7 +75,7 @@ def _unlisted(
     listed: Iterable[Machine],
     records: Iterable[tuple[RunFolder, MachineRecord]],
 ) -> list[Machine]:
-    """Return machines of runs that are there though a list that lags lacks them."""
+    """Return machines of runs that exist but are missing in an outdated list."""
     names = {machine.name for machine in listed}
     described = [
         provider.describe(record.machine)
@@ -94,14 +94,14 @@ class Awaited:
 
     Attributes:
         run: The run that it was asked for.
-        record: What is written of it.
+        record: Its record.
     """
 
     run: RunFolder
     record: MachineRecord
 
     def words(self, waits: Waits) -> str:
-        """Return what is known of it, and until when it may come."""
+        """Return a sentence on the launch, and until when the machine may come."""
         reasons = {"asked": "no answer to the launch was recorded"}
         reasons |= {"unclear": "the launch had no clear answer"}
         why = reasons.get(self.record.fate, "it was launched")
@@ -119,7 +119,7 @@ def look(
     waits: Waits,
     *,
     name: str | None = None,
-    tell: Callable[[str], None] = lambda words: None,
+    report: Callable[[str], None] = lambda words: None,
 ) -> tuple[list[Found], list[Awaited], dict[str, str]]:
     """List machines, again as long as one is missed: providers' lists lag behind.
 
@@ -128,10 +128,11 @@ def look(
         output: The folder of runs.
         waits: How often, and how long a machine may take to come.
         name: The only machine that is waited for; None: all.
-        tell: Called with a sentence before it is looked again.
+        report: Called with a sentence before the next look.
 
     Returns:
-        What there is, what is still awaited, and who could not be asked.
+        The machines found, the launches still awaited, and the providers that could not
+        be asked.
     """
     for number in range(waits.looks):
         if number:
@@ -147,7 +148,7 @@ def look(
             break
         if not number:
             names = ", ".join(each.record.name for each in missed)
-            tell(f"Not listed so far: {names}. Looking again for a while.")
+            report(f"Not listed so far: {names}. Looking again for a while.")
     return found, missed, problems
 
 
@@ -187,14 +188,14 @@ def settle(
     output: Path,
     waits: Waits,
 ) -> list[MachineRecord]:
-    """Write down which machines of runs are gone though nobody ended them from here.
+    """Record machines of runs that are gone without an end by this program.
 
     Those of runs that go on are left, and those of launches that are so new that their
     machine may still come.
 
     Args:
         providers: Those that were asked, and answered, by name.
-        found: What they have.
+        found: Their machines.
         output: The folder of runs.
         waits: How long a machine may take to come.
 

@@ -21,25 +21,25 @@ from agentgym.security.audit import MACHINES_FILE, AuditLog
 FILE = "machine.json"
 _NOTED = ("name", "provider", "fate", "kind", "id", "region", "hourly", "limit", "why")
 KEY_FILE = "machine_key"
-"""Private SSH key of the machine, in the run's folder as long as that is there."""
+"""Private SSH key of the machine, in the run's folder as long as the machine exists."""
 ALONE_S = 3_000.0
-"""How long a machine whose watchdog hears nothing from home is there at most."""
+"""Most seconds that a machine exists after its watchdog lost the client's heartbeat."""
 Fate = Literal["asked", "unclear", "rented", "ended", "gone", "never", "left"]
-"""What became of a machine: ``never`` came to be, or is ``left`` and may cost money.
+"""The fate of a machine: it ``never`` came to be, or is ``left`` and may cost money.
 
-One that is ``gone`` was not there any more when somebody looked."""
+One that is ``gone`` no longer existed when its provider was asked."""
 _OPEN = ("asked", "unclear", "rented", "left")
 
 
 @dataclass(frozen=True)
 class MachineRecord:
-    """What is known of a run's machine.
+    """The known facts about a run's machine.
 
     Attributes:
         name: The machine's, by which it is found.
         provider: Whose.
-        fate: What became of it.
-        kind: The provider's name of what was asked for; ``gpu`` the people's.
+        fate: Its state, or how it ended.
+        kind: The provider's name of the machine type; ``gpu`` is the usual one.
         region: Where, empty if the provider chose.
         id: The provider's, empty as long as it is not known.
         address: Of its SSH server, empty before it has one.
@@ -48,8 +48,8 @@ class MachineRecord:
         limit: $ after which it is ended.
         asked: When it was asked for.
         ended: When it was gone, empty before; at the latest, if its fate is ``gone``.
-        seen: When home was last there.
-        guarded: Whether it ends itself once it hears nothing from home.
+        seen: Time of the client's last heartbeat.
+        guarded: Whether it ends itself once the client's heartbeats stop.
         why: Why it ended, or could not be had.
         before: $ that earlier machines of this run cost.
         tried: Offers that could not be had, with the reasons.
@@ -103,7 +103,7 @@ class MachineRecord:
 
     @property
     def is_open(self) -> bool:
-        """Whether the machine may still be there, and cost money."""
+        """Whether the machine may still exist, and cost money."""
         return self.fate in _OPEN
 
     @property
@@ -119,7 +119,7 @@ class MachineRecord:
 
         Whether a provider's figure includes the disk may not be documented. One that
         is the quote with or without it confirms the quote; to any other the disk is
-        added. Without a figure it is what is known already.
+        added. Without a figure it is the price known already.
         """
         reported, disk = machine.hourly, machine.disk_hourly
         if not (math.isfinite(reported) and reported > 0):
@@ -130,12 +130,12 @@ class MachineRecord:
         return reported + disk
 
     def words(self) -> str:
-        """Return in a sentence what became of the machine, and of the money."""
+        """Return a sentence on the state of the machine and its cost."""
         what = f"{self.provider}'s {self.gpu or 'machine'} ({self.name})"
         cost = f"${self.spent:.2f}"
         return {
-            "asked": f"{what} was asked for; what became of it is not recorded.",
-            "unclear": f"{what} may or may not be there: nobody answered.",
+            "asked": f"{what} was asked for; the outcome is not recorded.",
+            "unclear": f"{what} may or may not exist: there was no answer.",
             "rented": f"{what} is rented and has cost {cost} so far.",
             "ended": f"{what} is ended. It cost about {cost}.",
             "gone": f"{what} is gone, since when is not known. It cost at most {cost}.",
@@ -149,10 +149,10 @@ class MachineRecord:
         return replace(self, **changes)
 
     def found_gone(self) -> Self:
-        """Return what is known once its provider does not have it any more.
+        """Return the record once its provider no longer lists the machine.
 
         It ended itself as its watchdog does, if it had one by then: at its limit at
-        the latest, or some time after home was last there.
+        the latest, or some time after the client's last heartbeat.
         """
         if not self.id:
             return self.changed(fate="never")
@@ -168,7 +168,7 @@ class MachineRecord:
     def write(self, folder: Path) -> Self:
         """Write it into a run's folder, durably and as a whole.
 
-        What becomes of the machine is noted in the run's audit log.
+        A new fate of the machine is noted in the run's audit log.
         """
         if _fate_in(folder) != (self.name, self.fate):
             known = {n: v for n, v in asdict(self).items() if n in _NOTED and v}
@@ -199,7 +199,7 @@ class MachineRecord:
 
 
 def bill(folder: Path) -> str:
-    """Say what was rented for a run, what it cost, and whether it may cost more.
+    """Say which machine was rented for a run, its cost, and whether it may cost more.
 
     Empty if nothing was. A record that cannot be read is said to be one.
     """
@@ -209,16 +209,16 @@ def bill(folder: Path) -> str:
         return str(error)
     if record is None:
         return ""
-    told = record.words()
+    message = record.words()
     if record.before:
-        told += f" All machines of the run: ${record.total:.2f}."
+        message += f" All machines of the run: ${record.total:.2f}."
     if record.is_open:
-        told += " If no process follows the run, look with: agentgym gpu reap"
-    return told
+        message += " If no process follows the run, look with: agentgym gpu reap"
+    return message
 
 
 def _fate_in(folder: Path) -> tuple[str, str] | None:
-    """Return of which machine it is on disk, and what had become of that."""
+    """Return the name and the fate in the record on disk."""
     try:
         found = parse_json((folder / FILE).read_text(encoding="utf-8"))
         return found["name"], found["fate"]

@@ -24,7 +24,7 @@ def rented() -> list[Provider]:
 
 
 def asked_unnamed() -> list[Provider]:
-    """Return those who are asked for offers though the user names nobody."""
+    """Return the providers to ask for offers if the user names none."""
     return [
         provider
         for provider in rented()
@@ -33,7 +33,7 @@ def asked_unnamed() -> list[Provider]:
 
 
 def problem(provider: Provider) -> str:
-    """Return what is missing for a provider to be asked; empty if nothing is."""
+    """Return the missing setup of a provider; empty if it is ready."""
     try:
         provider.check()
     except ComputeError as error:

@@ -1,4 +1,4 @@
-"""A run on another machine, from home: prepared, started, followed, brought home."""
+"""Train on another machine: install, start, follow, and fetch the results."""
 
 import json
 import tempfile
@@ -15,10 +15,10 @@ from agentgym.compute.base import Address, Ending
 from agentgym.compute.elsewhere.arrival import arrived, ended_with
 from agentgym.compute.elsewhere.channel import Channel
 from agentgym.compute.elsewhere.mirror import Mirror
-from agentgym.compute.elsewhere.parcel import Parcel, make_parcel
 from agentgym.compute.elsewhere.prepare import FOLDER, Ready, prepare
-from agentgym.compute.elsewhere.telling import retell
-from agentgym.compute.patience import LONG_S, SHORT_S, Patience, PatientShell
+from agentgym.compute.elsewhere.progress_lines import replay_progress
+from agentgym.compute.elsewhere.upload import Upload, make_upload
+from agentgym.compute.reconnect import LONG_S, SHORT_S, Reconnect, RetryingShell
 from agentgym.compute.shell import Shell
 from agentgym.compute.watchdog import Limits
 from agentgym.core.config import TrainingConfig
@@ -31,14 +31,14 @@ from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
 LOG = "elsewhere.log"
-"""What the training process wrote to its standard output and error, at home."""
+"""The client's file with standard output and error of the remote training."""
 KNOWN_HOSTS = "known_hosts"
 _REST = 4.0
-"""Bringing things home takes at most a fifth of the time."""
+"""Fetching files takes at most a fifth of the time."""
 _ENDING_S = 300.0
-_MEANWHILE = "; what trains there goes on"
+_MEANWHILE = "; the training goes on"
 _END = 1 << 40
-"""Behind what any file of a run holds, and within what file systems take."""
+"""An offset behind the end of any file, and within the limits of file systems."""
 
 
 def train_elsewhere(
@@ -54,64 +54,64 @@ def train_elsewhere(
 ) -> TrainingResult:
     """Train a run on another machine, as if it were here.
 
-    A run that trains there already is followed; one that has ended there is fetched;
-    else it starts, from the newest checkpoint at home or there. Only what goes on from
-    what is at home counts: where the run has gone on without that machine, as while it
-    could not be reached, it goes on from home.
+    A run that already trains on the machine is followed; one that has ended is fetched;
+    else it starts, from the newest local or remote checkpoint. Remote results count
+    only if they continue the local ones: if the run has gone on without that machine,
+    as while it could not be reached, it continues from the client.
 
     Args:
         config: Of the run, with paths of this machine.
         address: Of the machine's SSH server.
-        key_file: Who logs in; None for what ``ssh`` does by itself. With one, the
+        key_file: Private key to log in; None for ``ssh``'s own choice. With one, the
             machine's key is kept in the run's folder and trusted at first use.
         run: Its folder, locked by the caller.
-        progress: Told what happens there.
-        ending: How a rented machine ends itself once nobody comes any more.
-        limits: When training ends though nobody says so; asked as it starts.
+        progress: Receives the events of the remote run.
+        ending: How a rented machine ends itself once the client is gone.
+        limits: When training ends by itself; called as it starts.
         measured: Called with the seconds that fetching the files of a run takes.
 
     Raises:
         UnreachableError: The connection could not be made, or broke for ten minutes;
-            training goes on there, and resuming the run follows it. The first one to a
+            the training goes on, and resuming the run follows it. The first one to a
             machine that costs nothing has only a few seconds.
         ComputeError: The machine lacks something, or the training was killed.
-        AgentGymError: What a run raises here.
+        AgentGymError: The error of the remote run.
     """
     shell = _shell(address, key_file, run)
     with run.recorded(config):
-        parcel = make_parcel(config)
-        patience = _patience(shell, run, progress)
+        upload = make_upload(config)
+        reconnect = _reconnect(shell, run, progress)
         try:
-            ready = prepare(PatientShell(shell, patience), parcel, progress.starting)
+            ready = prepare(RetryingShell(shell, reconnect), upload, progress.starting)
         except KeyboardInterrupt:
             if run.record().get("elsewhere"):
-                raise _not_told(run, address) from None
+                raise _not_interrupted(run, address) from None
             raise
 
         def order() -> dict[str, Any]:
             own = None if ending is None else asdict(ending)
             return {"limits": limits().as_json(), "ending": own}
 
-        patience = Patience(address, progress, LONG_S, _MEANWHILE)
-        with _Followed(shell, ready, parcel, run, progress, patience) as followed:
+        reconnect = Reconnect(address, progress, LONG_S, _MEANWHILE)
+        with _Followed(shell, ready, upload, run, progress, reconnect) as followed:
             followed.measured = measured
             return followed.run(order)
 
 
-def _not_told(run: RunFolder, address: Address) -> TrainingInterrupted:
-    """Return what is raised where Ctrl-C does not reach a run that trains."""
+def _not_interrupted(run: RunFolder, address: Address) -> TrainingInterrupted:
+    """Return the exception for a Ctrl-C that does not reach the remote training."""
     ended = run.interrupted()
     ended.add_note(
-        f"What trains on {address} was not told and goes on; to follow it: "
+        f"The training on {address} did not get the signal and goes on; to follow it: "
         f"agentgym train --resume {run.path}"
     )
     return ended
 
 
-def bring_home(
+def fetch_results(
     address: Address, key_file: Path | None, run: RunFolder, progress: Progress
 ) -> None:
-    """End what still trains of a run on a machine that it leaves, and fetch the rest.
+    """End the training of a run on a machine that it leaves, and fetch the rest.
 
     Raises:
         ComputeError: It cannot be reached, or refuses.
@@ -120,9 +120,9 @@ def bring_home(
     if not known or known["address"] != str(address):
         return
     shell = _shell(address, key_file, run)
-    ready, parcel = Ready(known["python"], known["home"]), make_parcel(run.config())
-    patience = _patience(shell, run, progress)
-    with _Followed(shell, ready, parcel, run, progress, patience) as followed:
+    ready, upload = Ready(known["python"], known["home"]), make_upload(run.config())
+    reconnect = _reconnect(shell, run, progress)
+    with _Followed(shell, ready, upload, run, progress, reconnect) as followed:
         followed.leave()
 
 
@@ -131,7 +131,7 @@ def _shell(address: Address, key_file: Path | None, run: RunFolder) -> Shell:
     return Shell(address, key_file, own)
 
 
-def _patience(shell: Shell, run: RunFolder, progress: Progress) -> Patience:
+def _reconnect(shell: Shell, run: RunFolder, progress: Progress) -> Reconnect:
     """Return how long a first connection may take.
 
     A rented machine, which has a key of the run's, would be ended; one's own that
@@ -140,11 +140,11 @@ def _patience(shell: Shell, run: RunFolder, progress: Progress) -> Patience:
     known = _known(run, shell.address)
     waits_s: Sequence[float] = () if known is None else SHORT_S
     waits_s = waits_s if shell.key_file is None else LONG_S
-    return Patience(shell.address, progress, waits_s, _MEANWHILE if known else "")
+    return Reconnect(shell.address, progress, waits_s, _MEANWHILE if known else "")
 
 
 def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
-    """Return what run.json has of a machine that the run is on, or was left on."""
+    """Return the entry of run.json for a machine that the run is on, or was left on."""
     record = run.record()
     machines = dict(record.get("left") or {})
     if last := record.get("elsewhere"):
@@ -159,34 +159,34 @@ class _Followed:
         self,
         shell: Shell,
         ready: Ready,
-        parcel: Parcel,
+        upload: Upload,
         run: RunFolder,
         progress: Progress,
-        patience: Patience,
+        reconnect: Reconnect,
     ) -> None:
         known = _known(run, shell.address)
         name = f"{run.path.name}-{uuid.uuid4().hex[:8]}"
         self._id = name if known is None else known["id"]
         self._folder = f"{ready.home}/{FOLDER}/runs/{self._id}"
         self._where = shell.address
-        self._ready, self._parcel = ready, parcel
+        self._ready, self._upload = ready, upload
         self._run, self._progress = run, progress
-        self._patience = patience
-        self._sent = parcel.config_there(self._folder, run.path.name)
+        self._reconnect = reconnect
+        self._sent = upload.remote_config(self._folder, run.path.name)
         self._channel = Channel(shell, ready.python, self._folder)
         self._mirror = Mirror(self._channel, run, self._heed)
         self._flag = InterruptFlag()
         self._trains = self._stopped = False
         self.measured: Callable[[float], None] = lambda seconds: None
         self._replies: dict[int, Any] = {}
-        self._told = self._said = 0
+        self._replayed = self._said = 0
         self._unsaid = b""
         if known is None:
             self._mirror.forget_parts()
 
     def __enter__(self) -> "_Followed":
         self._flag.__enter__()
-        # It is heeded: whoever waits for the machine looks at the flag.
+        # The waiting code checks the flag.
         threading.Thread(target=self._flag.wait, daemon=True).start()
         return self
 
@@ -195,7 +195,7 @@ class _Followed:
         self._channel.close()
 
     def run(self, order: Callable[[], dict[str, Any]]) -> TrainingResult:
-        """Start it unless it trains already, follow it, and fetch what is left."""
+        """Start the run unless it trains already, follow it, and fetch the rest."""
         state = self._opened()
         has_run, there = state["state"] != "none", []
         if is_ahead := has_run and self._is_ahead():
@@ -215,7 +215,7 @@ class _Followed:
         files = self._persist(self._mirror.pull)
         if outcome["kind"] != "done":
             error = ended_with(
-                outcome, self._run, str(self._where), self._parcel, self._folder
+                outcome, self._run, str(self._where), self._upload, self._folder
             )
             if not self._run.checkpoints():
                 self._forget()
@@ -227,7 +227,7 @@ class _Followed:
         return result
 
     def leave(self) -> None:
-        """Stop what trains, fetch what is finished, and forget the run there."""
+        """Stop the training, fetch finished files, and forget the remote run."""
         state = self._opened()
         if state["state"] != "none" and self._is_ahead():
             self._end(state)
@@ -237,33 +237,33 @@ class _Followed:
         self._forget()
 
     def _opened(self) -> dict[str, Any]:
-        """Connect, and return the state of the run there."""
+        """Connect, and return the state of the remote run."""
         try:
             state = self._channel.open()
         except UnreachableError as error:
-            self._patience.connect(self._channel.open, error, self._require_no_signal)
+            self._reconnect.connect(self._channel.open, error, self._require_no_signal)
             state = self._persist(self._channel.open)
-        self._patience = self._patience.lasting()
+        self._reconnect = self._reconnect.lasting()
         self._trains = state["state"] == "running"
         return state
 
     def _is_ahead(self) -> bool:
-        """Say whether the machine has all that is finished here, and maybe more."""
-        return self._persist(self._mirror.continues_home)
+        """Return whether the machine has all finished local steps, and maybe more."""
+        return self._persist(self._mirror.continues_local)
 
     def _give_up(self, state: dict[str, Any]) -> None:
-        """End what the machine has made of the run by itself: home has gone on."""
+        """End the remote run that has diverged: the run has gone on locally."""
         step = int(self._run.checkpoints()[-1].name.removeprefix("step-"))
-        told = (
+        message = (
             f"The run has gone on without {self._where}, so it continues from "
-            f"{self._run.path}, after step {step}. What {self._where} has made of it "
-            "since is not taken."
+            f"{self._run.path}, after step {step}. Later results of {self._where} "
+            "are not used."
         )
-        self._progress.warned([told])
+        self._progress.warned([message])
         self._end(state)
 
     def _end(self, state: dict[str, Any]) -> None:
-        """Let what trains there end, and wait for it."""
+        """Stop the remote training, and wait for it."""
         if state["state"] == "running":
             self._persist(lambda: self._channel.ask("stop"))
             until = time.monotonic() + _ENDING_S
@@ -271,8 +271,9 @@ class _Followed:
                 state = self._persist(self._look)
             if state["state"] == "running":
                 raise ComputeError(
-                    f"What trains on {self._where} was told to end, and has not within "
-                    f"{_ENDING_S:.0f} s. End it there, and resume the run."
+                    f"The training on {self._where} was asked to stop, and has not "
+                    "within "
+                    f"{_ENDING_S:.0f} s. End it on that machine, and resume the run."
                 )
         self._trains = False
 
@@ -300,16 +301,16 @@ class _Followed:
     def _start(
         self, order: Callable[[], dict[str, Any]], there: list[str], number: int
     ) -> None:
-        """Send what is needed and start.
+        """Send the files of the run and start it.
 
         Args:
             order: Returns limits and ending as they are at the start.
             there: The checkpoints that the machine has.
-            number: Of this process of training, among those there.
+            number: Number of this process of training, among those of the machine.
         """
         self._progress.starting(f"Sending the run to {self._where}.")
         with tempfile.TemporaryFile() as file:
-            self._parcel.write(file)
+            self._upload.write(file)
             self._persist(lambda: self._mirror.send(file, "inputs"))
         here = [path.name for path in self._run.checkpoints()]
         sent = self._sent.model_dump(mode="json")
@@ -327,7 +328,7 @@ class _Followed:
             "folder": f"{self._folder}/inputs",
             "config": sent,
             "resume": bool(here),
-            "variables": self._parcel.variables,
+            "variables": self._upload.variables,
         }
         self._trains = True
         payload = json.dumps({"train": train, **order()}).encode()
@@ -335,7 +336,7 @@ class _Followed:
         (self._run.path / LOG).unlink(missing_ok=True)
 
     def _follow(self) -> dict[str, Any]:
-        """Tell what it tells and bring home what it makes; return how it ended."""
+        """Replay the remote events and fetch files; return how the run ended."""
         is_due, rest_until = False, 0.0
         while True:
             state = self._persist(self._hear)
@@ -355,17 +356,20 @@ class _Followed:
                     self.measured(seconds)
 
     def _hear(self) -> dict[str, Any]:
-        """Ask what is new, and tell it here."""
+        """Ask for new events, and replay them."""
         self._heed()
-        state, data = self._channel.ask("poll", offset=self._told, log=self._said)
-        told, said = data[: state["told"]], data[state["told"] :]
-        self._told, self._said = self._told + len(told), self._said + len(said)
+        state, data = self._channel.ask("poll", offset=self._replayed, log=self._said)
+        events, said = data[: state["events"]], data[state["events"] :]
+        self._replayed += len(events)
+        self._said += len(said)
         self._log(said)
-        made = retell(told, self._progress, self._planned, self._replies.__setitem__)
+        made = replay_progress(
+            events, self._progress, self._planned, self._replies.__setitem__
+        )
         return {**state, "has_made": made, "has_more": bool(data)}
 
     def _log(self, said: bytes) -> None:
-        """Add what it says to the log at home, by whole lines, without secrets."""
+        """Add the remote output to the local log, by whole lines, without secrets."""
         text = self._unsaid + said
         end = text.rfind(b"\n") + 1 if said else len(text)
         lines, self._unsaid = text[:end], text[end:]
@@ -375,7 +379,7 @@ class _Followed:
                 log.write(clean.encode("utf-8", "surrogateescape"))
 
     def _answer(self) -> None:
-        """Send the answers to what the run has asked."""
+        """Send the answers to the run's questions."""
         for number, value in list(self._replies.items()):
             self._channel.ask("reply", number=number, value=value)
             del self._replies[number]
@@ -398,33 +402,34 @@ class _Followed:
             try:
                 return act()
             except UnreachableError as error:
-                self._patience.connect(
+                self._reconnect.connect(
                     self._channel.open, error, self._require_no_signal
                 )
 
     def _require_no_signal(self) -> None:
         if self._flag.requested:
-            raise _not_told(self._run, self._where)
+            raise _not_interrupted(self._run, self._where)
 
     def _planned(self, plan: Plan) -> Plan:
-        """Return the plan as it holds at home."""
-        config = self._parcel.changed_there(self._sent, plan.config)
+        """Return the plan with paths of the client."""
+        config = self._upload.with_remote_changes(self._sent, plan.config)
         self._run.write_record(config=config.model_dump(mode="json"))
         device = f"{plan.device} of {self._where}"
         return replace(plan, config=config, run=self._run.path, device=device)
 
     def _merged(self, record: dict[str, Any]) -> TrainingConfig:
-        """Return the settings at home with what was decided there, and record them."""
+        """Return the local settings with the remote run's decisions; record them."""
         found = TrainingConfig.restore(record["config"])
-        config = self._parcel.changed_there(self._sent, found)
+        config = self._upload.with_remote_changes(self._sent, found)
         self._run.write_record(config=config.model_dump(mode="json"))
         return config
 
     def _forget(self) -> None:
         """Remove the run on the machine: all of it has been fetched.
 
-        A rented machine may end before the answer arrives, so a cut is not a failure
-        there. One of the user's own is asked once more, and a note says what stays.
+        A rented machine may end before the answer arrives, so a broken connection is
+        not a failure. One of the user's own is asked once more, and a note names the
+        remaining files.
         """
         left = self._left()
         try:
@@ -446,7 +451,7 @@ class _Followed:
         if not isinstance(error, UnreachableError):
             return False
         try:
-            Patience(self._where, self._progress, SHORT_S).connect(
+            Reconnect(self._where, self._progress, SHORT_S).connect(
                 self._channel.open, error
             )
             self._channel.ask("finish")

@@ -10,7 +10,7 @@ from agentgym.compute.quote import Effort, Quote, choose
 from agentgym.compute.record import FILE as MACHINE_FILE
 from agentgym.compute.record import KEY_FILE, MachineRecord, now, remove_key
 from agentgym.compute.registry import PROVIDERS
-from agentgym.compute.remote import KNOWN_HOSTS, bring_home, train_elsewhere
+from agentgym.compute.remote import KNOWN_HOSTS, fetch_results, train_elsewhere
 from agentgym.compute.sizes import need_of
 from agentgym.compute.ssh import plan_elsewhere
 from agentgym.compute.watchdog import Limits
@@ -28,7 +28,7 @@ from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
 SILENT_S = 1800.0
-"""Without a word from home, a rented machine ends itself."""
+"""Without a heartbeat of the client, a rented machine ends itself."""
 
 
 def is_rented(gpu: str) -> bool:
@@ -38,7 +38,7 @@ def is_rented(gpu: str) -> bool:
 
 
 def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
-    """Return what can be rented for a run, the cheapest first; its provider is asked.
+    """Return the offers for a run, the cheapest first; its provider is asked.
 
     Args:
         config: Of the run.
@@ -73,7 +73,7 @@ class Rented(Place):
     waits = Waits()
 
     def plan(self, config: TrainingConfig) -> Elsewhere:
-        """Say what would be done, without asking the provider."""
+        """Return the plan of the run, without asking the provider."""
         provider = _provider(config)
         need_of(config)
         return plan_elsewhere(config, f"rented of {provider.name}")
@@ -92,7 +92,7 @@ class Rented(Place):
             record = MachineRecord.read(run.path)
             if record is not None and record.fate == "never" and not record.before:
                 (run.path / MACHINE_FILE).unlink()
-            run.discard_unless_begun()  # there is nothing to tell
+            run.discard_unless_begun()  # there are no results to keep
             raise
 
     def _train(
@@ -120,10 +120,12 @@ class Rented(Place):
             max_hourly=config.max_hourly,
             limit=limit,
             before=before,
-            tell=progress.starting,
+            report=progress.starting,
             waits=self.waits,
             held=held,
-            rescue=lambda: bring_home(lease.address, lease.key_file, run, Progress()),
+            rescue=lambda: fetch_results(
+                lease.address, lease.key_file, run, Progress()
+            ),
         )
         try:
             with lease:
@@ -138,20 +140,20 @@ class Rented(Place):
                     measured=lease.reserve,
                 )
         except (KeyboardInterrupt, TrainingInterrupted):
-            lost = "what its machine finished later is lost" if lease.lost else ""
+            lost = "later results of its machine are lost" if lease.lost else ""
             ended = run.interrupted(lost)
-            ended.add_note(lease.told)
+            ended.add_note(lease.outcome)
             raise ended from None
 
-    def bring_home(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Fetch what is finished on the machine of a run, and end that."""
+    def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
+        """Fetch the finished files from the machine of a run, and end that machine."""
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
             return None
         problems, key = [], run.path / KEY_FILE
         try:
             if record.address and key.is_file():
-                bring_home(Address.parse(record.address), key, run, Progress())
+                fetch_results(Address.parse(record.address), key, run, Progress())
         except ComputeError as error:
             problems.append(str(error))
         try:
@@ -177,7 +179,7 @@ class Rented(Place):
 
 
 def _limits(lease: Lease) -> Limits:
-    """Return what holds from this moment on, while home is there and when it is not.
+    """Return the limits from this moment on, with and without the client.
 
     The client stops the run in time; the machine does by itself, a little later.
     """
@@ -195,10 +197,10 @@ def _cost_so_far(run: RunFolder) -> float:
 
 
 def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
-    """Return settings whose ``max_cost`` is what is left of it.
+    """Return settings whose ``max_cost`` is the rest of it.
 
     Raises:
-        UsageError: Nothing is.
+        UsageError: There is no rest.
     """
     if config.max_cost is None:
         return config
@@ -213,7 +215,7 @@ def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
 def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> MachineRecord:
     """End the machine that a record speaks of, and write down that it is gone.
 
-    One that its provider does not list any more ended itself, or somebody else did.
+    One that its provider does not list any more ended itself, or was ended by others.
 
     Raises:
         ComputeError: It could not be ended.
@@ -237,7 +239,7 @@ def _provider(config: TrainingConfig) -> Provider:
     name = config.gpu.partition(":")[0]
     provider = PROVIDERS.get(name)
     if not provider.is_rented:
-        raise UsageError(f"gpu = {config.gpu!r} is no machine that can be rented.")
+        raise UsageError(f"gpu = {config.gpu!r} is not a machine that can be rented.")
     if config.engine != "local":
         raise UnsupportedError(
             f"engine = {config.engine!r} with gpu = {config.gpu!r}: a rented machine "
@@ -261,7 +263,7 @@ def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -
     """Ask before anything is spent.
 
     Raises:
-        UsageError: The user does not want it, or nobody is there to be asked.
+        UsageError: The user does not want it, or cannot be asked.
     """
     words = quote.words()
     if config.yes:
@@ -271,7 +273,8 @@ def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -
     answer = progress.may_rent(words)
     if answer is None:
         raise UsageError(
-            f"{_paragraph(words)} Nobody is here to be asked, so nothing was rented: "
+            f"{_paragraph(words)} There is no terminal to ask on, so nothing was "
+            "rented: "
             "give --yes to rent it."
         )
     if not answer:

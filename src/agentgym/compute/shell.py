@@ -34,7 +34,7 @@ class Shell:
 
     Attributes:
         address: Of its SSH server.
-        key_file: Who logs in; None for what SSH's own settings say.
+        key_file: Private key to log in; None for the one in SSH's own settings.
         known_hosts: File of the keys of this one host, made at first use and fixed from
             then on; None for the user's own, in which the host must be already.
     """
@@ -77,7 +77,7 @@ class Shell:
         """
         if shutil.which("ssh") is None:
             raise ComputeError(
-                "A machine over SSH needs the program ssh, which is not here. Install "
+                "A machine over SSH needs the program ssh, which is missing. Install "
                 "OpenSSH's client (openssh-client)."
             )
         return subprocess.Popen(
@@ -112,7 +112,7 @@ class Shell:
         ]
 
     def explained(self, code: int, said: str) -> ComputeError:
-        """Return what it means that ssh, or a command, ended so."""
+        """Return the exception for an exit status of ssh, or of a command."""
         where, last = self.address, _last_line(said)
         if code != _BROKEN:
             return ComputeError(f"{where}: {last or f'exit code {code}'}")
@@ -131,13 +131,13 @@ class Shell:
             return ComputeError(
                 f"{where} does not let the run's own key in ({last})."
                 if self.key_file is not None
-                else f"{where} lets nobody in with the keys that ssh offers here "
+                else f"{where} accepts none of the keys that ssh offers "
                 f"({last}). Make this work without a password first: {self._by_hand()}"
             )
-        told = f"{where} cannot be reached: {last or 'the connection broke'}."
-        if self.key_file is None:  # else it is rented, and nobody logs in by hand
-            told += f" Try it by hand: {self._by_hand()}"
-        return UnreachableError(told)
+        message = f"{where} cannot be reached: {last or 'the connection broke'}."
+        if self.key_file is None:  # else it is rented, and the user has no login
+            message += f" Try it by hand: {self._by_hand()}"
+        return UnreachableError(message)
 
     def _by_hand(self) -> str:
         port = f" -p {self.address.port}" if self.address.port != 22 else ""
@@ -172,7 +172,7 @@ class Shell:
 
 
 def scratch_errors() -> IO[bytes]:
-    """Return a file for what a long command says, which goes with its last user."""
+    """Return a file for the messages of a long command, closed with its last user."""
     return tempfile.TemporaryFile()
 
 

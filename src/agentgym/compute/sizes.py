@@ -1,8 +1,8 @@
-"""How much of a GPU's memory a model needs to be trained, told before it is there.
+"""Estimate a GPU's memory for training a model, before the model is downloaded.
 
-A decoder's parameters decide: weights, what is learned of them, AdamW's two moments,
-what a backward pass keeps, and the keys and values of running episodes. These are
-estimates for choosing a GPU.
+A decoder's parameters decide: weights, gradients, AdamW's two moments, activations of a
+backward pass, and the keys and values of running episodes. These are estimates for
+choosing a GPU.
 """
 
 import re
@@ -28,7 +28,7 @@ _UNITS = {"b": 1e9, "m": 1e6}
 _GB = 1e9
 _HALF, _FULL = 2, 4
 _ADAPTER = 0.01
-"""Of the weights below it, at rank 16."""
+"""Size as a share of the weights below it, at rank 16."""
 _LEARNED = 4 * _FULL
 """Bytes of a learned parameter: itself, its gradient and two moments."""
 _KEPT_GB, _KEPT_EACH_B = 3.0, 0.6
@@ -38,15 +38,15 @@ _CUDA_GB = 1.0
 
 @dataclass(frozen=True)
 class Need:
-    """What a model takes of a GPU while it is trained.
+    """The GPU memory of a model while it is trained.
 
     Attributes:
         parameters: Of the model.
         source: Where that number is from, in words.
         rank: Of the adapter that is trained; 0 trains all weights.
         weights_gb: As they are held.
-        learning_gb: What is learned, its gradient and AdamW's moments.
-        activations_gb: What a backward pass keeps.
+        learning_gb: Trained weights, their gradients and AdamW's moments.
+        activations_gb: Activations of a backward pass.
         cache_gb: Keys and values of running episodes, and CUDA's own.
     """
 
@@ -75,13 +75,14 @@ class Need:
 
 
 def need_of(config: TrainingConfig) -> Need:
-    """Return what the model of a run takes of a GPU.
+    """Return the GPU memory that the model of a run needs.
 
-    Where its ``config.json`` is here, that is what the engine says which trains it.
+    If its ``config.json`` is available locally, the estimate is the training engine's
+    own.
 
     Raises:
-        ModelError: It names a folder that is none.
-        UsageError: Nothing tells how large it is.
+        ModelError: It names a folder that does not exist.
+        UsageError: Its size is unknown.
     """
     known = None
     with suppress(ModelError):  # of a kind that other engines may train

@@ -2,9 +2,9 @@
 
 from agentgym.compute.base import Address
 from agentgym.compute.elsewhere.package import WHEEL_NAME
-from agentgym.compute.elsewhere.parcel import make_parcel
 from agentgym.compute.elsewhere.prepare import FOLDER
-from agentgym.compute.remote import bring_home, train_elsewhere
+from agentgym.compute.elsewhere.upload import make_upload
+from agentgym.compute.remote import fetch_results, train_elsewhere
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError
 from agentgym.evaluate.progress import Progress
@@ -14,10 +14,10 @@ from agentgym.train.run_folder import RunFolder
 
 
 class OverSSH(Place):
-    """A machine of one's own; training ends only when it is done or is told to."""
+    """A machine of the user's own; training stops only when it is done or stopped."""
 
     def plan(self, config: TrainingConfig) -> Elsewhere:
-        """Say what would be sent and installed; the machine is not asked."""
+        """Return the plan of uploads and installation; the machine is not asked."""
         return plan_elsewhere(config, f"{_address(config)}, over SSH")
 
     def train(
@@ -26,30 +26,30 @@ class OverSSH(Place):
         """Train there; see :func:`~agentgym.compute.remote.train_elsewhere`."""
         return train_elsewhere(config, _address(config), None, run, progress)
 
-    def bring_home(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Fetch what the machine has, unless it cannot be reached."""
+    def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
+        """Fetch the machine's files, unless it cannot be reached."""
         try:
-            bring_home(_address(config), None, run, Progress())
+            fetch_results(_address(config), None, run, Progress())
         except ComputeError as error:
             return str(error)
         return None
 
 
 def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
-    """Say what a run sends to a machine, and what is installed there.
+    """Return the plan of a run's uploads to a machine, and of the installation.
 
     Args:
         config: Of the run.
         machine: Which, in words.
     """
-    parcel = make_parcel(config)
-    own = f"{WHEEL_NAME.partition('-py3')[0]} [{', '.join(parcel.extras)}]"
+    upload = make_upload(config)
+    own = f"{WHEEL_NAME.partition('-py3')[0]} [{', '.join(upload.extras)}]"
     return Elsewhere(
         config=config,
         machine=machine,
-        uploads={name: path.stat().st_size for name, path in parcel.files.items()},
-        installs=[own, *parcel.packages],
-        variables=list(parcel.variables),
+        uploads={name: path.stat().st_size for name, path in upload.files.items()},
+        installs=[own, *upload.packages],
+        variables=list(upload.variables),
         folder=f"~/{FOLDER}",
     )
 

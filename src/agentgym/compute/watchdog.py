@@ -1,8 +1,8 @@
 """The watchdog: starts training on its machine, and ends it when it must end.
 
 It is the parent of the training process, in a session of its own, so that it survives
-the connection; standard library only. Its order comes over a pipe, and what is secret
-in it stays in memory.
+the connection; standard library only. Its order comes over a pipe, and secrets in it
+stay in memory.
 """
 
 import fcntl
@@ -29,18 +29,18 @@ _TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class Limits:
-    """When a machine ends what it does, though nobody says so; None: never.
+    """When a machine ends its work without a request; None: never.
 
     Attributes:
         longest_s: Seconds from the start of training.
         ends_s: Seconds from then on after which a rented machine is ended, whatever it
             does: no more are paid for.
-        silent_s: Seconds without a word from home.
-        idle_s: Seconds that a rented machine waits, once training has ended, for home
-            to fetch what is left.
+        silent_s: Seconds without a heartbeat of the client.
+        idle_s: Seconds that a rented machine waits, once training has ended, for the
+            client to fetch the rest.
         parting_s: Seconds that a rented machine stays once the client has everything;
             the client ends it meanwhile, after its last connection.
-        grace_s: Seconds that training has to end by itself once it is told to.
+        grace_s: Seconds that training has to stop by itself once it is asked to.
     """
 
     longest_s: float | None = None
@@ -51,7 +51,7 @@ class Limits:
     grace_s: float = 60.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return what :func:`main` reads."""
+        """Return the JSON that :func:`main` reads."""
         return asdict(self)
 
 
@@ -109,17 +109,17 @@ class Watchdog:
 
     def _watch(self, child: subprocess.Popen[bytes]) -> None:
         """Return once training has ended, by itself or because it must."""
-        told = False
+        message = False
         until: float | None = None
         while child.poll() is None:
             time.sleep(_LOOK_S)
             asked = (self._attempt / "stop").exists()
             if self._why is None:
                 self._why = self._overdue()
-            if (asked or self._why) and not told:
-                told = True
+            if (asked or self._why) and not message:
+                message = True
                 child.send_signal(signal.SIGINT)
-            if told and until is None:
+            if message and until is None:
                 until = time.monotonic() + self._limits.grace_s
             if until is not None and time.monotonic() > until:
                 return
@@ -158,7 +158,7 @@ class Watchdog:
             (self._attempt / "over").touch()
 
     def _linger(self) -> None:
-        """Wait until the client has fetched what is left, or will not come."""
+        """Wait until the client has fetched the rest, or will not come."""
         idle = self._limits.idle_s
         self._heard = time.monotonic()
         while not (self._attempt / "fetched").exists() and self._attempt.exists():
@@ -199,7 +199,7 @@ def send_ending(ending: dict[str, str]) -> None:
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
-    """End what is left of training: its process, and those that it started."""
+    """Kill the processes of training that are left."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""AgentSpec: what makes an agent, apart from its weights."""
+"""AgentSpec: the definition of an agent, apart from its weights."""
 
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -9,10 +9,10 @@ from agentgym.core.policy import Policy
 
 
 class AgentSpec(BaseModel):
-    """What makes an agent, apart from its weights.
+    """The definition of an agent, apart from its weights.
 
     Attributes:
-        scenario: What it was trained on; its tools come from there by default.
+        scenario: The scenario that it was trained on, which has its tools by default.
         framework: The framework that it was trained in.
         agent: ``module:name`` of the user's own factory, None for the scenario's.
         system_prompt: Its role and rules.
@@ -63,7 +63,7 @@ class Trained(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called: ``desk@1``."""
+        """Its name and version: ``desk@1``."""
 
     @property
     def folder(self) -> str:

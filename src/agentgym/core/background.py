@@ -31,7 +31,7 @@ async def _await[T](awaitable: Awaitable[T]) -> T:
 def no_running_loop() -> Iterator[None]:
     """Let code run as if no event loop did, also within one: ``asyncio.run`` works.
 
-    For what is imported, which cannot know where. The loop waits meanwhile.
+    For imported code, which cannot know whether a loop runs. The loop waits meanwhile.
     """
     loop = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
@@ -42,7 +42,7 @@ def no_running_loop() -> Iterator[None]:
 
 
 async def call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Return what a function returns: an async one here, a sync one in a thread."""
+    """Call a function: an async one in this loop, a sync one in a thread."""
     if inspect.iscoroutinefunction(function):
         return await function(*args, **named)
     found = await call_in_thread(function, *args, **named)

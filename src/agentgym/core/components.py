@@ -59,7 +59,7 @@ def label_tokens(
     Args:
         pieces: The text of each token, in order, special tokens included; they join
             to the response. An empty piece (a byte of a character that a later token
-            completes) takes the components of what follows.
+            completes) takes the components of the next piece.
         spans: The response's spans, as a form read them.
         ended: Whether the last token is an end token, not one cut off by a limit.
 

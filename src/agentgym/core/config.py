@@ -33,7 +33,7 @@ _SAYS_NOTHING = re.compile(
     r"(?:(?:make|build|create|get)_?)?(?:agents?|graphs?|teams?|crews?|workflow)?"
     r"|app|main|src|__main__"
 )
-"""Names of modules and of agents in them that tell nothing of an agent."""
+"""Names of modules and agents that do not describe an agent."""
 _STAMP = r"-\d{8}-\d{6}$"
 """The date of a run's folder, where an earlier run has the agent's name."""
 SMALL_ANSWER = 160
@@ -42,7 +42,7 @@ SMALL_TIMEOUT_S = 60.0
 MOST_IN_FLIGHT = 64
 """Episodes of a worker; a training step has 64 rollouts by default."""
 _MOST, _MANY = 10**9, 10**5
-"""What is more is a slip of the hand, and takes time or memory that nobody has."""
+"""More is a typing error, and would take more time or memory than there is."""
 
 
 def _read_roles(value: Any) -> Any:
@@ -94,7 +94,7 @@ Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
 
 
 class _Environment(EnvSettingsSource):
-    """Settings from variables; one that is no setting is handed on, to be refused."""
+    """Settings from variables; unknown ones are passed on, to be refused."""
 
     def __call__(self) -> dict[str, Any]:
         names = OTHER_VARIABLES | self.settings_cls.model_fields.keys()
@@ -119,17 +119,17 @@ class TrainingConfig(Settings, BaseSettings):
             tools: :class:`~agentgym.core.task.TaskSource`.
         framework: Whose agent is trained: ``langchain``, ``autogen``, ``crewai``,
             ``native``, …
-        agent: ``module:name`` of your agent, as it is, or of what makes it, to train
-            instead of the scenario's own.
+        agent: ``module:name`` of your agent, or of its factory, to train instead of the
+            scenario's own.
         context: ``module:name`` of a function of the task that gives the runtime
             context that a graph wants.
         inputs: ``module:name`` of a function of the task that gives further keys of a
             graph's state, or its whole input.
         configurable: Keys of a LangGraph agent's ``config["configurable"]`` in every
             episode, ``{"user_id": "7"}``; a task's own win over them.
-        own_tools: What becomes of calls of an agent's own tools that the scenario does
+        own_tools: The answer to calls of an agent's own tools that the scenario does
             not have: ``stub`` answers them with values of the right types. None refuses
-            an agent that has some, beside those in ``allow_tools``.
+            an agent that has some, apart from those in ``allow_tools``.
         allow_tools: The agent's own tools that really run.
         model: ``nano``, a folder, a Hugging Face id, ``smollm2`` or a GGUF file.
         engine: ``local`` (torch, in process), ``vllm`` (it samples, torch learns),
@@ -144,7 +144,7 @@ class TrainingConfig(Settings, BaseSettings):
         memory_share: Of ``vllm`` and ``verl``: of each GPU's memory, for sampling;
             None is 0.5, and 0.9 where nothing else uses that GPU.
         tool_format: The form in which the model writes tool calls; ``auto`` finds it
-            by what the chat template writes.
+            by a probe of the chat template.
         chat_template: A template to use instead of the model's own: its text, a file,
             or ``hermes`` for the one that ships.
         thinking: Whether the chat template asks the model to reason before it answers;
@@ -170,7 +170,8 @@ class TrainingConfig(Settings, BaseSettings):
         group_size: Rollouts per task, the baseline of each other.
         tasks_per_step: Tasks per policy update.
         task_choice: ``adaptive`` takes tasks of families whose attempts differ more
-            often than those that teach nothing at present; ``uniform`` takes all.
+            often than those without a training signal at present; ``uniform`` takes
+            all.
         algorithm: ``rloo`` (arXiv:2402.14740) or ``grpo`` (arXiv:2402.03300).
         train_roles: Who of a team of agents is trained, by name; None: all. The others
             are answered by the same weights, but nothing is learned from their calls.
@@ -178,9 +179,9 @@ class TrainingConfig(Settings, BaseSettings):
             ``calls``, ``calls+reasoning``, or ``all``, which a reward needs that reads
             the text of the answer. None takes the scenario's: ``calls``, unless its
             author chose otherwise.
-        failure_cost: What a tool call that failed takes off the advantage of its
-            model call, in units of reward (``grpo``: of the group's deviation); three
-            times as much if it failed before in just the same way.
+        failure_cost: Penalty of a failed tool call on the advantage of its model call,
+            in units of reward (``grpo``: of the group's deviation); three times as much
+            if it failed before in just the same way.
         learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
             it where the budget ends; None takes the model's default.
         entropy_coefficient: Weight of the entropy bonus.
@@ -198,10 +199,10 @@ class TrainingConfig(Settings, BaseSettings):
             1,024 for others, and 4,096 for those that reason first.
         lora_rank: 0 trains all weights; None: 0 for nano, 16 for other models. An
             adapter that the model's folder holds keeps its own.
-        precision: Of ``local`` and ``vllm``: what weights below an adapter are kept in;
+        precision: For ``local`` and ``vllm``: the type of the weights below an adapter;
             ``auto`` is bfloat16 on a GPU that computes with it. Weights that are
             trained are float32.
-        gradient_checkpointing: Of ``local`` and ``vllm``: whether updates compute each
+        gradient_checkpointing: For ``local`` and ``vllm``: whether updates compute each
             layer twice and keep less of it; None does so above 100M parameters.
         max_episode_tokens: Model calls that end beyond so many tokens of their episode
             are not trained.
@@ -306,17 +307,17 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def answer_tokens(self) -> int:
-        """Most tokens of one response: ``max_tokens``, or what suits nano."""
+        """Most tokens of one response: ``max_tokens``, or the default for nano."""
         return self.max_tokens or SMALL_ANSWER
 
     @property
     def in_flight(self) -> int:
-        """Episodes in flight per worker: ``concurrency``, or what suits nano."""
+        """Episodes in flight per worker: ``concurrency``, or the default for nano."""
         return self.concurrency or MOST_IN_FLIGHT
 
     @property
     def timeout_s(self) -> float:
-        """Most seconds of an episode: ``rollout_timeout_s``, or what suits nano."""
+        """Most seconds of an episode: ``rollout_timeout_s``, or the one for nano."""
         return self.rollout_timeout_s or SMALL_TIMEOUT_S
 
     @property
@@ -339,7 +340,7 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def agent_name(self) -> str:
-        """What the trained agent is saved as, unless another agent has that name."""
+        """The name of the trained agent, unless another agent has that name."""
         if self.name is not None:
             return re.sub(_STAMP, "", self.name)
         if self.agent is None:

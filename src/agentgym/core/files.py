@@ -22,11 +22,12 @@ from agentgym.security.redaction import Redactor
 WAIT_S = 10.0
 """How long a run waits for space or for the disk before it ends."""
 BEAT_S = 0.5
-"""How often it tries again, and how often whoever waits for something looks up."""
+"""Seconds between two attempts, and between two checks of a waiting thread."""
 
 Beat = Callable[[str | None], None]
-"""Called in each such while with what writing waits for, None if for nothing; what it
-raises ends the waiting."""
+"""Called at each attempt with the reason for waiting, None if there is none; an
+exception that it raises ends the waiting.
+"""
 
 _NUMBERS = {
     errno.ENOSPC: "the disk is full",
@@ -42,19 +43,19 @@ _SQLITE = {
     sqlite3.SQLITE_LOCKED: "another program has locked the database",
 }
 _MOST_BYTES = 200
-"""Of a name: file systems take 255, and temporary names are longer."""
+"""Most bytes of a name: file systems take 255, and temporary names are longer."""
 _PRIVATE, _USUAL = 0o600, 0o666
 _UNLOCKED_S = 1.0
-"""For which a temporary file may be there before it is locked."""
+"""Seconds that a temporary file may exist before it is locked."""
 _GRACE_S = 60.0
-"""Of a temporary folder so young nobody knows whether it will yet be locked."""
+"""Age of a temporary folder below which it may not yet be locked."""
 
 
 def check_name(name: str) -> str:
     """Return ``name`` if a file or folder may be called so, on any disk.
 
     Raises:
-        ValueError: Says what is wrong with it, without quoting it.
+        ValueError: The name is not allowed; the message does not quote it.
     """
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(
@@ -146,7 +147,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def _temporary(path: Path, kind: str) -> Path:
-    """Return a new name beside ``path``, for what becomes it or was it."""
+    """Return a new name next to ``path``, for its new or its old content."""
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.{kind}")
 
 
@@ -157,7 +158,7 @@ def _lock(descriptor: int) -> None:
 
 
 def _remove_left(path: Path, kind: str) -> None:
-    """Remove what a killed process left beside ``path`` as it saved."""
+    """Remove the temporary files that a killed process left next to ``path``."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.{kind}"):
         with suppress(OSError, RecursionError):
             lock = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -177,8 +178,8 @@ def _remove_left(path: Path, kind: str) -> None:
 def scratch_folder(kind: str) -> Iterator[Path]:
     """Yield a new folder below ``TMPDIR``, removed at the end of the block.
 
-    It is locked as long as its process lives. What a killed one left behind of this
-    ``kind`` is removed by the next that asks for one.
+    It is locked as long as its process lives. Folders of this ``kind`` that a killed
+    process left are removed by the next call.
     """
     prefix = f"agentgym-{kind}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
@@ -194,7 +195,7 @@ def scratch_folder(kind: str) -> Iterator[Path]:
 
 
 def _remove_if_left(folder: Path) -> None:
-    """Remove a folder of ours that nobody holds."""
+    """Remove a temporary folder of ours that no process has locked."""
     with suppress(OSError, RecursionError):
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
@@ -217,29 +218,29 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def agents_home() -> Path:
+def agents_folder() -> Path:
     """Return the folder of saved agents, below ``AGENTGYM_HOME``."""
-    home = os.environ.get("AGENTGYM_HOME", "~/.agentgym")
-    return Path(home).expanduser() / "agents"
+    state = os.environ.get("AGENTGYM_HOME", "~/.agentgym")
+    return Path(state).expanduser() / "agents"
 
 
-def home_problem() -> str | None:
+def state_problem() -> str | None:
     """Say why agents cannot be saved in ``AGENTGYM_HOME``; None if they can."""
-    home = place = agents_home().parent
+    state = place = agents_folder().parent
     while not place.exists():
         place = place.parent
     if place.is_dir() and os.access(place, os.W_OK):
         return None
-    return f"{home} is not writable; set AGENTGYM_HOME to a folder that is"
+    return f"{state} is not writable; set AGENTGYM_HOME to a folder that is"
 
 
-def require_writable_home() -> None:
+def require_writable_state() -> None:
     """Check that trained agents can be saved, before anything is trained.
 
     Raises:
         UsageError: ``AGENTGYM_HOME`` cannot be written.
     """
-    if problem := home_problem():
+    if problem := state_problem():
         raise UsageError(f"Agents cannot be saved: {problem}.")
 
 
@@ -248,20 +249,22 @@ def no_beat(stalled: str | None) -> None:
 
 
 def disk_trouble(error: BaseException | None) -> str | None:
-    """Return in words what is wrong with the disk; None if that is not the cause.
+    """Return the problem of the disk in words; None if that is not the cause.
 
     Libraries that raise errors of their own quote the system's words.
     """
     while error is not None:
-        told = None
+        message = None
         if isinstance(error, OSError):
-            told = _NUMBERS.get(error.errno or 0)
+            message = _NUMBERS.get(error.errno or 0)
         elif isinstance(error, sqlite3.Error):
             code = getattr(error, "sqlite_errorcode", None)
-            told = None if code is None else _SQLITE.get(code & 0xFF)
-        told = told or next((t for s, t in _TEXTS.items() if s in str(error)), None)
-        if told is not None:
-            return told
+            message = None if code is None else _SQLITE.get(code & 0xFF)
+        message = message or next(
+            (t for s, t in _TEXTS.items() if s in str(error)), None
+        )
+        if message is not None:
+            return message
         error = error.__cause__ or error.__context__
     return None
 

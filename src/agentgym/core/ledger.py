@@ -17,7 +17,7 @@ class Bucket:
     Attributes:
         verb: ``trained``; ``masked``, in a sequence whose tokens the loss left out; or
             ``dropped``: its rollout or its attempt was not used, or it failed.
-        reason: Why it was not trained: what many have in common.
+        reason: Why it was not trained, as a kind of reason.
     """
 
     verb: Literal["trained", "masked", "dropped"]

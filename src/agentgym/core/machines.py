@@ -1,4 +1,4 @@
-"""What ``gpu`` may say: a GPU of this machine, or a machine to train on elsewhere."""
+"""Parse ``gpu``: a GPU of this machine, or a machine to train on elsewhere."""
 
 import re
 from difflib import get_close_matches
@@ -23,7 +23,7 @@ def check_gpu(value: str) -> str:
     """Return ``value`` if it names a place to train in.
 
     Raises:
-        ValueError: Says what may be named.
+        ValueError: The machine is unknown; the message lists the known ones.
     """
     if value in HERE:
         return value

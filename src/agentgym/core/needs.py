@@ -1,4 +1,4 @@
-"""Needed calls: what a task needs, and which of the calls made answer to it."""
+"""Needed calls: the calls that a task needs, and the made calls that match them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ _EXACT, _SAME_TOOL, _OTHER_TOOL = 10**8, 10**4, 1
 
 @dataclass(frozen=True)
 class Needs:
-    """What is known of the calls that tasks need.
+    """The calls that tasks need, as far as they are known.
 
     Attributes:
         by_task: The plan of each task, by its id; None if it is not known.
@@ -81,7 +81,7 @@ def align(
 
     A global alignment in order (Needleman and Wunsch 1970): as many calls as can be
     are right, then as many as can be name the needed tool, then as many as can be
-    stand in the place of a needed call that was not made. Of equally good alignments
+    replace a needed call that was not made. Of equally good alignments
     the one that pairs earlier calls is taken. Calls of tools that the agent brought
     along answer to none: no task needs them.
 
@@ -98,7 +98,9 @@ def align(
         return _SAME_TOOL if call.name in need.tools else _OTHER_TOOL
 
     gains = [[gain(i, j) for j in range(columns)] for i in range(rows)]
-    best = [[0] * (columns + 1) for _ in range(rows + 1)]  # of what is left
+    best = [
+        [0] * (columns + 1) for _ in range(rows + 1)
+    ]  # best gains of the remaining calls
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
             best[i][j] = max(

@@ -46,14 +46,14 @@ class ApiError(RolloutError):
     @property
     def body(self) -> dict[str, Any]:
         """The response's body; ``detail`` is where Agent Lightning's clients look."""
-        told = str(self)
+        wording = str(self)
         error = {
-            "message": told,
+            "message": wording,
             "type": self.kind,
             "param": None,
             "code": self.code,
         }
-        return {"error": error, "detail": told}
+        return {"error": error, "detail": wording}
 
 
 _FORM: Mapping[str, tuple[Any, ...]] = {
@@ -73,12 +73,12 @@ _SAMPLING: Mapping[str, tuple[Any, ...]] = {
 def unsupported_option(
     options: Mapping[str, Any], *, in_training: bool = False
 ) -> str | None:
-    """Return the first option that asks for what no policy does, None if none does.
+    """Return the first option that no policy supports, None if all are supported.
 
     Args:
         options: Of a chat completion.
-        in_training: How to sample is not the agent's to say, so that only what asks for
-            another form of answer counts.
+        in_training: Training sets the sampling options, so that only options for
+            another form of answer count.
     """
     neutral = _FORM if in_training else {**_FORM, **_SAMPLING}
     refused = (n for n, known in neutral.items() if options.get(n) not in known)
@@ -89,7 +89,7 @@ def joined_text(parts: list[Any]) -> str:
     """Return the text of a message whose content comes in OpenAI's parts, or strings.
 
     Raises:
-        ValueError: A part is no text; the message says of which type it is.
+        ValueError: A part is not text; the message names its type.
     """
     return "".join(map(_text, parts))
 
@@ -145,7 +145,7 @@ def _text(part: Any) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
-        raise ValueError(f"a part is no object but {type(part).__name__}")
+        raise ValueError(f"a part is not an object but {type(part).__name__}")
     if part.get("type") != "text" or not isinstance(part.get("text"), str):
         raise ValueError(f"a part of type {part.get('type')!r} holds no text")
     text: str = part["text"]
@@ -182,7 +182,7 @@ class Completion:
 
     @property
     def logprobs(self) -> list[float] | None:
-        """Of the response, in chat's form or text's; None if one is not usable."""
+        """Log-probabilities of the response in either form; None if unusable."""
         raw = _logprob_entries(self.choice)
         if raw is None:
             return None
@@ -191,15 +191,17 @@ class Completion:
 
     @property
     def problem(self) -> str | None:
-        """Why this is no completion that a model can have given; None if it is one.
+        """Why no model can have given this completion; None if it is valid.
 
         Token ids and log-probabilities may be missing, but not be nonsense.
         """
         choice = self.choice
         if not choice:
             return "it has no choices"
-        if "text" not in choice and (told := _message_problem(choice.get("message"))):
-            return told
+        if "text" not in choice and (
+            wording := _message_problem(choice.get("message"))
+        ):
+            return wording
         if not isinstance(choice.get("finish_reason", ""), str | None):
             return f"its finish_reason is {choice['finish_reason']!r}"
         named = {
@@ -208,8 +210,8 @@ class Completion:
             "token_ids": choice.get("token_ids"),
         }
         for name, ids in named.items():
-            if ids is not None and (told := _ids_problem(ids)):
-                return f"its {name} {told}"
+            if ids is not None and (wording := _ids_problem(ids)):
+                return f"its {name} {wording}"
         if self.response_ids and not self.prompt_ids:
             return "it has token_ids and no prompt_token_ids"
         return None
@@ -269,13 +271,13 @@ def _logprob_entries(choice: dict[str, Any]) -> list[Any] | None:
 
 def _ids_problem(ids: Any) -> str | None:
     if not isinstance(ids, list):
-        return f"are no list but {quoted(ids)}"
+        return f"are not a list but {quoted(ids)}"
     if not ids or (
         set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) < MOST_TOKEN_ID
     ):
         return None
     wrong = next(i for i in ids if type(i) is not int or not 0 <= i < MOST_TOKEN_ID)
-    return f"hold {quoted(wrong)}, which is no token id"
+    return f"hold {quoted(wrong)}, which is not a token id"
 
 
 def _message_problem(message: Any) -> str | None:
@@ -284,7 +286,7 @@ def _message_problem(message: Any) -> str | None:
     calls = message.get("tool_calls")
     if calls is None or (isinstance(calls, list) and all(map(_is_tool_call, calls))):
         return None
-    return "its tool_calls are no list of function calls"
+    return "its tool_calls are not a list of function calls"
 
 
 def _is_tool_call(call: Any) -> bool:

@@ -1,6 +1,6 @@
 """Plugins: classes found by name, built in or of an installed package's entry point.
 
-Beside them what users name as ``module:name``.
+It also loads classes that users name as ``module:name``.
 """
 
 import inspect
@@ -19,8 +19,8 @@ class Plugins[T]:
     """All classes of one kind.
 
     Args:
-        base: What each is a subclass of; its abstract methods are the contract.
-        thing: What people call one, e.g. ``framework``.
+        base: The base class of each; its abstract methods are the contract.
+        thing: Its noun in messages, e.g. ``framework``.
         built_in: ``module:class`` by name.
         group: Entry points of other packages.
     """
@@ -62,7 +62,9 @@ class Plugins[T]:
     def _made(self, name: str, kind: Any) -> T:
         what = f"The {self._thing} {name!r}"
         if not (inspect.isclass(kind) and issubclass(kind, self._base)):
-            raise UsageError(f"{what} is no agentgym {self._base.__name__} subclass.")
+            raise UsageError(
+                f"{what} is not a subclass of agentgym's {self._base.__name__}."
+            )
         if missing := sorted(getattr(kind, "__abstractmethods__", ())):
             raise UsageError(f"{what} lacks {_contract_of(self._base, missing[0])}")
         try:
@@ -77,18 +79,18 @@ class Plugins[T]:
 def _contract_of(base: type, method: str) -> str:
     function = inspect.getattr_static(base, method)
     if isinstance(function, property):
-        told = inspect.getdoc(function) or ""
-        return f"the property {method}: {told.splitlines()[0]}"
-    told = (inspect.getdoc(getattr(base, method)) or "").splitlines()[0]
-    return f"{method}{inspect.signature(getattr(base, method))}: {told}"
+        message = inspect.getdoc(function) or ""
+        return f"the property {method}: {message.splitlines()[0]}"
+    message = (inspect.getdoc(getattr(base, method)) or "").splitlines()[0]
+    return f"{method}{inspect.signature(getattr(base, method))}: {message}"
 
 
 def require_type[T](value: Any, expected: type[T], where: str) -> T:
-    """Return what another package's method gave, if it is what it must give.
+    """Return the result of another package's method, if it has the right type.
 
     Args:
-        value: What it gave.
-        expected: What it must give; a UsageError is raised if it is something else.
+        value: The result.
+        expected: The required type; a UsageError is raised for another one.
         where: The method, e.g. ``create_environment() of the framework 'mine'``.
     """
     if not isinstance(value, expected):
@@ -101,10 +103,10 @@ def require_type[T](value: Any, expected: type[T], where: str) -> T:
 
 
 def load_object(reference: str, *, option: str, folder: str = "") -> Any:
-    """Import what ``"my_package.my_module:name"`` names.
+    """Import the object of ``"my_package.my_module:name"``.
 
     Args:
-        reference: What the user wrote.
+        reference: The user's text.
         option: Where, for messages.
         folder: Is made importable; the working folder by default, as it is for
             ``python -m``.

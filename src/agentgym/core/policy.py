@@ -115,12 +115,12 @@ class ServedPolicy:
     Attributes:
         model_name: Under which the servers offer it.
         servers: Base URLs of OpenAI-compatible servers, ``http://host:8000/v1``.
-        version: Updates that it has had; whoever updates it counts on.
+        version: Number of updates; increased by each update.
         api_key: Bearer key of the servers, empty if they need none.
-        failure: Why they will never answer again, told by whoever runs them; empty
-            while there is hope.
-        template_variables: Of the chat template, which the servers render; a request's
-            own win over them.
+        failure: Why the servers will never answer again, set by their engine; empty
+            while they may.
+        template_variables: Variables of the chat template, which the servers render; a
+            request's own win over them.
     """
 
     model_name: str

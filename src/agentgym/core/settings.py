@@ -17,14 +17,14 @@ PREFIX = "AGENTGYM_"
 OTHER_VARIABLES = frozenset(
     {"home", "api_key", "elsewhere_python", "engine_key", "gateway_key", "secrets"}
 )
-"""``AGENTGYM_HOME`` and so on, which are no settings."""
+"""``AGENTGYM_HOME`` and so on, which are not settings."""
 LONGEST_S = 7 * 86_400.0
 """Of every time limit: a week."""
 _YAML = "Write one setting a line: its name, a colon and its value."
 _SHOWN = 80
 _MOST_CHARACTERS = 1 << 20
 _MOST_VALUES = 100_000
-"""Of a YAML text, with what its aliases stand for."""
+"""Values of a YAML text, with its aliases expanded."""
 _BOOL = "tag:yaml.org,2002:bool"
 _FLOAT = "tag:yaml.org,2002:float"
 _TRUE = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
@@ -50,7 +50,7 @@ class Settings(BaseModel):
     """A set of settings; unknown keys are refused with the nearest name.
 
     Whatever makes one raises a :class:`~agentgym.errors.ConfigError` that says which
-    key, which value, and what was expected.
+    key and value are wrong, and the expected values.
     """
 
     @classmethod
@@ -117,7 +117,7 @@ def _count(node: yaml.Node, known: dict[int, int]) -> int:
     """Return how many values a node stands for; each node is looked at once."""
     counted = known.get(id(node))
     if counted == 0:
-        raise yaml.YAMLError("an alias in it stands for what it is a part of")
+        raise yaml.YAMLError("an alias in it refers to a value that contains it")
     if counted is not None:
         return counted
     known[id(node)] = 0
@@ -166,11 +166,12 @@ def variable_of(setting: str) -> str:
 
 
 def initial_environment() -> dict[str, str]:
-    """Return the variables that are set, with what they held when this process started.
+    """Return the set variables, with their values at the start of this process.
 
     Programs are started with these. A value that was set later, as one of the user's
     keys is on another machine, is then in no environment that other processes can read.
-    Where the system does not tell, it is all of them as they are.
+    Where the system does not report them, all variables are returned with their current
+    values.
     """
     try:
         begun = os.fsdecode(Path("/proc/self/environ").read_bytes()).split("\0")
@@ -181,7 +182,7 @@ def initial_environment() -> dict[str, str]:
 
 
 def explain_invalid(error: ValidationError, known: list[str]) -> str:
-    """Return what is wrong with which setting; ``known`` are the right names."""
+    """Return the problem of each setting; ``known`` are the right names."""
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
@@ -190,13 +191,13 @@ def explain_invalid(error: ValidationError, known: list[str]) -> str:
         else:
             given = repr(problem["input"])
             given = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}…"
-            told = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"{key} = {given}: {told}")
+            message = problem["msg"].removeprefix("Value error, ")
+            lines.append(f"{key} = {given}: {message}")
     return "; ".join(lines)
 
 
 def _unknown(key: str, settings: list[str]) -> str:
-    """Say that ``key`` is no setting, or no variable of one, and what is nearest."""
+    """Return a message that ``key`` is unknown, with the nearest known name."""
     if not key.upper().startswith(PREFIX):
         close = get_close_matches(key, settings, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {settings}"

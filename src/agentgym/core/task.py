@@ -37,17 +37,17 @@ class Task(BaseModel):
     Attributes:
         id: Unique within the scenario and stable for a seed.
         split: The split that the task belongs to.
-        seed: What the task was made from.
+        seed: The seed that the task was made from.
         family: The kind of problem, e.g. ``"read_file"``; batches are stratified
             by it.
         level: 1 (one call), 2 (several calls under rules) or 3 (open-ended).
-        instruction: What the user says.
-        initial_state: What the environment starts from; JSON values only.
-        goal: What calculate_reward checks; the agent never sees it.
+        instruction: The user's request.
+        initial_state: The environment's initial state; JSON values only.
+        goal: The goal that calculate_reward checks; the agent never sees it.
         configurable: Keys of a LangGraph agent's ``config["configurable"]`` in this
             task's episodes, e.g. ``{"user_id": "7"}``.
         one_answer: Whether the first answer with calls ends the episode: they are
-            judged together, and the model does not read what they gave.
+            judged together, and the model does not read their results.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,8 +74,8 @@ class TaskSource:
     Attributes:
         path: The file, which ends in ``.jsonl``.
         tools: ``module:name`` of a tool or of a list of them.
-        answers: Who answers tool calls: what was ``recorded``, a ``stub``, or
-            ``live`` those tools that ``allow`` names.
+        answers: The source of answers to tool calls: ``recorded`` answers, a ``stub``,
+            or ``live``: the tools that ``allow`` names.
         allow: Tools that may be called live.
         check: ``module:name`` of a function that scores, None for the expected calls.
         folder: Where the modules lie.
@@ -92,10 +92,10 @@ class TaskSource:
 
     @classmethod
     def parse(cls, reference: str) -> Self:
-        """Read what ``str()`` wrote.
+        """Parse the text that ``str()`` returns.
 
         Raises:
-            UsageError: An option is unknown or has a value that it cannot have.
+            UsageError: An option is unknown or has a wrong value.
         """
         path, _, query = reference.partition("?")
         found: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Tools: a typed function, its JSON schema, and what became of a call to it."""
+"""Tools: a typed function, its JSON schema, and the outcome of a call to it."""
 
 import inspect
 import json
@@ -30,7 +30,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class ToolOutcome(StrEnum):
-    """What became of one tool call. Only ``OK`` counts as reliable."""
+    """The outcome of one tool call. Only ``OK`` counts as reliable."""
 
     OK = "ok"
     UNKNOWN_TOOL = "unknown_tool"
@@ -42,7 +42,7 @@ class ToolOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """What a model is told of a tool, and what its arguments must be.
+    """The schema of a tool for the model, and the validation of its arguments.
 
     Attributes:
         name: The name the model calls.
@@ -92,10 +92,10 @@ class Tool:
     """A tool bound to the live state of one episode.
 
     Attributes:
-        spec: What the model is told.
-        function: The bound callable, sync or async; it returns what the agent sees,
-            text or a JSON value, and raises :class:`~agentgym.errors.ToolError` to
-            refuse.
+        spec: The schema for the model.
+        function: The bound callable, sync or async; it returns the answer for the
+            agent, text or a JSON value, and raises :class:`~agentgym.errors.ToolError`
+            to refuse.
     """
 
     spec: ToolSpec
@@ -106,7 +106,7 @@ class Tool:
         return await self.run(self.spec.validate(arguments))
 
     async def run(self, validated: Mapping[str, Any]) -> str:
-        """Run the function on what :meth:`ToolSpec.validate` returned."""
+        """Run the function on the result of :meth:`ToolSpec.validate`."""
         result = self.function(**validated)
         return result_text(await result if inspect.isawaitable(result) else result)
 
@@ -116,7 +116,7 @@ def tool[F: Callable[..., Any]](function: F) -> F:
 
     The name is the function's, the description is its docstring's first
     paragraph, argument descriptions come from the Google-style ``Args:`` section,
-    and types from the annotations, all of which must be there. Limits and
+    and types from the annotations, all of which are required. Limits and
     descriptions of pydantic's ``Field`` hold, as annotation or as default.
 
     Raises:
@@ -143,12 +143,12 @@ def bound_tools(instance: object) -> list[Tool]:
 
 
 def as_tools(found: Any, what: str) -> list[Tool]:
-    """Return tools from what users have: typed functions, or specs with callables.
+    """Return tools from typed functions, or from specs with callables.
 
     Args:
         found: A function, a :class:`Tool`, a pair of a :class:`ToolSpec` and a
             callable, or a list of them.
-        what: What that is, for messages.
+        what: Description of the source, for messages.
 
     Raises:
         ScenarioError: It holds none, something else, or two of one name; or a
@@ -234,7 +234,7 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
 def _is_filled_in(hint: Any) -> bool:
     """Say whether a framework fills an argument in, and hides it from the model.
 
-    LangChain's ``InjectedToolArg`` and what is derived from it, by name: the core
+    LangChain's ``InjectedToolArg`` and its subclasses, by name: the core
     imports no framework.
     """
     marks = [*getattr(hint, "__metadata__", ()), get_origin(hint) or hint]
@@ -255,7 +255,7 @@ def parse_arguments(raw: str) -> dict[str, Any] | None:
 
 
 def is_recordable(value: Any, depth: int = 0) -> bool:
-    """Say whether a JSON value is one to every reader of what was recorded.
+    """Return whether every JSON reader accepts a recorded value.
 
     Integers beyond 64 bits, NaN and infinities, halves of surrogate pairs and endless
     nesting are JSON to Python alone.
@@ -275,7 +275,7 @@ def is_recordable(value: Any, depth: int = 0) -> bool:
 
 
 def result_text(result: Any) -> str:
-    """Return what a tool returned as the text that the agent sees: else its JSON."""
+    """Return a tool's result as text for the agent: itself, or its JSON."""
     if isinstance(result, str):
         return result
     return json.dumps(result, ensure_ascii=False, default=str)
@@ -284,7 +284,7 @@ def result_text(result: Any) -> str:
 def whole_text(text: str) -> str:
     """Return ``text`` with U+FFFD for each half of a surrogate pair without the other.
 
-    Such a half is no character: no encoding of Unicode can hold it.
+    Such a half is not a character: no encoding of Unicode can hold it.
     """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -292,7 +292,7 @@ def whole_text(text: str) -> str:
 def normalized(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return arguments as the tool takes them: defaults filled in, types converted.
 
-    What does not validate, or has no spec, is returned as it is.
+    Arguments that do not validate, or have no spec, are returned as they are.
     """
     if spec is None:
         return arguments
@@ -327,7 +327,7 @@ def check_call(
 async def run_tool(
     tools: Mapping[str, Tool], name: str, arguments: dict[str, Any]
 ) -> tuple[ToolOutcome, str]:
-    """Run a call and say what became of it, with the text for the agent.
+    """Run a call and return its outcome, with the text for the agent.
 
     A refusal (``ToolError``, invalid arguments, unknown tool) is text that starts
     with ``Error:``; any other exception passes through, also a ``ValidationError``

@@ -1,4 +1,4 @@
-"""Trajectories: what a rollout recorded, as typed steps that round-trip as JSON."""
+"""Trajectories: the record of a rollout, as typed steps that round-trip as JSON."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import ToolOutcome
-from agentgym.errors import told_by
+from agentgym.errors import message_of
 from agentgym.security.redaction import redacted
 
 TRAJECTORY_VERSION = 5
@@ -31,8 +31,8 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
     """Why a rollout, an attempt or a call ended as it did.
 
     Attributes:
-        kind: What many have in common, e.g. ``timeout`` or ``crash: KeyError``.
-        detail: What is particular to this one, for people.
+        kind: The category, e.g. ``timeout`` or ``crash: KeyError``.
+        detail: Details of this one, for people.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
     @classmethod
     def of_error(cls, error: BaseException, kind: str = "crash") -> Self:
         """Return the reason that an error is."""
-        return cls(kind=f"{kind}: {type(error).__name__}", detail=told_by(error))
+        return cls(kind=f"{kind}: {type(error).__name__}", detail=message_of(error))
 
 
 GOAL_NOT_REACHED = Reason(kind="goal not reached")
@@ -57,7 +57,9 @@ NO_REASON = Reason(kind="no reason given")
 
 
 MOST_REWARD = 1e9
-"""Of either sign: the square of more is beyond what advantages are computed with."""
+"""Largest reward of either sign: the square of more overflows when advantages are
+computed.
+"""
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ class ModelCall(_Record):
 
     @property
     def token_counts(self) -> tuple[int, int] | None:
-        """Tokens of prompt and response; None if nobody counted them."""
+        """Tokens of prompt and response; None if they were not counted."""
         prompt, response = map(self.__dict__.get, _TOKENS[:2])
         if prompt or response:
             return len(prompt or ()), len(response or ())
@@ -176,7 +178,7 @@ class ToolCall(_Record):
     Attributes:
         id: Joins it to a :class:`RequestedCall`; None where the framework hides it.
         arguments: Parsed arguments, None if malformed.
-        outcome: ``OK``, or what was wrong.
+        outcome: ``OK``, or the kind of failure.
         result: The text the agent saw.
     """
 
@@ -189,7 +191,7 @@ class ToolCall(_Record):
     duration_ms: float = 0.0
 
     def repeats(self, other: "ToolCall") -> bool:
-        """Say whether it asked for just what ``other`` did, and ended just so."""
+        """Return whether two calls are alike in name, arguments, outcome and result."""
         asked_and_got = attrgetter("name", "arguments", "outcome", "result")
         return bool(asked_and_got(self) == asked_and_got(other))
 
@@ -219,7 +221,7 @@ class TrajectoryStats(_Numbers, frozen=True):
         tool_calls: Tool calls, of which ``tool_errors`` did not end well.
         prompt_tokens: Of the calls whose tokens are known.
         response_tokens: The same.
-        uncounted_calls: Model calls whose tokens nobody counted.
+        uncounted_calls: Model calls whose tokens were not counted.
         reward: None if it was never scored.
         duration_s: Wall seconds.
     """
@@ -229,13 +231,13 @@ class TrajectoryStats(_Numbers, frozen=True):
 
 
 class Trajectory(_Record):
-    """What one rollout recorded, in order.
+    """The record of one rollout, in order.
 
     Attributes:
-        version: Of this format; a newer one is refused. Later ones added what is
-            optional: 2 token counts, ``answer`` and ``changed_files``, 3
-            ``unused_calls``; 4 made a reason of what was a text, 5 tells who of a team
-            made the unused calls.
+        version: Version of this format; a newer one is refused. Later ones added
+            optional fields: 2 token counts, ``answer`` and ``changed_files``, 3
+            ``unused_calls``; 4 replaced a text by a :class:`Reason`, 5 has the role of
+            a team that made the unused calls.
         rollout_id: The rollout; ``attempt`` counts its retries from 0.
         group: Rollouts of one group attempted the same task at the same step.
         steps: Model calls and tool calls in the order they happened.
@@ -245,15 +247,15 @@ class Trajectory(_Record):
         right_tool: Share of the calls the task needs whose tool was called.
         right_arguments: Share of those that were made with the right arguments.
         status: How it ended.
-        reason: Why it failed or was dropped, or what cut it; None if the agent
-            itself came to its end.
+        reason: Why it failed, was dropped or was cut; None if the agent ended by
+            itself.
         duration_s: Wall seconds.
-        answer: What the agent said at its end, None if unknown or nothing.
+        answer: The agent's last message, None if unknown or empty.
         changed_files: Text files of the agent's workspace that differ from the
             task's at the end, None for one that is gone; empty without a workspace.
-        unused_calls: Requests to the model that led to no step, by who of a team made
-            them and kind of reason: it did not answer, or the attempt that they
-            belonged to was given up.
+        unused_calls: Requests to the model that resulted in no step, by role of a team
+            and kind of reason: it did not answer, or the attempt that they belonged to
+            was given up.
     """
 
     version: int = Field(default=TRAJECTORY_VERSION, ge=1, le=TRAJECTORY_VERSION)
@@ -378,9 +380,9 @@ class DropKind(BaseModel, frozen=True, extra="forbid"):
     """Rollouts that were dropped for one kind of reason.
 
     Attributes:
-        kind: What they have in common; ``count`` of them.
+        kind: Their category; ``count`` of them.
         rollouts: The ids of the first few, with the ids of their ``tasks``.
-        detail: What the first one's reason says in full.
+        detail: The first one's reason in full.
     """
 
     kind: str
@@ -398,7 +400,7 @@ class Summary(_Numbers, frozen=True):
         reasons: Why rollouts failed or were dropped, by kind, most frequent first.
             Their sum is ``failed + dropped``.
         drops: Why and which rollouts were dropped, the most frequent kind first.
-        tools: Tool calls by name; ``tool_outcomes`` by what became of them.
+        tools: Tool calls by name; ``tool_outcomes`` by their outcome.
         scored: Rollouts with a reward; ``mean_reward`` is over them, None if none.
         mean_duration_s: Wall seconds of a rollout, all counted.
     """

@@ -1,1 +1,1 @@
-"""What is wrong with this machine, and why a run does not learn."""
+"""Find the problems of this machine, and the reasons why a run does not learn."""

@@ -1,4 +1,4 @@
-"""What a run left behind, as far as it can be read."""
+"""Read the records of a run, as far as they are readable."""
 
 import sqlite3
 from collections import Counter
@@ -28,7 +28,7 @@ WHERE state = 'failed' AND is_train
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a run left behind, as far as it can be read."""
+    """The readable records of a run."""
 
     status: str  # of run.json: running, interrupted, failed or done
     error: str = ""  # why it failed
@@ -54,7 +54,7 @@ class Evidence:
 
 
 def read_evidence(run: RunFolder) -> Evidence:
-    """Read what a run left behind.
+    """Read the records of a run.
 
     Raises:
         RunFolderError: Its ``run.json`` is missing or corrupt.

@@ -1,4 +1,4 @@
-"""Whether this machine can train: what is there, what is missing, what is broken."""
+"""Check whether this machine can train: list missing and broken parts."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from agentgym.core.files import agents_home, home_problem
+from agentgym.core.files import agents_folder, state_problem
 from agentgym.errors import SandboxUnavailableError
 from agentgym.install import install_command
 
@@ -24,7 +24,7 @@ _EXTRAS = {
     "wandb": ("wandb",),
 }
 State = Literal["ok", "missing", "broken"]
-"""What is missing is optional; where something is broken, training cannot work."""
+"""A missing part is optional; with a broken one, training cannot work."""
 _CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
@@ -64,9 +64,9 @@ def _looked_at() -> Iterator[Check]:
         yield Check("sandbox", "ok", described(rung))
     except SandboxUnavailableError as error:
         yield Check("sandbox", "broken", str(error))
-    problem = home_problem()
-    home = problem or str(agents_home().parent)
-    yield Check("AGENTGYM_HOME", "broken" if problem else "ok", home)
+    problem = state_problem()
+    folder = problem or str(agents_folder().parent)
+    yield Check("AGENTGYM_HOME", "broken" if problem else "ok", folder)
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     disk = f"{free:.1f} GB free in {Path.cwd()}"
     if free < 1:

@@ -1,4 +1,4 @@
-"""Why a run does not learn: what the evidence from its folder points to."""
+"""Find out why a run does not learn, from the evidence in its folder."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,14 +13,14 @@ from agentgym.doctor.evidence import Evidence
 from agentgym.evaluate.outlook import MOST_CUT
 
 Severity = Literal["critical", "warning", "info"]
-"""What is critical stops learning, a warning slows it, and an info explains."""
+"""A critical finding stops learning, a warning slows it, and an info explains."""
 
 _FEW_STEPS = 10
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that stands in the way of learning, with the numbers that say so."""
+    """An obstacle to learning, with the numbers that show it."""
 
     severity: Severity
     title: str
@@ -35,13 +35,13 @@ _REMARKS = {
     "unsolved": "families of tasks are never solved",
 }
 _SETTLED = (
-    "Where hardly any attempt succeeds, calls that cannot fail are what is reinforced: "
+    "Where hardly any attempt succeeds, training reinforces calls that cannot fail: "
     "a stronger --model, easier tasks first, or a reward with partial credit; and let "
     "no harmless call be worth anything."
 )
 _HARD = (
-    "Training cannot reinforce what never succeeds: partial credit, easier tasks of "
-    "these families, or a stronger --model."
+    "Training cannot reinforce tasks that never succeed: add partial "
+    "credit, choose easier tasks of these families, or a stronger --model."
 )
 _STALLED = (
     "The best validated weights are kept. Try a lower learning_rate, a stronger "
@@ -61,7 +61,7 @@ _info = partial(Finding, "info")
 
 
 def diagnose(run: Evidence) -> list[Finding]:
-    """Return what was found, the likeliest cause first; empty if all is well."""
+    """Return the findings, the likeliest cause first; empty if all is well."""
     checks = (
         *(_broken, _lost, _base, _watched, _signal, _cut, _updates),
         *(_outcome, _regressions),
@@ -73,7 +73,7 @@ def diagnose(run: Evidence) -> list[Finding]:
 
 
 def _broken(run: Evidence) -> Iterator[Finding]:
-    """Look for what ended the run or spoilt its policy."""
+    """Look for the cause that ended the run or spoilt its policy."""
     if run.checkpoint_error:
         yield _critical(
             "the newest checkpoint is corrupt",
@@ -132,7 +132,7 @@ def _lost(run: Evidence) -> Iterator[Finding]:
 
 
 def _base(run: Evidence) -> Iterator[Finding]:
-    """Look at what the untrained policy can do."""
+    """Check the results of the untrained policy."""
     if run.baseline is None:
         return
     if not run.baseline.tool_reliability.n:
@@ -154,7 +154,7 @@ def _base(run: Evidence) -> Iterator[Finding]:
 
 
 def _watched(run: Evidence) -> Iterator[Finding]:
-    """Say what the newest validation showed."""
+    """Report the remarks on the newest validation."""
     for remark in run.remarks:
         severity: Severity = "info" if remark.kind == "unsolved" else "warning"
         evidence = f"{remark.text[:1].upper()}{remark.text[1:]}."
@@ -163,7 +163,7 @@ def _watched(run: Evidence) -> Iterator[Finding]:
 
 
 def _signal(run: Evidence) -> Iterator[Finding]:
-    """Look for steps and calls that teach nothing."""
+    """Look for steps and calls without a training signal."""
     groups = sum(step["groups"] for step in run.recent)
     skipped = sum(step["skipped_groups"] for step in run.recent)
     if groups and skipped / groups >= 0.8:
@@ -182,10 +182,10 @@ def _signal(run: Evidence) -> Iterator[Finding]:
     share = masked.total() / max(1, calls)
     if share >= 0.25:
         reason, count = masked.most_common(1)[0]
-        taught = "most model calls taught nothing"
+        title = "most model calls were masked"
         yield Finding(
             "critical" if share >= 0.8 else "warning",
-            taught if share >= 0.5 else "many calls were masked",
+            title if share >= 0.5 else "many calls were masked",
             f"{masked.total():,} of {calls:,} model calls ({share:.0%}), "
             f"most often: {reason} ({count:,}).",
             "A call is masked when its spans cannot be found in its token ids or its "
@@ -259,7 +259,7 @@ def _updates(run: Evidence) -> Iterator[Finding]:
 
 
 def _outcome(run: Evidence) -> Iterator[Finding]:
-    """Look at what was learnt, and at how much was tried."""
+    """Check how much was learned, and how much was tried."""
     if run.validation is not None and run.baseline is not None:
         before, after = _thirds([step["success_rate"] for step in run.steps])
         reached = run.validation.pass_1.value
@@ -282,7 +282,7 @@ def _outcome(run: Evidence) -> Iterator[Finding]:
 
 
 def _regressions(run: Evidence) -> Iterator[Finding]:
-    """Name what got worse on held-out tasks, beyond chance."""
+    """List results that fell on held-out tasks, beyond chance."""
     if run.effect is None:
         return
     families = [change.words() for change in run.effect.worse if change.is_family]
@@ -304,16 +304,16 @@ def _regressions(run: Evidence) -> Iterator[Finding]:
         yield _warning(
             "held-out sets got worse",
             f"Beyond chance: {'; '.join(others)}.",
-            "The policy learns what is special to the training tasks: give them more "
+            "The policy learns the peculiarities of the training tasks: give them more "
             "forms of wording, tools and entities, or end earlier.",
         )
 
 
 def _no_progress(run: Evidence) -> Iterator[Finding]:
-    """Say so when nothing explains a flat reward.
+    """Report a flat reward that no other finding explains.
 
-    Validation decides where there was enough of it: training turns to what still
-    fails, so its own reward may stay where it is while the policy learns.
+    Validation decides where there was enough of it: training concentrates on failing
+    tasks, so its own reward may stay flat while the policy learns.
     """
     if len(run.steps) < 2 * _FEW_STEPS:
         return

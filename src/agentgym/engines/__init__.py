@@ -1,1 +1,1 @@
-"""Engines: what updates a policy, each in its own folder, found by name."""
+"""Engines: update a policy's weights, each in its own folder, found by name."""

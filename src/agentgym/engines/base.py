@@ -1,4 +1,4 @@
-"""What the training loop asks of an engine, and what it gives it to learn from."""
+"""The interface of an engine for the training loop, and its training data."""
 
 import math
 from abc import ABC, abstractmethod
@@ -103,6 +103,12 @@ class UpdateMetrics:
         kl: Mean of the k3 estimate between sampling and updated policy, nats.
         gap: Mean distance, in nats, of the trained tokens' log-probabilities when they
             were sampled from those that the learner gives them before its update.
+        ratio_p99: 99 % of the trained tokens have at most this ratio of the probability
+            that the learner gives them before its update to that of sampling; None if
+            not measured.
+        ratio_max: The largest such ratio.
+        effective_share: Effective sample size of the tokens, weighed by these ratios,
+            as a share of their number.
         refused: Why the weights were left as they were; empty if they were not.
     """
 
@@ -113,6 +119,9 @@ class UpdateMetrics:
     clip_fraction: float = 0.0
     kl: float = 0.0
     gap: float = 0.0
+    ratio_p99: float | None = None
+    ratio_max: float | None = None
+    effective_share: float | None = None
     refused: str = ""
 
 
@@ -194,7 +203,7 @@ class Engine(ABC):
 
     @abstractmethod
     def load_checkpoint(self, folder: Path) -> None:
-        """Continue from what :meth:`save_checkpoint` wrote.
+        """Continue from the checkpoint of :meth:`save_checkpoint`.
 
         Raises:
             CheckpointError: A file is missing, cut short or of another model.

@@ -30,7 +30,7 @@ def write_checkpoint(
         folder: Exists.
         tensors: By the name of their file.
         step: Updates done.
-        model: What the model of :func:`read_checkpoint` must be equal to.
+        model: Identity of the model, which :func:`read_checkpoint` compares.
     """
     files = {f"{name}{_SUFFIX}": held for name, held in tensors.items()}
     manifest = {

@@ -1,4 +1,4 @@
-"""Where an engine's model runs, told by a look at /dev, without torch."""
+"""Find where an engine's model runs, by a look at /dev, without torch."""
 
 import os
 import re

@@ -10,14 +10,14 @@ from pathlib import Path
 from shutil import disk_usage, which
 from typing import NamedTuple
 
-from agentgym.core.files import agents_home, require_writable_home
+from agentgym.core.files import agents_folder, require_writable_state
 from agentgym.errors import EngineError, UsageError
 
 _LEAST_MEMORY_GB = 4.0
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at: whether it is right, and what was seen."""
+    """The result of one check: whether it is right, and its evidence."""
 
     name: str
     is_good: bool
@@ -47,7 +47,7 @@ class Environment:
     @property
     def folder(self) -> Path:
         """Where it is made."""
-        return agents_home().parent / "engines" / self.engine
+        return agents_folder().parent / "engines" / self.engine
 
     @property
     def python(self) -> Path:
@@ -56,7 +56,7 @@ class Environment:
 
     @property
     def advice(self) -> str:
-        """What makes it."""
+        """Return the command that installs this environment."""
         return f"Make it with: agentgym engine install {self.engine}"
 
     def interpreter(self) -> Path:
@@ -91,13 +91,13 @@ class Environment:
         ]
 
     def install(self) -> Iterator[str]:
-        """Make the environment with uv, saying step by step what is done.
+        """Make the environment with uv; yield a sentence on each step.
 
         Raises:
             UsageError: uv is missing, or the disk is too full.
             EngineError: uv failed.
         """
-        require_writable_home()
+        require_writable_state()
         uv = which("uv")
         if uv is None:
             raise UsageError("uv is not installed: pip install uv")
@@ -185,7 +185,7 @@ def _ports() -> Finding:
 
 
 def gpus() -> Finding:
-    """Return the GPUs with their free memory, as the driver tells them."""
+    """Return the GPUs with their free memory, as the driver reports them."""
     if (tool := which("nvidia-smi")) is None:
         return Finding("GPUs", False, "nvidia-smi is missing: this machine has none")
     words = [tool, "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader"]

@@ -39,7 +39,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 class Learner:
-    """The clipped loss, AdamW, and checkpoints of both; nobody samples meanwhile.
+    """The clipped loss, AdamW, and checkpoints of both; sampling stops meanwhile.
 
     Args:
         config: Every setting.
@@ -108,10 +108,11 @@ class Learner:
         forests = self._loss.plant(batch.sequences) if total else []
 
         self._optimizer.zero_grad(set_to_none=True)
+        self._loss.take_ratios()  # of an update that failed
         sums = LossSums()
         for forest in forests:
             sums = LossSums(*map(add, sums, self._loss.backward(forest, total)))
-        gap = sums.gap / max(1, total)
+        gap, ratios = sums.gap / max(1, total), self._loss.take_ratios()
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRAD_NORM)
         if self._servers and torch.isfinite(norm):
             check_gap(gap, self._servers)
@@ -132,6 +133,9 @@ class Learner:
             clip_fraction=sums.clipped / max(1, total),
             kl=kl,
             gap=gap,
+            ratio_p99=ratios and ratios.p99,
+            ratio_max=ratios and ratios.most,
+            effective_share=ratios and ratios.effective,
             refused=refused,
         )
 
@@ -158,7 +162,7 @@ class Learner:
         write_checkpoint(folder, tensors, step=self.step, model=self._identity())
 
     def load(self, folder: Path) -> None:
-        """Continue from what was saved; nothing is changed unless all can be read.
+        """Continue from a checkpoint; change nothing unless all of it can be read.
 
         Raises:
             CheckpointError: A file is missing, cut short or of another model.
@@ -175,7 +179,7 @@ class Learner:
         self.step = step
 
     def _identity(self) -> dict[str, Any]:
-        """Return what a checkpoint's model must have in common with this one."""
+        """Return the properties that a checkpoint's model must share with this one."""
         shapes = [(n, list(p.shape)) for n, p in self._loaded.trained_parameters()]
         digest = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()
         return {

@@ -21,7 +21,7 @@ _LOOKED_AT = 100
 _CHARACTERS = 3.0
 """Of a token, at least: English and JSON have about four."""
 _RESULT_TOKENS = 256
-"""Of what a tool returns; most return a line."""
+"""Tokens of a tool's result; most return a line."""
 _OWN_PROMPT_TOKENS = 1024
 """Of an agent's own prompt, which only the agent knows."""
 _ANSWER = 1024

@@ -1,4 +1,4 @@
-"""How much memory a model takes, told from its ``config.json`` before it is loaded.
+"""Estimate a model's memory from its ``config.json`` before it is loaded.
 
 Sizes are those of the engine in this process: the weights that learn, with an adapter
 one more copy of the linear layers to sample from (:mod:`agentgym.engines.adapter`),
@@ -82,7 +82,7 @@ class Estimate:
 
     @classmethod
     def of(cls, shape: Shape, use: Use, parameters: int | None = None) -> Self:
-        """Return what a model takes.
+        """Return the memory of a model.
 
         Args:
             shape: Of the model.
@@ -304,7 +304,7 @@ def check_memory(
     fetch: bool = False,
     beside: float | None = None,
 ) -> str:
-    """Check that a model fits, and return what it takes in words; empty if unknown.
+    """Check that a model fits, and describe its memory; empty if unknown.
 
     Unknown is a model whose ``config.json`` is not here yet, or whose kind is not, and
     a GPU whose driver tells nothing.
@@ -349,7 +349,7 @@ def check_memory(
 def _check_beside(
     config: TrainingConfig, estimate: Estimate, free: int, share: float
 ) -> None:
-    """Check that what the learner keeps has room beside a server that is awake."""
+    """Check that the learner's memory fits next to a server that is awake."""
     kept = estimate.weights + estimate.adapter + estimate.optimizer + estimate.overhead
     if kept <= (1 - share) * free:
         return

@@ -33,7 +33,7 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
 
 
 def check_engine(config: TrainingConfig) -> EngineSummary:
-    """Check what the engine must support, without loading a model.
+    """Check that the engine supports the settings, without loading a model.
 
     Raises:
         UsageError: As :meth:`EngineFactory.check`; or no engine has this name.
@@ -63,12 +63,12 @@ def paced_settings(config: TrainingConfig) -> TrainingConfig:
 
 
 def composed_settings(config: TrainingConfig) -> str:
-    """Return what an engine would give its library, as text; empty if nothing."""
+    """Return an engine's settings for its library, as text; empty if none."""
     return _factory(config).composed(config)
 
 
 def announced_start(config: TrainingConfig) -> str:
-    """Return what to tell while :func:`create_engine` takes minutes; else nothing."""
+    """Return the message shown while :func:`create_engine` runs; else empty."""
     return _factory(config).announced(config)
 
 

@@ -18,7 +18,7 @@ _STATE = "scripted.json"
 
 @dataclass(frozen=True)
 class Reply:
-    """What a scripted policy says.
+    """The answer of a scripted policy.
 
     Attributes:
         content: Text, None for none.
@@ -50,7 +50,7 @@ class ScriptedPolicy(Policy):
         return "scripted"
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer with what the function returns."""
+        """Answer with the function's result."""
         return self.write(request, self._respond(request))
 
     def write(self, request: ChatRequest, reply: Reply) -> ChatResult:
@@ -93,7 +93,7 @@ class ScriptedEngine(Engine):
 
     @property
     def policy(self) -> ScriptedPolicy:
-        """What answers."""
+        """The scripted policy."""
         return self._policy
 
     @property
@@ -125,17 +125,17 @@ class ScriptedEngine(Engine):
         write_json(folder / _STATE, self.step)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Go on counting from there."""
+        """Continue counting from the checkpoint's version."""
         self._policy.version = json.loads((folder / _STATE).read_text())
 
     def export(self, folder: Path) -> None:
-        """Write the same in the place of weights."""
+        """Write the checkpoint's file instead of weights."""
         folder.mkdir()
         self.save_checkpoint(folder)
 
 
 class ScriptedImitation(Imitation):
-    """Remembers what was to be imitated."""
+    """Remembers the calls to imitate."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""From a run's settings to those of a library below an engine: what they share."""
+"""Map a run's settings to those of a library below an engine: the common part."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def context_length(config: TrainingConfig) -> int:
 
 
 def log_file(config: TrainingConfig) -> Path:
-    """Return where what an engine starts writes its log: in the run's folder.
+    """Return the path of the log of an engine's processes: in the run's folder.
 
     Without a run it is beside the runs.
     """

@@ -1,4 +1,4 @@
-"""Ends what an engine has started, whichever way the process that wanted it ends.
+"""Run an engine's processes, and end them when the parent process ends.
 
 As a program it runs a command for as long as its parent lives::
 

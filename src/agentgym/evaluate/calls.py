@@ -1,4 +1,4 @@
-"""Call classes: what every tool call was, right or wrong, each in exactly one class."""
+"""Call classes: judge every tool call, right or wrong, as exactly one class."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,25 +21,25 @@ UNREADABLE = "(malformed)"  # column of the calls whose text could not be read
 
 
 class CallClass(StrEnum):
-    """What a tool call was. The first class that fits, from the top, is the call's.
+    """The class of a tool call: the first one that fits, from the top.
 
     A value is of another type than the schema asks for only if pydantic's lax mode
-    does not convert it (``"2"`` is an integer). What ran or was refused by the tool
-    has the wrong value if it answers to a needed call of the same tool.
+    does not convert it (``"2"`` is an integer). A call that ran or was refused by the
+    tool has the wrong value if it matches a needed call of the same tool.
     """
 
     INVENTED_TOOL = "invented_tool"  # names no tool that the call was offered
     MALFORMED = "malformed"  # its text could not be read as a name and an object
-    MISSING = "missing"  # an argument that the schema requires is not there
+    MISSING = "missing"  # an argument that the schema requires is missing
     EXTRA = "extra"  # none is missing, and there is one that the schema knows not
     WRONG_TYPE = "wrong_type"  # a value is not of the type that the schema asks for
     RULE_BROKEN = "rule_broken"  # a rule of the scenario forbids it
     OWN = "own"  # ran, and is of a tool that the agent brought along, e.g. a hand-off
     RIGHT = "right"  # ran, and is a call that the task needs
-    WRONG_VALUE = "wrong_value"  # is outside what the schema allows, or not the needed
+    WRONG_VALUE = "wrong_value"  # has a value outside the schema, or not the needed one
     RAISED = "raised"  # the tool refused it, or the agent ended before it ran
     REPEATED = "repeated"  # ran, like an earlier one with the same result
-    WRONG_TOOL = "wrong_tool"  # ran in the place of a needed call of another tool
+    WRONG_TOOL = "wrong_tool"  # ran instead of a needed call of another tool
     UNNEEDED = "unneeded"  # ran, and answers to no needed call
     UNJUDGED = "unjudged"  # ran, in a task whose needed calls are not known
 
@@ -54,7 +54,7 @@ _FAULTS: Mapping[Fault, CallClass] = MappingProxyType(
 
 
 class JudgedCall(NamedTuple):
-    """A tool call and what it was."""
+    """A tool call and its class."""
 
     call: ToolCall
     kind: CallClass
@@ -109,7 +109,7 @@ def _class_of(
     need: NeededCall | None,
     succeeded: bool,
 ) -> CallClass:
-    """Return the first class that fits; ``need`` is what the call answers to."""
+    """Return the first class that fits; ``need`` is the needed call that it matches."""
     if call.outcome is ToolOutcome.RULE_BROKEN:
         return CallClass.RULE_BROKEN
     if call.outcome is ToolOutcome.MALFORMED:
@@ -136,17 +136,17 @@ def _class_of(
 def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
     """Return for each tool call the functions that its model call was offered."""
     found: list[Mapping[str, Mapping[str, Any]]] = []
-    told: Mapping[str, Mapping[str, Any]] = {}
+    offered: Mapping[str, Mapping[str, Any]] = {}
     for step in trajectory.steps:
         if isinstance(step, ModelCall):
-            told = offered_functions(step.tools)
+            offered = offered_functions(step.tools)
         else:
-            found.append(told)
+            found.append(offered)
     return found
 
 
 def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
-    """Return the class of a call that no scenario knows, by what was offered."""
+    """Return the class of a call that no scenario knows, by the offered schema."""
     if call.arguments is None or call.outcome is ToolOutcome.MALFORMED:
         return CallClass.MALFORMED
     if call.outcome is not ToolOutcome.INVALID_ARGUMENTS:
@@ -158,7 +158,7 @@ def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
 
 
 def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
-    """Return what is wrong with arguments that were refused, by the tool's schema.
+    """Return the fault of arguments that were refused, by the tool's schema.
 
     If the schema finds nothing, the refusal was the framework's own, of a value.
     """

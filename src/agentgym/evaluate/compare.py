@@ -1,4 +1,4 @@
-"""Comparing two measurements: differences, whether training helped, what got worse."""
+"""Compare two measurements: differences, effect of training, lost ground."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ class Comparison(BaseModel, frozen=True, extra="forbid"):
 
 
 def are_paired(before: Metrics, after: Metrics) -> bool:
-    """Say whether two measurements are of the same tasks, and tell them apart."""
+    """Return whether two measurements are of the same tasks, and list them."""
     tasks = [task.task_id for task in before.by_task]
     return bool(tasks) and tasks == [task.task_id for task in after.by_task]
 
@@ -132,15 +132,15 @@ class Change(BaseModel, frozen=True, extra="forbid"):
 
 
 class Effect(BaseModel, frozen=True, extra="forbid"):
-    """What training changed, tested on the same held-out tasks.
+    """The effect of training, tested on the same held-out tasks.
 
     Attributes:
         verdict: Of pass^1 on the main held-out tasks.
         before: pass^1 before training; ``after`` is that of the trained policy.
         p_value: Of the paired sign-flip test by task.
         tasks: Tasks that both sides were scored on.
-        better: What rose beyond chance.
-        worse: What fell beyond chance.
+        better: Metrics and families that rose beyond chance.
+        worse: Metrics and families that fell beyond chance.
     """
 
     verdict: Verdict
@@ -157,7 +157,7 @@ def measure_effect(
     after: Metrics,
     further: Mapping[str, tuple[Metrics, Metrics]] | None = None,
 ) -> Effect | None:
-    """Test what changed between two measurements of the same tasks.
+    """Test the changes between two measurements of the same tasks.
 
     Families of tasks are one set of hypotheses, the shares of all held-out sets
     another; each set is corrected with :func:`holm`, so that the chance of naming
@@ -245,7 +245,7 @@ def stratified_p(tables: Iterable[tuple[int, int, int, int]]) -> float:
     Given how often each task succeeded on both sides together, the successes after
     training are hypergeometric if nothing changed; their sum over tasks is tested
     (the exact form of Cochran 1954 and Mantel and Haenszel 1959). Unlike a test by
-    task alone it can tell something of a family with few tasks.
+    task alone it has power for a family with few tasks.
 
     Args:
         tables: Per task: successes and attempts before, successes and attempts after.

@@ -1,4 +1,4 @@
-"""Criteria: what a measurement is asked to reach, by a scenario or by a user."""
+"""Criteria: shares that a scenario or a user requires of a measurement."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ def criteria_hold(
 
     Args:
         criteria: Least shares by name.
-        metrics: What was measured.
+        metrics: The measured metrics.
         errors: Standard errors that a share must lie above its criterion; one that
             is 1 need not, since none can be higher.
     """
@@ -44,7 +44,7 @@ def _is_above(found: Estimate, least: float, errors: float) -> bool:
 
 @dataclass(frozen=True)
 class Goal:
-    """One success criterion beside what was reached.
+    """One success criterion and the share that was reached.
 
     Attributes:
         name: As the scenario has it: ``success_rate``, ``cost_reduction``.
@@ -65,7 +65,7 @@ class Goal:
 def compare_goals(
     criteria: Mapping[str, float], before: Metrics, after: Metrics
 ) -> list[Goal]:
-    """Return each criterion with what was reached on held-out tasks.
+    """Return each criterion with the share reached on held-out tasks.
 
     ``cost_reduction`` is the share that a task costs less than before training: in
     dollars where they are known, else in sampled tokens.
@@ -91,7 +91,7 @@ def _cost_reduction(before: Metrics, after: Metrics) -> float | None:
 
 
 def flaws(scenario: Scenario) -> Iterator[str]:
-    """Yield what of a scenario's criteria and components cannot be trained with."""
+    """Yield the criteria and components of a scenario that training cannot use."""
     if (tokens := scenario.train_tokens) not in TRAIN_TOKENS:
         yield f"train_tokens is {tokens!r}, not one of {', '.join(TRAIN_TOKENS)}"
         return
@@ -148,9 +148,9 @@ class Gate:
         return cls(metric, least, by_low)
 
     def miss(self, metrics: Metrics) -> str | None:
-        """Return what is missing in words; None if the gate is passed.
+        """Return the missed criterion in words; None if the gate is passed.
 
-        What was not measured passes no gate.
+        A metric that was not measured does not pass.
         """
         found = metrics[self.metric]
         name = self.metric.replace("_", " ")

@@ -33,7 +33,7 @@ from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import needs_of, tasks_to_measure
-from agentgym.security.audit import home_log
+from agentgym.security.audit import default_log
 
 _PROVIDER_IN_FLIGHT = 8
 
@@ -67,7 +67,7 @@ def attempt(
     session.delete(request.rollout_id for request in asked)
     try:
         made = session.run(asked, on_rollout)
-    except Interrupted:  # it will be made anew, under the same ids
+    except Interrupted:  # they will be made again, under the same ids
         session.delete(request.rollout_id for request in asked)
         raise
     rest = iter(made)
@@ -96,12 +96,12 @@ def evaluate(
     Args:
         config: Every setting; its model may be one of a provider.
         split: Of the tasks; ``all`` takes some of each.
-        progress: Told what happens.
-        subject: What to call who is measured.
+        progress: Receives the events.
+        subject: Name of the measured agent or model.
         spec: Of the trained agent that is measured, if it is one.
         prices: Of the model's tokens; None: nothing on this machine, unknown
             elsewhere.
-        baselines: Whether agents without a model are measured beside it.
+        baselines: Whether agents without a model are measured as well.
 
     Raises:
         UsageError: A setting cannot work.
@@ -134,7 +134,7 @@ def evaluate(
                 folder,
                 worker_count(config),
                 cache=cache,
-                audit=home_log(),
+                audit=default_log(),
             )
         )
         progress.phase("evaluation", len(tasks) * config.eval_samples)
@@ -144,9 +144,9 @@ def evaluate(
             config.eval_samples,
             lambda _: progress.rollout_done(),
         )
-        told = session.troubles
+        notes = session.troubles
     trajectories = found[split]
-    told += [] if cache is None else [cache.told]
+    notes += [] if cache is None else [cache.summary]
     beside, problems = ({}, []) if not baselines else _measured(scenario, tasks, config)
     attempts, confusion = judge(scenario, tasks, trajectories)
     calls = sum((Counter(attempt.calls) for attempt in attempts), Counter[CallClass]())
@@ -165,11 +165,11 @@ def evaluate(
         seed=config.seed,
         samples=config.eval_samples,
         framework=config.framework,
-        endpoint=None if endpoint is None else endpoint.told,
+        endpoint=None if endpoint is None else endpoint.description,
         prices=prices,
         settings=config.model_dump(mode="json"),
         cached=0 if cache is None else cache.found,
-        notes=[*_notes(subject, spec, scenario, split), *told, *problems, *cut],
+        notes=[*_notes(subject, spec, scenario, split), *notes, *problems, *cut],
         metrics=metrics,
         baselines=beside,
         calls={kind: calls[kind] for kind in CallClass if calls[kind]},
@@ -202,11 +202,11 @@ def _notes(
         return []
     if spec.scenario == scenario.name:
         is_mixed = split in (EVERY_SPLIT, Split.TRAIN)
-        told = f"Tasks that {subject} was trained on are among these."
-        return [told] if is_mixed else []
+        message = f"Tasks that {subject} was trained on are among these."
+        return [message] if is_mixed else []
     lent = "tools" if spec.agent else "prompt and tools"
-    told = f"{subject} was trained on {spec.scenario}, not on {scenario.name}"
-    return [f"{told}: its {lent} here are this scenario's."]
+    message = f"{subject} was trained on {spec.scenario}, not on {scenario.name}"
+    return [f"{message}: its {lent} here are this scenario's."]
 
 
 def measure_baselines(
@@ -231,8 +231,8 @@ def _measured(
         for agent in (DoNothing(), CallEverything(seed=1, from_instruction=True)):
             made = [run_trivial(harmless, task, agent) for task in tasks]
             if all(t.status is RolloutStatus.DROPPED for t in made):
-                told = f"The {agent.name} agent could not be scored"
-                problems.append(f"{told}: {made[0].reason}.")
+                message = f"The {agent.name} agent could not be scored"
+                problems.append(f"{message}: {made[0].reason}.")
             else:
                 found[agent.name] = Metrics.of(made, k=1)
     finally:
@@ -252,7 +252,7 @@ def judge(
 
     Returns:
         One result per attempt, and the confusion matrix of the scored ones; None
-        if the scenario does not say what tasks need.
+        if the scenario does not list the calls that tasks need.
     """
     needs = needs_of(scenario, tasks)
     attempts: list[AttemptResult] = []

@@ -1,4 +1,4 @@
-"""How long a run has left, told by what its own phases have taken."""
+"""Forecast how long a run has left from the time of its own phases."""
 
 import math
 import time
@@ -16,14 +16,14 @@ _PLAN = 0.25, 1.0
 _NEWEST = 10  # steps
 _LONG_S = 600.0
 _LEAST_ROLLOUTS, _LEAST_S = 4, 20.0
-"""Of a baseline that must have passed before its whole length is estimated."""
+"""Rollouts and seconds of a baseline before its whole length is estimated."""
 
 
 class Forecast:
-    """Expects what is left to take as long as what was timed in this process.
+    """Expects the remaining phases to take as long as those timed in this process.
 
     Args:
-        config: Its budget, and the sizes of what is measured.
+        config: Has the budget, and the sizes of measurements.
         held_out: Rollouts of the measurement at the end.
         clock: Returns seconds.
     """

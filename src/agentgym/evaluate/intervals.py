@@ -19,7 +19,7 @@ Z95 = 1.959964
 
 
 class _Added(NamedTuple):
-    """Tasks that an interval of shares adds, at each end of what a task can be."""
+    """Tasks that an interval of shares adds, at each end of a task's range."""
 
     tasks: float
     least: float
@@ -34,7 +34,7 @@ class Estimate(BaseModel, frozen=True, extra="forbid"):
     """A mean with its 95 % interval, and as a number the mean alone.
 
     ``estimate >= 0.95``, ``f"{estimate:.1%}"`` and ``float(estimate)`` speak of
-    ``value``; what was not measured is NaN there, neither above nor below anything.
+    ``value``; a share that was not measured is NaN, neither above nor below anything.
 
     Attributes:
         value: The mean over tasks.
@@ -107,9 +107,9 @@ def estimate_difference(
 ) -> Estimate:
     """Estimate ``after - before`` of a ratio that was measured twice on the same tasks.
 
-    Tasks are compared with themselves, so what makes a task hard for both sides
-    cancels out. The interval of shares is that of Bonett and Price (2012), *Adjusted
-    Wald Confidence Interval for a Difference of Binomial Proportions Based on Paired
+    Tasks are compared with themselves, so a task's difficulty for both sides cancels
+    out. The interval of shares is that of Bonett and Price (2012), *Adjusted Wald
+    Confidence Interval for a Difference of Binomial Proportions Based on Paired
     Data*: a task that only the first side solves and one that only the second solves
     are added. That of means is the paired bootstrap (Efron and Tibshirani 1993,
     chapter 8).

@@ -28,7 +28,7 @@ _PHASES = {
 
 
 class LinesProgress(Progress):
-    """Writes what happens as lines; ``Trainer`` does so unless it is told otherwise.
+    """Writes events as lines; the default of ``Trainer``.
 
     Args:
         stream: Where to; None is standard error.
@@ -48,12 +48,12 @@ class LinesProgress(Progress):
         """Write one line."""
         self._line_at = monotonic()
         stream = self._stream or sys.stderr
-        with suppress(OSError, ValueError):  # closed, or nobody reads it
+        with suppress(OSError, ValueError):  # the stream is closed
             stream.write(f"{line}\n")
             stream.flush()
 
     def planned(self, plan: Plan) -> None:
-        """Write what is trained, and where."""
+        """Write the model, the scenario and the device of the run."""
         config = plan.config
         self.write(
             f"Training {config.scenario_name} ({config.framework}): {plan.model} on "
@@ -62,7 +62,7 @@ class LinesProgress(Progress):
         )
 
     def starting(self, what: str) -> None:
-        """Write what is waited for."""
+        """Write the name of the phase that the run waits for."""
         self.write(what)
 
     def fitted(self, words: str) -> None:
@@ -90,7 +90,7 @@ class LinesProgress(Progress):
         self.write(forecast_words(least, most, soonest))
 
     def warmed(self, words: str, metrics: Metrics) -> None:
-        """Write what the warm start reached."""
+        """Write the metrics after the warm start."""
         self.write(f"warm start: {words}: {share_words(metrics)}")
 
     def stepped(self, report: StepReport) -> None:
@@ -113,7 +113,7 @@ class LinesProgress(Progress):
         self.write(f"step {step}  validation {share_words(metrics)}{goal}")
 
     def warned(self, remarks: Sequence[str]) -> None:
-        """Write what tells against the run."""
+        """Write warnings about the run."""
         for remark in remarks:
             self.write(f"  note: {remark}")
 

@@ -44,19 +44,19 @@ AS_SHARES: frozenset[MetricName] = frozenset((*SHARES, "pass_1_of_all", "answers
 
 
 class Prices(BaseModel, frozen=True, extra="forbid"):
-    """What a model's tokens cost, in US dollars per million."""
+    """Prices of a model's tokens, in US dollars per million."""
 
     prompt: float = Field(ge=0, allow_inf_nan=False)
     response: float = Field(ge=0, allow_inf_nan=False)
 
 
 FREE = Prices(prompt=0.0, response=0.0)
-"""Of a model on this machine."""
+"""Prices of a model on this machine."""
 _NOTHING: Pair = (0.0, 0.0)
 
 
 class TaskResult(BaseModel, frozen=True, extra="forbid"):
-    """What became of all attempts at one task."""
+    """The results of all attempts at one task."""
 
     task_id: str
     family: str = ""
@@ -120,7 +120,7 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
 
 
 class Metrics(BaseModel, frozen=True, extra="forbid"):
-    """What an agent did on a set of tasks; shares are in 0..1.
+    """The metrics of an agent on a set of tasks; shares are in 0..1.
 
     Attributes:
         tasks: Distinct tasks.
@@ -143,7 +143,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         seconds: Wall seconds per rollout.
         pass_1_of_all: As ``pass_1``, with dropped rollouts as failed ones.
         answers_cut: Share of the model's answers that ended at their most tokens.
-        by_task: What the estimates are made of; empty in results of old versions.
+        by_task: The sums behind the estimates; empty in results of old versions.
     """
 
     tasks: int
@@ -186,7 +186,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
             trajectories: Any number per task; those not scored count as dropped.
             k: Of pass^k.
             prices: Of the model's tokens; None if they are not known.
-            needs: What tasks need, for the right tool of each role of a team.
+            needs: The calls that tasks need, for the right tool of each role of a team.
         """
         grouped: dict[str, list[Trajectory]] = defaultdict(list)
         for trajectory in trajectories:
@@ -200,7 +200,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         """Compute the metrics of tasks, also of several measurements together.
 
         Args:
-            every: What came of each task.
+            every: The results of each task.
             k: Of pass^k; lowered to the fewest attempts that a task has.
 
         Raises:
@@ -239,8 +239,8 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
     def at_most(self, k: int) -> Self:
         """Return the same with pass^k of at most ``k``, as far as tasks are recorded.
 
-        A rollout that was dropped lowers the k of its measurement, and pass^3 says
-        nothing beside pass^4.
+        A rollout that was dropped lowers the k of its measurement, and pass^3 cannot be
+        compared with pass^4.
         """
         if self.k <= k or not self.by_task:
             return self
@@ -260,7 +260,7 @@ def cost_per_success(*sides: Sequence[TaskResult]) -> Estimate:
 
 
 def _counts(trajectory: Trajectory, prices: Prices | None) -> dict[MetricName, Pair]:
-    """Return what a rollout adds to each metric, as far as that is known."""
+    """Return the numerator and denominator that a rollout adds to each known metric."""
     calls, _ = trajectory.calls_by_maker()
     stats = trajectory.stats()
     means: dict[MetricName, float | None] = {

@@ -1,10 +1,10 @@
-"""What a baseline says of the training to come, before any time is spent on it."""
+"""Judge from a baseline whether training can help, before any time is spent on it."""
 
 from collections.abc import Sequence
 
 from agentgym.evaluate.metrics import Metrics, TaskResult
 
-_ENOUGH = 16  # attempts: that none or all of them succeed is no accident
+_ENOUGH = 16  # attempts: if none or all of them succeed, that is not an accident
 _TASKS, _SAMPLES = 32, 4  # so many attempts at so many tasks, and none differ
 _WEAK = 0.1  # of attempts succeed: below it, a warm start is offered
 MOST_CUT = 0.02
@@ -19,12 +19,12 @@ def doubts(baseline: Metrics) -> list[str]:
     none did, there is nothing to reinforce.
 
     Args:
-        baseline: Of the policy on held-out tasks before its first update; what it is
-            too small to tell is not said.
+        baseline: Metrics of the policy on held-out tasks before its first update;
+            doubts that so few tasks cannot show are left out.
     """
     tasks = [task for task in baseline.by_task if task.attempts]
     families = {task.family for task in tasks}
-    teaching = {task.family for task in tasks if len(set(task.rewards)) > 1}
+    useful = {task.family for task in tasks if len(set(task.rewards)) > 1}
     solved = sum(task.successes for task in tasks)
     attempts = sum(task.attempts for task in tasks)
     if attempts < _ENOUGH:
@@ -33,8 +33,8 @@ def doubts(baseline: Metrics) -> list[str]:
     if solved == 0:
         found.append(
             f"Not one of {attempts:,} attempts at {len(tasks):,} held-out tasks "
-            "succeeded. Training reinforces what succeeds at times; where nothing "
-            f"does, agents learn to make one harmless call. {_TRY}"
+            "succeeded. Training reinforces calls that succeed at times; where none "
+            f"do, agents learn to make one harmless call. {_TRY}"
         )
     if solved == attempts:
         found.append(
@@ -42,22 +42,22 @@ def doubts(baseline: Metrics) -> list[str]:
             "there is nothing to learn from them. Use the model as it is, or take "
             "harder tasks."
         )
-    elif not teaching and _never_differ(tasks):
+    elif not useful and _never_differ(tasks):
         found.append(
             "No two attempts at the same task were rewarded differently, so none is "
             "better than another to learn from; at most, calls that fail are unlearnt. "
-            "Let the reward tell better attempts from worse ones, or raise temperature."
+            "Let the reward be higher for better attempts, or raise temperature."
         )
-    if found and solved < attempts and teaching:
+    if found and solved < attempts and useful:
         found.append(
-            f"There is something to learn in {len(teaching)} of {len(families)} "
-            f"families of tasks at present: {', '.join(sorted(teaching))}."
+            f"Training has a signal in {len(useful)} of {len(families)} "
+            f"families of tasks at present: {', '.join(sorted(useful))}."
         )
     return found
 
 
 def warm_start_offer(baseline: Metrics) -> str:
-    """Return what speaks for a warm start, in plain words; empty if nothing does.
+    """Return the reasons for a warm start as text; empty if there are none.
 
     Args:
         baseline: Of the untrained policy on held-out tasks. The calls that tasks need
@@ -90,9 +90,9 @@ def cut_words(share: float, most: int) -> str:
 
 
 def _never_differ(tasks: Sequence[TaskResult]) -> bool:
-    """Whether rewards that differ within no task will hardly do so in training.
+    """Return whether rewards that are equal within each task will stay so in training.
 
-    Attempts at a task that a policy can do are often alike, so few tasks tell nothing,
+    Attempts at a task that a policy can do are often alike, so few tasks show nothing,
     unless all rewards are one number.
     """
     often = [task for task in tasks if task.attempts >= _SAMPLES]

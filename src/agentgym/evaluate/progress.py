@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it: the terminal, a notebook, a test."""
+"""Progress: the events of a run, for the terminal, a notebook or a test."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.metrics import Metrics
 
-if TYPE_CHECKING:  # whoever shows a run loads no gateway
+if TYPE_CHECKING:  # observers of a run must not load the gateway
     from agentgym.rollout.probe import AgentReport
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is about to happen.
+    """The plan of a run.
 
     Attributes:
         config: Every setting; ``run`` is its folder.
@@ -27,8 +27,8 @@ class Plan:
         held_out: Rollouts of the measurements before and after, each.
         validations: Most measurements in between, of ``eval_tasks`` rollouts each.
         resumed_step: The step continued from, None for a new run.
-        agent: What is known of the user's own agent, None if there is none.
-        memory: What training takes of the device's, in words; empty if not known.
+        agent: The report on the user's own agent, None if there is none.
+        memory: Memory that training takes on the device, in words; empty if not known.
         saved_as: The name of which the trained agent becomes a version.
         trained: Which of its own tokens the model learns from: a value of
             ``train_tokens``, or the names of the components.
@@ -80,12 +80,18 @@ class StepReport:
         sampled_tokens: In all its rollouts; ``tokens_per_second`` over its wall time.
         seconds_left: Until the run ends if its budget is spent, at the pace so far.
         right_tool: Share of the calls needed whose tool was called; None if the
-            scenario does not say what is needed. ``right_arguments`` likewise.
+            scenario does not list the needed calls. ``right_arguments`` likewise.
         sequences: That a rollout's model calls make, on average: calls whose tokens
             continue each other are one.
         breaks: Calls that continue a conversation, and not the tokens that were seen
             and sampled in it: each begins a sequence of its own.
         answers_cut: Share of the model's answers that ended at their most tokens.
+        ratio_p99: 99 % of the trained tokens have at most this ratio of the learner's
+            probability to that of sampling, ``ratio_max`` is the largest; None where
+            the engine does not measure it. Both are 1 where sampling and learning
+            compute the same.
+        effective_share: Effective sample size of the trained tokens, weighed by these
+            ratios, as a share of their number.
     """
 
     step: int
@@ -114,10 +120,13 @@ class StepReport:
     sequences: float = 0.0
     breaks: int = 0
     answers_cut: float = 0.0
+    ratio_p99: float | None = None
+    ratio_max: float | None = None
+    effective_share: float | None = None
 
 
 class Progress:
-    """An observer that ignores everything; override what you want to see."""
+    """An observer that ignores all events; override the methods of those you need."""
 
     def planned(self, plan: Plan) -> None:
         """The run is about to start."""
@@ -145,16 +154,17 @@ class Progress:
 
         ``soonest`` are left if the goal holds at the first validation; None if a goal
         does not end the run.
-        A rough range: no update was timed yet. It is told before a warm start, which
-        it counts, and before the first step; later :meth:`stepped` tells more.
+        A rough range: no update was timed yet. It is reported before a warm start,
+        which it includes, and before the first step; later :meth:`stepped` is more
+        precise.
         """
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Say whether to begin with a warm start; None if there is nobody to ask."""
+        """Return whether to begin with a warm start; None if no user can be asked."""
         return None
 
     def warmed(self, words: str, metrics: Metrics) -> None:
-        """The warm start is over; ``words`` say what was imitated.
+        """The warm start is over; ``words`` describe the imitated calls.
 
         Held-out tasks were measured again.
         """
@@ -171,7 +181,7 @@ class Progress:
         return None
 
     def may_rent(self, quote: Sequence[str]) -> bool | None:
-        """Say whether to rent a machine for that; None if there is nobody to ask."""
+        """Return whether to rent a machine for that; None if no user can be asked."""
         return None
 
     def stepped(self, report: StepReport) -> None:
@@ -181,7 +191,7 @@ class Progress:
         """Validation tasks were measured; ``reached`` ends the training early."""
 
     def warned(self, remarks: Sequence[str]) -> None:
-        """Validation shows what tells against the run, not said before."""
+        """Validation found new warnings about the run."""
 
     def stalled(self, reason: str | None) -> None:
         """Writing waits, e.g. because the disk is full; None: it goes on."""

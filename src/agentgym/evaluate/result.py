@@ -17,7 +17,7 @@ EVALUATION_VERSION = 1
 
 
 class AttemptResult(BaseModel, frozen=True, extra="forbid"):
-    """What became of one rollout."""
+    """The result of one rollout."""
 
     rollout_id: str  # its random stream follows from it and the seed
     task_id: str
@@ -28,13 +28,13 @@ class AttemptResult(BaseModel, frozen=True, extra="forbid"):
 
 
 class Evaluation(BaseModel, frozen=True, extra="forbid"):
-    """What an agent did on a set of tasks, complete and comparable.
+    """The results of an agent on a set of tasks, complete and comparable.
 
     Attributes:
         version: Of this format; a newer one is refused.
         agentgym: Version of the package that measured; ``created`` is ISO 8601.
-        subject: Who was measured: a model as the user named it, an agent with its
-            version.
+        subject: The measured model or agent: a model as the user named it, an agent
+            with its version.
         scenario: On what; ``split``, ``seed`` and ``samples`` say which tasks and
             how often each.
         framework: Whose agent loop.
@@ -44,12 +44,12 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
             settings; they are in all figures as if they had been made.
         prices: Of the model's tokens; None if they were not known.
         settings: Every setting of the rollouts.
-        notes: What whoever reads the figures must know, in sentences.
+        notes: Caveats for readers of the figures, in sentences.
         metrics: The figures, per-task sums included.
         baselines: Of agents without a model, on the same tasks, by name.
         calls: Tool calls of scored rollouts by class; they add up to all of them.
         confusion: Which tool was called where which was needed; None if the
-            scenario does not say what tasks need.
+            scenario does not list the calls that tasks need.
         attempts: Every rollout.
     """
 
@@ -86,10 +86,10 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what :meth:`save` wrote.
+        """Read the file of :meth:`save`.
 
         Raises:
-            UsageError: The file is not there, or is no evaluation.
+            UsageError: The file does not exist, or is not an evaluation.
         """
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
@@ -98,7 +98,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
         except ValueError as error:
             reason = str(error).splitlines()[0]
             raise UsageError(
-                f"{path} is no saved evaluation ({reason}). `agentgym eval SCENARIO "
+                f"{path} is not a saved evaluation ({reason}). `agentgym eval SCENARIO "
                 "--save FILE` writes one."
             ) from None
 

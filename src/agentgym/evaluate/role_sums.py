@@ -1,4 +1,4 @@
-"""What each role of a team did in the attempts at one task, as sums."""
+"""RoleSums: the figures of each role of a team at one task, as sums."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,14 +16,14 @@ MAX_TURNS = "max_turns"
 
 
 class RoleSums(BaseModel, frozen=True, extra="forbid"):
-    """What one role did in the attempts at one task.
+    """The figures of one role in the attempts at one task.
 
     Attributes:
         attempts: In which it spoke, of those that were scored.
         model_calls: That it made; ``cut`` of these attempts were ended by its limit.
         tool_calls: That it asked for, of which ``reliable`` ended well.
         needed: Needed calls that were its own to make: those whose tool it called, and
-            those that nobody made though it was offered the tool; ``right_tool`` are
+            those that no role made though it was offered the tool; ``right_tool`` are
             the former. Not counted for an agent on its own that has no name.
         tokens: Sampled, and ``prompt_tokens`` those of its prompts, in attempts whose
             tokens are all known.
@@ -56,7 +56,7 @@ def add_up_roles(
 
 
 def asked_by(trajectory: Trajectory) -> Iterator[tuple[ToolCall, ModelCall | None]]:
-    """Yield each tool call with the model call that asked for it, None for nobody."""
+    """Yield each tool call with the model call that asked for it, or None."""
     asking: ModelCall | None = None
     left = 0
     for step in trajectory.steps:

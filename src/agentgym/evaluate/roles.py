@@ -1,4 +1,4 @@
-"""What each role of a team did, with intervals over tasks."""
+"""RoleMetrics: the metrics of each role of a team, with intervals over tasks."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -18,15 +18,15 @@ _SILENT = RoleSums(**dict.fromkeys(RoleSums.model_fields, 0))
 
 
 class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
-    """What one role did on a set of tasks; means are per rollout of the team.
+    """The metrics of one role on a set of tasks; means are per rollout of the team.
 
     So the model calls and tokens of all roles add up to those of the team.
 
     Attributes:
         rollouts: In which it spoke.
         right_tool: Share of the needed calls that were its own to make whose tool it
-            called: of those that it made, and those that nobody made though it was
-            offered the tool.
+            called: of those that it made, and those that no role made though it was
+                offered the tool.
         tool_reliability: Share of its tool calls that name a tool it was offered,
             validate, run without error and break no rule.
         model_calls: Of its own; ``tokens`` are those it sampled, ``prompt_tokens``

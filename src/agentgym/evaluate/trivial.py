@@ -167,7 +167,7 @@ async def play(
     *,
     environment: Environment | None = None,
 ) -> tuple[Trajectory, Reward]:
-    """Do the same as :func:`attempt`, and return the score beside it.
+    """Play an episode like :func:`attempt`, and return the score, too.
 
     Raises:
         ScenarioError: The scenario's code raised, or gave no usable score.
@@ -187,7 +187,7 @@ def run_trivial(
 
 
 class _Pool(NamedTuple):
-    """What arguments are drawn from."""
+    """The values that arguments are drawn from."""
 
     texts: list[str]
     numbers: list[int]

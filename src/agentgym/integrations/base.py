@@ -1,4 +1,4 @@
-"""What an adapter of an agent framework must do."""
+"""The interface of an adapter of an agent framework."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from agentgym.errors import UnsupportedError, UsageError
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What an agent is built from, once per worker.
+    """The definition of an agent, built once per worker.
 
     Attributes:
         system_prompt: Its role and rules.
@@ -28,8 +28,8 @@ class Blueprint:
         agent: ``module:name`` of the user's own agent or factory, None for the default
             agent of the framework.
         context: ``module:name`` of a function that gives a task's runtime context.
-        inputs: ``module:name`` of a function that gives what an agent is told of a
-            task, beside or instead of its instruction.
+        inputs: ``module:name`` of a function that gives an agent's input for a task, in
+            addition to or instead of its instruction.
         configurable: Keys of a graph's ``config["configurable"]``; a task may have
             others.
     """
@@ -56,7 +56,7 @@ def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
     if blueprint.configurable:
         raise UsageError(
             f"--configurable {', '.join(blueprint.configurable)}: {framework} has no "
-            "configurable keys, LangGraph has. Give --inputs for what an agent is told."
+            "configurable keys, LangGraph has. Give --inputs for an agent's input."
         )
 
 
@@ -81,15 +81,15 @@ class Conversation(ABC):
     async def turn(self, message: str) -> str:
         """Let the agent answer one message of the user; return the answer.
 
-        The first message is the task. A later one follows what was said so far, none
-        of which may change: the exact tokens of a turn can only be trained if the next
+        The first message is the task. A later one follows the conversation so far,
+        which may not change: the exact tokens of a turn can only be trained if the next
         turn's prompt begins with them. Model calls go out through the transport, tool
-        calls to ``current_episode()``, which also counts turns and ends what is stuck.
+        calls to ``current_episode()``, which also counts turns and ends stuck episodes.
 
         Raises:
             EpisodeCut: The policy ran out of turns.
             Exception: Any other: the agent crashed, and the rollout is retried, unless
-                the episode was cut: a framework may make of that what it likes.
+                the episode was cut: frameworks may then raise any exception.
         """
 
     def add_tools(self) -> None:
@@ -105,14 +105,14 @@ class Conversation(ABC):
         )
 
     async def close(self) -> None:
-        """Release what the conversation holds."""
+        """Release the conversation's resources."""
 
 
 class AgentLoop(ABC):
     """An agent built once, for many episodes at a time.
 
     Attributes:
-        agent: The framework's own object, for whoever looks into it.
+        agent: The framework's own object, for inspection.
         way: How its model is replaced, in words.
     """
 
@@ -128,7 +128,7 @@ class AgentLoop(ABC):
         """
 
     async def close(self) -> None:
-        """Release what the agent holds."""
+        """Release the agent's resources."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class AgentRole:
 
     Attributes:
         name: As the framework calls it.
-        system_prompt: None if it cannot be told.
+        system_prompt: None if it is unknown.
         tools: Those it may call.
         model: The framework's own model object.
         answers: Names of tools that no function stands behind: a call of one is a
@@ -155,7 +155,7 @@ class Adapter(ABC):
     """Builds agents of one framework, looks into live ones, gives trained ones back.
 
     Attributes:
-        name: What users type after ``--framework``.
+        name: Its name for ``--framework``.
         preload: Modules that every worker needs; imported once, before workers start.
         packages: Whose classes its agents and tools are of.
         addressee: Argument in which a call names the agent that it goes to; empty where
@@ -192,18 +192,18 @@ class Adapter(ABC):
         """Check that a live object is an agent of this framework.
 
         Args:
-            agent: What ``origin`` is, or gave.
-            origin: What the user named.
+            agent: The object of ``origin``, or its result.
+            origin: The reference that the user gave.
 
         Raises:
-            UnsupportedError: It is something else; says what.
+            UnsupportedError: It is another kind of object, which the message names.
         """
 
     def roles(self, agent: Any) -> list[AgentRole]:
         """Return the agents of a live object: prompts, tools and models.
 
         Raises:
-            UnsupportedError: The object is no agent of this framework, or cannot be
+            UnsupportedError: The object is not an agent of this framework, or cannot be
                 looked into.
         """
         raise UnsupportedError(f"{self.name} cannot look into {agent!r}.")
@@ -220,24 +220,24 @@ class Adapter(ABC):
     def own_tools(self, found: Any) -> list[Tool]:
         """Return the tools of a live agent, or one of this framework's own tools.
 
-        Those that only pass control on, to another agent of a team or below, are no
-        tools in this sense: they run as they are. Called, each does what it does.
+        Those that only pass control on, to another agent of a team or below, are not
+        returned: they run as they are. A call runs the tool itself.
 
         Raises:
-            UnsupportedError: It has none that can be told.
+            UnsupportedError: It has none that can be listed.
         """
         raise UnsupportedError(f"{self.name} cannot take tools from {found!r}.")
 
     def stand_in(self) -> Any:
-        """Return a model of the framework's own that nobody asks, to make agents on.
+        """Return a model of the framework's own that is never called, for agents.
 
         Raises:
             UnsupportedError: The adapter has none.
         """
-        raise UnsupportedError(f"{self.name} cannot look into what a factory makes.")
+        raise UnsupportedError(f"{self.name} cannot look into the agents of a factory.")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return what will be different for a live agent in training, in sentences."""
+        """Return the differences for a live agent in training, in sentences."""
         return []
 
     def with_model(self, agent: Any, model: Any) -> Any:

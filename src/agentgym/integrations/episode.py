@@ -1,8 +1,8 @@
-"""Episode: one attempt at one task, whoever's loop makes it.
+"""Episode: one attempt at one task, in any framework's loop.
 
-Frameworks build their agent once per worker. What differs between episodes, the
-identity that the gateway needs and the environment that tools act on, is looked up
-here through a ContextVar, so that many episodes share one agent and one HTTP client.
+Frameworks build their agent once per worker. The parts that differ between episodes,
+the identity for the gateway and the environment of the tools, are looked up through a
+ContextVar, so that many episodes share one agent and one HTTP client.
 """
 
 import asyncio
@@ -49,10 +49,12 @@ STUCK_AFTER = 3
 """Calls in a row, the same and failing the same way, after which an episode ends."""
 
 MOST_ROLES = 32
-"""Times ``max_turns``: what all roles of an episode together may ask."""
+"""Limit of the model calls of all roles of an episode, as a multiple of ``max_turns``.
+"""
 
 ONE_ANSWER = "one answer"
-"""The kind of cut that ends a task as the task says; it is no reason to be named."""
+"""The kind of cut that ends a task with ``one_answer``; it is not reported as a reason.
+"""
 
 _MALFORMED = "Error: the arguments are not a JSON object."
 _MAX_REASON = 500
@@ -73,25 +75,26 @@ class EpisodeCut(Exception):
 
 @dataclass
 class Episode:
-    """One attempt at one task: what an agent works with, and what is recorded of it.
+    """One attempt at one task: the agent's tools and environment, and the record.
 
     Attributes:
-        task: The task; ``task.instruction`` is what the user says first.
+        task: The task; ``task.instruction`` is the user's first message.
         rollout_id: The rollout, ``attempt`` its try, ``mode`` ``train`` or ``val``.
         scenario: The scenario's name, empty for none.
         max_turns: Model calls of one role after which it is cut.
         llm: Answers :meth:`ask`; None where the agent has a client of its own.
         options: Of every :meth:`ask`, e.g. ``temperature``.
-        system_prompt: What the agent is told before.
+        system_prompt: The system prompt.
         steps: Tool calls, and model calls that went through :meth:`ask`, in order.
         turns: Requests that the agent has made of the model, refused ones too.
         cut: Why the policy has brought it to its end; None while it has not.
         overflowed: Whether the last request did not fit the model's context. The agent
             may go on with a shorter one; if it fails at that, it was cut.
-        task_tools: What models are told of the environment's tools, in their order.
-        extra: Tools beside the environment's; one that this has too is left out.
-        crash: What a tool's own code raised, other than a refusal. It ends the episode
-            as crashed, whatever the agent's framework makes of it.
+        task_tools: Schemas of the environment's tools for models, in their order.
+        extra: Tools in addition to the environment's; one that this has too is left
+            out.
+        crash: The exception of a tool's own code, other than a refusal. It ends the
+            episode as crashed, even if the agent's framework handles it.
     """
 
     task: Task
@@ -171,16 +174,16 @@ class Episode:
 
         Args:
             messages: The conversation, OpenAI-shaped; append ``reply.message`` to it.
-            offer_tools: Whether the model is told of the tools.
-            agent: Who of a team speaks.
+            offer_tools: Whether the request has the tools.
+            agent: The role of a team that speaks.
             options: Others of OpenAI's chat completions, e.g. ``stop``.
 
         Raises:
             EpisodeCut: All turns were made. Let it pass: it ends the episode.
             ContextLengthError: The conversation is longer than the model's context.
-            ReplyError: The answer is no message.
+            ReplyError: The answer is not a message.
             ModelCallError: The model could not be asked.
-            TypeError: A message holds what is no JSON.
+            TypeError: A message holds a value that is not JSON.
         """
         if self.llm is None:
             raise ModelCallError("this episode's model is asked by the agent itself")
@@ -218,7 +221,7 @@ class Episode:
     ) -> str:
         """Run a tool, record the outcome, and return the text for the agent.
 
-        What the model did wrong, and what the tool refused, is text that starts with
+        An error of the model, and a refusal of the tool, is text that starts with
         ``Error:``; any other exception ends the episode as crashed. Malformed arguments
         reach no tool.
 
@@ -230,7 +233,7 @@ class Episode:
         Raises:
             EpisodeCut: ``stuck``: the same call has failed in the same way three times
                 running. Nothing new can come of it, as in OpenHands' detector of
-                stuck agents, and its further repetitions would teach and tell nothing.
+                stuck agents, and further repetitions have no training value.
                 After any cut: nothing more is run or recorded.
         """
         if self.cut is not None:
@@ -277,7 +280,7 @@ class Episode:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def user_reply(self, answer: str) -> str | None:
-        """Return what the user says to an answer; None ends the conversation.
+        """Return the user's reply to an answer; None ends the conversation.
 
         Tools that the environment has from now on are added.
         """
@@ -299,7 +302,7 @@ class Episode:
     def trajectory(
         self, status: RolloutStatus, reason: Reason | None, answer: str | None = None
     ) -> Trajectory:
-        """Return what was recorded so far."""
+        """Return the trajectory so far."""
         where = self._environment
         return Trajectory(
             rollout_id=self.rollout_id,
@@ -379,5 +382,5 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a copy of ``value`` as it will be saved; a TypeError if it is no JSON."""
+    """Return a copy of ``value`` as it will be saved; a TypeError if it is not JSON."""
     return json.loads(json.dumps(value))

@@ -1,4 +1,4 @@
-"""The tools of a trained agent's scenario, for whoever tries it without their own."""
+"""Tools of a trained agent's scenario, to try it without tools of your own."""
 
 from agentgym.core.agent import Trained
 from agentgym.core.task import Split

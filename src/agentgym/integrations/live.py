@@ -1,4 +1,4 @@
-"""Agents as their authors wrote them: importing one, naming it, telling what it is."""
+"""Import agents as their authors wrote them, name them, and detect their framework."""
 
 import functools
 import inspect
@@ -15,7 +15,7 @@ from agentgym.core.openai import NO_KEY
 from agentgym.core.plugins import load_object
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool
-from agentgym.errors import AgentGymError, UnsupportedError, UsageError, told_by
+from agentgym.errors import AgentGymError, UnsupportedError, UsageError, message_of
 from agentgym.integrations.base import Adapter
 from agentgym.integrations.projects import named_in_project, prepare_project
 from agentgym.integrations.registry import FRAMEWORKS
@@ -30,7 +30,7 @@ MODELS = ("llm", "model", "model_client", "chat_model")
 logger = get_logger(__name__)
 
 _REFERENCE = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
-_GUARD = "Put what runs the agent under `if __name__ == '__main__':`."
+_GUARD = "Put the code that runs the agent under `if __name__ == '__main__':`."
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _KEYS = (
     "ANTHROPIC_API_KEY",
@@ -54,7 +54,7 @@ def is_reference(text: str) -> bool:
 
 
 def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> Any:
-    """Import what ``module:name`` names: an agent, or what makes one.
+    """Import the object of ``module:name``: an agent, or its factory.
 
     Where a model wants a key as it is made, and none is set, it gets one that opens
     nothing: no provider is asked in training.
@@ -83,7 +83,7 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     except Exception as error:
         raise UsageError(
             f"Cannot import {option} {reference}: {type(error).__name__}: "
-            f"{told_by(error)}."
+            f"{message_of(error)}."
         ) from error
     finally:
         _IMPORTING.reset(token)
@@ -93,8 +93,8 @@ def load_trained(trained: Trained, agent: Any, export: str) -> Any:
     """Import the user's agent that was trained, None if it was the scenario's own.
 
     Args:
-        trained: What was trained.
-        agent: What the user gives instead: an object, or ``module:name`` of one.
+        trained: The trained agent.
+        agent: The user's replacement: an object, or ``module:name`` of one.
         export: The method that takes it, for the error.
 
     Raises:
@@ -176,26 +176,27 @@ def _takes(found: Any, what: str) -> bool:
         return False
     try:
         named = _arguments(found, "")
-    except UsageError:  # whoever makes it says so
+    except UsageError:  # the caller that builds it raises
         return False
     return named is None or what in named.values()
 
 
 def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
-    """Return the framework of an agent: what it is goes before what was said.
+    """Return the framework of an agent: its own type overrides the setting.
 
     Raises:
-        UnsupportedError: It is no agent of any framework.
+        UnsupportedError: It is not an agent of a known framework.
     """
     found = load_agent(reference, folder=folder)
     if (adapter := _adapter_of(found)) is not None:
         return adapter.name
     if _is_factory(found):
-        told = framework_of(reference, found)
-        return told if told is not None and framework == DEFAULT else framework
+        message = framework_of(reference, found)
+        return message if message is not None and framework == DEFAULT else framework
     kinds = ", ".join(name for name in FRAMEWORKS.names() if name != "native")
     raise UnsupportedError(
-        f"{reference} is a {type(found).__name__}, which is no agent of {kinds}. Name "
+        f"{reference} is a {type(found).__name__}, which is not an agent of "
+        f"{kinds}. Name "
         "a compiled graph, an AssistantAgent or team, an Agent, Task or Crew, or a "
         "function that returns one."
     )
@@ -204,7 +205,7 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
 def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
     """Return the agent that ``found`` is, or makes.
 
-    A factory is given what its parameters are named for: ``llm`` (or ``model``, or
+    A factory gets the arguments that its parameters name: ``llm`` (or ``model``, or
     ``model_client``) and ``tools``; two of other names are these, in this order.
 
     Raises:
@@ -232,7 +233,7 @@ def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) 
     except Exception as error:
         raise UsageError(
             f"{origin} failed to make the agent: {type(error).__name__}: "
-            f"{told_by(error)}."
+            f"{message_of(error)}."
         ) from error
 
 
@@ -245,7 +246,7 @@ def _is_factory(found: Any) -> bool:
 
 
 def _arguments(found: Any, origin: str) -> dict[str, str] | None:
-    """Return what is given by which name; None for a model and tools by position."""
+    """Return the arguments by parameter name; None to pass them by position."""
     try:
         parameters = list(inspect.signature(found).parameters.values())
     except (TypeError, ValueError):
@@ -296,7 +297,7 @@ def named_tools(reference: str, option: str, folder: str = "") -> Any:
 
     Raises:
         UsageError: It cannot be imported.
-        UnsupportedError: Its tools cannot be told.
+        UnsupportedError: Its tools cannot be listed.
     """
     if reference.startswith("@"):
         return agent_tools(reference[1:], folder)
@@ -315,7 +316,7 @@ def agent_tools(reference: str, folder: str = "") -> list[Tool]:
     """Return the tools that an agent has of its own; see :meth:`Adapter.own_tools`.
 
     Raises:
-        UnsupportedError: There are none, or they cannot be told.
+        UnsupportedError: There are none, or they cannot be listed.
     """
     found = load_agent(reference, folder=folder)
     if takes_tools(found):
@@ -332,7 +333,7 @@ def agent_tools(reference: str, folder: str = "") -> list[Tool]:
 
 
 def kind_of(value: Any) -> str:
-    """Return what an object is, for a sentence: None, or of which class."""
+    """Return an object's kind for a sentence: None, or its class."""
     return "None" if value is None else f"a {type(value).__name__}"
 
 

@@ -29,7 +29,7 @@ Ask = Callable[[Messages], Awaitable[Reply]]
 
 
 class Move(NamedTuple):
-    """What a reply says to do: run calls, else answer, else mend what is wrong."""
+    """The action in a reply: run calls, else answer, else correct an error."""
 
     calls: Sequence[RequestedCall] = ()
     answer: str | None = None
@@ -37,7 +37,7 @@ class Move(NamedTuple):
 
 
 class Prompt:
-    """How a model is told of tools, and its calls read: as chat completions have them.
+    """Describes tools to a model and parses its calls, as chat completions do.
 
     Attributes:
         options: Of every request.
@@ -46,19 +46,19 @@ class Prompt:
     options: Mapping[str, Any] = MappingProxyType({})
 
     def opening(self, system_prompt: str, tools: Sequence[Tool]) -> Messages:
-        """Return what stands before the task."""
+        """Return the messages before the task."""
         if not system_prompt:
             return []
         return [{"role": "system", "content": system_prompt}]
 
     def read(self, reply: Reply) -> Move:
-        """Say what a reply asks for."""
+        """Return the action in a reply."""
         if reply.tool_calls:
             return Move(reply.tool_calls)
         return Move(answer=reply.content)
 
-    def told(self, call: RequestedCall, result: str) -> dict[str, Any]:
-        """Return the message that tells the model what a call gave."""
+    def with_result(self, call: RequestedCall, result: str) -> dict[str, Any]:
+        """Return the message with a call's result for the model."""
         return {"role": "tool", "tool_call_id": call.id, "content": result}
 
 
@@ -76,7 +76,7 @@ Thought: why you need it
 Action: the tool's name
 Action Input: its arguments as a JSON object
 
-and stop there; you are then told what it returned, as an Observation. Once you know
+and stop there; you then get its result, as an Observation. Once you know
 the answer, write
 
 Thought: why this is the answer
@@ -110,7 +110,7 @@ Final Answer: the answer
         arguments = "" if label is None else _object(text[label.end() :])
         return Move([RequestedCall(id="", name=action[1], arguments=arguments)])
 
-    def told(self, call: RequestedCall, result: str) -> dict[str, Any]:
+    def with_result(self, call: RequestedCall, result: str) -> dict[str, Any]:
         """Return an observation."""
         return {"role": "user", "content": f"Observation: {result}"}
 
@@ -167,7 +167,7 @@ class ToolLoop(Conversation):
                 result = await self._episode.use_tool(
                     call.name, call.arguments, call_id=call.id or None
                 )
-                said.append(self._prompt.told(call, result))
+                said.append(self._prompt.with_result(call, result))
             if move.complaint:
                 said.append({"role": "user", "content": move.complaint})
 
@@ -180,7 +180,7 @@ class NativeAgent(AgentLoop):
 
         self._blueprint = blueprint
         self._prompt = Prompt()
-        self._offered = ToolSets(blueprint.tools, _told)
+        self._offered = ToolSets(blueprint.tools, _as_openai)
         self._session = aiohttp.ClientSession(
             blueprint.gateway,
             connector=aiohttp.TCPConnector(limit=blueprint.connections),
@@ -215,7 +215,7 @@ class NativeAgent(AgentLoop):
         await self._session.close()
 
 
-def _told(specs: list[ToolSpec]) -> list[dict[str, Any]]:
+def _as_openai(specs: list[ToolSpec]) -> list[dict[str, Any]]:
     return [spec.to_openai() for spec in specs]
 
 

@@ -1,8 +1,8 @@
-"""What a model call was offered, and calls of tools that the agent brought along.
+"""Judge calls of tools that the agent brought along, by their offered schemas.
 
 Such a tool, a hand-off to others of a team for instance, is known only by the JSON
-schema that the model was told. Types are checked as pydantic's lax mode does, which
-is how the scenario's own tools are: ``"2"`` is an integer.
+schema that the model got. Types are checked as pydantic's lax mode does, which is how
+the scenario's own tools are: ``"2"`` is an integer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,14 +31,14 @@ class SchemaFault:
     """One thing that is wrong with arguments, by the schema, and in words."""
 
     kind: Fault
-    told: str
+    text: str
 
 
 def offered_functions(tools: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the functions among OpenAI-shaped tools by name; what is none is left out.
+    """Return the functions among OpenAI-shaped tools by name; leave out other tools.
 
     Args:
-        tools: Of a request, as whoever sent it wrote them.
+        tools: Tools of a request, as the client wrote them.
     """
     found = (tool.get("function") for tool in tools if isinstance(tool, Mapping))
     return {
@@ -51,25 +51,25 @@ def offered_functions(tools: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
 def check_offered(
     function: Mapping[str, Any], raw_arguments: str
 ) -> tuple[ToolOutcome, str]:
-    """Judge a call of a tool that the agent brought along, by what was offered.
+    """Judge a call of a tool that the agent brought along, by its offered schema.
 
     Args:
-        function: Name and parameters, as the model was told.
+        function: Name and parameters, as the model got them.
         raw_arguments: As the model wrote them.
 
     Returns:
-        The outcome, and what is wrong; empty if nothing is.
+        The outcome, and the fault; empty if there is none.
     """
     arguments = parse_arguments(raw_arguments)
     if arguments is None:
         return ToolOutcome.MALFORMED, "the arguments are not a JSON object"
     for fault in schema_faults(function.get("parameters"), arguments):
-        return ToolOutcome.INVALID_ARGUMENTS, fault.told
+        return ToolOutcome.INVALID_ARGUMENTS, fault.text
     return ToolOutcome.OK, ""
 
 
 def schema_faults(schema: Any, arguments: Mapping[str, Any]) -> Sequence[SchemaFault]:
-    """Return what a JSON schema finds wrong with arguments.
+    """Return the faults of arguments by a JSON schema.
 
     A schema that is none finds nothing, nor does one that refers to somewhere else:
     nothing is fetched.

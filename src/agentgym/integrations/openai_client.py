@@ -1,7 +1,6 @@
 """OpenAI's own client in an agent's code: its chat completions go to the gateway.
 
-The place where its requests are built is no public contract: a test tells when a
-version changes it.
+The patched method is not public: a test fails when a version changes it.
 """
 
 from collections.abc import Iterator
@@ -22,8 +21,8 @@ _GATEWAY: ContextVar[Blueprint | None] = ContextVar("agentgym_gateway", default=
 
 
 @contextmanager
-def clients_led_to(blueprint: Blueprint) -> Iterator[None]:
-    """Lead chat completions within to the gateway, for the current episode."""
+def clients_redirected_to(blueprint: Blueprint) -> Iterator[None]:
+    """Redirect chat completions within to the gateway, for the current episode."""
     token = _GATEWAY.set(blueprint)
     try:
         yield
@@ -31,7 +30,7 @@ def clients_led_to(blueprint: Blueprint) -> Iterator[None]:
         _GATEWAY.reset(token)
 
 
-def teach(module: ModuleType) -> None:
+def patch_clients(module: ModuleType) -> None:
     """Let all clients of the package ask where their requests go."""
     from agentgym.integrations.live import refuse_while_importing
 

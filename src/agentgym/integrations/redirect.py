@@ -1,8 +1,8 @@
-"""Model calls of an agent as it is, led to another model as soon as a library is there.
+"""Redirect model calls of an unchanged agent, by patching libraries at import.
 
 Whatever an agent's code does to come by a model, in a module, in a closure or in the
 middle of a node, its calls go through a class of LangChain's, or through the client of
-OpenAI's package. Each is taught once, as it is imported, to look for another model in
+OpenAI's package. Each is patched once, as it is imported, to look for another model in
 the running context; where none is set, nothing is different.
 """
 
@@ -13,27 +13,27 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pkgutil import resolve_name
 from types import ModuleType
 
-_TAUGHT = {
+_PATCHES = {
     "langchain_core.language_models.chat_models": (
-        "agentgym.integrations.langchain.redirect:teach_models"
+        "agentgym.integrations.langchain.redirect:patch_models"
     ),
-    "langchain_core.tools.base": "agentgym.integrations.langchain.redirect:teach_tools",
-    "openai._base_client": "agentgym.integrations.openai_client:teach",
+    "langchain_core.tools.base": "agentgym.integrations.langchain.redirect:patch_tools",
+    "openai._base_client": "agentgym.integrations.openai_client:patch_clients",
 }
 
 
 def watch() -> None:
-    """Teach the libraries that are imported, and those that will be."""
+    """Patch the libraries that are imported, and those that will be."""
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
-    for name, lesson in _TAUGHT.items():
+    for name, patch in _PATCHES.items():
         if (module := sys.modules.get(name)) is not None:
-            resolve_name(lesson)(module)
+            resolve_name(patch)(module)
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules that are to be taught, as they would be found without it."""
+    """Finds the modules that are to be patched, as they would be found without it."""
 
     def find_spec(
         self,
@@ -41,7 +41,7 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        if fullname not in _TAUGHT:
+        if fullname not in _PATCHES:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
@@ -58,4 +58,4 @@ class _Teaching(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
-        resolve_name(_TAUGHT[module.__name__])(module)
+        resolve_name(_PATCHES[module.__name__])(module)

@@ -1,4 +1,4 @@
-"""Finds framework adapters by name, and imports what users name as module:name."""
+"""Find framework adapters by name, and import objects of module:name."""
 
 from collections.abc import Callable
 from importlib.util import find_spec

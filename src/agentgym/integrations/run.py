@@ -86,7 +86,7 @@ async def run_episode(
     """Bring one attempt at a task to its end, whatever anybody's code does.
 
     Args:
-        episode: What it is; holds what was recorded, also if the caller is cancelled.
+        episode: The attempt; it has the record, also if the caller is cancelled.
         drive: The agent, see :func:`converse`.
         create_environment: Makes the task's environment, which is closed in any case.
         ending: Reads the steps and scores.
@@ -94,7 +94,7 @@ async def run_episode(
 
     Returns:
         The trajectory: scored, also where the policy was cut; or dropped, with the
-        reason and what was recorded until then.
+        reason and the record until then.
 
     Raises:
         asyncio.CancelledError: The caller is cancelled.
@@ -178,8 +178,8 @@ def reason_of(error: Exception) -> Reason:
         error, "scenario" if isinstance(error, ScenarioError) else "crash"
     )
     body = getattr(error, "body", None)  # of OpenAI's errors, whose text repeats it
-    told = body.get("message") if isinstance(body, dict) else None
-    return Reason(kind=reason.kind, detail=told) if isinstance(told, str) else reason
+    text = body.get("message") if isinstance(body, dict) else None
+    return Reason(kind=reason.kind, detail=text) if isinstance(text, str) else reason
 
 
 class _CutOffError(RolloutError):
@@ -191,7 +191,7 @@ class _CutOffError(RolloutError):
 async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
     """Run ``work`` in a task of its own; raise _CutOffError if it came to no end.
 
-    What does not end in time is cancelled; what does not heed that is left behind.
+    Work that does not end in time is cancelled; work that ignores that is abandoned.
     """
     task = asyncio.create_task(_contained(work))
     try:
@@ -216,6 +216,6 @@ async def _contained[T](work: Coroutine[Any, Any, T]) -> T:
 
 
 def _look_at(task: "asyncio.Task[Any]") -> None:
-    """Take note of what became of work that was given up, so that nobody warns."""
+    """Retrieve the exception of abandoned work, so that asyncio does not warn."""
     if not task.cancelled():
         task.exception()

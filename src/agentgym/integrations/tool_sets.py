@@ -11,7 +11,7 @@ _MOST_KEPT = 64
 
 
 class ToolSets[T]:
-    """Builds what an adapter makes from tools, once for each set of tools.
+    """Caches an adapter's objects made from tools, one for each set of tools.
 
     Most scenarios offer every task the same tools: they pay a comparison an episode.
     Where tools differ from task to task, the most recent sets are kept.
@@ -24,7 +24,7 @@ class ToolSets[T]:
             is the same for all.
 
     Attributes:
-        usual: What was built from ``tools``.
+        usual: The object built from ``tools``.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ToolSets[T]:
         self.usual = build(self._tools)
 
     def of_episode(self) -> T:
-        """Return what offers the tools of the current episode's task."""
+        """Return the object with the tools of the current episode's task."""
         tools = current_episode().task_tools
         if not self._differs or tools == self._tools:
             return self.usual

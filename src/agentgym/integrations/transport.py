@@ -21,9 +21,9 @@ _ANNOUNCED: ContextVar[str | None] = ContextVar("agentgym_announced", default=No
 
 
 def announce(role: str) -> None:
-    """Say which agent makes the model calls from here on in this context.
+    """Set the agent that makes the model calls from now on in this context.
 
-    It counts where nobody says so by :func:`speaking_as`.
+    :func:`speaking_as` overrides it.
     """
     _ANNOUNCED.set(_on_one_line(role))
 
@@ -55,21 +55,21 @@ class EpisodeTransport(AiohttpTransport):
     requests of another one, as ``asyncio.run`` makes in a thread, are sent there.
     """
 
-    _home: asyncio.AbstractEventLoop | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
 
     def settle(self) -> None:
         """Let the connections belong to the event loop that runs here, if one does."""
         with suppress(RuntimeError):
-            self._home = asyncio.get_running_loop()
+            self._loop = asyncio.get_running_loop()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request, unless the episode is over."""
         here = asyncio.get_running_loop()
-        if self._home is None or self._home.is_closed():
-            self._home = here
-        if self._home is here:
+        if self._loop is None or self._loop.is_closed():
+            self._loop = here
+        if self._loop is here:
             return await self._send(request)
-        sent = asyncio.run_coroutine_threadsafe(self._send_whole(request), self._home)
+        sent = asyncio.run_coroutine_threadsafe(self._send_whole(request), self._loop)
         return await asyncio.wrap_future(sent)
 
     async def _send_whole(self, request: httpx.Request) -> httpx.Response:

@@ -1,1 +1,1 @@
-"""What a model's name means, how a server's model is asked, and the shipped policy."""
+"""Resolve model names, call models on servers, and hold the shipped policy."""

@@ -33,7 +33,7 @@ CREATE INDEX IF NOT EXISTS answers_by_use ON answers (used);
 _BUSY_S = 5.0
 _SPARE, _AT_ONCE = 0.1, 16
 _SAME_ANSWER = frozenset({"seed", "user"})
-"""What decides nothing about the answer at temperature 0."""
+"""Fields that do not change the answer at temperature 0."""
 
 
 class AnswerCache:
@@ -41,8 +41,8 @@ class AnswerCache:
 
     A request is the same as another if the model, who answers for it, the path and all
     of the body are the same: messages, tools and how to sample, but for the seed. Only
-    those that ask for temperature 0 are looked up and kept. What was used longest ago
-    makes room. Several processes may share a file.
+    those that ask for temperature 0 are looked up and kept. The least recently used
+    answers make room. Several processes may share a file.
 
     Args:
         path: The file; it is made if there is none.
@@ -75,7 +75,7 @@ class AnswerCache:
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )
             self._file.execute("PRAGMA journal_mode=WAL")
-            self._file.execute("PRAGMA synchronous=OFF")  # what is lost is asked again
+            self._file.execute("PRAGMA synchronous=OFF")  # lost answers are asked again
             self._file.executescript(_SCHEMA)
             self._bytes = self._count()
         except sqlite3.Error as error:
@@ -90,18 +90,18 @@ class AnswerCache:
             self._file.close()
 
     @property
-    def told(self) -> str:
-        """What it did, in a sentence."""
-        told = (
+    def summary(self) -> str:
+        """A sentence on the hits and misses."""
+        text = (
             f"{self.found:,} of {self.requests:,} requests to the model were answered "
             f"from {self.path}"
         )
         if self.others:
-            told += f"; {self.others:,} did not ask for temperature 0 and never are"
-        return f"{told}."
+            text += f"; {self.others:,} did not ask for temperature 0 and never are"
+        return f"{text}."
 
     def key(self, path: str, body: Mapping[str, Any]) -> bytes | None:
-        """Return what stands for a request; None if its answer is not to be kept.
+        """Return the key of a request; None if its answer is not to be kept.
 
         Args:
             path: That it is sent to, below the server's address.
@@ -130,7 +130,7 @@ class AnswerCache:
             return None
         try:
             answer = zlib.decompress(rows[0][0])
-        except (zlib.error, TypeError):  # somebody wrote into the file
+        except (zlib.error, TypeError):  # another program wrote into the file
             return None
         self._run("UPDATE answers SET used = ? WHERE key = ?", time.time_ns(), key)
         self.found += 1
@@ -152,7 +152,7 @@ class AnswerCache:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Forget what was used longest ago, a tenth more than must be."""
+        """Delete the least recently used answers, a tenth more than necessary."""
         with self._lock, self._guarded():
             self._bytes = self._count()
             while self._bytes > self._most * (1 - _SPARE):
@@ -177,5 +177,5 @@ class AnswerCache:
         try:
             yield
         except sqlite3.Error as error:
-            told = "%s cannot be used (%s): answers are asked for anew."
-            logger.warning(told, self.path, error)
+            text = "%s cannot be used (%s): all requests go to the model."
+            logger.warning(text, self.path, error)

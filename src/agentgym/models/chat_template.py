@@ -32,7 +32,7 @@ _SHORT = 9
 
 
 class Templated(Protocol):
-    """What has a chat template: a tokenizer, or a folder with one."""
+    """An object with a chat template: a tokenizer, or a folder with one."""
 
     chat_template: Any  # text, or several by name
 
@@ -87,7 +87,7 @@ class ChatTemplate:
 
     Attributes:
         form: How the template writes tool calls.
-        variables: What the template is given beside messages and tools.
+        variables: Further variables of the template, besides messages and tools.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ChatTemplate:
         """Look at a template.
 
         Args:
-            model: For messages: what the user called the model.
+            model: The user's name of the model, for error messages.
             tokenizer: Has the template.
             settings: How to use it.
 
@@ -177,7 +177,7 @@ class ChatTemplate:
         """
         try:
             return self._render(list(messages), list(tools), prompt=prompt)
-        except Exception as error:  # templates raise what they like
+        except Exception as error:  # templates may raise anything
             raise PromptError(
                 f"The chat template cannot render the messages: {error}"
             ) from error
@@ -258,7 +258,7 @@ class ChatTemplate:
         tools: list[Message] = [{"type": "function", "function": function}]
         try:
             self._render([{"role": "user", "content": "u"}], tools, prompt=True)
-        except Exception:  # noqa: BLE001 templates raise what they like
+        except Exception:  # noqa: BLE001 templates may raise anything
             return True
         return False
 
@@ -270,7 +270,7 @@ class ChatTemplate:
             for value in (True, False):
                 self.variables = {**own, name: value}
                 texts.append(self._render(said, [dict(PROBE_TOOL)], prompt=True))
-        except Exception:  # noqa: BLE001 templates raise what they like
+        except Exception:  # noqa: BLE001 templates may raise anything
             return []
         finally:
             self.variables = own

@@ -52,9 +52,9 @@ def verify(folder: Path, expected: Mapping[str, str]) -> None:
 
 
 def refuse_links(folder: Path, known: Collection[str]) -> None:
-    """Refuse an agent's folder with links to files of somebody else.
+    """Refuse an agent's folder with links to files outside of it.
 
-    To save or export it would copy what they lead to. Links stay possible within the
+    To save or export it would copy the targets. Links stay possible within the
     folder, within the cache of a Hugging Face repository, and to a model's files whose
     checksums are known.
 
@@ -66,7 +66,7 @@ def refuse_links(folder: Path, known: Collection[str]) -> None:
         CorruptModelError: Names one.
     """
     root = folder.resolve()
-    if root.parent.name == "snapshots":  # Hugging Face keeps the files beside them
+    if root.parent.name == "snapshots":  # files are in a sibling
         root = root.parents[1]
     for path in folder.rglob("*"):
         if not path.is_symlink():

@@ -9,7 +9,12 @@ import orjson
 from agentgym.core.openai import Completion
 from agentgym.errors import ContextLengthError, ModelCallError, ProviderError
 from agentgym.models.answers import AnswerCache
-from agentgym.models.http import Attempts, ModelClient, failure_told, overflow_told
+from agentgym.models.http import (
+    Attempts,
+    ModelClient,
+    failure_message,
+    overflow_message,
+)
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
 from agentgym.security.redaction import beginning
@@ -66,11 +71,11 @@ class EndpointLlm:
         await self._client.close()
 
     async def _asked(self, body: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-        """Ask the servers, and return the answer as it came and what it says."""
+        """Call the servers; return the raw answer and its parsed JSON."""
         messages = body["messages"]
         data = orjson.dumps(body)
         session = blake2b(orjson.dumps(messages[:2]), digest_size=8).hexdigest()
-        tries, where = Attempts(self._client, session), self._endpoint.told
+        tries, where = Attempts(self._client, session), self._endpoint.description
         try:
             async for attempt in tries:
                 async with attempt.at(self._replicas) as server:
@@ -83,13 +88,13 @@ class EndpointLlm:
             raise ModelCallError(
                 tries.tried
                 or f"The model server at {where} does not answer "
-                f"({failure_told(error)})."
+                f"({failure_message(error)})."
             ) from None
         status = response.status
         text = beginning(payload.decode(errors="replace"), _SHOWN)
         if status in KEY_REFUSED:
             raise ProviderError(refusal(where, status, text))
-        if status >= 400 and overflow_told(payload) is not None:
+        if status >= 400 and overflow_message(payload) is not None:
             raise ContextLengthError(f"{where} answered {status}: {text}")
         if status >= 400:
             raise ModelCallError(tries.tried or f"{where} answered {status}: {text}")
@@ -100,9 +105,9 @@ class EndpointLlm:
 
 
 def _problem(payload: bytes) -> str | None:
-    """Return why an answer is no completion, None if it is one."""
+    """Return why an answer is not a completion, None if it is one."""
     answer = _parsed(payload)
-    return "it is no JSON object" if answer is None else Completion(answer).problem
+    return "it is not a JSON object" if answer is None else Completion(answer).problem
 
 
 def _parsed(payload: bytes | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What a model's folder holds, read without torch or transformers."""
+"""Read a model's folder without torch or transformers."""
 
 import math
 import struct
@@ -17,7 +17,7 @@ CONFIG_FILE = "config.json"
 _BASE = "base_model_name_or_path"
 DEFAULT_RANK = 16
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The room that vLLM can be told to keep for an adapter."""
+"""The ranks that vLLM can reserve memory for."""
 SMALL_PARAMETERS = 30_000_000
 _MOST_PARAMETERS = 10**15
 _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json"
@@ -26,11 +26,10 @@ _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json
 def model_source(model: str) -> str:
     """Return the folder of ``nano`` or of a model folder, else the Hugging Face id.
 
-    A GGUF file and ``smollm2`` are converted once; the folder is what was made of it.
+    A GGUF file and ``smollm2`` are converted once; the folder is the converted one.
 
     Raises:
-        ModelError: It looks like a path, and nothing is there; or it cannot be
-            converted.
+        ModelError: It looks like a path and does not exist, or it cannot be converted.
         MissingExtraError: The package of ``smollm2`` is not installed.
     """
     if is_converted(model):
@@ -102,10 +101,10 @@ def base_folder(source: str, *, fetch: bool = False) -> Path | None:
 
     Args:
         source: As :func:`model_source` returns it.
-        fetch: Whether to download it for an id; else only what is there is taken.
+        fetch: Whether to download it for an id; else only local files are used.
 
     Returns:
-        None if it is not there: whatever loads the model then says why.
+        None if it is not available: the loader of the model then raises.
     """
     adapter = Path(source) / ADAPTER_FILE
     if adapter.is_file():
@@ -138,11 +137,11 @@ def count_parameters(folder: Path) -> int:
     index = folder / "model.safetensors.index.json"
     if not index.is_file():
         return sum(map(_parameters, files))
-    told = read_json(index)
-    shards = set(told.get("weight_map", {}).values())
+    message = read_json(index)
+    shards = set(message.get("weight_map", {}).values())
     if shards and shards <= {file.name for file in files}:
         return sum(_parameters(folder / shard) for shard in shards)
-    found = told.get("metadata", {}).get("total_parameters", 0)
+    found = message.get("metadata", {}).get("total_parameters", 0)
     return int(found) if isinstance(found, int | float) else 0
 
 
@@ -159,7 +158,7 @@ def is_small(model: str) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return what a file of a model's settings holds.
+    """Return the JSON object in a file of a model's settings.
 
     Raises:
         ModelError: It cannot be read, or holds no object.
@@ -195,7 +194,7 @@ def _check_tokenizer(folder: Path) -> None:
     if not any(found for name in _TOKENIZERS for found in folder.glob(name)):
         raise ModelError(
             f"The folder {folder} holds no tokenizer (tokenizer.json). Save it "
-            "beside the model: tokenizer.save_pretrained(folder)."
+            "next to the model: tokenizer.save_pretrained(folder)."
         )
 
 
@@ -215,8 +214,8 @@ def _parameters(path: Path) -> int:
             raise ValueError("its header has shapes that no model has")
         ends: list[int] = [tensor["data_offsets"][1] for tensor in header.values()]
     except (OSError, ValueError, TypeError, LookupError, struct.error) as error:
-        told = f"The weights {path} cannot be read: {error}. {again}"
-        raise ModelError(told) from None
+        message = f"The weights {path} cannot be read: {error}. {again}"
+        raise ModelError(message) from None
     if (whole := 8 + length + max(ends, default=0)) != size:
         raise ModelError(
             f"The weights {path} are damaged: the file has {size:,} bytes and not the "

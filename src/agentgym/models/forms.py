@@ -3,7 +3,7 @@
 Providers restrict the tokens of such an answer (``response_format``, the default of
 ``ChatOpenAI.with_structured_output``). A policy in this process is offered one more
 tool whose arguments are the schema; the call that it makes is the content of the
-message that the agent reads, and what is trained is the call.
+message that the agent reads, and training updates the call.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from agentgym.core.tools import parse_arguments
 def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return a chat completion's request with a tool in place of a JSON schema.
 
-    Beside other tools one of them is to be called: the schema's is one of these.
+    Together with other tools, the model must call one of them or the schema's.
 
     Returns:
         The request, and the name of that tool; empty if no schema was asked for.
@@ -42,7 +42,7 @@ def form_given(message: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a message of OpenAI's whose call of ``name`` is its content.
 
     Without such a call, or where its arguments are not an object, it stays as it is:
-    the agent's own parser says what is wrong with it.
+    the agent's own parser reports the error.
     """
     calls = message.get("tool_calls") or () if name else ()
     given = [c["function"] for c in calls if c["function"]["name"] == name]

@@ -140,16 +140,16 @@ class Attempts:
 
     A chat completion changes nothing at its server. One that may have been executed,
     and of whose answer nothing was passed on, is therefore asked for again as if it
-    had not been: nobody has seen that sample, and nothing was decided by what it was.
+    had not been: that sample was not seen, and nothing depends on it.
 
     Args:
         client: Who sends.
         session: Calls with the same one have a prefix in common.
-        on_retry: Told, before each further try, what went wrong with the last.
+        on_retry: Called before each further try with the error of the last one.
 
     Attributes:
         has_begun: Something of the answer was passed on, so that there is no further
-            try. Whoever passes it on sets it.
+            try. The code that passes it on sets it.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Attempts:
 
     @property
     def tried(self) -> str:
-        """What went wrong where, of tries at several servers; else empty."""
+        """The errors of each server, if several were tried; else empty."""
         if len({url for url, _ in self._tried}) < 2:
             return ""
         counts = Counter(self._tried)
@@ -227,10 +227,10 @@ class Attempts:
     async def post(
         self, path: str, data: bytes, *, stream: bool = False
     ) -> aiohttp.ClientResponse | WholeAnswer:
-        """Send to this try's server, and return what is the call's answer.
+        """Send to this try's server, and return the call's response.
 
-        Of one that is no error it is for the caller to say, by :meth:`end`, whether it
-        is any good.
+        If its status is not an error, the caller must report by :meth:`end` whether it
+        is valid.
 
         Args:
             path: Below the server's base URL.
@@ -274,17 +274,17 @@ class Attempts:
         return response
 
     def end(self, problem: str | None = None) -> None:
-        """Say that the answer is whole and good, or what is wrong with it.
+        """Report that the answer is whole and valid, or its problem.
 
         Raises:
-            AskAgain: It is no answer, and another server can be asked at once.
+            AskAgain: It is not valid, and another server can be asked at once.
         """
         if problem is None:
             self._client.pool.answered(self._server)
             return
-        self._blame(f"answered what is no completion ({problem})")
+        self._blame(f"answered with an invalid completion ({problem})")
         if not self.has_begun and self._finds_other(1):
-            raise AskAgain(f"answered what is no completion ({problem})")
+            raise AskAgain(f"answered with an invalid completion ({problem})")
 
     def _finds_other(self, reached: int) -> bool:
         """Say whether another server is to be asked at once, as this one failed."""
@@ -299,10 +299,10 @@ class Attempts:
             self._client.pool.failed(self._server, why, at_once=at_once)
 
     def _goes_on(self, error: BaseException) -> bool:
-        """Note what went wrong, and say whether there is another try."""
+        """Record the error, and return whether there is another try."""
         client, server = self._client, self._server
         pool = client.pool
-        reason = failure_told(error)
+        reason = failure_message(error)
         if isinstance(error, AskAgain):
             reason = str(error)
         else:
@@ -314,19 +314,19 @@ class Attempts:
         if self.has_begun or (not elsewhere and self._tries + 1 >= client.tries):
             return False
         self._is_over = False
-        told = f"{server.url}: {reason}"
+        message = f"{server.url}: {reason}"
         self._delay = 0.0
         if elsewhere:
             self._failed += (server,)
             self._reached += not _is_unsent(error)
-            self._on_retry(f"{told}, trying another server")
+            self._on_retry(f"{message}, trying another server")
             return True
         growing = min(client.backoff_s * 2.0**self._tries, _BACKOFF_CAP_S)
         self._delay = max(growing, pool.wait_s())
         self._delay *= random.uniform(1.0, 1.25)  # many clients shall not come at once
         self._tries += 1
         self._reached, self._failed = 0, ()
-        self._on_retry(f"{told}, trying again in {self._delay:.2f} s")
+        self._on_retry(f"{message}, trying again in {self._delay:.2f} s")
         return True
 
 
@@ -345,12 +345,12 @@ def _names(model: str, body: bytes) -> bool:
     return re.search(word, body) is not None
 
 
-def failure_told(error: BaseException) -> str:
-    """Return what is told of an error that kept a server from answering."""
-    told = f"{type(error).__name__}: {error}".rstrip(": ")
+def failure_message(error: BaseException) -> str:
+    """Return the message of an error that kept a server from answering."""
+    message = f"{type(error).__name__}: {error}".rstrip(": ")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        told += CERTIFICATE_HINT
-    return told
+        message += CERTIFICATE_HINT
+    return message
 
 
 def _is_refused(error: BaseException) -> bool:
@@ -366,8 +366,8 @@ def _is_unsent(error: BaseException) -> bool:
     return isinstance(error, (*unsent, aiohttp.InvalidURL))
 
 
-def overflow_told(body: bytes) -> str | None:
-    """Return what a server says of a prompt longer than its model's context.
+def overflow_message(body: bytes) -> str | None:
+    """Return a server's message on a prompt longer than its model's context.
 
     Args:
         body: Of a refusal; None is returned if it is about something else.

@@ -64,7 +64,7 @@ def repository_of(folder: Path) -> str | None:
 
 
 def download(repository: str, card: str, model: str) -> Path:
-    """Return the folder of an agent, downloaded unless it is there already.
+    """Return the folder of an agent; download it unless it exists already.
 
     Args:
         repository: Its id.
@@ -74,13 +74,13 @@ def download(repository: str, card: str, model: str) -> Path:
     Raises:
         UsageError: Hugging Face cannot be asked, or has no such agent.
     """
-    told = f"No folder is named {repository!r}, and as a Hugging Face id"
+    message = f"No folder is named {repository!r}, and as a Hugging Face id"
     try:
         import httpx
         import huggingface_hub
     except ImportError:
         raise UsageError(
-            f"{told} it needs huggingface_hub, which is not installed. Install it "
+            f"{message} it needs huggingface_hub, which is not installed. Install it "
             f"with: {install_command('local')}"
         ) from None
     try:
@@ -90,12 +90,13 @@ def download(repository: str, card: str, model: str) -> Path:
     except (OSError, ValueError, httpx.HTTPError) as error:
         reason = first_line(error)
         raise UsageError(
-            f"{told} it cannot be downloaded ({type(error).__name__}: {reason})"
+            f"{message} it cannot be downloaded ({type(error).__name__}: {reason})"
         ) from None
     folder = Path(found)
     if not (folder / card).is_file():
         raise UsageError(
-            f"{repository!r} on Hugging Face is no agent: {card} is missing. To use "
+            f"{repository!r} on Hugging Face is not an agent: {card} is missing. To "
+            "use "
             f"it as a model, give --model {repository}."
         )
     return folder

@@ -1,7 +1,7 @@
 """Links: kept connections to model servers, for requests whose answer comes whole.
 
-A request is written with one call, and read with little around it. What needs more
-(TLS, streams) goes over aiohttp's client, whose errors are raised here as well.
+A request is written with one call, and read with little overhead. Requests with TLS or
+streams go over aiohttp's client, whose errors these connections raise as well.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _PORT = 80
 
 
 class WholeAnswer:
-    """An answer that has come whole; what is used of aiohttp's response.
+    """An answer that has come whole, with the used part of aiohttp's response.
 
     Attributes:
         status: HTTP status.
@@ -145,19 +145,19 @@ class _Link(asyncio.Protocol):
                 raise HttpParserError("its head has no end")
         except (HttpParserError, HttpParserUpgrade) as error:
             cause = error.__context__ or error
-            told = f"its answer is no HTTP: {cause}"
-            self._fail(aiohttp.ClientPayloadError(told))
+            message = f"its answer is not HTTP: {cause}"
+            self._fail(aiohttp.ClientPayloadError(message))
             self.close()
         if self._size > self._most:
             self._fail(aiohttp.ClientPayloadError(_too_large(self._most)))
             self.close()
 
-    # What the parser calls
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         self._headers, self._body, self._size = CIMultiDict(), [], 0
         if self._answer is None or self._answer.done():
-            self.close()  # it says more than it was asked
+            self.close()  # the server sends more than one answer
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.add(name.decode("latin-1"), value.decode("latin-1"))
@@ -229,7 +229,7 @@ class Links:
     async def post(
         self, url: str, data: bytes, headers: Mapping[str, str] | None
     ) -> WholeAnswer:
-        """Send JSON; return once the answer is there.
+        """Send JSON; return once the answer has arrived.
 
         Raises:
             aiohttp.ClientError: There was no whole answer.
@@ -259,7 +259,7 @@ class Links:
     def _head(
         self, url: str, headers: Mapping[str, str] | None
     ) -> tuple[str, int, bytes]:
-        """Return where to send, and what before the length of the body."""
+        """Return the server's address and the request's head before its length."""
         key = url, (headers or {}).get("Authorization", "")
         if (known := self._heads.get(key)) is not None:
             return known
@@ -290,8 +290,8 @@ class Links:
             async with asyncio.timeout(self._connect_s):
                 _, link = await loop.create_connection(self._link, host, port)
         except TimeoutError:
-            told = f"Connection timeout to host {host}:{port}"
-            raise aiohttp.ConnectionTimeoutError(told) from None
+            message = f"Connection timeout to host {host}:{port}"
+            raise aiohttp.ConnectionTimeoutError(message) from None
         except OSError as error:
             key = ConnectionKey(host, port, False, True, None, None, None)
             raise aiohttp.ClientConnectorError(key, error) from error

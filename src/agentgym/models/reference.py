@@ -22,7 +22,7 @@ KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
 """Environment variable with the key for servers that are given by address."""
 
 CERTIFICATE_HINT = "; SSL_CERT_FILE names the file of authorities to trust"
-"""After what is told of a server whose certificate nobody known has signed."""
+"""Appended to errors of servers whose certificate has no known authority."""
 
 _TIMEOUT_S = 15.0
 _BY_ADDRESS = (
@@ -41,7 +41,7 @@ class Endpoint:
     """OpenAI-compatible servers and the model to ask them for.
 
     Attributes:
-        servers: What ``/chat/completions`` is below, without a slash at the end; of
+        servers: Base URLs of ``/chat/completions``, without a slash at the end; if
             several, all have the same weights, and any may answer.
         api_key: Bearer key of all of them, empty if none is needed.
         model: The model's name there.
@@ -52,7 +52,7 @@ class Endpoint:
     model: str
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The servers, for people."""
         return ", ".join(self.servers)
 
@@ -141,7 +141,7 @@ def resolve_model(spec: str) -> Endpoint:
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise UsageError(
-            f"{spec!r} is no model of a provider; write PROVIDER:MODEL (providers: "
+            f"{spec!r} is not a model of a provider; write PROVIDER:MODEL (providers: "
             f"{', '.join(PROVIDERS)}), an address, http://host:8000/v1#MODEL, or nano."
         )
     name, model = match[1].lower(), match[2].strip()
@@ -173,7 +173,7 @@ def base_url(address: str) -> str:
         is_one = False
     if not is_one or set(url) & set("?#, "):  # paths are put behind it
         raise UsageError(
-            f"{address!r} is no address of a model server; write http://host:8000/v1."
+            f"{address!r} is not an address of a model server; write http://host:8000/v1."
         )
     return url
 
@@ -203,9 +203,10 @@ def _common_model(servers: Sequence[str], key: str) -> str:
         raise silent[0]
     names = set(found.values())
     if len(names) > 1:
-        told = "; ".join(f"{url} has {name}" for url, name in found.items())
+        names_by_url = "; ".join(f"{url} has {name}" for url, name in found.items())
         raise ModelError(
-            f"Servers of one model must have the same, and these differ: {told}."
+            f"Servers of one model must have the same, and these differ: "
+            f"{names_by_url}."
         )
     for problem in silent:
         logger.warning("%s", problem)
@@ -215,11 +216,11 @@ def _common_model(servers: Sequence[str], key: str) -> str:
 def weights_of(endpoint: Endpoint) -> str:
     """Return who answers and with which weights, as far as the servers say.
 
-    Those given by address are asked for what they tell of the model: vLLM tells the
-    folder of its weights.
+    Servers given by address are asked for their description of the model: vLLM reports
+    the folder of its weights.
     """
-    told = [_card(url, endpoint) for url in sorted(endpoint.servers)]
-    return json.dumps([endpoint.model, *told], sort_keys=True)
+    cards = [_card(url, endpoint) for url in sorted(endpoint.servers)]
+    return json.dumps([endpoint.model, *cards], sort_keys=True)
 
 
 def _card(url: str, endpoint: Endpoint) -> list[Any]:
@@ -244,11 +245,11 @@ def _list_models(base_url: str, key: str) -> "httpx.Response":
     try:
         return httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        told = f"{type(error).__name__}: {error}"
-        if "CERTIFICATE_VERIFY_FAILED" in told:
-            told += CERTIFICATE_HINT
+        text = f"{type(error).__name__}: {error}"
+        if "CERTIFICATE_VERIFY_FAILED" in text:
+            text += CERTIFICATE_HINT
         raise ModelError(
-            f"The model server at {base_url} does not answer ({told}). Is it running, "
+            f"The model server at {base_url} does not answer ({text}). Is it running, "
             "and is that its address?"
         ) from None
 
@@ -280,7 +281,7 @@ def _only_model(base_url: str, key: str) -> str:
 
 
 def refusal(base_url: str, status: int, said: str) -> str:
-    """Return what to tell of a server that refused a key (401 or 403)."""
+    """Return the message on a server that refused a key (401 or 403)."""
     named = [_key_of(name) for name in PROVIDERS if provider_url(name) == base_url]
     variable = named[0] if named else KEY_OF_ADDRESS
     said = beginning(" ".join(said.split()), 200)
@@ -291,7 +292,7 @@ def refusal(base_url: str, status: int, said: str) -> str:
 
 
 def located_model(model: str) -> str:
-    """Return what means the same model from any folder: a path, or its name."""
+    """Return a reference to the model that holds in any folder: a path, or its name."""
     path = os.path.expanduser(model)
     if model in ("nano", SMOLLM2):
         return model

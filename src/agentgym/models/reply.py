@@ -24,14 +24,14 @@ _SHOWN = 120
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model answered.
+    """The answer of a model.
 
     Attributes:
         content: Its text, empty if it only called tools.
         tool_calls: Its tool calls, each with an id.
         message: The message to append to the conversation, OpenAI-shaped.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
-        recorded: What else is kept in the trajectory: token ids and counts.
+        recorded: Further fields of the trajectory: token ids and counts.
     """
 
     content: str
@@ -61,7 +61,7 @@ class _Message(BaseModel):
 
 
 def read_reply(value: Any, *, step: int = 0) -> Reply:
-    """Read what a model function returned.
+    """Read the result of a model function.
 
     Args:
         value: Text, a message (``{"content": …, "tool_calls": […]}``), or a whole

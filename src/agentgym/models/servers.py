@@ -19,8 +19,8 @@ _MUCH_BUSIER = (2, 4)
 of the least busy server, and so many more."""
 _SESSIONS = 2**14
 _BARRED = (
-    "was gone for a while and may have been started anew, with other weights than "
-    "were asked for: it gets calls again once it is given weights or registered anew"
+    "was gone for a while and may have been restarted, with other weights than "
+    "were asked for: it gets calls again once it is given weights or registered again"
 )
 
 
@@ -44,19 +44,19 @@ class Replicas:
 
     @property
     def headers(self) -> dict[str, str] | None:
-        """What opens them."""
+        """The HTTP headers with the servers' key."""
         key = self.api_key
         return {"Authorization": f"Bearer {key}"} if key else None
 
     def headers_of(self, url: str) -> dict[str, str] | None:
-        """Return what opens a server: not the key if its address has a password."""
+        """Return a server's headers: without the key if its address has a password."""
         host = url.partition("//")[2].partition("/")[0]
         return None if "@" in host else self.headers
 
 
 @dataclass(eq=False, slots=True)
 class Server:
-    """What is known of a server.
+    """The state of a server.
 
     Attributes:
         url: Its base URL.
@@ -81,7 +81,7 @@ class Server:
 
     @property
     def load(self) -> tuple[int, int]:
-        """What the server to be asked next has the least of."""
+        """The order of servers: the smallest is asked next."""
         return self.in_flight, self.turn
 
     def is_ready(self, now: float) -> bool:
@@ -97,7 +97,7 @@ class ServerPool:
     cached, unless that server is much busier than another.
 
     Args:
-        on_out: Told of a server that was taken out and may come back.
+        on_out: Called with a server that was taken out and may come back.
     """
 
     def __init__(self, on_out: Callable[[Server], None]) -> None:
@@ -109,7 +109,7 @@ class ServerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """What befell which servers, in sentences. Any thread."""
+        """Sentences on servers that failed. Any thread."""
         every = [(s.url, s.out, s.was_out) for s in self._servers if s.was_out]
         return [
             f"The model server {url} gets no calls: it {out}."
@@ -173,7 +173,7 @@ class ServerPool:
 
         Args:
             server: The server.
-            why: What went wrong, to follow its name.
+            why: The error, as a phrase that follows its name.
             at_once: Whether it is taken out whatever happened before.
         """
         server.failures += 1
@@ -194,7 +194,7 @@ class ServerPool:
         server.out, server.failures = "", _OUT_AFTER - 1
 
     def renew(self, url: str) -> None:
-        """Forget what was held against a server: it has the weights that are asked."""
+        """Reset a server's failures: it has the current weights."""
         for server in self._servers:
             if server.url == url:
                 server.out, server.is_barred, server.failures = "", False, 0
@@ -219,8 +219,10 @@ class ServerPool:
         """
         able = [server for server in self._servers if not server.is_barred]
         if not able:
-            told = "; ".join(f"{server.url} {server.out}" for server in self._servers)
-            raise NoServerError(f"No model server may answer: {told}.")
+            message = "; ".join(
+                f"{server.url} {server.out}" for server in self._servers
+            )
+            raise NoServerError(f"No model server may answer: {message}.")
         up = [server for server in able if not server.out]
         now = time.monotonic()
         return min(up or able, key=lambda s: (max(s.quiet_until, now), s.turn))

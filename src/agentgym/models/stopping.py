@@ -27,7 +27,7 @@ def until_stop(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
 async def stream_until_stop(
     stop: Sequence[str] | None, pieces: AsyncIterator[str | ChatResult]
 ) -> AsyncIterator[str | ChatResult]:
-    """Stream up to a stop sequence; what may be the start of one is held back."""
+    """Stream up to a stop sequence; hold back a possible start of one."""
     text, shown = "", 0
     async for piece in pieces:
         if isinstance(piece, str):

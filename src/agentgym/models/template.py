@@ -9,7 +9,7 @@ from agentgym.core.formats.settings import TemplateSettings
 from agentgym.errors import ModelError, UsageError, first_problem
 
 TEMPLATE_FILE = "agentgym_template.json"
-"""Beside weights that agentgym wrote: how their template was used in training."""
+"""File next to weights that agentgym wrote: how their template was used in training."""
 HERMES = "hermes"
 _MOST_BYTES = 2**20
 
@@ -48,7 +48,7 @@ def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings
 
     Args:
         source: Its folder, or its id.
-        given: The settings of a run; what they leave open comes from the folder.
+        given: The settings of a run; unset ones come from the folder.
 
     Raises:
         ModelError: The folder's settings cannot be read.

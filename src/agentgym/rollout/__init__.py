@@ -1,4 +1,4 @@
-"""Rollouts: agents attempt tasks, and what happened becomes trajectories.
+"""Rollouts: agents attempt tasks, and their calls become trajectories.
 
 On their own, with any model and no training::
 

@@ -9,11 +9,11 @@ _THRESHOLDS = (20_000, 20, 20)
 
 @contextmanager
 def calm_collector() -> Iterator[None]:
-    """Keep the collector from looking through what exists now, again and again.
+    """Exclude the existing objects from garbage collection inside the block.
 
-    What lives as long as the process is most of what it would look through, in pauses
-    that requests would see. Only for a process that does nothing else meanwhile: what
-    exists now, and becomes a cycle that nobody needs, stays until the end.
+    Most objects live as long as the process, and scanning them pauses requests. Only
+    for a process that does nothing else meanwhile: an existing object that becomes part
+    of an unused cycle stays until the end.
     """
     before = gc.get_threshold()
     gc.collect()

@@ -39,9 +39,9 @@ class RoleFound:
 
     Attributes:
         name: As its framework calls it.
-        prompt: Its system prompt, None if it cannot be told.
+        prompt: Its system prompt, None if it is unknown.
         tools: OpenAI-shaped, those it may call.
-        model: Its own model in words, empty if it cannot be told.
+        model: Its own model in words, empty if it is unknown.
     """
 
     name: str
@@ -52,19 +52,19 @@ class RoleFound:
 
 @dataclass(frozen=True)
 class AgentReport:
-    """What is known of an agent before anything is trained.
+    """The description of an agent before training.
 
     Attributes:
         agent: ``module:name``.
         kind: Of object.
         way: How its model is replaced.
         bound: Its tools that act on the scenario's environment.
-        own: Its other tools: what becomes of their calls, by name.
+        own: The answers to calls of its other tools, by name.
         missing: The scenario's tools that it does not offer its model.
         differences: Between its schemas and the scenario's.
-        concerns: What is different in training.
+        concerns: Differences in training, in sentences.
         problems: Why it cannot be trained; empty if it can.
-        undecided: Tools of its own of which it was not said what they answer.
+        undecided: Tools of its own whose answers were not configured.
         too_long: Why the model of the run cannot read its prompts; empty if it can.
         model_calls: In the trial; None if there was none.
     """
@@ -94,7 +94,7 @@ def probed(config: TrainingConfig) -> AgentReport:
 
     Raises:
         UsageError: It cannot be made.
-        UnsupportedError: It is no agent that can be trained.
+        UnsupportedError: It is not an agent that can be trained.
     """
     given = get_scenario(config.scenario)
     scenario = given.rehearsal()
@@ -149,7 +149,7 @@ def _looked_into(
         )
         try:
             return loop, adapter.roles(loop.agent)
-        except UnsupportedError:  # the trial shows what it does
+        except UnsupportedError:  # the trial shows its calls
             return loop, []
         finally:
             await loop.close()
@@ -178,7 +178,7 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
         framework=config.framework,
         kind=type(loop.agent).__name__,
         way=loop.way,
-        roles=[_told(role) for role in roles],
+        roles=[_found(role) for role in roles],
         bound=[name for name in found if name in specs],
         own=own,
         differences=[
@@ -208,14 +208,14 @@ def _fate(name: str, config: TrainingConfig) -> str:
 def _undecided(names: list[str], scenario: Scenario) -> str:
     tools = ", ".join(names)
     return (
-        f"{scenario.name} has no tools named {tools}, which the agent has. Say what "
-        "becomes of their calls: --tools stub answers them with made-up values, and "
+        f"{scenario.name} has no tools named {tools}, which the agent has. Choose "
+        "an answer to their calls: --tools stub answers them with made-up values, and "
         f"--allow-tool {names[0]} lets one really run, again and again. Or describe "
         "your own tasks with the agent's own tools in a file: --tasks FILE."
     )
 
 
-def _told(role: AgentRole) -> RoleFound:
+def _found(role: AgentRole) -> RoleFound:
     model = role.model
     named = next(
         (
@@ -396,13 +396,13 @@ def _judged(
     if unknown:
         concerns.append(
             f"Its model is also offered {', '.join(unknown)}, which neither "
-            f"{scenario.name} nor what can be seen of the agent has. The agent's own "
-            "code answers such calls, and what it does then is really done."
+            f"{scenario.name} nor the inspected agent has. The agent's own code "
+            "answers such calls, and really runs."
         )
     if answering:
         concerns.append(
             f"Calls of {', '.join(answering)} are answered by the agent's own code, "
-            "which really runs, again and again; what it answers is what is recorded."
+            "which really runs, again and again; its answers are recorded."
         )
     if replaced := _replaced(trials):
         concerns.append(
@@ -446,8 +446,8 @@ def _ending(trials: list[Trajectory]) -> list[str]:
 
 
 def _hint(made: Trajectory) -> str:
-    told = str(made.reason)
-    if "KeyError" in told:
+    message = str(made.reason)
+    if "KeyError" in message:
         return (
             " If a key of its state is missing, give it with --inputs module:function, "
             "a function of the task that returns a dict; one of its config's with "

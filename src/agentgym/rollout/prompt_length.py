@@ -18,14 +18,14 @@ _LEAST_ANSWER = 16
 def compare_with_context(
     config: TrainingConfig, calls: Sequence[ModelCall]
 ) -> tuple[str, str]:
-    """Compare the prompts of model calls with what the model of a run can read.
+    """Compare the prompts of model calls with the context length of the run's model.
 
     Args:
         config: Names the model.
         calls: Of a trial; answers and tool results in them are made up.
 
     Returns:
-        Why the agent cannot be trained with this model, and what is to be noted;
+        Why the agent cannot be trained with this model, and a note;
         each is empty if there is nothing to say, or if the model's files are not on
         this machine, or cannot be read.
     """

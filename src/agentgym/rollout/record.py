@@ -22,14 +22,14 @@ from agentgym.rollout.task_input import read_task
 def to_trajectory(
     rollout: Rollout, attempts: Mapping[str, Sequence[RecordedEvent]]
 ) -> Trajectory:
-    """Return what a rollout that has ended recorded, of the last of its ``attempts``.
+    """Return the trajectory of an ended rollout, from the last of its ``attempts``.
 
     It is dropped, with its reason and without a reward, unless the rollout succeeded
     and a reward was reported. One that another program queued may lack its scenario and
     its group, which is then its task's.
 
     Raises:
-        RolloutError: Its input is no task.
+        RolloutError: Its input is not a task.
     """
     task = read_task(rollout.input)
     last = rollout.status.last_attempt_id or DEFAULT_ATTEMPT_ID
@@ -65,7 +65,7 @@ def to_trajectory(
 def _unused_calls(
     attempts: Mapping[str, Sequence[RecordedEvent]], last: str
 ) -> dict[str, dict[str, int]]:
-    """Count the requests to the model that are no step of the last attempt."""
+    """Count the requests to the model that are not steps of the last attempt."""
     unused: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt, events in attempts.items():
         requests = [event.call for event in events if event.call is not None]

@@ -51,9 +51,9 @@ class Runner:
 
     The store tries a failed attempt again on a fresh environment, a few times; then
     the rollout is dropped with its last reason. When a worker dies, the rollout that
-    is known to have blocked it is charged with a try. If nobody is known, all it was
-    running are suspects: each is tried again alone, once nothing else runs, so that
-    the guilty one is found out and the others lose nothing.
+    is known to have blocked it is charged with a try. If none is known, all its
+    rollouts are suspects: each is tried again alone, once nothing else runs, so that
+    the guilty one is found and the others lose nothing.
 
     Args:
         store: Where rollouts and events are.
@@ -80,7 +80,7 @@ class Runner:
         """Run every request to its end.
 
         ``on_done`` is called in this thread as each ends, ``beat`` every half second
-        with what the store waits for; both may raise to give up.
+        with the reason why the store waits; both may raise to give up.
 
         Returns:
             One trajectory per request, in the same order; dropped ones included.
@@ -112,7 +112,7 @@ class Runner:
         return [done[request.rollout_id] for request in requests]
 
     def worker_died(self, death: WorkerDeath) -> None:
-        """Find new work for what a dead worker was running. Any thread."""
+        """Requeue the rollouts of a dead worker. Any thread."""
         for rollout_id in self._store.retire(death.worker):
             try:
                 self._take_over(rollout_id, death)
@@ -131,7 +131,7 @@ class Runner:
                 self._suspect(rollout_id, worker, reason)
 
     def _read(self, request: RolloutRequest) -> Trajectory:
-        """Return what was recorded; a record that cannot be read drops its rollout."""
+        """Return the trajectory; an unreadable record drops its rollout."""
         store, rollout_id = self._store, request.rollout_id
         events: list[RecordedEvent] = []
         try:
@@ -140,7 +140,7 @@ class Runner:
             return to_trajectory(store.get(rollout_id), attempts)
         except StoreError:
             raise
-        except Exception as error:  # whatever somebody posted into it
+        except Exception as error:  # clients may have posted anything into it
             logger.warning("rollout %s cannot be read", rollout_id, exc_info=True)
             asked = sum(event.event_type == MODEL_REQUEST for event in events)
             return Trajectory(

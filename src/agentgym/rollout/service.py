@@ -30,11 +30,11 @@ class GatewayService:
 
     A trainer queues rollouts and registers the servers of its policy. Who runs them is
     a controller that starts a process for each, or workers of ours, which also make a
-    fresh attempt of what crashed, up to ``max_attempts`` of the config.
+    fresh attempt of a crashed rollout, up to ``max_attempts`` of the config.
 
     Args:
-        database: SQLite file of what is recorded; what it holds goes on. The workers'
-            log goes beside it.
+        database: SQLite file of the records; rollouts found in it are continued. The
+            workers' log is a file next to it.
         settings: Address, key, sampling, and the name of the policy.
         config: Scenario, framework, agent and limits of the workers.
         workers: Worker processes; 0 leaves rollouts to a controller.
@@ -103,18 +103,18 @@ class GatewayService:
 
     @property
     def troubles(self) -> list[str]:
-        """What befell the model servers and the store, in sentences."""
+        """Sentences on failures of the model servers and the store."""
         stalled = self.store.stalled
-        told = f"The rollout store {self._database} cannot be written: {stalled}."
-        return self.gateway.troubles + ([] if stalled is None else [told])
+        message = f"The rollout store {self._database} cannot be written: {stalled}."
+        return self.gateway.troubles + ([] if stalled is None else [message])
 
     def _requeue_running(self) -> None:
-        """Queue again what workers of an earlier process were running."""
+        """Queue again the rollouts that workers of an earlier process were running."""
         for rollout in self.store.list_rollouts({RolloutState.RUNNING}):
             self.store.requeue(rollout.rollout_id, _RESTARTED, charge=False)
 
     def _worker_died(self, death: WorkerDeath) -> None:
-        """Queue again what a dead worker was running, against its tries. Any thread.
+        """Queue again the rollouts of a dead worker, against their tries. Any thread.
 
         If it is known which rollout killed it, the others keep theirs.
         """

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import Beat, no_beat, require_writable_home
+from agentgym.core.files import Beat, no_beat, require_writable_state
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import ProviderError, UnsupportedError
@@ -39,10 +39,10 @@ class RolloutSession:
         policy: Answers the model calls: in this process, or somewhere else.
         folder: Where rollouts.db and the workers' log go.
         workers: Worker processes.
-        resumed_step: What an earlier process left behind after this training step
-            is deleted, and made again under the same ids; -1 keeps nothing.
-        beat: Called every half second while something is waited for, with what the
-            store waits for itself; may raise to give up.
+        resumed_step: Rollouts of an earlier process after this training step are
+            deleted, and made again under the same ids; -1 keeps nothing.
+        beat: Called every half second while waiting, with the reason why the store
+            waits; may raise to give up.
         hosts: A file: workers reach no other machine, and it names those tried.
         cache: Of answers that a provider's model gave before.
         audit: Where the audit log goes; by default that of the caller's context, or a
@@ -146,7 +146,7 @@ class RolloutSession:
 
     @property
     def troubles(self) -> list[str]:
-        """What befell the model servers, in sentences."""
+        """Sentences on failures of the model servers."""
         return self._gateway.troubles
 
     def delete(self, rollout_ids: Iterable[str]) -> None:
@@ -191,10 +191,10 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     Raises:
         UsageError: A setting cannot work; says which and what to do.
         SandboxUnavailableError: No safe way to run code was found, or none that can
-            run what the scenario needs.
+            run the scenario's programs.
         SandboxError: The sandbox that the scenario asks for cannot be started.
     """
-    require_writable_home()
+    require_writable_state()
     scenario = get_scenario(config.scenario)
     FRAMEWORKS.get(config.framework).check()
     _check_agent(config)

@@ -1,4 +1,4 @@
-"""What a rollout's input holds: a task, also as trainers elsewhere bring it."""
+"""Read a rollout's input: a task, also in the form of other trainers."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def read_task(given: Any) -> Task:
     others; as text it comes through whole.
 
     Raises:
-        RolloutError: It is none of these; says what was found wrong.
+        RolloutError: It is none of these; the message names the first problem.
     """
     if isinstance(given, dict) and _FIELD in given:
         given = given[_FIELD]
@@ -28,7 +28,7 @@ def read_task(given: Any) -> Task:
         return Task.model_validate(given)
     except ValidationError as error:
         raise RolloutError(
-            f"the rollout's input is no task: {first_problem(error)}"
+            f"the rollout's input is not a task: {first_problem(error)}"
         ) from None
 
 

@@ -16,9 +16,9 @@ _Call = tuple[str, str]  # of a tool, to an agent or to no one in particular
 class TrialCalls:
     """Calls each tool that it is offered once, one call an answer; then answers.
 
-    Frameworks refuse some calls beside others in one message, as a hand-off, or two
-    edits of one file. What one attempt leaves is called in the next; hand-offs are
-    made again in each, as they lead to the tools of other agents.
+    Frameworks refuse some calls together with others in one message, as a hand-off, or
+    two edits of one file. Tools that one attempt leaves out are called in the next;
+    hand-offs are made again in each, as they give access to the tools of other agents.
 
     A call that is asked for, of one tool alone that is not known, is an answer in a
     form, and made each time with other choices than before: it may say who is next.
@@ -134,8 +134,8 @@ class TrialCalls:
         schema = function.get("parameters") or {}
         if self._addressee not in schema.get("properties", {}):
             return [""]
-        told = " ".join((function.get("description") or "").split())
-        return [role for role in self._roles if role in told] or [""]
+        message = " ".join((function.get("description") or "").split())
+        return [role for role in self._roles if role in message] or [""]
 
     def _arguments(self, function: Mapping[str, Any], to: str) -> dict[str, Any]:
         schema = function.get("parameters") or {}

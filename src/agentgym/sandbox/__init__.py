@@ -2,17 +2,17 @@
 
 - ``sandbox``: :func:`open_sandbox` and :class:`Sandbox`, a pool of warm zygotes that
   remembers results.
-- ``commands``, ``result``: what goes in, and what comes out and how it is read.
-- ``cache``: what is remembered, under which key, and how much.
-- ``packages``: what ``python`` is, and what it can import.
+- ``commands``, ``result``: the input and the parsed output of an execution.
+- ``cache``: remembered results, their keys and their number.
+- ``packages``: the interpreter and its importable packages.
 - ``gives``: a verdict on code that the code cannot forge.
-- ``on_demand``: a sandbox for whoever may never need one.
+- ``on_demand``: a sandbox that opens at its first use.
 - ``ladder``: the ways of isolating, safest first, and the probe.
 - ``guest_process``, ``launch``: starting a zygote and talking to it.
-- ``syscalls``, ``filter``: what programs may ask of the kernel, and the filter of it.
+- ``syscalls``, ``filter``: the allowed system calls, and their seccomp filter.
 - ``memory``: a control group around a zygote, where one can be made.
 - ``workspace``: the text files of one episode, for tools that read and edit them.
-- ``guest``: the code that runs inside, and what it and the host must agree on.
+- ``guest``: the code that runs inside, and the settings it shares with the host.
 """
 
 from agentgym.sandbox.commands import (

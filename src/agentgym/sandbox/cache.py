@@ -23,7 +23,7 @@ _OBJECT_BYTES = 400
 
 
 class ResultCache:
-    """What a sandbox remembers; it may be used from several threads.
+    """The remembered results of a sandbox; it may be used from several threads.
 
     Args:
         config: How the sandbox was opened.
@@ -43,8 +43,8 @@ class ResultCache:
         """Return a hash of all that decides a result; None if it is not remembered.
 
         That is the job, the interpreter, the rung, its limits, this package's version,
-        and what is in the folders of ``python_path``, as their files' times, sizes and
-        numbers tell.
+        and the contents of the folders of ``python_path``, by their files' times, sizes
+        and numbers.
         """
         if not self._config.cache_entries or not self._config.cache_bytes:
             return None

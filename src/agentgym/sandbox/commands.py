@@ -1,4 +1,4 @@
-"""What a sandbox is asked for: how to open it, and what to execute in it."""
+"""Configure a sandbox, and describe the commands to execute in it."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from agentgym.sandbox.guest.settings import Limits
 LONGEST_S = 86_400.0
 """The longest time limit: a day."""
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000
-"""Of a file, and of its path; bytes."""
+"""Longest name of a file, and longest path; bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class SandboxConfig:
         warm: Whether executions fork from a long-lived interpreter. A cold sandbox
             starts a new one for each.
         concurrency: Executions in flight at one time.
-        limits: What one execution may use.
+        limits: Limits of one execution.
         cache_entries: How many results to remember, at most; 0 for none.
         cache_bytes: How much memory they may take together.
         unsafe_local_exec: Whether to run with no isolation at all where nothing
@@ -40,8 +40,8 @@ class SandboxConfig:
             Nothing else that is installed can be imported.
 
     Raises:
-        SandboxError: An entry of ``python_path`` is no folder, or a number is none
-            that works.
+        SandboxError: An entry of ``python_path`` is not a folder, or a number is out of
+            range.
     """
 
     rung: str | None = None
@@ -73,7 +73,7 @@ class SandboxConfig:
         for folder in folders:
             if not folder.is_dir() or "\n" in str(folder):
                 raise SandboxError(
-                    f"python_path names {str(folder)!r}, which is no folder: give "
+                    f"python_path names {str(folder)!r}, which is not a folder: give "
                     "folders that hold packages, such as '.venv/lib/python3.12/"
                     "site-packages'."
                 )
@@ -81,7 +81,7 @@ class SandboxConfig:
 
     @property
     def is_usual(self) -> bool:
-        """Whether it asks for nothing but what every sandbox has."""
+        """Whether it asks for no more than every sandbox has."""
         return self == SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
 
 
@@ -121,8 +121,8 @@ def check_files(files: Iterable[str]) -> None:
     """Check that files of all these names can be made inside the workspace.
 
     Raises:
-        SandboxError: A name is absolute, climbs, or is no plain path, or is that of a
-            folder in which another lies.
+        SandboxError: A name is absolute, climbs, is not a plain path, or is that of a
+            folder with another file.
     """
     names = frozenset(files)
     for name in names:
@@ -182,7 +182,9 @@ class Job:
         check_files(self.files)
         for name, text in self.files.items():
             if not isinstance(text, str):
-                raise SandboxError(f"The workspace file {name!r} is no text: {text!r}.")
+                raise SandboxError(
+                    f"The workspace file {name!r} is not text: {text!r}."
+                )
         time_s = self.timeout_s
         if not isinstance(time_s, int | float) or not 0 < time_s <= LONGEST_S:
             raise SandboxError(

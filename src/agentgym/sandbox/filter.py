@@ -71,12 +71,12 @@ def build_filter(
 
     Args:
         strict: Whether the process keeps the caller's own user id.
-        shared_memory: Whether anonymous memory may be shared between processes: no
-            sum of their sizes tells how much of it there is.
+        shared_memory: Whether anonymous memory may be shared between processes: the sum
+            of their sizes does not measure it.
         mounted: Whether the only folders that can be named are the sandbox's own. Else
-            a file may get no room on the disk that nothing is written to, for what was
-            written does not tell of it; nor has any file extended attributes, for
-            Landlock does not govern those of the host's.
+            a file may not reserve disk space without writing, because the count of
+            written bytes misses it; nor has any file extended attributes, for Landlock
+            does not govern those of the host's.
         machine: ``x86_64`` or ``aarch64``; this machine by default.
 
     Raises:
@@ -117,7 +117,7 @@ def _verdicts(allowed: set[int]) -> list[bytes]:
 
 
 def _rules(*, shared_memory: bool) -> dict[str, bytes]:
-    """Return what decides about calls whose arguments matter."""
+    """Return the filter code for calls whose arguments matter."""
     stream_pair = [
         _argument(0),
         _op(_EQUAL, _AF_UNIX, 0, 4),

@@ -1,9 +1,10 @@
-"""What a program gives: its values leave the sandbox, and the host judges them.
+"""Judge a program by its values: they leave the sandbox, and the host compares them.
 
-Tests that run beside the code under test can be deceived by it: it may write their
-report, patch their runner, or return what equals everything. Here only texts of values
-leave, made by ``guest.plain``; what they should be never enters. Such code can choose
-the values, and that is all it is judged by.
+Tests that run in the same process as the code under test can be deceived by it: it may
+write their report, patch their runner, or return an object that equals everything. With
+:func:`gives`, only texts of values leave the sandbox, made by ``guest.plain``; the
+expected values never enter it. Such code can choose the values, and only these are
+judged.
 """
 
 import ast
@@ -25,7 +26,7 @@ _SCRIPT = """
 import importlib as _importlib, os as _os, sys as _sys
 
 
-def _tell(module, expression):
+def _evaluated(module, expression):
     try:
         names = dict(vars(_importlib.import_module(module)))
         return plain_text(eval(expression, names))
@@ -36,25 +37,25 @@ def _tell(module, expression):
             return "raised"
 
 
-def _tell_all(asked):
-    told = _os.dup(1)
-    _os.dup2(2, 1)  # What the program prints is no value.
+def _write_all(asked):
+    out = _os.dup(1)
+    _os.dup2(2, 1)  # The program's own prints are not values.
     if _os.path.isdir("src"):
         _sys.path.insert(0, _os.path.abspath("src"))
-    text = "".join(f"{number} {_tell(*pair)}\\n" for number, pair in asked)
-    _os.write(told, text.encode())
+    text = "".join(f"{number} {_evaluated(*pair)}\\n" for number, pair in asked)
+    _os.write(out, text.encode())
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Which expressions gave what they should; true if all did.
+    """The expressions that gave the expected values; true if all did.
 
     Attributes:
         asked: How many expressions there were.
-        wrong: Those that did not, as ``module.py: expression``, and what they gave
-            instead, as a short text. The program chose that: show it to people,
-            and let nothing depend on it.
+        wrong: Those that did not, as ``module.py: expression``, and the values that
+            they gave, as a short text. The program chose that: show it to people, and
+            let nothing depend on it.
     """
 
     asked: int
@@ -65,7 +66,7 @@ class Verdict:
 
     @property
     def share(self) -> float:
-        """The share of the expressions that gave what they should, 0..1."""
+        """The share of the expressions with the expected value, 0..1."""
         return 1 - len(self.wrong) / self.asked
 
 
@@ -79,7 +80,7 @@ def gives(
     """Judge code by the values that it gives, in a way that it cannot forge.
 
     Each expression is evaluated in the names of its module, in one execution. Values
-    are right if they equal what is expected and have the same types, inside too: 1,
+    are right if they equal the expected value and have the same types, inside too: 1,
     1.0 and True are three values, nan is nan, and nothing but None, bool, int, float,
     str, bytes, list, tuple, set, frozenset and dict is any value at all. So let
     expressions give values and no verdicts: ``add(1, 2)``, never ``add(1, 2) == 3``;
@@ -92,7 +93,7 @@ def gives(
         sandbox: Where to run the code. This call waits for it.
         files: The workspace: relative path to text.
         expected: For each module, by its path, expressions and their right values.
-            Modules below ``src/`` are imported from there.
+            The folder ``src/`` is importable.
         timeout_s: Seconds that all expressions together may take, as in
             :meth:`Sandbox.run`.
 
@@ -114,24 +115,24 @@ def gives(
             "larger Limits.output_bytes."
         )
     asked = list(enumerate((_module(path), text) for path, text in right))
-    script = f"{inspect.getsource(plain)}{_SCRIPT}\n\n_tell_all({asked!r})\n"
+    script = f"{inspect.getsource(plain)}{_SCRIPT}\n\n_write_all({asked!r})\n"
     name = _free_name(files)
     result = sandbox.run_sync(
         {**files, name: script}, PythonScript(name), timeout_s=timeout_s
     )
     if result.status == "sandbox_error":
         raise SandboxError(f"The sandbox failed: {result.error}")
-    told = _told(result)
+    values = _values(result)
     wrong = {}
     for number, ((path, expression), text) in enumerate(right.items()):
-        given = told.get(str(number))
+        given = values.get(str(number))
         if given != text:
             wrong[f"{path}: {expression}"] = given or _ending(result)
     return Verdict(asked=len(right), wrong=wrong)
 
 
-def _told(result: SandboxResult) -> dict[str, str]:
-    """Return what was told of each expression, by number; nothing of a bad end."""
+def _values(result: SandboxResult) -> dict[str, str]:
+    """Return the value of each expression, by number; empty after a bad end."""
     lines = result.stdout.split("\n") if result.ok else []
     pairs = (line.partition(" ") for line in lines)
     return {number: text[: plain.MOST_CHARACTERS] for number, _, text in pairs}
@@ -150,9 +151,11 @@ def _right(path: str, expression: str, value: object) -> str:
     try:
         ast.parse(expression.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise SandboxError(f"{expression!r} is no expression: {error}.") from None
+        raise SandboxError(f"{expression!r} is not an expression: {error}.") from None
     if not path.endswith(".py"):
-        raise SandboxError(f"{path!r} is no path of a module, as in 'shop/cart.py'.")
+        raise SandboxError(
+            f"{path!r} is not the path of a module, as in 'shop/cart.py'."
+        )
     try:
         return plain.plain_text(value)
     except TypeError as error:

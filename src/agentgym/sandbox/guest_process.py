@@ -1,4 +1,4 @@
-"""The host's side of one zygote: start it, hand it jobs, collect what comes back."""
+"""Control one zygote from the host: start it, send it jobs, collect its results."""
 
 import json
 import os
@@ -36,7 +36,7 @@ _START_S = 30.0
 _GRACE_S = 15.0
 _ANSWER_S = 300.0
 """Beyond the longest time of an execution: for sweeping, collecting and removing."""
-_OVER_MEMORY = "The sandbox process died of what the execution held in memory."
+_OVER_MEMORY = "The sandbox process ran out of memory because of the execution."
 _REPORT_BYTES = 4 << 20
 _MOST_READ = 16 << 20
 _OVER_OUTPUT = "It wrote more output than is read, 16 MB, and waited."
@@ -59,7 +59,7 @@ def _places(folders: list[Path]) -> tuple[Path, ...]:
 
 @dataclass
 class _Stream:
-    """What is read from one pipe: a prefix that is kept, and a count of all."""
+    """The output of one pipe: a prefix that is kept, and a count of all bytes."""
 
     descriptor: int
     keep: int
@@ -68,7 +68,7 @@ class _Stream:
     open: bool = True
 
     def read(self) -> bool:
-        """Read what is there; return whether more may come at once."""
+        """Read the available bytes; return whether more may come at once."""
         try:
             chunk = os.read(self.descriptor, 65536)
         except BlockingIOError:
@@ -192,7 +192,7 @@ class GuestProcess:
         )
 
     def is_stale(self) -> bool:
-        """Return whether its copy of ``python_path`` is no longer what is there."""
+        """Return whether the folders of ``python_path`` changed after the copy."""
         folders = self._config.python_path
         return self._copied is not None and signature(folders) != self._copied
 
@@ -284,7 +284,7 @@ class GuestProcess:
         return b""
 
     def _last_words(self) -> str:
-        """Return how the process ended and what it wrote on stderr."""
+        """Return the exit status of the process and its stderr."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=2)
         self._log.seek(0)
@@ -325,6 +325,6 @@ def _file_with(content: bytes, opened: ExitStack) -> int:
 
 
 def _remove(scratch: Path) -> None:
-    """Remove what a zygote that was killed left, however deep it is."""
+    """Remove the files of a killed zygote, however deep they are."""
     with suppress(OSError):
         remove_tree(str(scratch))

@@ -71,7 +71,7 @@ def choose_rung(config: SandboxConfig) -> Rung:
 
 
 def tried(config: SandboxConfig) -> Rung:
-    """Return the rung for a configuration, once a program has run there with it.
+    """Return the rung for a configuration, once a program has run on it.
 
     Raises:
         SandboxUnavailableError: None is fit for it, or its limits let nothing run.
@@ -93,9 +93,9 @@ def tried(config: SandboxConfig) -> Rung:
 
 
 def _unfit(rung: Rung, config: SandboxConfig) -> str:
-    """Say why a rung cannot run what is needed, even where it works; "" if it can."""
+    """Return why a rung cannot run the required programs; "" if it can."""
     if config.subprocesses and not rung.forks:
-        return "programs can start no others there, which a shell has to"
+        return "programs on it cannot start others, which a shell must"
     return ""
 
 
@@ -144,7 +144,7 @@ def _hidden() -> str:
 
 @functools.cache
 def probe(rung: Rung) -> str:
-    """Run an execution that tries to break out, once; return what is wrong, or ""."""
+    """Run an execution that tries to break out, once; return the problem, or ""."""
     if sys.platform != "linux":
         return "it needs Linux"
     if rung.own_identity and os.geteuid() != 0:

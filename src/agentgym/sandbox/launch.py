@@ -1,4 +1,4 @@
-"""What starting a zygote takes: a user id, an interpreter, a command line.
+"""Prepare the start of a zygote: a user id, an interpreter, a command line.
 
 An interpreter below a private home directory (``/root``, say) cannot be read by the
 unprivileged user id that executions run under. Bubblewrap mounts it at its place, which
@@ -58,7 +58,7 @@ def reserve_identity() -> tuple[int, socket.socket]:
     zygotes may share one. A reservation is an abstract socket name: the kernel frees it
     when the socket is closed or its owner ends, however that happens.
 
-    One that has an account or runs processes is somebody's, and is left alone.
+    An id that has an account or runs processes is in use, and is left alone.
 
     Raises:
         SandboxError: All of them are taken.
@@ -170,7 +170,8 @@ def environment(home: PythonHome) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         # Each arena of a thread takes 64 MB of the address space that is limited.
         "MALLOC_ARENA_MAX": "2",
-        # What they read of the machine differs, or is refused, and then they end.
+        # The files that they read of the machine differ or are refused, and then they
+        # end.
         "OPENSSL_CONF": "/dev/null",
         "GIT_CONFIG_NOSYSTEM": "1",
     }

@@ -1,8 +1,8 @@
 """A memory control group around a zygote, where this process may make one.
 
 Only such a group counts all that programs can hold: memory that they share but have not
-mapped, temporary files, and what the kernel keeps for them. Its limit is set when the
-zygote serves, beyond what that holds itself.
+mapped, temporary files, and the kernel's memory for them. Its limit is set when the
+zygote is ready, and is added to the zygote's own memory.
 """
 
 import functools
@@ -20,7 +20,7 @@ _GONE_S = 2.0
 
 
 class _Names(NamedTuple):
-    """The files of a group: a limit, what must not exceed it either, use, deaths."""
+    """The files of a group: memory limit, swap limit, memory in use, kills."""
 
     limit: str
     swap: str
@@ -42,7 +42,7 @@ class MemoryGroup:
 
     Attributes:
         members: A descriptor. Who writes ``0`` joins; who reads gets process ids.
-        deaths: A descriptor of the file that tells of kills at the limit.
+        deaths: A descriptor of the file that counts kills at the limit.
     """
 
     def __init__(self, parent: Path, names: _Names) -> None:
@@ -68,7 +68,7 @@ class MemoryGroup:
         return None
 
     def limit(self, size: int) -> None:
-        """Allow so many bytes beyond what is used now."""
+        """Allow so many bytes on top of the current use."""
         size += int((self._folder / self._names.used).read_text())
         (self._folder / self._names.limit).write_text(str(size))
         swap = self._folder / self._names.swap
@@ -113,7 +113,8 @@ def _candidates() -> list[tuple[Path, _Names]]:
     """Return the own group of this process, and the one above it.
 
     In the newer hierarchy a group with processes of its own has no groups with limits
-    below it; one beside it, in a tree that was handed to this user, serves as well.
+    below it; a sibling of it, in a tree that was delegated to this user, serves as
+    well.
     """
     found = []
     with suppress(OSError):

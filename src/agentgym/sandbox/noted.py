@@ -1,4 +1,4 @@
-"""What the audit log is told of an execution."""
+"""Write executions into the audit log."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,11 +12,11 @@ _MOST_FILES = 50
 
 
 Note = Callable[[SandboxResult | BaseException | None], None]
-"""Is given what became of an execution: a result, an error, None if it was dropped."""
+"""Called with the end of an execution: a result, an error, None if it was dropped."""
 
 
 def noting(job: Job, config: SandboxConfig) -> Note:
-    """Return what notes an execution for whoever asks for it here."""
+    """Return a function that logs an execution under the current caller."""
     log = audit.log_or_none()
     if log is None:
         return lambda _: None

@@ -9,7 +9,7 @@ from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, Sandbox, open_sandbox
 
 
 class LazySandbox:
-    """A sandbox for whoever may never need one, as a scenario; closed, it opens again.
+    """A sandbox that opens at its first use; once closed, it opens again.
 
     Args:
         config: Says how to open it, when that happens; the defaults if None.

@@ -1,4 +1,4 @@
-"""What ``python`` is in a sandbox, and what it can import there.
+"""Set up ``python`` in a sandbox, and the packages that it can import.
 
 It is a virtual environment of the sandbox's own around the host's interpreter. So the
 packages of that interpreter are seen on no rung, by no command, and the folders of
@@ -19,7 +19,7 @@ from pathlib import Path
 from agentgym.errors import SandboxError
 
 INSIDE = Path("/run/agentgym")
-"""Where bubblewrap mounts what is ours: a place that no execution's folders hide."""
+"""Folder where bubblewrap mounts our files: no execution's folders hide it."""
 _MOST_COPIED = 256 << 20
 
 
@@ -96,7 +96,7 @@ class PythonHome:
         return links | {f"bin/{other}": name for other in sorted(others)}
 
     def _make(self, name: str) -> Path:
-        """Return the path of a file below it, whose folders are there."""
+        """Return the path of a file below it, after making its folders."""
         path = self.place / name
         for parent in reversed(path.relative_to(self.place.parent).parents[:-1]):
             folder = self.place.parent / parent
@@ -141,7 +141,7 @@ def _copied(folder: Path, target: Path) -> Path:
         raise SandboxError(
             f"python_path names {folder}, which the user id of executions cannot read "
             f"and which is too large to copy ({size >> 20} MB): let others read it, or "
-            "install what is needed into a smaller folder."
+            "install only the needed packages into a smaller folder."
         )
     shutil.copytree(folder, target, symlinks=True)
     target.parent.chmod(0o755)
@@ -155,7 +155,7 @@ def _copied(folder: Path, target: Path) -> Path:
 def signature(
     folders: Sequence[Path], *, most: int = sys.maxsize, before_ns: int = sys.maxsize
 ) -> bytes | None:
-    """Return a hash of what is in folders, by the times, sizes and numbers of files.
+    """Return a hash of folders, by the times, sizes and numbers of their files.
 
     Args:
         folders: Which.
@@ -171,9 +171,9 @@ def signature(
             most -= 1
             if most < 0 or status.st_ctime_ns > before_ns:
                 return None
-            told = (path, status.st_mode, status.st_ino, status.st_size)
+            message = (path, status.st_mode, status.st_ino, status.st_size)
             times = (status.st_mtime_ns, status.st_ctime_ns)
-            digest.update(f"{told} {times}\n".encode(errors="replace"))
+            digest.update(f"{message} {times}\n".encode(errors="replace"))
     except OSError:
         return None
     return digest.digest()

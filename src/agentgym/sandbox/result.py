@@ -1,4 +1,4 @@
-"""What one execution came to, read from what the sandbox sent back.
+"""SandboxResult: the result of one execution, parsed from the sandbox's output.
 
 All of that may be forged: nothing in it is trusted.
 """
@@ -14,7 +14,7 @@ from agentgym.sandbox.commands import Job, RunTests, check_files
 
 _MOST_LINES = 20_000
 _LONGEST_LINE = 64 * 1024
-"""Of what a report says of tests; bytes."""
+"""Longest line of a test report; bytes."""
 _LONGEST_TEST_S = 1e6
 
 Outcome = Literal["passed", "failed", "error"]
@@ -42,7 +42,7 @@ class TestOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxResult:
-    """What one execution came to.
+    """The result of one execution.
 
     The test report is written by the process that also runs the code under test.
     Code that sets out to deceive its runner can forge it; code that merely exits or
@@ -65,8 +65,8 @@ class SandboxResult:
         rung: Name of the rung that isolated it.
         warm: Whether it was forked from a warm interpreter.
         cached: Whether this is a remembered result.
-        error: What failed, for ``sandbox_error``; which limit, if the sandbox and
-            not the kernel enforced it.
+        error: The failure, for ``sandbox_error``; the exceeded limit, if the sandbox
+            and not the kernel enforced it.
     """
 
     status: Status
@@ -103,7 +103,7 @@ class SandboxResult:
 
 
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
-    """Return what zygote and pipes said, with what the execution itself reported."""
+    """Return the result of zygote and pipes, completed by the execution's report."""
     first, _, rest = report.partition(b"\n")
     begun = _read(first)
     if "ready" not in begun and not result.error and not result.timed_out:
@@ -154,7 +154,7 @@ def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
 
 
 def _whole(text: str) -> str:
-    """Return a text with U+FFFD for what no encoding can hold: half a pair."""
+    """Return a text with U+FFFD for half surrogate pairs, which have no encoding."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

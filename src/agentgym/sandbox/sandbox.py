@@ -38,7 +38,7 @@ class _Execution:
                 guest.interrupt()
 
     def give_up(self) -> None:
-        """End it: whoever asked for it waits no more."""
+        """End it: the caller has stopped waiting."""
         with self._lock:
             self.given_up = True
             if self._guest:
@@ -180,7 +180,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
                 status="sandbox_error",
                 rung=self.rung.name,
                 warm=self.config.warm,
-                error="Nobody waited for its end." if execution.given_up else why,
+                error="The caller cancelled it." if execution.given_up else why,
             )
         except OSError as error:
             raise SandboxError(f"The sandbox could not run this: {error}") from error

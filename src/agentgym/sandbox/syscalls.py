@@ -1,11 +1,11 @@
 """The system calls that programs in a sandbox may make: facts, no rules.
 
-What Docker's default profile allows a process without capabilities, less what reaches
-out of the sandbox or takes memory that nobody counts: sockets with names, shared memory
-and queues of System V and POSIX, ``memfd``, asynchronous I/O, ``inotify`` and
-``fanotify``, ``ptrace``, clocks, whole-disk ``sync``, I/O priorities, ``vmsplice``, and
-``pidfd_send_signal``, whose descriptor does not tell of which process it is.
-What is not here is refused, so a call that a new kernel adds is refused too.
+The calls that Docker's default profile allows a process without capabilities, except
+those that reach out of the sandbox or take memory that is not counted: sockets with
+names, shared memory and queues of System V and POSIX, ``memfd``, asynchronous I/O,
+``inotify`` and ``fanotify``, ``ptrace``, clocks, whole-disk ``sync``, I/O priorities,
+``vmsplice``, and ``pidfd_send_signal``, whose descriptor does not identify its process.
+A call that is not listed is refused, so a call that a new kernel adds is refused too.
 """
 
 ALLOWED = """

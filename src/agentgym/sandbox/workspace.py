@@ -45,7 +45,7 @@ class Workspace:
         """Return ``path`` in its shortest form, ``"."`` for the root.
 
         Raises:
-            ToolError: The path is absolute or leads out of the workspace.
+            ToolError: The path is absolute or outside of the workspace.
         """
         plain = posixpath.normpath(path.strip() or ".")
         if plain.startswith(("/", "..")) or "\0" in plain:
@@ -95,8 +95,8 @@ class Workspace:
         """Write a file, and return its resolved path.
 
         Raises:
-            ToolError: The path leads outside or is taken by a folder, or the text
-                is too long or no Unicode.
+            ToolError: The path is outside or is a folder, or the text is too long or
+                not Unicode.
         """
         name = self.resolve(path)
         if name == "." or self.below(name):
@@ -175,7 +175,7 @@ class Workspace:
         try:
             (path + text).encode()
         except UnicodeEncodeError as error:
-            raise ToolError(f"the text is no Unicode: {error.reason}.") from None
+            raise ToolError(f"the text is not Unicode: {error.reason}.") from None
         if len(text) > self._max_characters:
             raise ToolError(
                 f"{path} may hold at most {self._max_characters} characters."
@@ -183,5 +183,5 @@ class Workspace:
 
 
 def _most_bytes(text: str) -> int:
-    """Return what a file of this text takes at most."""
+    """Return the most bytes that a file of this text takes."""
     return _PAGE + len(text) * (1 if text.isascii() else 4)

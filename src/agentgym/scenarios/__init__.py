@@ -1,4 +1,4 @@
-"""What agents train on: the base class, the registry, and one folder a scenario.
+"""Scenarios to train on: the base class, the registry, and one folder a scenario.
 
 Names are imported when first used: listing scenarios must not load pydantic.
 """

@@ -28,11 +28,11 @@ class Environment(ABC):
         return bound_tools(self)
 
     def user_reply(self, message: str) -> str | None:
-        """Return what the user says to an answer of the agent.
+        """Return the user's reply to an answer of the agent.
 
-        Called each time the agent answers without a tool call. Must end some day:
-        ``Scenario.max_turns`` counts the model calls of the whole conversation, of
-        each role of a team on its own.
+        Called each time the agent answers without a tool call. Must return None at some
+        point: ``Scenario.max_turns`` counts the model calls of the whole conversation,
+        of each role of a team on its own.
 
         Args:
             message: The agent's answer, maybe empty.
@@ -50,14 +50,14 @@ class Environment(ABC):
         return {}
 
     def close(self) -> None:
-        """Release what the episode holds. Called exactly once, also after errors."""
+        """Release the episode's resources. Called exactly once, also after errors."""
 
 
 class Scenario(ABC):
-    """Tasks, an environment, tools, a reward, and what counts as good enough.
+    """Tasks, an environment, tools, a reward, and success criteria.
 
     Attributes:
-        name: What users type.
+        name: Its name on the command line.
         description: One line for lists.
         difficulty: ``beginner``, ``intermediate`` or ``advanced``.
         estimated_time: For people, e.g. ``"about 5 minutes on 2 cores"``.
@@ -71,8 +71,8 @@ class Scenario(ABC):
         train_tokens: Which of its own tokens the model learns from: ``calls``,
             ``calls+reasoning`` or ``all``. Choose ``all`` if the reward reads the text
             of the answer. The setting of the same name overrides it.
-        unsafe_local_exec: Set by whoever runs the scenario when the user allowed
-            model-written code to run without a sandbox.
+        unsafe_local_exec: Set by the runner if the user allowed model-written code to
+            run without a sandbox.
     """
 
     name: ClassVar[str]
@@ -161,7 +161,7 @@ class Scenario(ABC):
         """Score a finished episode from the environment's state.
 
         May run code (hidden tests), so it is called in a worker, before
-        ``environment.close()``. What the agent *says* must not count.
+        ``environment.close()``. The agent's own claims must not count.
 
         Raises:
             Exception: Any; the rollout is then retried or dropped, never scored 0.
@@ -170,7 +170,7 @@ class Scenario(ABC):
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
         """Return the calls of the task's shortest plan, in order; optional.
 
-        With it, an evaluation says which tool was called in the place of which, and
+        With it, an evaluation reports which tool was called instead of which, and
         which arguments were wrong, and ``agentgym scenarios check`` plays it: it
         must succeed. It counts for no reward.
 
@@ -209,8 +209,8 @@ class Scenario(ABC):
     def rehearsal(self) -> "Scenario":
         """Return the scenario for agents that call anything: by default itself.
 
-        One whose tools act on the world returns one whose tools do not. What plays
-        without a model, the tripwires included, plays there.
+        A scenario whose tools act on the world returns one whose tools do not. Agents
+        without a model, the tripwires included, play in it.
         """
         return self
 
@@ -219,7 +219,7 @@ class Scenario(ABC):
         return frozenset()
 
     def success_criteria(self) -> dict[str, float]:
-        """Return what validation tasks must reach for training to end early.
+        """Return the shares on validation tasks at which training ends early.
 
         ``tool_reliability`` and ``success_rate`` are lowest shares, 0..1;
         ``cost_reduction`` is reported against the baseline, never waited for. Success
@@ -248,19 +248,19 @@ class Scenario(ABC):
         return SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
 
     def close(self) -> None:
-        """Release what outlives episodes: the sandbox. Called once, at the end."""
+        """Release the sandbox, which outlives episodes. Called once, at the end."""
         if sandbox := vars(self).get("_sandbox"):
             sandbox.close()
 
     def notes(self) -> list[str]:
-        """Return what whoever trains on it should know of its tasks, in sentences.
+        """Return notes on the tasks for users who train on it, in sentences.
 
-        A plan shows them. The default is that there is nothing to know.
+        A plan shows them. The default is none.
         """
         return []
 
     def card(self) -> dict[str, Any]:
-        """Return what ``agentgym scenarios show`` prints."""
+        """Return the card that ``agentgym scenarios show`` prints."""
         return {
             "name": self.name,
             "description": self.description,

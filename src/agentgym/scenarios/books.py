@@ -22,7 +22,7 @@ class Call(NamedTuple):
 
 @dataclass
 class Books:
-    """What happened in an episode, kept by the environment itself.
+    """The calls of an episode, recorded by the environment itself.
 
     Attributes:
         calls: Calls that ran, in order.
@@ -51,7 +51,7 @@ class Books:
         """Refuse a call that breaks a rule, or only count it.
 
         Raises:
-            RuleViolation: Rules are enforced; it tells the agent which was broken.
+            RuleViolation: Rules are enforced; the message names the broken one.
         """
         if enforce:
             raise RuleViolation(message)

@@ -37,7 +37,7 @@ def write_pack(
         )
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is no name for a scenario; use small letters, digits and _, "
+            f"{name!r} is not a name for a scenario; use small letters, digits and _, "
             "as in my_scenario."
         )
     if name in BUILT_IN:

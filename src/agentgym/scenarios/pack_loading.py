@@ -20,7 +20,7 @@ def load_pack(path: str) -> Scenario:
     """Return a new instance of the scenario of a pack.
 
     The pack's folder becomes a package of its own name, so that ``scenario.py`` may
-    import what lies beside it: ``from .words import NAMES``.
+    import its other modules: ``from .words import NAMES``.
 
     Args:
         path: As :func:`~agentgym.scenarios.packs.locate_pack` returns it.
@@ -93,7 +93,7 @@ def _refuse_missing(error: ModuleNotFoundError, source: str, package: str) -> No
     beside = os.path.join(folder, install)
     if os.path.isfile(f"{beside}.py") or os.path.isdir(beside):
         raise ScenarioError(
-            f"{source} needs the module {missing!r}, which lies beside it: write "
+            f"{source} needs the module {missing!r}, which lies next to it: write "
             f"`from .{missing} import …` with the dot."
         ) from error
     if os.path.isfile(requirements):

@@ -1,4 +1,4 @@
-"""Scenario packs on disk: where they are and what their cards say; imports none.
+"""Scenario packs on disk: their folders and their cards; imports none.
 
 A pack is a folder with ``scenario.py``. It is meant by name if it lies in
 ``./scenarios``, else by path, which names the folder or the file.
@@ -18,7 +18,7 @@ CARD_FIELDS = ("name", "description", "difficulty", "estimated_time")
 
 
 class PackCard(NamedTuple):
-    """What a list says of a pack.
+    """The card of a pack in a list.
 
     Attributes:
         path: Its folder, as found.
@@ -53,8 +53,8 @@ def locate_pack(reference: str) -> str | None:
             ``./scenarios``.
 
     Returns:
-        The folder, or the file if it is not named ``scenario.py``; None if there
-        is no such pack.
+        The folder, or the file if it is not named ``scenario.py``; None if the pack
+        does not exist.
     """
     path = reference if is_path(reference) else os.path.join(PACKS_FOLDER, reference)
     path = os.path.abspath(os.path.expanduser(path))
@@ -67,7 +67,7 @@ def locate_pack(reference: str) -> str | None:
 
 
 def pack_name(path: str) -> str:
-    """Return what a pack at ``path`` is called before it is loaded."""
+    """Return the name of a pack at ``path`` before it is loaded."""
     return os.path.basename(path).removesuffix(".py")
 
 

@@ -1,6 +1,6 @@
-"""What rewards of scenarios with a plan of needed calls have in common.
+"""The common parts of rewards with a plan of needed calls.
 
-A success is worth 1 less a little for what was not needed; else the steps of the plan
+A success is worth 1 less a little for needless calls; else the steps of the plan
 that were made earn a share of ``PROGRESS``, and the right tool for the next one a part
 of its share. Many needless calls melt that credit away.
 """
@@ -48,7 +48,7 @@ class Attempts:
 
     @classmethod
     def of(cls, books: Books, trajectory: Trajectory) -> Self:
-        """Put together what the environment and the rollout recorded."""
+        """Combine the records of the environment and the rollout."""
         rejected = [
             call.name
             for call in trajectory.get_tool_calls()
@@ -64,7 +64,7 @@ class Attempts:
 
 
 def melted(needless: int) -> float:
-    """Return what is left of the credit after so many calls beyond the spare ones."""
+    """Return the remaining share of the credit after so many needless calls."""
     return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
 
 
@@ -74,7 +74,7 @@ def success_parts(attempts: Attempts, needed: int, error: float) -> dict[str, fl
     Args:
         attempts: The calls.
         needed: How many the plan has.
-        error: What a failed call costs, negative.
+        error: Cost of a failed call, negative.
     """
     failed = len(attempts.failed)
     extra = max(0, len(attempts.tools) - needed - failed)

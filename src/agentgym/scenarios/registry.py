@@ -1,6 +1,6 @@
 """Finds scenarios: built-in ones, packs on disk, and those of installed packages.
 
-What lists show of a built-in scenario stands here as well as on its class, so that
+The card of a built-in scenario is written in this file as well as on its class, so that
 listing imports neither the class nor pydantic; a test keeps the two equal.
 """
 
@@ -27,7 +27,7 @@ ENTRY_POINT_GROUP = "agentgym.scenarios"
 
 
 class ScenarioCard(NamedTuple):
-    """What a list says of a scenario.
+    """The card of a scenario in a list.
 
     Attributes:
         target: ``module:class``.
@@ -69,7 +69,7 @@ BUILT_IN = {
 
 
 def scenario_cards() -> list[ScenarioCard]:
-    """Return what lists show: built-in scenarios, packs in ./scenarios, installed ones.
+    """Return the cards for lists: built-in scenarios, packs, installed ones.
 
     An installed scenario is named with the package that brings it; nothing of packs
     and packages is imported.
@@ -173,7 +173,9 @@ def get_scenario(reference: str) -> "Scenario":
                 f"Scenario {found!r} cannot be loaded from {points[0].value}: {error}."
             ) from error
     if not isinstance(scenario, Scenario):
-        raise ScenarioError(f"Scenario {found!r} is no agentgym.Scenario subclass.")
+        raise ScenarioError(
+            f"Scenario {found!r} is not a subclass of agentgym.Scenario."
+        )
     return scenario
 
 

@@ -12,7 +12,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from agentgym.core.tools import ToolSpec
-from agentgym.errors import UnsupportedError, told_by
+from agentgym.errors import UnsupportedError, message_of
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -21,7 +21,7 @@ def spec_of_openai(tool: Any) -> ToolSpec:
     """Return the spec of a tool as a request to OpenAI has it, or its function alone.
 
     Raises:
-        ValueError: It is not one; says what is wrong.
+        ValueError: It is not one; the message says why.
     """
     function = tool.get("function", tool) if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
@@ -82,7 +82,7 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
-    """Return what a model is told of a tool; arguments it does not name are refused.
+    """Return the schema of a tool for a model; it refuses unknown arguments.
 
     Raises:
         UnsupportedError: Its arguments have no JSON schema.
@@ -98,8 +98,8 @@ def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSp
         assert spec.parameters is not None
     except Exception as error:
         raise UnsupportedError(
-            f"The tool {name!r} cannot be told to a model: "
-            f"{told_by(error)}. Give all of its arguments types that JSON can hold."
+            f"The tool {name!r} cannot be described to a model: "
+            f"{message_of(error)}. Give all of its arguments types that JSON can hold."
         ) from error
     return spec
 
@@ -109,8 +109,8 @@ def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
 
     An argument that the schema does not name is refused, unless it says otherwise.
     """
-    told = {"type": "object", "additionalProperties": False, **schema}
-    judge = Draft202012Validator(told, registry=Registry())
+    wording = {"type": "object", "additionalProperties": False, **schema}
+    judge = Draft202012Validator(wording, registry=Registry())
 
     class Arguments(BaseModel):
         model_config = ConfigDict(extra="allow")
@@ -126,7 +126,7 @@ def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
 
         @classmethod
         def model_json_schema(cls, *args: Any, **named: Any) -> dict[str, Any]:
-            return told
+            return wording
 
     Arguments.__name__ = name
     return Arguments

@@ -14,7 +14,7 @@ def score(
     """Return the scenario's reward of a finished episode.
 
     Raises:
-        ScenarioError: It is no reward: NaN, infinite, out of range or ill-typed.
+        ScenarioError: It is not a reward: NaN, infinite, out of range or ill-typed.
         Exception: Whatever ``calculate_reward`` raises.
     """
     reward = scenario.calculate_reward(task, environment, trajectory)
@@ -25,7 +25,7 @@ def score(
 
 
 def reward_problem(reward: object, reward_range: tuple[float, float]) -> str:
-    """Say what makes a value no usable reward; empty if nothing does."""
+    """Return why a value is not a usable reward; empty if it is one."""
     if not isinstance(reward, Reward):
         return f"{reward!r}, which is no Reward"
     low, high = reward_range

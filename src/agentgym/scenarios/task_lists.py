@@ -1,4 +1,4 @@
-"""Asking a scenario for tasks, and refusing what nothing can be attempted with."""
+"""Ask a scenario for tasks, and refuse unusable ones."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[
     """Return at most ``count`` tasks; fewer, but one at least, if it has no more.
 
     Raises:
-        ScenarioError: There are none, or they are no tasks.
+        ScenarioError: There are none, or they are not tasks.
     """
     made = scenario.tasks(split, seed, count)
     return task_list(made, f"tasks({split.value}) of {scenario.name}")[:count]
@@ -27,7 +27,7 @@ def tasks_to_measure(
     """Return tasks of a split, or of every one (:data:`EVERY_SPLIT`), kinds in turn.
 
     Raises:
-        ScenarioError: There are none, or they are no tasks.
+        ScenarioError: There are none, or they are not tasks.
     """
     if split != EVERY_SPLIT:
         return make_tasks(scenario, Split(split), seed, count)
@@ -90,11 +90,11 @@ def held_out_sets(scenario: Scenario, seed: int, count: int) -> dict[str, list[T
 
 
 def task_list(made: Any, what: str) -> list[Task]:
-    """Return what a scenario gave as a list with tasks.
+    """Return a scenario's result as a list of tasks.
 
     Args:
-        made: What it gave.
-        what: What that is meant to be, for messages.
+        made: The result.
+        what: Its description, for messages.
 
     Raises:
         ScenarioError: It holds none, or something else.
@@ -102,10 +102,14 @@ def task_list(made: Any, what: str) -> list[Task]:
     try:
         tasks = list(made)
     except TypeError:
-        raise ScenarioError(f"{what} is {made!r}, which is no list of tasks.") from None
+        raise ScenarioError(
+            f"{what} is {made!r}, which is not a list of tasks."
+        ) from None
     if not tasks:
         raise ScenarioError(f"{what} is empty; there must be a task at least.")
     for task in tasks:
         if not isinstance(task, Task):
-            raise ScenarioError(f"{what} holds {task!r}, which is no agentgym.Task.")
+            raise ScenarioError(
+                f"{what} holds {task!r}, which is not an agentgym.Task."
+            )
     return tasks

@@ -1,8 +1,8 @@
-"""What is written about a run, and what must not be.
+"""Keep secrets out of a run's texts, and log who executed what.
 
 - ``redaction``: secrets taken out of text, wherever it is written or shown.
-- ``log_file``: what other processes write, in a file, without secrets.
-- ``audit``: what was executed, and who asked for it.
+- ``log_file``: the output of other processes in a file, without secrets.
+- ``audit``: a log of executed commands and their callers.
 
-Standard library only: what of this package runs in other environments uses it too.
+Standard library only: processes of other environments import it, too.
 """

@@ -1,8 +1,8 @@
-"""The audit log: what was executed, and who asked for it, one JSON object a line.
+"""Write the audit log: executed commands and their callers, one JSON object a line.
 
-Who asks is known where it is asked (:func:`asking`), what was done where it is done
+The caller sets its name (:func:`asking`), the executing code notes the command
 (:func:`note`); neither knows of the other. Every process of a run appends to the same
-files, a line in one write. They are turned over at a size, and the oldest are removed.
+files, a line in one write. They are rotated at a size, and the oldest are removed.
 """
 
 import fcntl
@@ -32,7 +32,7 @@ FILE = "audit.jsonl"
 MACHINES_FILE = "audit-machines.jsonl"
 """That of the client that rents machines, of a run whose :data:`FILE` is made there."""
 MOST_BYTES = 32 << 20
-"""Of a file, before the next one is begun."""
+"""Size of a file, before the next one is begun."""
 KEPT = 8
 """Files, the newest included."""
 _HEAD = 200
@@ -48,8 +48,8 @@ class AuditLog:
     it is logged, and the number of lost lines is the next line that can be written.
 
     Args:
-        path: The file; its folder is made if it is not there.
-        most_bytes: Size at which it is turned over.
+        path: The file; its folder is made if it does not exist.
+        most_bytes: Size at which it is rotated.
     """
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
@@ -72,8 +72,8 @@ class AuditLog:
                 self._append({"what": what, **facts})
             except OSError as error:
                 if not self._lost:
-                    told = "the audit log %s cannot be written: %s"
-                    logger.error(told, self.path, error)
+                    message = "the audit log %s cannot be written: %s"
+                    logger.error(message, self.path, error)
                 self._lost += 1
 
     def _append(self, facts: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ _ASKER: ContextVar[dict[str, Any]] = ContextVar("agentgym_asker")
 
 @contextmanager
 def audited(log: AuditLog) -> Iterator[AuditLog]:
-    """Let what is done within, by tasks and threads with its context too, be noted."""
+    """Log the entries noted inside the block, also by its tasks and threads."""
     token = _LOG.set(log)
     try:
         yield log
@@ -140,15 +140,15 @@ def audited(log: AuditLog) -> Iterator[AuditLog]:
 
 
 def audit_into(path: Path) -> None:
-    """Let what is done in this context from here on be noted in a file."""
+    """Log the entries noted in this context from now on to a file."""
     _LOG.set(AuditLog(path))
 
 
 @contextmanager
 def asking(**who: Any) -> Iterator[None]:
-    """Say who asks for what is done within: ``rollout``, ``agent``, ``tool`` and so on.
+    """Set the caller for entries inside: ``rollout``, ``agent``, ``tool`` and so on.
 
-    It adds to what is known around it.
+    It adds to the caller set by an outer block.
     """
     token = _ASKER.set({**_ASKER.get({}), **who})
     try:
@@ -158,7 +158,7 @@ def asking(**who: Any) -> Iterator[None]:
 
 
 def note(what: str, **facts: Any) -> None:
-    """Note what was done, and for whom, where an audit log is kept."""
+    """Log an action and its caller, if an audit log is open."""
     if (log := _LOG.get()) is not None:
         log.write(what, **_ASKER.get({}), **facts)
 
@@ -169,7 +169,7 @@ def is_audited() -> bool:
 
 
 def asker() -> dict[str, Any]:
-    """Return who asks, for what is noted from another thread."""
+    """Return the caller, for entries that another thread notes."""
     return _ASKER.get({})
 
 
@@ -179,7 +179,7 @@ def log_or_none() -> AuditLog | None:
 
 
 def digest(value: Any) -> str:
-    """Return what tells a text, or a JSON value, from all others."""
+    """Return a digest that distinguishes a text, or a JSON value, from all others."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
@@ -189,12 +189,12 @@ def head(text: str) -> str:
     return " ".join(beginning(text, 2 * _HEAD).split())[:_HEAD]
 
 
-def home_log() -> Path:
-    """Return the log of what belongs to no run, in ``AGENTGYM_HOME``."""
+def default_log() -> Path:
+    """Return the log of actions outside of runs, in ``AGENTGYM_HOME``."""
     home = os.environ.get("AGENTGYM_HOME", "~/.agentgym")
     try:
         return Path(home).expanduser() / FILE
-    except RuntimeError:  # nobody knows the user's home: nothing can be written there
+    except RuntimeError:  # the user has no home folder: nothing can be written there
         return Path(os.devnull) / FILE
 
 

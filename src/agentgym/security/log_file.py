@@ -1,4 +1,4 @@
-"""LogFile: what processes write to a descriptor, in a file, without secrets."""
+"""LogFile: write the output of processes to a file, without secrets."""
 
 import os
 import threading
@@ -11,18 +11,18 @@ from agentgym.security.redaction import Redactor
 
 _PART = 1 << 16
 _LONGEST = 1 << 20
-"""Of a line; what goes on for longer is written in pieces."""
+"""Bytes of a line; a longer one is written in pieces."""
 _END_S = 2.0
 
 
 class LogFile:
-    """A descriptor for the standard error of other processes, and where it leads.
+    """A descriptor for the standard error of other processes, and its file.
 
     Lines are added to the file once they are whole, by a thread, without the secrets of
-    this process's environment. Processes that outlive this one write to nobody.
+    this process's environment. The output of processes that outlive this one is lost.
 
     Args:
-        path: The file; it is made if it is not there.
+        path: The file; it is made if it does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +45,7 @@ class LogFile:
         return self._writer
 
     def close(self) -> None:
-        """Give this process's descriptor back; what others write still arrives."""
+        """Close this process's descriptor; the output of others still arrives."""
         if self._writer >= 0:
             os.close(self._writer)
             self._writer = -1
@@ -56,7 +56,7 @@ class LogFile:
 
     def _copy(self) -> None:
         rest = b""
-        with self._file, suppress(OSError):  # the disk is full: what comes is lost
+        with self._file, suppress(OSError):  # the disk is full: the output is lost
             while part := os.read(self._reader, _PART):
                 whole, end, rest = (rest + part).rpartition(b"\n")
                 self._write(whole + end)
@@ -64,7 +64,7 @@ class LogFile:
                     self._write(rest)
                     rest = b""
             self._write(rest)
-        while os.read(self._reader, _PART):  # nobody shall wait for a full pipe
+        while os.read(self._reader, _PART):  # no writer must wait for a full pipe
             pass
         os.close(self._reader)
 

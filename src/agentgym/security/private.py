@@ -1,6 +1,6 @@
 """Files and folders that only this user can read. Standard library only.
 
-What exists keeps its mode: whoever shares a run with others has changed it on purpose.
+Existing files keep their mode: users who share a run have changed it on purpose.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Secrets taken out of text, wherever it is written to a disk or shown to somebody.
+"""Replace secrets in texts before they are written to a disk or shown.
 
 Two things are secrets: the values of variables that are named like one (and of those
-that ``AGENTGYM_SECRETS`` names), and what has the form of a key. The forms are those
+that ``AGENTGYM_SECRETS`` names), and texts in the form of a key. The forms are those
 that providers publish. Scanners of source code, as detect-secrets, know more of them;
 they look through files line by line and replace nothing.
 
@@ -23,9 +23,9 @@ VARIABLE = "AGENTGYM_SECRETS"
 GONE = "[redacted]"
 
 _READ = 2**16
-"""Characters in which what is shown of a text is looked for secrets."""
+"""Characters of a shown text that are searched for secrets."""
 _LEAST = 8
-"""Characters of a value: what is shorter stands in ordinary text too."""
+"""Characters of a value: shorter ones occur in ordinary text too."""
 _LOOSE = "utf-8", "surrogateescape"
 _WORD = 12
 """Characters below which a value counts only where no letter or digit adjoins it."""
@@ -55,7 +55,7 @@ _HEADER = (
     r"(?:(?:Basic|Bearer|Digest|Token) ([\w.~+/=-]{8,})|((?=\S*[\d=])[\w.~+/=-]{8,}))"
 )
 _ESCAPED = re.compile(r"\\(?:/|u00[2-7])")
-"""JSON's other spellings of what may be a part of a secret."""
+"""JSON's other spellings of characters that may be a part of a secret."""
 _URL = r"://[^\s/@:\"'\\]*:([^\s/@\"'\\]+)(?=@)"
 """With a password in it."""
 _SHAPES: tuple[tuple[str, str, str], ...] = (
@@ -83,13 +83,13 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     *((f"[?&]{name}", "=", f"({_QUERY})") for name in _QUERIED),
     *((before, anchor, f"{after}{_HEADER}") for before, anchor, after in _HEADED),
 )
-"""The forms of keys: what is before a rare character, that, and the rest.
+"""The forms of keys: the part before a rare character, that, and the rest.
 
-A group is the secret itself. The rare character is what a text is searched for: so it
-takes 3 ns a character. What is before it has a fixed length.
+A group is the secret itself. A text is searched for the rare character alone, which
+takes 3 ns a character. The part before it has a fixed length.
 """
 _BESIDE = {"-": "(?<=[kitabeoprsI-]-)", "_": "(?<=[kfa2opsurtm]_)", "b": "(?=earer )"}
-"""Of rare characters that are not so rare: what is beside them in all forms."""
+"""For the less rare ones of these characters: their neighbours in all forms."""
 _HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
 _TOKENS = frozenset(
     {
@@ -97,14 +97,14 @@ _TOKENS = frozenset(
         *("prompt_logprobs", "routed_experts"),
     }
 )
-"""What spells a text in another way."""
+"""Fields that spell a text in another way."""
 
 
 class Redactor:
     """Takes secrets out of texts.
 
     Args:
-        values: What is secret, by the name of the variable that holds it.
+        values: The secrets, by the name of their variable.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -123,7 +123,7 @@ class Redactor:
     def finds(self, text: str) -> bool:
         """Say whether there is, or may be, a secret in a text, or in JSON as written.
 
-        Most texts hold none, so this is what takes time.
+        Most texts hold none, so this check takes most of the time.
         """
         if _any_form().search(text) is not None:
             return True
@@ -133,19 +133,19 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return a text without its secrets."""
-        return self.replaced(text, lambda _, told: told)
+        return self.replaced(text, lambda _, mask: mask)
 
     def replaced(self, text: str, by: Callable[[str, str], str]) -> str:
-        """Return a text with something else in the place of each secret.
+        """Return a text with each secret replaced.
 
         Args:
             text: The text.
-            by: Returns it, of the secret and what :meth:`text` puts there.
+            by: Returns the replacement, given the secret and the mask of :meth:`text`.
         """
         if not self.finds(text):
             return text
-        for form, told in self._forms:
-            text = form.sub(functools.partial(_exchanged, by, told), text)
+        for form, mask in self._forms:
+            text = form.sub(functools.partial(_exchanged, by, mask), text)
         return text
 
     def json(self, value: Any) -> Any:
@@ -168,7 +168,7 @@ class Redactor:
         return self._rewritten(text, lambda value: value)
 
     def record(self, text: str) -> str:
-        """Do as :meth:`written`, for what was recorded of model calls, as JSON.
+        """Redact recorded model calls, as JSON, like :meth:`written`.
 
         Where anything is taken out, token ids and log-probabilities are too: they
         spell the same text. How many there were is kept.
@@ -191,7 +191,9 @@ class Redactor:
         except (ValueError, RecursionError):
             return self.text(text)
         clean = self.json(value)
-        is_clean = clean == value and not said_twice  # what was said first is hidden
+        is_clean = (
+            clean == value and not said_twice
+        )  # the first of two equal keys is hidden
         return text if is_clean else json.dumps(also(clean))
 
 
@@ -246,7 +248,7 @@ def looks_secret(name: str, value: str) -> bool:
 
 @contextmanager
 def redacted_output() -> Iterator[None]:
-    """Take secrets out of what Python writes to standard output and standard error."""
+    """Take secrets out of Python's standard output and standard error."""
     stdout, stderr = sys.stdout, sys.stderr
     ours = RedactedStream(stdout), RedactedStream(stderr)
     sys.stdout, sys.stderr = cast(tuple[TextIO, TextIO], ours)
@@ -260,7 +262,7 @@ class RedactedStream:
     """A text stream, as standard output, that secrets are taken out of.
 
     Args:
-        stream: What is written to; all but :meth:`write` is its own.
+        stream: The stream to write to; all but :meth:`write` is its own.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -277,7 +279,7 @@ class RedactedStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the stream has."""
+        """Return an attribute of the stream."""
         return getattr(self._stream, name)
 
 
@@ -289,7 +291,7 @@ class LogFilter(logging.Filter):
         redactor = Redactor.of_environment()
         try:
             told = record.getMessage()
-        except Exception:  # noqa: BLE001 - whoever handles the record reports it
+        except Exception:  # noqa: BLE001 - the handler of the record reports it
             return True
         record.msg, record.args = redactor.text(told), None
         if record.exc_info and not record.exc_text:
@@ -300,7 +302,7 @@ class LogFilter(logging.Filter):
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger of one of our modules: what it is told is redacted."""
+    """Return the logger of one of our modules, which redacts its records."""
     logger = logging.getLogger(name)
     if not any(isinstance(each, LogFilter) for each in logger.filters):
         logger.addFilter(LogFilter())
@@ -350,13 +352,13 @@ def _any_form() -> re.Pattern[str]:
     return re.compile("|".join(ways))
 
 
-def _exchanged(by: Callable[[str, str], str], told: str, found: re.Match[str]) -> str:
+def _exchanged(by: Callable[[str, str], str], mask: str, found: re.Match[str]) -> str:
     if not found.lastindex:
-        return by(found[0], told)
+        return by(found[0], mask)
     start, end = found.start(found.lastindex), found.end(found.lastindex)
     offset = found.start()
     whole = found[0]
-    return whole[: start - offset] + by(found[1], told) + whole[end - offset :]
+    return whole[: start - offset] + by(found[1], mask) + whole[end - offset :]
 
 
 def _plainest(value: str) -> str:

@@ -37,12 +37,12 @@ def model_card(
     """Return the README of a folder of weights, as Hugging Face reads it.
 
     Args:
-        spec: What the agent is apart from its weights.
-        name: Of the agent.
-        rank: Of the LoRA adapter that the weights are; 0 if they need no base.
-        form: Of the model's tool calls, e.g. ``hermes``.
-        variables: Of its chat template, as in training.
-        base_model: What training started from.
+        spec: Definition of the agent, apart from its weights.
+        name: Name of the agent.
+        rank: Rank of the LoRA adapter; 0 if the weights need no base model.
+        form: Format of the model's tool calls, e.g. ``hermes``.
+        variables: Variables of its chat template, as in training.
+        base_model: The model that training started from.
         steps: Policy updates.
         episodes: Training rollouts.
         created: ISO 8601.
@@ -101,7 +101,7 @@ _LOADED = {
     AutoTokenizer.from_pretrained("FOLDER")
 
 {_SERVED.format("FOLDER --served-model-name NAME")}""",
-    "adapter": f"""With `FOLDER` as this folder, which needs the base model beside it
+    "adapter": f"""With `FOLDER` as this folder, which needs the base model, too
 (`adapter_config.json` has its name; `--format merged` makes a folder that needs none):
 
     AutoPeftModelForCausalLM.from_pretrained("FOLDER")
@@ -124,7 +124,7 @@ def _use(spec: AgentSpec, rank: int, parser: str, variables: Mapping[str, Any]) 
 
 
 def _base(model: str) -> str:
-    """Return what training started from in words, without a path of this machine."""
+    """Return the name of the base model, without a path of this machine."""
     if model == NANO:
         return "the policy that ships with AgentGym (nano)"
     return f"`{model if hub.is_id(model) else Path(model).name}`"

@@ -27,14 +27,14 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
         trained: The agent.
         form: ``hf`` is the model as it was trained, an adapter if it is one;
             ``merged`` has an adapter merged into full weights.
-        folder: Where to; it appears whole or not at all.
-        card: What its README says.
+        folder: The new folder; it appears whole or not at all.
+        card: Text of its README.
 
     Returns:
         The folder.
 
     Raises:
-        UsageError: The form is none, or the folder is there or cannot be made.
+        UsageError: The form is unknown, or the folder exists or cannot be made.
         AgentGymError: The weights are not as they were saved, or cannot be merged.
     """
     if form not in get_args(Format):
@@ -42,7 +42,7 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
         raise UsageError(f"No format is named {form!r}; give {known}.")
     folder = folder.expanduser().absolute()
     if os.path.lexists(folder):
-        raise UsageError(f"{folder} is there already: name a folder that is not.")
+        raise UsageError(f"{folder} exists already: name a new folder.")
     source = trained.verified_model()
     try:
         with new_folder(folder) as made:
@@ -60,8 +60,8 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
             f"{folder} cannot be made: a part of its path is a file."
         ) from None
     except Exception as error:
-        told = error.strerror if isinstance(error, OSError) else None
-        if (why := disk_trouble(error) or told) is None:
+        message = error.strerror if isinstance(error, OSError) else None
+        if (why := disk_trouble(error) or message) is None:
             raise
         raise UsageError(
             f"{folder} cannot be written: {why}. Name another folder."

@@ -41,7 +41,8 @@ def merge_adapter(adapter: Path, folder: Path) -> None:
         reason = first_line(error)
         raise ModelError(
             f"The adapter in {adapter} cannot be merged: {reason} The model that it "
-            "was trained on must be there; without a network, in a folder."
+            "was "
+            "trained on must be available; without a network, in a folder."
         ) from error
     with quiet():
         merged.save_pretrained(str(folder))

@@ -132,7 +132,7 @@ class AgentServer:
 
     @property
     def url(self) -> str:
-        """What OpenAI's clients take as base URL: ``http://127.0.0.1:41234/v1``."""
+        """The base URL for OpenAI's clients: ``http://127.0.0.1:41234/v1``."""
         return f"{self._listener.url}/v1"
 
     def start(self, policy: Policy) -> Self:
@@ -173,7 +173,7 @@ class AgentServer:
         return response
 
     def _chat(self, body: dict[str, Any]) -> Chat:
-        """Return what the policy is asked; refuse what it cannot do."""
+        """Return the request for the policy; refuse unsupported fields."""
         assert self._policy is not None
         body, form = form_as_tool(body)
         asked = chat_request(
@@ -196,9 +196,9 @@ class AgentServer:
     def _require(self, model: Any) -> None:
         if model not in self.models:
             known = ", ".join(self.models)
-            told = f"The model {quoted(model)} does not exist."
-            told += f" This server has: {known}."
-            raise ApiError(404, told, "model_not_found")
+            message = f"The model {quoted(model)} does not exist."
+            message += f" This server has: {known}."
+            raise ApiError(404, message, "model_not_found")
 
     async def _list(self, request: Request) -> web.Response:
         return models_reply(self.models)
@@ -209,19 +209,19 @@ class AgentServer:
         return reply(model_card(name))
 
     async def _nothing(self, request: Request) -> web.Response:
-        told = f"{request.method} {request.path} is nothing that this server has. "
-        told += f"It answers {_ENDPOINTS}."
-        raise ApiError(404, told, "not_found")
+        message = f"{request.method} {request.path} does not exist on this server. "
+        message += f"It answers {_ENDPOINTS}."
+        raise ApiError(404, message, "not_found")
 
 
 def _seed(body: Mapping[str, Any]) -> int:
-    """Return the seed of the answer's random stream; one of chance if none is given."""
+    """Return the seed of the answer's random stream; a random one if none is given."""
     asked = body.get("seed")
     if asked is None:
         return secrets.randbits(63)
     if type(asked) is not int:
         raise ApiError(
-            400, f"seed = {quoted(asked)} is no whole number.", "invalid_value"
+            400, f"seed = {quoted(asked)} is not a whole number.", "invalid_value"
         )
     return asked
 
@@ -230,6 +230,6 @@ def _stop(body: Mapping[str, Any]) -> list[str]:
     asked = body.get("stop") or []
     texts = [asked] if isinstance(asked, str) else asked
     if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
-        told = f"stop = {quoted(asked)} is neither a text nor a list of texts."
-        raise ApiError(400, told, "invalid_value")
+        message = f"stop = {quoted(asked)} is neither a text nor a list of texts."
+        raise ApiError(400, message, "invalid_value")
     return texts

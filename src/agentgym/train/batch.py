@@ -1,4 +1,4 @@
-"""From scored rollouts to what is trained: sequences, trained tokens, the ledger."""
+"""Turn scored rollouts into training data: sequences, trained tokens, the ledger."""
 
 import math
 from collections import Counter
@@ -29,7 +29,7 @@ from agentgym.models.folder import model_source
 from agentgym.scenarios.base import Scenario
 
 TOOL_CALLS = components_of("calls")
-"""What is trained unless a scenario or a setting says otherwise."""
+"""The components that are trained by default."""
 Label = Callable[[ModelCall], list[Components] | None]
 """Gives the components of each token of a call's response."""
 Broadcast = Callable[[Trajectory], Sequence[float]]
@@ -42,9 +42,9 @@ class Credited:
 
     Attributes:
         groups: The rollouts, by task.
-        batch: What the engine learns from.
+        batch: The engine's training data.
         ledger: For each rollout id the bucket of each model call, in order.
-        skipped_groups: Groups that teach nothing, their rewards being equal.
+        skipped_groups: Groups without a training signal, as their rewards are equal.
     """
 
     groups: Sequence[Sequence[Trajectory]]
@@ -73,7 +73,7 @@ class Credited:
         return sum(_count_breaks(made.model_calls) for made in self.rollouts)
 
     def refuse(self, reason: str) -> None:
-        """Mask what was to be trained: the engine has left its weights as they were."""
+        """Mask the trained calls: the engine has left its weights unchanged."""
         masked = Bucket("masked", reason)
         for buckets in self.ledger.values():
             buckets[:] = [masked if b == TRAINED else b for b in buckets]
@@ -88,7 +88,7 @@ class BatchBuilder:
         trainable: Which components the loss covers.
         label: Gives the components of each token of a call's response, None if it
             cannot.
-        failure_cost: What each failed tool call takes off its model call's advantage.
+        failure_cost: Penalty of each failed tool call on its model call's advantage.
         train_roles: Who of a team is trained; None: all.
         longest: Most tokens of prompt and response of a trained call; None: any.
     """
@@ -132,12 +132,12 @@ class BatchBuilder:
             if self.train_roles is None or role in self.train_roles
         }
         for number, group in enumerate(attempts):
-            told = {role: found[number] for role, found in credited.items()}
-            made.skipped_groups += all(found is None for found in told.values())
+            credit = {role: found[number] for role, found in credited.items()}
+            made.skipped_groups += all(found is None for found in credit.values())
             for index, attempt in enumerate(group):
                 earned: list[float | Bucket] = list(attempt.left_out)
                 for role, places in attempt.places.items() if attempt.rewards else ():
-                    entries = _entries(role, index, group, told)
+                    entries = _entries(role, index, group, credit)
                     for place, entry in zip(places, entries, strict=True):
                         earned[place] = entry
                 rollout = attempt.rollout
@@ -148,10 +148,10 @@ class BatchBuilder:
     def _advantages(
         self, role: str, groups: Sequence[Sequence["_Attempt"]]
     ) -> list[list[list[float] | None] | None]:
-        """Return what the calls of one role are worth, by group and rollout.
+        """Return the advantages of one role's calls, by group and rollout.
 
         Each role of a team has its own baseline and its own scale (Dr. MAS,
-        arXiv:2602.08847): what is usual for one says nothing about another.
+        arXiv:2602.08847): the rewards of one do not predict those of another.
         """
         credited = [
             group_advantages(
@@ -180,7 +180,7 @@ class BatchBuilder:
         rollout: Trajectory,
         earned: Sequence[float | Bucket],
     ) -> list[Bucket]:
-        """Add what is trained of a rollout's calls, and say where each went.
+        """Add the trained calls of a rollout, and return the bucket of each.
 
         Args:
             batch: Gets the sequences.
@@ -375,7 +375,7 @@ def to_dataproto(
     """Return trajectories as a ``verl.DataProto``, for a trainer of verl's own.
 
     Its rows, mask and advantages are those that engines here learn from: each agent of
-    a team has rows of its own, and what was dropped has none. ``old_log_probs`` are
+    a team has rows of its own, and dropped calls have none. ``old_log_probs`` are
     those of sampling.
 
     Args:
@@ -424,8 +424,8 @@ def to_dataproto(
     rows = [row_of(sequence) for sequence in made.batch.sequences]
     if not rows:
         why = Counter(b.reason for found in made.ledger.values() for b in found)
-        told = why.most_common(1)[0][0] if why else "there are none"
-        raise UsageError(f"None of the model calls can be trained: {told}.")
+        reason = why.most_common(1)[0][0] if why else "there are none"
+        raise UsageError(f"None of the model calls can be trained: {reason}.")
     tensors = to_tensors(rows)
     return DataProto(
         batch=TensorDict(tensors, len(rows)),

@@ -1,4 +1,4 @@
-"""What a run leaves: its agent, saved as the next version of its name."""
+"""Save a run's agent as the next version of its name."""
 
 from contextlib import suppress
 from datetime import datetime
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import agents_home, disk_trouble, new_folder
+from agentgym.core.files import agents_folder, disk_trouble, new_folder
 from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.compare import is_beyond_chance, lost_families
@@ -28,10 +28,10 @@ _PACKAGES = (DISTRIBUTION, "agentlightning", "torch", "transformers", "langchain
 
 
 class Saved(BaseModel, frozen=True, extra="forbid"):
-    """What a run's agent was saved as.
+    """The saved version of a run's agent.
 
     Attributes:
-        name: What ``TrainedAgent.load`` takes: ``coding@4``.
+        name: Its name for ``TrainedAgent.load``: ``coding@4``.
         is_default: Whether it became the default, which ``coding`` alone means.
         reason: Why it did or did not, in words.
     """
@@ -55,7 +55,7 @@ def export_agent(
     """Write the agent into ``folder`` of a run and save it as the next version.
 
     Returns:
-        The folder, and what it was saved as.
+        The folder, and the saved version.
     """
     spec = AgentSpec(
         scenario=scenario.name,
@@ -92,7 +92,7 @@ def export_agent(
 
 
 class Identity(NamedTuple):
-    """What versions of one agent have in common.
+    """The identity of an agent, shared by its versions.
 
     Attributes:
         agent: ``module:name``; None for a scenario's own agent.
@@ -160,7 +160,7 @@ class Identity(NamedTuple):
 
 
 def _source(reference: str) -> str:
-    """Return what tasks are known by, without options that say where they lie."""
+    """Return the identity of tasks: their reference without options, as paths."""
     return reference.partition("?")[0]
 
 
@@ -182,7 +182,8 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
         except OSError as error:
             why = disk_trouble(error) or str(error)
             raise AgentGymError(
-                f"The agent cannot be saved in {agents_home()}: {why}. Free some space "
+                f"The agent cannot be saved in {agents_folder()}: {why}. Free some "
+                "space "
                 f"there, or set AGENTGYM_HOME to another disk. It is in {agent.path}."
             ) from error
         if is_default:

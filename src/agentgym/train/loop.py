@@ -54,9 +54,9 @@ class TrainingLoop:
     """One run. Everything that must survive a kill is in ``self.state``.
 
     Args:
-        plan: What was checked, and its settings.
+        plan: The checked plan, with the settings.
         run: Its folder, locked by the caller.
-        progress: Told what happens.
+        progress: Receives the events.
         began: When the run's time began to count, by ``time.monotonic()``.
     """
 
@@ -89,8 +89,8 @@ class TrainingLoop:
         Raises:
             TrainingInterrupted: Ctrl-C or SIGTERM; everything finished is saved.
             TrainingHalted: The disk is full, or the store of rollouts failed.
-            TrainingFailedError: The baseline gives no hope and nobody said to go on,
-                every rollout of a step was dropped, or no call was trained.
+            TrainingFailedError: The baseline gives no hope and the user did not agree
+                to go on, every rollout of a step was dropped, or no call was trained.
         """
         with self._ended_readably():
             return self._run_whole()
@@ -104,8 +104,8 @@ class TrainingLoop:
         )
         place = {"name": self._run.path.name, "output": self._run.path.parent}
         placed = self._config.model_copy(update=place)
-        if told := announced_start(placed):
-            self._progress.starting(told)
+        if text := announced_start(placed):
+            self._progress.starting(text)
         self._engine = create_engine(placed)
         with ExitStack() as stack:
             stack.callback(self._engine.close)
@@ -151,7 +151,7 @@ class TrainingLoop:
         offer = self._offer_warm_start()
         if self._config.warm_start:
             self._warm_start()
-        self._tell_time_left()
+        self._report_time_left()
         if not (state.step or self._measuring.goal_reached):
             self._ask(offer)
         stopped = self._train()
@@ -182,7 +182,7 @@ class TrainingLoop:
         state.rollout_seconds = each
 
     def _offer_warm_start(self) -> str:
-        """Ask for a warm start where it would help; what is still to be said of it."""
+        """Offer a warm start where it would help; return an offer still open."""
         state, config = self.state, self._config
         if config.warm_start or state.step or not can_imitate(config, self._scenario):
             return ""
@@ -196,9 +196,9 @@ class TrainingLoop:
         return offer if answer is None else ""
 
     def _warm_start(self) -> None:
-        """Imitate known calls and measure what came of it; what is done is not redone.
+        """Imitate known calls and measure the result, unless that is done already.
 
-        Validation says then how good the weights are that training must not lose.
+        A validation then measures the weights that training must not lose.
 
         Raises:
             UsageError: The run has trained already.
@@ -208,7 +208,8 @@ class TrainingLoop:
             if state.step:
                 raise UsageError(
                     f"A warm start comes before the first step, and {self._run.path} "
-                    f"has done {state.step}. Leave --warm-start out, or train anew."
+                    f"has done {state.step}. Leave --warm-start out, or start a new "
+                    "run."
                 )
             lesson = Lesson(
                 self._config,
@@ -217,7 +218,7 @@ class TrainingLoop:
                 self._progress,
                 self._check_interrupt,
             )
-            self._tell_time_left(lesson.size)
+            self._report_time_left(lesson.size)
             state.warm_start = lesson.give()
             self._save()
         if not state.warmed:
@@ -229,8 +230,8 @@ class TrainingLoop:
             self._measuring.validate()
             self._save()
 
-    def _tell_time_left(self, lesson: int = 0) -> None:
-        """Tell it, if anything was timed; a lesson learns from so many rollouts."""
+    def _report_time_left(self, lesson: int = 0) -> None:
+        """Report the forecast, if anything was timed; count a lesson's rollouts."""
         done = self.state.episodes, self.state.step, lesson
         if left := self._forecast.left(*done):
             self._progress.forecast(*left, self._forecast.soonest(*done))
@@ -241,20 +242,20 @@ class TrainingLoop:
         A warm start with any success is a result, whatever training adds to it.
 
         Args:
-            offer: Of a warm start that nobody was asked about, empty for none.
+            offer: The offer of a warm start that is still open, empty for none.
 
         Raises:
             TrainingFailedError: The user does not.
         """
         found = doubts(self.state.start)
-        told = [*found, offer] if offer else found
+        remarks = [*found, offer] if offer else found
         has_result = bool(self.state.warmed) and self.state.start.pass_1.value > 0
-        if told and (self._config.yes or has_result or not found):
-            self._progress.warned(told)
-        elif found and not self._progress.allows(told):
+        if remarks and (self._config.yes or has_result or not found):
+            self._progress.warned(remarks)
+        elif found and not self._progress.allows(remarks):
             either = " or with --warm-start" if offer else ""
             raise TrainingFailedError(
-                f"{' '.join(told)} Training was not started; to train all the same, "
+                f"{' '.join(remarks)} Training was not started; to train all the same, "
                 f"`agentgym train --resume {self._run.path} --yes`{either}.",
                 resumable=False,
             )
@@ -442,8 +443,8 @@ class TrainingLoop:
 
     def _on_rollout(self, trajectory: Trajectory) -> None:
         self._forecast.rollout_done(trajectory.duration_s)
-        if told := self._forecast.long_baseline():
-            self._progress.warned([told])
+        if text := self._forecast.long_baseline():
+            self._progress.warned([text])
         self._progress.rollout_done()
         self._check_interrupt()
 

@@ -17,15 +17,15 @@ _SETTLE = "agentgym.compute.auto:settle"
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What a run on another machine would send there and install.
+    """The uploads and the installation of a run on another machine.
 
     Attributes:
         config: Every setting.
         machine: Where, in words.
-        uploads: What is sent, with its bytes.
-        installs: What is installed there, as pip names it.
+        uploads: Files to send, with their bytes.
+        installs: Packages to install, as pip names them.
         variables: Environment variables whose values are handed over, by name.
-        folder: Where all of it lies there.
+        folder: The remote folder.
     """
 
     config: TrainingConfig
@@ -44,7 +44,7 @@ class Place(ABC):
 
     @abstractmethod
     def plan(self, config: TrainingConfig) -> Elsewhere:
-        """Say what would be done, without asking the machine.
+        """Return the plan of a run, without asking the machine.
 
         Raises:
             UsageError: A setting cannot work there.
@@ -54,17 +54,17 @@ class Place(ABC):
     def train(
         self, config: TrainingConfig, run: RunFolder, progress: Progress
     ) -> TrainingResult:
-        """Train there what ``run`` holds, from its newest checkpoint if it has one.
+        """Train the run of ``run`` on the machine, from its newest checkpoint if any.
 
         Args:
             config: Of the run, with paths of this machine.
-            run: Its folder here, locked; all that is made comes home into it.
-            progress: Told what happens.
+            run: Its local folder, locked; all results are copied into it.
+            progress: Receives the events.
         """
 
     @abstractmethod
-    def bring_home(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """End what still trains of ``run``, and fetch what is finished.
+    def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
+        """End the training of ``run`` on the machine, and fetch finished files.
 
         For a run that is to go on in another place. Returns why it could not be done,
         None if it was or there is nothing.
@@ -86,7 +86,7 @@ PLACES = Plugins(
 def place_of(gpu: str) -> Place:
     """Return the place that the setting ``gpu`` names.
 
-    What is no place's name is that of a provider, whose machines are rented.
+    Any other name is that of a provider, whose machines are rented.
     """
     name = gpu.partition(":")[0]
     return PLACES.get(name if name in PLACES.names() else _RENTED)

@@ -1,4 +1,4 @@
-"""Says what a run would do, and refuses what cannot work before anything starts."""
+"""Plan a run, and refuse settings that cannot work before anything starts."""
 
 import json
 import math
@@ -31,7 +31,7 @@ from agentgym.train.warm_start.plans import check_calls_known
 
 
 def tried(plan: Plan, progress: Progress) -> Plan:
-    """Return the plan with what a trial of the user's agent showed, if there is one.
+    """Return the plan with the report of a trial of the user's agent, if there is one.
 
     Where the agent has tools that the scenario does not, the user is asked.
 
@@ -130,7 +130,7 @@ def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
 
 
 def _require_extras(config: TrainingConfig) -> None:
-    """Check that what the framework and the tracker need is installed.
+    """Check that the packages of the framework and the tracker are installed.
 
     Raises:
         MissingExtraError: Names everything that is missing, also for the engine.
@@ -164,7 +164,7 @@ def _refuse_secrets(scenario: Scenario) -> None:
         if redactor.written(text) != text:
             raise ScenarioError(
                 f"The {what} of {scenario.name} holds a secret, and a trained agent's "
-                "folder keeps it. Take it out: what a tool needs it reads from an "
+                "folder keeps it. Take it out, and let tools read it from an "
                 "environment variable."
             )
 

@@ -1,4 +1,4 @@
-"""What a run is as a process: Ctrl-C, and the seconds and memory that it takes."""
+"""Handle a run's process: Ctrl-C, and the seconds and memory that it takes."""
 
 import os
 import signal
@@ -20,8 +20,8 @@ _SAMPLE_S = 1.0
 class InterruptFlag:
     """While entered, the first Ctrl-C or SIGTERM sets a flag; a second ends at once.
 
-    If nobody has heeded the flag some seconds later, that ends it too. SIGTERM is left
-    to whoever handles it already.
+    If no code has checked the flag some seconds later, that ends it too. An existing
+    handler of SIGTERM is kept.
 
     Attributes:
         requested: Whether a signal has come.
@@ -88,7 +88,7 @@ def keyboard_interrupts() -> Iterator[None]:
 class DeferredSignals:
     """Ctrl-C, SIGTERM and SIGHUP as KeyboardInterrupt, but not at every moment.
 
-    For what must be done in order first, as giving a rented machine back.
+    For work that must be finished first, such as ending a rented machine.
     """
 
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -122,7 +122,7 @@ class DeferredSignals:
         self._old = {}
 
     def give_on(self) -> None:
-        """Let whoever handled SIGTERM before know that it came."""
+        """Call the earlier handler of SIGTERM, if the signal came."""
         outer, self._outer = self._outer, None
         if callable(outer):
             outer(signal.SIGTERM, None)
@@ -144,8 +144,8 @@ class DeferredSignals:
         With ``patience`` they do not, but so many of them end the block.
 
         Args:
-            doing: What they wait for, in words.
-            given_up: What to tell where it is not waited for.
+            doing: The work that they wait for, in words.
+            given_up: Message if the work is given up.
             patience: How many do not wait.
 
         Raises:
@@ -167,13 +167,13 @@ class DeferredSignals:
         self._is_own = False
         if not self._doing:
             raise KeyboardInterrupt
-        told = f"Interrupted. {self._doing}"
+        text = f"Interrupted. {self._doing}"
         if self._patience is not None:
             if self._came >= self._patience:
                 raise Interrupted(self._given_up)
-            told += f"; {self._patience - self._came} more to give that up"
+            text += f"; {self._patience - self._came} more to give that up"
         with suppress(OSError):  # the terminal may be gone
-            os.write(2, f"{told}.\n".encode())
+            os.write(2, f"{text}.\n".encode())
 
 
 class ResourceUse:

@@ -18,8 +18,8 @@ def report_step(
     """Return the report of a step.
 
     Args:
-        credited: Its rollouts, with what each is to teach.
-        update: What the engine made of them.
+        credited: Its rollouts, with their training data.
+        update: The engine's statistics of the update.
         seconds: Of the rollouts, and of the update.
         episodes: Training rollouts done, of the ``budget``.
         budget: Most training rollouts.
@@ -45,6 +45,9 @@ def report_step(
         grad_norm=update.grad_norm,
         clip_fraction=update.clip_fraction,
         logprob_gap=update.gap,
+        ratio_p99=update.ratio_p99,
+        ratio_max=update.ratio_max,
+        effective_share=update.effective_share,
         trained_tokens=credited.batch.trained_tokens,
         sequences=credited.sequences,
         breaks=credited.breaks,
@@ -62,6 +65,6 @@ def report_step(
 
 
 def _mean(found: Sequence[float | None]) -> float | None:
-    """Return the mean of what is known; None if nothing is."""
+    """Return the mean of the known values; None if there are none."""
     known = [value for value in found if value is not None]
     return sum(known) / len(known) if known else None

@@ -1,4 +1,4 @@
-"""TrainingResult: what a run reached, and the agent it made."""
+"""TrainingResult: the metrics of a run, and its trained agent."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -42,7 +42,7 @@ class TrainingResult(BaseModel, extra="forbid"):
             ``out of vocabulary``): before and after.
         warm_start: The policy after its warm start, on the same tasks as ``baseline``;
             None without one. ``warm_breakdown`` has the others.
-        imitated: What the warm start learned from; None without one.
+        imitated: The calls that the warm start learned from; None without one.
         criteria: The scenario's success criteria; see :attr:`goals`.
         stopped: Why training ended.
         steps: Policy updates.
@@ -83,7 +83,7 @@ class TrainingResult(BaseModel, extra="forbid"):
         """Read the result of a finished run; None if the run has not finished.
 
         Raises:
-            RunFolderError: ``result.json`` is there but cannot be read.
+            RunFolderError: ``result.json`` exists but cannot be read.
         """
         path = run / RESULT_FILE
         try:
@@ -99,7 +99,7 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     @property
     def effect(self) -> Effect | None:
-        """Whether training helped, and what got better or worse beyond chance.
+        """Whether training helped, and which metrics rose or fell beyond chance.
 
         None if the measurements are not of the same tasks.
         """
@@ -107,7 +107,7 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     @property
     def goals(self) -> list[Goal]:
-        """The success criteria with what was reached on held-out tasks."""
+        """The success criteria with the shares reached on held-out tasks."""
         return compare_goals(self.criteria, self.baseline, self.metrics)
 
     @property

@@ -1,4 +1,4 @@
-"""A run's folder: its layout, its lock, and what is found in it later."""
+"""A run's folder: its layout, its lock, and reading it later."""
 
 import fcntl
 import json
@@ -47,7 +47,7 @@ _KEPT = 2  # checkpoints
 
 
 class RunState(BaseModel, extra="forbid"):
-    """What a checkpoint knows beside weights: where the run stands.
+    """The state of a run in a checkpoint, apart from weights.
 
     Attributes:
         step: Updates done.
@@ -58,13 +58,14 @@ class RunState(BaseModel, extra="forbid"):
         rollout_seconds: Wall seconds per rollout, as timed first; None if it was not.
         training_began: ``wall_seconds`` when the first step began.
         baseline: Held-out measurements of the untrained policy, by name.
-        warm_start: What was imitated before the first update; None if nothing was yet.
+        warm_start: The calls imitated before the first update; None if there were none
+            yet.
         warmed: Held-out measurements after that, by name; empty before.
         first_validation: That of the warm start's weights; None without one.
         validation: The newest validation measurement.
         confirmation: That of as many others, where it was good.
         confirmations: How many there were in the whole run.
-        watch: What all validations so far have shown.
+        watch: The results of all validations so far.
         ledger: Model calls so far.
         forgetting: Answers of the untrained model to plain questions, and how far the
             model was from it when last measured; None before they were asked.
@@ -146,7 +147,7 @@ class RunFolder:
         while not place.exists():
             place = place.parent
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-            raise _unwritable(path, f"{place} is no folder that can be written")
+            raise _unwritable(path, f"{place} is not a writable folder")
         free = shutil.disk_usage(place).free
         if free < _MINIMUM_FREE_BYTES:
             raise RunFolderError(
@@ -214,7 +215,7 @@ class RunFolder:
         """Return the error that says where the run stands and how it goes on.
 
         Args:
-            lost: What is lost though it was finished; empty if nothing is.
+            lost: Sentence on finished work that is lost; empty if there is none.
         """
         found = self.checkpoints()
         step = int(found[-1].name.removeprefix("step-")) if found else None
@@ -229,7 +230,7 @@ class RunFolder:
     def discard_unless_begun(self) -> None:
         """Remove the folder if no checkpoint was ever made in it.
 
-        One that a machine was rented for stays: it says what became of that.
+        One that a machine was rented for stays: it has the record of that machine.
         """
         if not (self.can_go_on() or (self.path / "machine.json").exists()):
             shutil.rmtree(self.path, ignore_errors=True)
@@ -255,7 +256,7 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise RunFolderError(
                 f"{self.path} holds no readable run: {error}. Put back its run.json, "
-                "or remove the folder and train anew."
+                "or remove the folder and start a new run."
             ) from None
 
     def write_record(self, **changes: Any) -> None:

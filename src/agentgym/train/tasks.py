@@ -1,9 +1,9 @@
-"""The order of training tasks: families that still teach something come more often.
+"""Choose the order of training tasks: families with a training signal come more often.
 
-A group whose attempts all earn the same teaches nothing (its advantages are zero), and
-late in a run most families are like that. DAPO (arXiv:2503.14476) samples on until
-enough groups differ and throws the others away; here the groups already seen say which
-families are worth sampling, so that hardly any rollout is thrown away.
+A group whose attempts all earn the same has no training signal (its advantages are
+zero), and late in a run most families are like that. DAPO (arXiv:2503.14476) samples on
+until enough groups differ and throws the others away; here the groups already seen say
+which families are worth sampling, so that hardly any rollout is thrown away.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from agentgym.scenarios.task_lists import make_tasks
 
 _TASKS_PER_EPOCH = 1024
 _NEWEST = 0.5
-"""Weight of a family's newest group in what is known of it."""
+"""Weight of a family's newest group in its running mean."""
 _FULL_SPREAD = 0.3
 """Standard deviation of rewards, about that of one failure in eight attempts, from
 which on a family is taken every time."""
@@ -33,8 +33,8 @@ class StreamState(BaseModel, extra="forbid"):
 
     Attributes:
         position: Tasks of the scenario taken or passed over so far.
-        spread: For each family how much there was to tell apart lately in attempts
-            at one task: the running mean of their rewards' standard deviation.
+        spread: For each family the difference of recent attempts at one task: the
+            running mean of their rewards' standard deviation.
     """
 
     position: int = 0
@@ -48,9 +48,9 @@ class TaskStream:
 
     Args:
         scenario: Makes the tasks.
-        config: Says the seed, what a failed tool call is charged (it is something to
-            learn), and whether the choice is adaptive: families that teach nothing at
-            present are passed over at times. Else every task is taken.
+        config: Has the seed, the penalty of a failed tool call (which is a training
+            signal), and whether the choice is adaptive: families without a signal at
+            present are sometimes skipped. Else every task is taken.
         state: Is kept up to date.
     """
 
@@ -79,7 +79,7 @@ class TaskStream:
         return chosen
 
     def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Take note of how much the attempts of each group can teach."""
+        """Record the training signal in the attempts of each group."""
         spread = self._state.spread
         for group in groups:
             rewards = [

@@ -34,7 +34,7 @@ def require_tracker(name: str) -> None:
 
 @contextmanager
 def open_tracker(config: TrainingConfig, run: Path) -> Iterator[Track]:
-    """Yield what records steps where ``config`` asks for it.
+    """Yield a function that records steps in the tracker of ``config``.
 
     Raises:
         MissingExtraError: Its library is not installed.

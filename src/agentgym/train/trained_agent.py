@@ -32,7 +32,7 @@ class Provenance(BaseModel, extra="forbid"):
     """Where an agent comes from.
 
     Attributes:
-        base_model: What training started from.
+        base_model: The model that training started from.
         config: Every setting of the run.
         run: The run's folder, where it was; empty if there was none.
         folder: The working folder of training; empty if that is not known.
@@ -108,7 +108,7 @@ class TrainedAgent(BaseModel):
 
     @property
     def version(self) -> Version | None:
-        """What it is saved as; None in any other folder."""
+        """The saved version; None in any other folder."""
         return Version.at(self.path)
 
     @property
@@ -134,9 +134,9 @@ class TrainedAgent(BaseModel):
 
         Raises:
             NotFoundError: Names the nearest and those available.
-            UsageError: What follows the ``@`` is no number, or Hugging Face cannot be
-                asked, or has no such agent.
-            AgentGymError: The folder is there but cannot be read, or holds pickles.
+            UsageError: The text after the ``@`` is not a number, or Hugging Face cannot
+                be asked, or has no such agent.
+            AgentGymError: The folder exists but cannot be read, or holds pickles.
         """
         try:
             path = find(str(name)).path
@@ -166,7 +166,7 @@ class TrainedAgent(BaseModel):
     def save(self, name: str) -> Path:
         """Add the agent to ``AGENTGYM_HOME`` as the default version of ``name``.
 
-        Versions that are there stay. One without checksums gets them.
+        Existing versions stay. One without checksums gets them.
 
         Returns:
             The folder of the new version.
@@ -185,7 +185,7 @@ class TrainedAgent(BaseModel):
         """Make this version its name's default; later runs do not change it.
 
         Returns:
-            What it meant until now, ``coding@4``; None if that is gone.
+            The earlier default, ``coding@4``; None if that is gone.
 
         Raises:
             UsageError: The agent is not a saved version.
@@ -200,7 +200,7 @@ class TrainedAgent(BaseModel):
 
     @property
     def unchecked(self) -> str | None:
-        """Why nobody can say whether its weights are as they were saved; else None."""
+        """Why its weights cannot be checked for damage; None if they can."""
         if self.checksums:
             return None
         return (
@@ -234,7 +234,7 @@ class TrainedAgent(BaseModel):
         """Write the weights as a folder for transformers, peft and vLLM.
 
         Args:
-            folder: Where to; it must not be there yet.
+            folder: The new folder; it must not exist yet.
             form: ``hf``, the model as it was trained (an adapter if it is one), or
                 ``merged``, with an adapter merged into full weights.
 
@@ -242,7 +242,7 @@ class TrainedAgent(BaseModel):
             The folder, which has a model card too.
 
         Raises:
-            UsageError: The form is none, or the folder is there or cannot be written.
+            UsageError: The form is unknown, or the folder exists or cannot be written.
             AgentGymError: The weights are not as they were saved, or cannot be merged.
         """
         from agentgym.core.formats.settings import TemplateSettings

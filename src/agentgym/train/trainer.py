@@ -52,7 +52,7 @@ class Trainer:
 
     Args:
         config: Every setting; None takes defaults and ``AGENTGYM_*`` variables.
-        progress: Receives what happens; True writes lines to standard error, False is
+        progress: Receives the events; True writes lines to standard error, False is
             silent.
         began: When the work began, by ``time.monotonic()``, from which a run's time
             counts; None: when it is asked for.
@@ -70,7 +70,7 @@ class Trainer:
         self._began = began
 
     def plan(self) -> Plan:
-        """Check everything that needs no model, and say what would happen.
+        """Check everything that needs no model, and return the plan.
 
         Raises:
             UsageError: A setting cannot work; says which and what to do.
@@ -83,7 +83,7 @@ class Trainer:
         return tried(plan, self._progress)
 
     def plan_elsewhere(self) -> Elsewhere:
-        """Say what a run on another machine would send there; that is not asked.
+        """Return the uploads of a run on another machine, which is not asked.
 
         Raises:
             UsageError: A setting cannot work.
@@ -114,14 +114,14 @@ class Trainer:
         """Train until the success criteria hold or the budget is spent.
 
         Args:
-            scenario: Its name, or what ``Scenario.from_tools`` returned; like the
+            scenario: Its name, or the result of ``Scenario.from_tools``; like the
                 other arguments it overrides the config.
             agent: Your own agent, as it is: a compiled graph, an AutoGen agent or team,
                 an Agent, Task or Crew of CrewAI's, or a function that returns one; or
                 ``module:name`` of it. The processes of training import it, so it
                 stands at the top of a module. Itself it stays as it is; the result's
                 ``agent`` is one like it with the trained model.
-            tasks: In the place of a scenario: a tasks file for the agent's own tools.
+            tasks: Instead of a scenario: a tasks file for the agent's own tools.
             check: Scores such tasks instead of their expected calls; see
                 ``Scenario.from_tools``.
             framework: Whose agent is trained; that of ``agent``, if there is one.
@@ -140,7 +140,7 @@ class Trainer:
         Raises:
             UsageError: A setting cannot work, or may not change on resuming.
             RunFolderError: The run folder is in use, full or not writable.
-            TrainingInterrupted: Ctrl-C or SIGTERM; what was finished is saved.
+            TrainingInterrupted: Ctrl-C or SIGTERM; finished steps are saved.
             TrainingFailedError: The baseline gives no hope, or no usable policy
                 came out.
         """
@@ -180,7 +180,7 @@ class Trainer:
         config = resumed_config(before, given | settings)
         with run.lock():
             if is_elsewhere(before.gpu) and config.gpu != before.gpu:
-                self._bring_home(before, run)
+                self._fetch_results(before, run)
             if is_elsewhere(config.gpu):
                 return self._run_elsewhere(config, run)
             return self._run(make_plan(config), run, began, is_new=False)
@@ -193,11 +193,11 @@ class Trainer:
         with run.lock():
             return self._run_elsewhere(config, run, is_new=True)
 
-    def _bring_home(self, config: TrainingConfig, run: RunFolder) -> None:
-        """Fetch what the place that a run leaves still has of it."""
-        if why := place_of(config.gpu).bring_home(config, run):
-            told = f"{why} The run goes on from what is in {run.path}."
-            self._progress.warned([told])
+    def _fetch_results(self, config: TrainingConfig, run: RunFolder) -> None:
+        """Fetch the remaining files of a run from the place that it leaves."""
+        if why := place_of(config.gpu).fetch_results(config, run):
+            text = f"{why} The run goes on from {run.path}."
+            self._progress.warned([text])
 
     def _run(
         self, plan: Plan, run: RunFolder, began: float, *, is_new: bool = True
@@ -242,8 +242,8 @@ class Trainer:
         """Measure an agent, or the untrained model, without training.
 
         Args:
-            scenario: Its name, or what ``Scenario.from_tools`` returned.
-            agent: A trained agent, or what ``TrainedAgent.load`` takes; None measures
+            scenario: Its name, or the result of ``Scenario.from_tools``.
+            agent: A trained agent, or its name for ``TrainedAgent.load``; None measures
                 ``config.model``, which may be one of a provider, ``openai:MODEL``, or
                 a server's address. Your own agent, as :meth:`train` takes it (or
                 ``config.agent``), is measured on that model too.
@@ -328,8 +328,8 @@ class Trainer:
                 client = OpenAI(base_url=server.url, api_key="none")
 
         Args:
-            agent: What training returned, an agent, or what ``TrainedAgent.load``
-                takes.
+            agent: The result of training, an agent, or its name for
+                ``TrainedAgent.load``.
             target: ``local``; there is no other.
             host: Address to listen on; any but this machine's own needs a key.
             port: 0 takes a free one.
@@ -390,14 +390,14 @@ def _logged(config: TrainingConfig, run: RunFolder) -> Iterator[None]:
 
 
 def _observer(progress: Progress | bool) -> Progress:
-    """Return what receives a run's progress: lines by default, or nothing."""
+    """Return the observer of a run's progress: lines by default, or none."""
     if isinstance(progress, Progress):
         return progress
     return LinesProgress() if progress else Progress()
 
 
 def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
-    """Return what an agent of the user's own had around it in training.
+    """Return the surroundings of a user's own agent in training.
 
     Tools of its own that ran then are answered now: that must be allowed again.
     """

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from agentgym.core.files import (
-    agents_home,
-    require_writable_home,
+    agents_folder,
+    require_writable_state,
     sync_folder,
     write_atomically,
 )
@@ -50,14 +50,14 @@ class Version(NamedTuple):
     @property
     def path(self) -> Path:
         """Its folder."""
-        return agents_home() / self.name / str(self.number)
+        return agents_folder() / self.name / str(self.number)
 
     @classmethod
     def at(cls, folder: Path) -> Self | None:
         """Return the version whose folder this is, None if it is of none."""
         folder = Path(os.path.abspath(folder))
         name, number = folder.parent.name, folder.name
-        home = os.path.abspath(agents_home())
+        home = os.path.abspath(agents_folder())
         if str(folder.parent.parent) != home or not _is(name, number):
             return None
         return cls(name, int(number))
@@ -73,11 +73,12 @@ class Versions:
     def __init__(self, name: str) -> None:
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"{name!r} is no name for an agent: use letters, digits, _, - and ., "
+                f"{name!r} is not a name for an agent: use letters, digits, _, - "
+                "and ., "
                 "with a letter, a digit or _ first."
             )
         self.name = name
-        self._folder = agents_home() / name
+        self._folder = agents_folder() / name
 
     def all(self) -> list[Version]:
         """Return those that are whole, oldest first."""
@@ -85,9 +86,9 @@ class Versions:
         return sorted(Version(self.name, int(n)) for n in found if _is(self.name, n))
 
     def default(self) -> Version | None:
-        """Return what the name alone means; None if that is gone.
+        """Return the default version; None if it was deleted.
 
-        It is the first version where nothing else was said.
+        It is the first version unless another one was chosen.
         """
         every = self.all()
         try:
@@ -105,15 +106,15 @@ class Versions:
         Raises:
             UsageError: ``AGENTGYM_HOME`` cannot be written.
         """
-        require_writable_home()
-        make_private_folder(agents_home().parent)
+        require_writable_state()
+        make_private_folder(agents_folder().parent)
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield self
 
     def add(self, agent: Path) -> Version:
-        """Add what is in the folder of an agent as the next version; needs the lock.
+        """Add the folder of an agent as the next version; needs the lock.
 
         It appears whole or not at all. Weights take no space where the file system
         has hard links.
@@ -134,7 +135,7 @@ class Versions:
         """Make ``version`` the default; needs the lock.
 
         Args:
-            version: What the name alone then means.
+            version: The new default.
             pinned: Whether later runs must not change it.
         """
         write_atomically(self._folder / _DEFAULT, f"{version.number}\n")
@@ -149,7 +150,7 @@ class Versions:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the default is there and a user chose it."""
+        """Whether the default exists and a user chose it."""
         return (self._folder / _PINNED).is_file() and self.default() is not None
 
     def _next(self) -> int:
@@ -162,7 +163,7 @@ class Versions:
 
 def saved_names() -> list[str]:
     """Return the names that have versions."""
-    found = agents_home().glob(f"*/*/{AGENT_FILE}")
+    found = agents_folder().glob(f"*/*/{AGENT_FILE}")
     names = ((path.parent.parent.name, path.parent.name) for path in found)
     return sorted({name for name, number in names if _is(name, number)})
 
@@ -172,7 +173,7 @@ def find(text: str) -> Version:
 
     Raises:
         NotFoundError: There is none; names those there are.
-        UsageError: What follows the ``@`` is no number, or there is no default.
+        UsageError: The text after the ``@`` is not a number, or there is no default.
     """
     name, at, number = text.partition("@")
     names = saved_names()
@@ -182,11 +183,11 @@ def find(text: str) -> Version:
         raise NotFoundError("trained agent", text, known, hint)
     versions = Versions(name)
     every = versions.all()
-    told = ", ".join(map(str, every))
+    listed = ", ".join(map(str, every))
     if at and not _NUMBER.fullmatch(number):
         raise UsageError(
             f"{text!r} means no version of {name}: write a number after the @. "
-            f"Available: {told}."
+            f"Available: {listed}."
         )
     if at:
         for each in every:
@@ -197,7 +198,7 @@ def find(text: str) -> Version:
     if default is None:
         raise UsageError(
             f"{name} has no default: the version that was it is gone. Choose one "
-            f"with `agentgym agents use {every[-1]}`. Available: {told}."
+            f"with `agentgym agents use {every[-1]}`. Available: {listed}."
         )
     return default
 
@@ -208,7 +209,7 @@ def _is(name: str, number: str) -> bool:
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """Copy a file; weights, which nobody edits, share their space if they can."""
+    """Copy a file; weights, which are never edited, share their space if they can."""
     if target.endswith(_WEIGHTS):
         with suppress(OSError):  # another file system, or one without hard links
             os.link(os.path.realpath(source), target)

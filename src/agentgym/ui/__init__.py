@@ -1,1 +1,1 @@
-"""What people see of a run: the live terminal view, tables, and the report."""
+"""Show runs to people: the live terminal view, tables, and the report."""

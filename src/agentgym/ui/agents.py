@@ -1,4 +1,4 @@
-"""What the terminal shows of an agent as it is."""
+"""Show an agent in the terminal as its author wrote it."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _PROMPT = 200
 
 
 def agent_view(report: AgentReport) -> RenderableType:
-    """Show what an agent is, and whether it can be trained."""
+    """Show the definition of an agent, and whether it can be trained."""
     head = Text.assemble(
         (report.agent, "bold"), f"  {report.kind} ({report.framework})"
     )
@@ -40,8 +40,10 @@ def _role(role: RoleFound) -> RenderableType:
     if role.model:
         table.add_row("its model", role.model)
     if role.prompt:
-        told = " ".join(role.prompt.split())
-        table.add_row("prompt", told if len(told) <= _PROMPT else f"{told[:_PROMPT]}…")
+        message = " ".join(role.prompt.split())
+        table.add_row(
+            "prompt", message if len(message) <= _PROMPT else f"{message[:_PROMPT]}…"
+        )
     for tool in role.tools:
         table.add_row("tool", _signature(tool["function"]))
     return table

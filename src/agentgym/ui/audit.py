@@ -1,4 +1,4 @@
-"""An audit log in words: two lines an entry, what was done and for whom."""
+"""Show an audit log in words: two lines an entry, the action and its caller."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -28,33 +28,33 @@ def _what(entry: Entry) -> str:
             facts += ["remembered"] if entry.get("cached") else []
             facts += [f"{entry.get('cpu_s', 0):.3f} CPU s"]
             facts += [str(entry["tests"])] if entry.get("tests") else []
-            told = f"executed ({', '.join(facts)}): {entry.get('command', '')}"
+            message = f"executed ({', '.join(facts)}): {entry.get('command', '')}"
         case "tool":
-            told = (
+            message = (
                 f"tool {entry.get('tool')}: {entry.get('outcome')}, arguments "
                 f"{entry.get('arguments')}, {entry.get('ms', 0):g} ms"
             )
         case "gateway" | "refused key":
             times = entry.get("times")
-            told = (
+            message = (
                 f"{what}: {entry.get('method')} {entry.get('path')} answered "
                 f"{entry.get('status')}, {entry.get('key') or 'key'} from "
                 f"{entry.get('peer')}{f', {times} times' if times else ''}"
             )
         case "machine":
-            told = f"machine {entry.get('name')} of {entry.get('provider')}: "
-            told += " ".join(str(entry[n]) for n in ("fate", "why") if n in entry)
+            message = f"machine {entry.get('name')} of {entry.get('provider')}: "
+            message += " ".join(str(entry[n]) for n in ("fate", "why") if n in entry)
         case "began":
-            told = (
+            message = (
                 f"process {entry.get('process')} of {entry.get('user')} on "
                 f"{entry.get('host')} began to write: {entry.get('command')}"
             )
         case "lost":
-            told = f"{entry.get('lines')} lines could not be written"
+            message = f"{entry.get('lines')} lines could not be written"
         case _:
             rest = {k: v for k, v in entry.items() if k not in _SHOWN}
-            told = f"{what} {rest or ''}".rstrip()
-    return told
+            message = f"{what} {rest or ''}".rstrip()
+    return message
 
 
 def _end(entry: Entry) -> str:

@@ -1,4 +1,4 @@
-"""What is shown as a whole: a scenario, a run, an agent, rollouts."""
+"""Show one object as a whole: a scenario, a run, an agent, rollouts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ _SHARES = {
 
 
 def scenario_view(scenario: Scenario) -> RenderableType:
-    """Show what a scenario asks, offers and counts as good enough."""
+    """Show a scenario's tasks, tools and success criteria."""
     goal = scenario.success_criteria().items()
     trained = tokens_name(scenario.define_trainable_components())
     facts = grid(
@@ -53,7 +53,7 @@ def scenario_view(scenario: Scenario) -> RenderableType:
     return Group(
         Text.assemble((scenario.name, "bold cyan"), f"  {scenario.description}"),
         _below(facts),
-        Text("What the agent is told", "bold"),
+        Text("The agent's system prompt", "bold"),
         _below(Text(scenario.system_prompt())),
         Text(title, "bold"),
         _below(tools),
@@ -71,7 +71,7 @@ def run_view(
         run: Its folder.
         status: Its own.
         result: Once there is one.
-        machine: What became of the machine that was rented for it, and its cost.
+        machine: State and cost of the machine that was rented for it.
     """
     config, steps = run.config(), run.metrics()
     facts = grid(
@@ -95,8 +95,8 @@ def run_view(
     if counted := [step for step in steps if step.get("sequences")]:
         mean = sum(step["sequences"] for step in counted) / len(counted)
         breaks = sum(step["breaks"] for step in counted)
-        told = f"{mean:.2f} a rollout, {plural(breaks, 'prefix break')}"
-        facts.add_row("sequences", told)
+        message = f"{mean:.2f} a rollout, {plural(breaks, 'prefix break')}"
+        facts.add_row("sequences", message)
     if machine:
         facts.add_row("machine", machine)
     parts: list[RenderableType] = [Text(str(run.path), "bold cyan"), indent(facts)]
@@ -123,7 +123,7 @@ def _history(steps: list[dict[str, Any]]) -> RenderableType:
 
 
 def agent_view(agent: TrainedAgent) -> RenderableType:
-    """Show where a trained agent comes from, its tools, and what it reached."""
+    """Show a trained agent: its origin, its tools and its metrics."""
     spec, made = agent.spec, agent.provenance
     spent = f"{plural(made.steps, 'step')}, {plural(made.episodes, 'episode')}"
     facts = grid(
@@ -132,7 +132,7 @@ def agent_view(agent: TrainedAgent) -> RenderableType:
         ("training", spent),
         ("created", made.created),
         ("folder", str(agent.path)),
-        ("tools", _told_tools(spec.tools)),
+        ("tools", _tool_names(spec.tools)),
     )
     if made.run:
         facts.add_row("run", made.run)
@@ -144,7 +144,7 @@ def agent_view(agent: TrainedAgent) -> RenderableType:
     return Group(title, _below(facts), comparison_view(agent.baseline, agent.metrics))
 
 
-def _told_tools(tools: Sequence[Mapping[str, Any]]) -> str:
+def _tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
     names = ", ".join(tool["function"]["name"] for tool in tools)
     return names or "none of its own: each task brought some; give yours with tools="
 
@@ -162,7 +162,7 @@ def _below(view: RenderableType) -> Padding:
 
 
 def summary_view(summary: Summary) -> RenderableType:
-    """Show where all rollouts went, why, and what they took."""
+    """Show the outcomes of all rollouts, with reasons, time and tokens."""
     title = Text.assemble(
         (f"{plural(summary.rollouts, 'rollout')}: ", "bold"),
         f"{summary.succeeded:,} succeeded, {summary.failed:,} failed, "
@@ -187,7 +187,7 @@ def summary_view(summary: Summary) -> RenderableType:
 
 
 def _drop_view(drop: DropKind) -> RenderableType:
-    """Show one kind of dropped rollouts: how many, which, and what the first says."""
+    """Show one kind of dropped rollouts: how many, which, and the first reason."""
     named = zip(drop.rollouts, drop.tasks, strict=True)
     which = ", ".join(f"{rollout} ({task})" for rollout, task in named)
     more = drop.count - len(drop.rollouts)

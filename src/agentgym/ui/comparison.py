@@ -31,7 +31,7 @@ class Row:
 
 @dataclass(frozen=True)
 class _Measure:
-    """How a metric is shown: of costs less is better; what is spent, if measured."""
+    """How a metric is shown: of costs less is better; spent ones only if measured."""
 
     label: str
     name: MetricName
@@ -64,13 +64,13 @@ _MEASURES = (
 )
 USUAL = tuple(measure.name for measure in _MEASURES if not measure.spent)
 BRIEF: tuple[MetricName, ...] = (*SHARES, "pass_1_of_all")
-"""What is compared of further held-out sets."""
+"""The metrics that are compared on further held-out sets."""
 
 
 def values(metrics: Metrics, *others: Metrics) -> list[tuple[str, ...]]:
     """Return each metric's label and its value with interval, for each of some.
 
-    What none of them has measured is left out.
+    Metrics that none of them has measured are left out.
     """
     shown = (metrics, *others)
     return [
@@ -91,8 +91,8 @@ def rows(
     Args:
         before: The first.
         after: The second.
-        names: What is compared; of what was spent only if a side has measured it.
-        warm: What was measured between them, after a warm start.
+        names: The metrics to compare; a spent one only if a side has measured it.
+        warm: Metrics measured between them, after a warm start.
     """
     k = min(each.k for each in (before, after, warm) if each is not None)
     before, after = before.at_most(k), after.at_most(k)

@@ -1,4 +1,4 @@
-"""Whether training helped, and what got better and worse, in sentences."""
+"""Say in sentences whether training helped, and which results rose and fell."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ def verdict_words(effect: Effect) -> str:
 
 
 def few_words(tasks: int) -> str:
-    """Say what so few held-out tasks cannot show; empty where they are enough.
+    """Return a warning that so few held-out tasks show little; empty for enough.
 
     The paired test needs six tasks that change, all in one direction, for p < 0.05.
     """
@@ -41,26 +41,28 @@ def few_words(tasks: int) -> str:
         return ""
     if tasks < _CHANGED:
         return (
-            f"With {plural(tasks, 'held-out task')} nothing can be told from chance; "
+            f"With {plural(tasks, 'held-out task')} no change can be distinguished "
+            "from chance; "
             f"{_ENOUGH} or more are needed."
         )
     share = percent(_CHANGED / tasks)
     return (
-        f"With {plural(tasks, 'held-out task')} only large changes can be told from "
+        f"With {plural(tasks, 'held-out task')} only large changes can be "
+        "distinguished from "
         f"chance: {_CHANGED} of them ({share}) must get better, and none worse."
     )
 
 
 def better_words(effect: Effect) -> str:
-    """Name what rose beyond chance; empty if nothing did."""
+    """List the metrics that rose beyond chance; empty if none did."""
     return _named("Better beyond chance", effect.better)
 
 
 def worse_words(effect: Effect) -> str:
-    """Name what fell beyond chance, or say that nothing did."""
+    """List the metrics that fell beyond chance, or say that none did."""
     return (
         _named("Worse beyond chance", effect.worse)
-        or "Nothing that was measured got worse beyond chance."
+        or "No metric got worse beyond chance."
     )
 
 

@@ -1,4 +1,4 @@
-"""What the terminal shows of an evaluation, and of a comparison of two."""
+"""Show an evaluation, or a comparison of two, in the terminal."""
 
 from collections import Counter
 
@@ -25,11 +25,11 @@ from agentgym.ui.tables import comparison_table, over
 from agentgym.ui.words import plural, share_span
 
 _MOST_ROWS = 24
-"""Of a table of calls by tool."""
+"""Most rows of a table of calls by tool."""
 
 
 def evaluation_view(found: Evaluation) -> RenderableType:
-    """Show the metrics beside the baselines, the calls by class, and the confusion."""
+    """Show the metrics and the baselines, the calls by class, and the confusion."""
     title = f"{found.subject} on {found.scenario}, {found.split} split"
     parts: list[RenderableType] = [
         Text(title, "bold"),
@@ -72,7 +72,7 @@ def _notes(*every: Evaluation) -> list[Text]:
 
 
 def verdict(found: Comparison) -> str:
-    """Say in a sentence what the test of pass^1 gave."""
+    """Say in a sentence the result of the test of pass^1."""
     what = "no difference shown"
     if found.p_value < 0.05:
         better = "B" if found.differences["pass_1"].value > 0 else "A"
@@ -133,20 +133,20 @@ def confusion_cells(matrix: ConfusionMatrix) -> tuple[list[str], list[str], str]
         Rows, columns, and a sentence about rows that are left out, empty if none is.
     """
     rows = [row for row in (*matrix.tools, NOTHING) if matrix.counts.get(row)]
-    told = ""
+    message = ""
     if len(rows) > _MOST_ROWS:
         wrong = {row: _wrong(matrix, row) for row in rows}
         worst = sorted(filter(wrong.get, rows), key=lambda row: -wrong[row])
         shown = set(worst[:_MOST_ROWS])
         left = sum(n for row, n in wrong.items() if row not in shown)
-        told = (
+        message = (
             f"Left out: {len(rows) - len(shown)} of {len(rows)} tools, with "
             f"{plural(left, 'wrong call')} together."
         )
         rows = [row for row in rows if row in shown]
     used = {column for row in rows for column in matrix.counts[row]}
     every = (*matrix.tools, NO_CALL, OWN, INVENTED, UNREADABLE)
-    return rows, [column for column in every if column in used], told
+    return rows, [column for column in every if column in used], message
 
 
 def _wrong(matrix: ConfusionMatrix, row: str) -> int:

@@ -1,4 +1,4 @@
-"""What checks found: of a machine, of a run, of a scenario."""
+"""Show the findings of checks: of a machine, of a run, of a scenario."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ _STYLES = {
 
 
 def checks_view(checks: Sequence[Check]) -> RenderableType:
-    """Show what was checked on a machine."""
+    """Show the checks of a machine."""
     table = grid()
     table.add_column(style="dim", overflow="fold")
     for check in checks:
@@ -34,7 +34,7 @@ def checks_view(checks: Sequence[Check]) -> RenderableType:
 
 
 def tripwires_view(findings: Sequence[Tripped]) -> RenderableType:
-    """Show what each tripwire found in a scenario."""
+    """Show the finding of each tripwire of a scenario."""
     return grid(
         *((_styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
     )
@@ -43,7 +43,7 @@ def tripwires_view(findings: Sequence[Tripped]) -> RenderableType:
 def findings_view(
     run: Evidence, findings: Sequence[Finding], status: str
 ) -> RenderableType:
-    """Show a run's ledger and what stands in the way of learning."""
+    """Show a run's ledger and the obstacles to learning."""
     head = f"{status}, {plural(len(run.steps), 'step')}, "
     head += plural(run.episodes, "episode")
     parts: list[RenderableType] = [Text(head, "dim"), ledger_view(run.ledger)]

@@ -1,4 +1,4 @@
-"""How tables are laid out, and what is drawn as wide as the terminal is."""
+"""Lay out tables, and draw parts in the width of the terminal."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class ByWidth:
 
 
 def grid(*lines: tuple[RenderableType, ...]) -> Table:
-    """Return a table of labels and what belongs to them."""
+    """Return a table of labels and their values."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")

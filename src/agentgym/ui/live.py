@@ -86,7 +86,7 @@ class TerminalProgress(LinesProgress):
         self._print("")
 
     def warmed(self, words: str, metrics: Metrics) -> None:
-        """Print what the warm start reached."""
+        """Print the metrics after the warm start."""
         self._phase = None
         title = f"Warm start: {words}"
         self._console.print(metrics_view(title, metrics), Text(""), sep="\n")
@@ -118,33 +118,35 @@ class TerminalProgress(LinesProgress):
             self._print(Text(f"  worst: {', '.join(worst[:_WORST])}", "dim"))
 
     def warned(self, remarks: Sequence[str]) -> None:
-        """Print what tells against the run."""
+        """Print warnings about the run."""
         for remark in remarks:
             self._print(Text(f"  note: {remark}", "yellow"))
 
     def allows(self, doubts: Sequence[str]) -> bool:
-        """Print the doubts and ask, where somebody is there to answer."""
+        """Print the doubts and ask the user, if there is a terminal."""
         return bool(self._asked(doubts, "Train all the same?"))
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Print the offer and ask, where somebody is there to answer."""
+        """Print the offer and ask the user, if there is a terminal."""
         return self._asked([offer], "Do that?")
 
     def may_run(self, tool: str) -> bool | None:
-        """Ask, where somebody is there to answer."""
-        told = f"The scenario has no tool named {tool}, which the agent has."
-        return self._asked([told], "May it really run? Else its answers are made up.")
+        """Ask the user, if there is a terminal."""
+        missing = f"The scenario has no tool named {tool}, which the agent has."
+        return self._asked(
+            [missing], "May it really run? Else its answers are made up."
+        )
 
     def may_rent(self, quote: Sequence[str]) -> bool | None:
-        """Print the quote and ask, where somebody is there to answer."""
+        """Print the quote and ask the user, if there is a terminal."""
         return self._asked(quote, "Rent it?")
 
-    def _asked(self, told: Sequence[str], question: str) -> bool | None:
-        """Print something and ask; None if nobody is there to answer."""
+    def _asked(self, lines: Sequence[str], question: str) -> bool | None:
+        """Print lines and ask; None without a terminal."""
         self._phase = None
         if not (self._console.is_terminal and sys.stdin.isatty()):
             return None
-        for each in told:
+        for each in lines:
             self._print(Text(each, "yellow"))
         self.__exit__()
         try:
@@ -171,15 +173,15 @@ class TerminalProgress(LinesProgress):
         self._show(line, soft_wrap=not self._console.is_terminal)
 
     def _show(self, *parts: RenderableType, soft_wrap: bool = False) -> None:
-        """Print above what is redrawn.
+        """Print above the live view.
 
-        Redrawing waits: what it drew while a long print is laid out would stay.
+        Redrawing waits: lines that it drew while a long print is laid out would stay.
         """
         with self._live._lock:
             self._console.print(*parts, sep="\n", soft_wrap=soft_wrap)
 
     def state(self) -> RenderableType:
-        """Draw what changes: the training so far and the current phase."""
+        """Draw the live view: the training so far and the current phase."""
         width = live_width(self._console)
         parts: list[RenderableType] = []
         if self._waiting:
@@ -199,9 +201,10 @@ class TerminalProgress(LinesProgress):
 
 
 def live_width(console: Console) -> int:
-    """Return how wide what is redrawn may be, so that none of its lines ever wraps.
+    """Return how wide the live view may be, so that none of its lines ever wraps.
 
-    Not when the terminal is made narrower, down to 80 columns, nor when it echoes ^C.
+    That holds when the terminal is made narrower, down to 80 columns, and when it
+    echoes ^C.
     """
     return min(console.width, 80) - len("^C ")
 

@@ -1,4 +1,4 @@
-"""What the terminal shows of providers, prices and rented machines."""
+"""Show providers, prices and rented machines in the terminal."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,12 +15,12 @@ _NONE = Text("-", "dim")
 
 
 class ProviderRow(NamedTuple):
-    """Somebody who has machines.
+    """A provider of machines.
 
     Attributes:
-        name: What ``--gpu`` takes.
+        name: Its name for ``--gpu``.
         key: Environment variable of its key, empty if it needs none.
-        problem: What is missing, in words; empty if nothing is.
+        problem: A sentence on the missing key or program; empty if none is missing.
         costs: Whether its machines cost money.
     """
 
@@ -31,11 +31,11 @@ class ProviderRow(NamedTuple):
 
 
 def providers_view(rows: Sequence[ProviderRow]) -> RenderableType:
-    """Show who has machines and what they need."""
+    """Show the providers of machines and the setup each needs."""
     table = grid()
     table.add_column(style="dim", overflow="fold")
     for row in rows:
-        lacks = "no key" if row.key else "not here"
+        lacks = "no key" if row.key else "not installed"
         state = Text(lacks, "yellow") if row.problem else Text("ready", "green")
         needs = "this machine; costs nothing"
         if row.costs:
@@ -45,9 +45,9 @@ def providers_view(rows: Sequence[ProviderRow]) -> RenderableType:
 
 
 def offers_view(offers: Sequence[Offer]) -> RenderableType:
-    """Show what can be had, with prices."""
+    """Show offers of machines, with prices."""
     if not offers:
-        return Text("Nothing that fits is offered.")
+        return Text("No provider offers a machine that fits.")
     table = headed(2)
     table.add_column("$ an hour", justify="right", no_wrap=True)
     table.add_column("GPU", overflow="fold")
@@ -69,9 +69,9 @@ def offers_view(offers: Sequence[Offer]) -> RenderableType:
 
 
 def quote_view(quotes: Sequence[Quote]) -> RenderableType:
-    """Show what a run would cost on the cheapest machine, and what else there is."""
+    """Show the cost of a run on the cheapest machine, and the alternatives."""
     first, others = quotes[0], quotes[1:4]
-    parts: list[RenderableType] = [Text("What it would cost", "bold")]
+    parts: list[RenderableType] = [Text("Expected cost", "bold")]
     parts += [indent(Text(words)) for words in first.words()]
     if others:
         lines = [(_named(quote.offer), _brief(quote)) for quote in others]

@@ -1,4 +1,4 @@
-"""Markdown, for people who were not there: of a run, an evaluation, a comparison."""
+"""Write Markdown reports of a run, an evaluation or a comparison."""
 
 from collections.abc import Iterable, Sequence
 
@@ -39,7 +39,7 @@ def render_report(result: TrainingResult, machine: str = "") -> str:
 
     Args:
         result: Of the run.
-        machine: What became of the machine that was rented for it, and its cost.
+        machine: State and cost of the machine that was rented for it.
     """
     config, metrics, ledger = result.config, result.metrics, result.ledger
     spent = (
@@ -88,7 +88,7 @@ def render_report(result: TrainingResult, machine: str = "") -> str:
 
 
 def _effect(result: TrainingResult) -> list[str]:
-    """Return whether training helped, and what got better and worse."""
+    """Return whether training helped, and which metrics rose and fell."""
     parts = []
     if (effect := result.effect) is not None:
         parts = [f"**{verdict_words(effect)}**\n", f"{worse_words(effect)}\n"]
@@ -107,7 +107,7 @@ def _forgetting(result: TrainingResult) -> list[str]:
 
 
 def _roles(result: TrainingResult) -> list[str]:
-    """Return what each role of a team did; nothing of an agent on its own."""
+    """Return the tables of a team's roles; empty for a single agent."""
     parts = []
     if lines := ledger_lines(result.ledger):
         parts += ["## Where the calls of each role went\n", _table(LEDGER_HEAD, lines)]

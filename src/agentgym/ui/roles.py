@@ -1,4 +1,4 @@
-"""What each role of a team did, where there is more than one."""
+"""Show the calls and metrics of each role of a team."""
 
 from collections.abc import Iterator, Sequence
 
@@ -45,7 +45,7 @@ def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
 def metrics_lines(
     before: Metrics | None, after: Metrics | None
 ) -> list[tuple[str, ...]]:
-    """Return what each role did, before → after if both are known; empty for one."""
+    """Return each role's figures, before → after if both are known; empty for one."""
     sides = [role_metrics(found) for found in (before, after) if found is not None]
     return [
         (role, *_changes([side.get(role) for side in sides]))
@@ -68,7 +68,7 @@ def roles_view(
 
 
 def measured_roles_view(found: Metrics) -> list[RenderableType]:
-    """Show what each role of a team did in one measurement."""
+    """Show the figures of each role of a team in one measurement."""
     return _metrics_view(metrics_lines(None, found), METRICS_NOTE)
 
 
@@ -82,7 +82,7 @@ def _metrics_view(lines: list[tuple[str, ...]], note: str) -> list[RenderableTyp
 def _table(
     head: tuple[str, ...], lines: list[tuple[str, ...]], *, left_out: int
 ) -> RenderableType:
-    """Lay lines out; where there is no room for changes, with what they led to."""
+    """Lay lines out; where there is no room for changes, with their results alone."""
 
     def draw(width: int) -> RenderableType:
         is_narrow = width < _NARROW

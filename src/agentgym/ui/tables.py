@@ -1,4 +1,4 @@
-"""What the terminal shows of a plan, a measurement and a result."""
+"""Show a plan, a measurement and a result in the terminal."""
 
 from collections.abc import Collection
 
@@ -52,7 +52,7 @@ def _form_words(plan: Plan) -> str:
 
 
 def plan_view(plan: Plan) -> RenderableType:
-    """Show what is about to happen."""
+    """Show the plan of a run."""
     config = plan.config
     budget = f"{plural(config.episodes, 'episode')} in {plural(plan.steps, 'step')}"
     if config.time is not None:
@@ -121,12 +121,12 @@ def plan_view(plan: Plan) -> RenderableType:
 
 
 def elsewhere_view(plan: Elsewhere) -> RenderableType:
-    """Show what a run on another machine would send there."""
+    """Show the uploads of a run on another machine."""
     size = sum(plan.uploads.values())
     sent = f"{plural(len(plan.uploads), 'file')}, {size / 2**20:,.1f} MB"
     facts = grid(
         ("machine", plan.machine),
-        ("folder", f"{plan.folder} there"),
+        ("folder", f"{plan.folder} on that machine"),
         ("sends", sent if plan.uploads else "settings alone"),
         *(("", name) for name in list(plan.uploads)[:_UPLOADS]),
     )
@@ -224,7 +224,7 @@ def comparison_view(
 
 
 def effect_view(result: TrainingResult) -> list[RenderableType]:
-    """Say whether training helped, what got worse, and whether the goal is reached."""
+    """Say whether training helped, which metrics fell, and if the goal is reached."""
     parts: list[RenderableType] = []
     if (effect := result.effect) is not None:
         parts.append(Text(verdict_words(effect), STYLES[effect.verdict]))
@@ -251,7 +251,7 @@ def families_view(found: list[Row]) -> RenderableType:
 
 
 def over(metrics: Metrics) -> str:
-    """Say what figures are over: tasks and rollouts."""
+    """Return the size of the sample behind the figures: tasks and rollouts."""
     dropped = f", {metrics.dropped} dropped" if metrics.dropped else ""
     return (
         f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')}"
@@ -286,7 +286,7 @@ def comparison_table(
 ) -> RenderableType:
     """Show rows side by side, under the names of the three columns.
 
-    A column between the first two shows what a warm start has reached, if one has.
+    A column between the first two shows the metrics after a warm start, if any.
     """
     between = [WARM] if any(row.warm for row in compared) else []
 

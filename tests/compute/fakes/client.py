@@ -31,7 +31,7 @@ def run() -> int:
         sys.stdout.write(f"{told}\n")
         sys.stdout.flush()
 
-    with Lease(provider, offers, Path(words[0]), tell=tell, waits=QUICK) as lease:
+    with Lease(provider, offers, Path(words[0]), report=tell, waits=QUICK) as lease:
         tell(f"up at {lease.address}")
         time.sleep(60)
     return 0

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 
-from agentgym.compute.elsewhere.there import There, serve
+from agentgym.compute.elsewhere.run_server import RunServer, serve
 
 
-class Dying(There):
+class Dying(RunServer):
     """Ends its machine in the place of an answer to ``finish``."""
 
     def finish(self) -> None:

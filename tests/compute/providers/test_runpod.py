@@ -224,5 +224,5 @@ def test_a_machine_can_end_itself(runpod: FakeRunPod) -> None:
 
 def test_an_id_cannot_lead_elsewhere(runpod: FakeRunPod) -> None:
     machine = Machine("runpod", "../catalog/gpus", NAME, MachineState.RUNNING)
-    with pytest.raises(ComputeError, match="no id"):
+    with pytest.raises(ComputeError, match="not the id"):
         RunPod().terminate(machine)

@@ -117,7 +117,7 @@ def test_without_skypilot() -> None:
 
 def test_without_credentials(sky: FakeSky) -> None:
     sky.change(clouds={})
-    with pytest.raises(ComputeError, match="access to no cloud: `sky check` says"):
+    with pytest.raises(ComputeError, match="access to no cloud: `sky check` lists"):
         SkyPilot().offers()
 
 
@@ -139,7 +139,7 @@ def test_an_answer_of_another_shape_is_never_an_empty_list(sky: FakeSky) -> None
     with pytest.raises(ComputeRefusedError, match="printed no JSON"):
         SkyPilot().machines()
     sky.change(garbage=False, gpus={"L4": [{"cloud": "AWS"}]})
-    with pytest.raises(ComputeRefusedError, match="not as it was known"):
+    with pytest.raises(ComputeRefusedError, match="Unexpected answer"):
         SkyPilot().offers()
 
 
@@ -154,6 +154,6 @@ def test_a_look_that_hangs_is_given_up(
 
 @pytest.mark.parametrize("name", ["mine", "agentgym-*", "agentgym-a b", "--all"])
 def test_other_clusters_are_never_touched(sky: FakeSky, name: str) -> None:
-    with pytest.raises(ComputeError, match="no name of a cluster of AgentGym's"):
+    with pytest.raises(ComputeError, match="not the name of a cluster of AgentGym's"):
         SkyPilot().terminate(cluster(name))
     assert sky["downs"] == 0

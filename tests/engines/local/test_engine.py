@@ -121,6 +121,34 @@ def test_an_adapter_learns_and_the_base_stays(make: Make) -> None:
     assert sum(rewards[-2:]) > sum(rewards[:2]) + 0.1
 
 
+def test_a_few_tokens_that_are_far_off_show_in_the_ratios_and_not_in_the_mean(
+    make: Make,
+) -> None:
+    engine = make()
+    batch = credit(engine, play(engine), ALL).batch
+    usual = engine.update(batch)
+    assert usual.ratio_p99 == pytest.approx(1, abs=1e-4)
+    assert usual.ratio_max == pytest.approx(1, abs=1e-4)
+    assert usual.effective_share == pytest.approx(1, abs=1e-4)
+
+    engine = make()
+    batch = credit(engine, play(engine), ALL).batch
+    far = max(batch.sequences, key=lambda sequence: sequence.ids[-1])
+    last = far.trained[-1]
+    ratio, count = math.exp(5), batch.trained_tokens
+    lower = type(last)(last.position, last.logprob - 5, last.advantage)
+    shared = sum(s.ids == far.ids for s in batch.sequences)
+    far.trained[-1] = lower
+    found = engine.update(batch)
+
+    assert shared == 1, "its last token is a node of its own"
+    assert found.gap == pytest.approx(5 / count, rel=0.01)
+    assert found.ratio_max == pytest.approx(ratio, rel=0.01)
+    assert found.ratio_p99 == pytest.approx(ratio if count < 100 else 1, rel=0.01)
+    effective = (count - 1 + ratio) ** 2 / (count * (count - 1 + ratio**2))
+    assert found.effective_share == pytest.approx(effective, rel=0.01)
+
+
 def test_metrics_describe_the_update(make: Make) -> None:
     engine = make()
     groups = play(engine)

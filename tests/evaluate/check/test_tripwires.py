@@ -289,7 +289,7 @@ def test_fewer_tasks_than_asked_for_are_a_warning(pack: Path) -> None:
     ("fault", "why"),
     [
         ("[] if split is Split.VALIDATION else", "tasks(validation) of heating is emp"),
-        ("None if split is Split.VALIDATION else", "is None, which is no list"),
+        ("None if split is Split.VALIDATION else", "is None, which is not a list"),
         ("1 / 0 if split is Split.VALIDATION else", "raised ZeroDivisionError"),
     ],
 )

@@ -128,13 +128,13 @@ async def test_its_own_tools_do_what_they_do() -> None:
 def test_a_tool_that_no_model_can_be_told_of_is_refused() -> None:
     counter = AssistantAgent("counter", model(), tools=[count])
     for look_into in (ADAPTER.own_tools, ADAPTER.roles):
-        with pytest.raises(UnsupportedError, match="'count' cannot be told"):
+        with pytest.raises(UnsupportedError, match="'count' cannot be described"):
             look_into(counter)
 
 
 def test_what_is_different_in_training_is_told() -> None:
     [told] = ADAPTER.concerns(authored("asking"))
-    assert told == "The scenario's user answers in the place of 'person'."
+    assert told == "The scenario's user answers instead of 'person'."
     plain = AssistantAgent("x", model(), memory=[ListMemory()])
     assert ADAPTER.concerns(plain) == []
 
@@ -193,7 +193,7 @@ def test_what_cannot_be_looked_into_is_refused() -> None:
         ADAPTER.roles(authored("nobody"))
     with pytest.raises(UnsupportedError, match=r"no tools: neither has \w+.*--tools"):
         ADAPTER.own_tools(authored("planner"))
-    with pytest.raises(UnsupportedError, match="A str is no model client"):
+    with pytest.raises(UnsupportedError, match="A str is not a model client"):
         ADAPTER.with_model(authored("clerk"), "gpt-4o")
     with pytest.raises(UnsupportedError, match="model client of .* is not to be found"):
         ADAPTER.with_model(authored("author"), model())

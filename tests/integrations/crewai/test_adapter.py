@@ -115,7 +115,7 @@ async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
 
 def test_a_tool_that_no_model_can_be_told_of_is_refused(authored: Any) -> None:
     for look_into in (ADAPTER.own_tools, ADAPTER.roles):
-        with pytest.raises(UnsupportedError, match="'count' cannot be told"):
+        with pytest.raises(UnsupportedError, match="'count' cannot be described"):
             look_into(authored.counting)
 
 
@@ -146,7 +146,7 @@ def test_what_is_no_agent_is_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"Task without an agent.*Task\(agent="):
         ADAPTER.roles(lonely)
     agent = make_agent(Says(model="old"), [])
-    with pytest.raises(UnsupportedError, match="A str is no LLM of CrewAI's"):
+    with pytest.raises(UnsupportedError, match="A str is not an LLM of CrewAI's"):
         ADAPTER.with_model(agent, "openai/gpt-4o")
     with pytest.raises(UnsupportedError, match=r"no tools: neither has \w+.*--tools"):
         ADAPTER.own_tools(agent)

@@ -138,7 +138,7 @@ def test_a_policys_template_variables_go_with_each_request() -> None:
 
 def test_a_limit_of_tokens_that_is_none_is_refused() -> None:
     with StubServer() as server, forwarding(server) as gateway:
-        with pytest.raises(openai.BadRequestError, match="is no positive"):
+        with pytest.raises(openai.BadRequestError, match="is not a positive"):
             ask(gateway, max_tokens=-1)
         assert gateway.store.events("r0") == []
     assert server.bodies == []

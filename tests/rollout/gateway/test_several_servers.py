@@ -436,7 +436,7 @@ def test_the_only_server_that_was_gone_is_told_of() -> None:
             assert caught.value.status_code == 503
             assert len(gateway.store.events("r0")) == 2
             with StubServer(port=server.port) as again:
-                with pytest.raises(openai.APIStatusError, match="started anew"):
+                with pytest.raises(openai.APIStatusError, match="restarted"):
                     ask(gateway)
                 assert again.bodies == []
                 policy.version = 2

@@ -309,7 +309,7 @@ async def test_a_sandbox_that_a_scenario_cannot_have_is_refused(
 ) -> None:
     wanted = SandboxConfig(rung="landlock-user", subprocesses=True)
     monkeypatch.setattr(Scenario, "sandbox_config", lambda _: wanted)
-    with pytest.raises(SandboxUnavailableError, match="start no others"):
+    with pytest.raises(SandboxUnavailableError, match="cannot start others"):
         await run_rollouts(["x"], llm=echo, reward="coding")
 
 
@@ -323,9 +323,9 @@ async def test_a_sandbox_that_a_scenario_cannot_have_is_refused(
         ({"tools": "bash"}, "give a list"),
         ({"tools": {"bash": {"time": 3}}}, "Tool 'bash': unknown setting 'time'"),
         ({"tools": ["calculator", "json:loads"]}, "json:loads|'s' of tool"),
-        ({"tools": [3]}, "3 is no tool"),
+        ({"tools": [3]}, "3 is not a tool"),
         ({"llm": 3}, "llm is 3"),
-        ({"llm": "gpt"}, "'gpt' is no model of a provider"),
+        ({"llm": "gpt"}, "'gpt' is not a model of a provider"),
         ({"reward": 3}, "reward is 3"),
         ({"reward": "codign"}, "No scenario is named 'codign'"),
         ({"reward": "coding", "tools": ["bash"]}, "brings its own tools"),
@@ -376,7 +376,7 @@ def test_tasks_are_read_from_json_lines_and_the_wrong_line_is_named(
     with pytest.raises(UsageError, match="line 2: Task 1: instruction"):
         read_tasks(path)
     path.write_text("One\n")
-    with pytest.raises(UsageError, match="line 1, is no JSON"):
+    with pytest.raises(UsageError, match="line 1, is not JSON"):
         read_tasks(path)
 
 

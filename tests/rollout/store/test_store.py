@@ -458,7 +458,7 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE things (x)")
-    with pytest.raises(RolloutError, match="no rollout store"):
+    with pytest.raises(RolloutError, match="not a rollout store"):
         Store(path)
 
 

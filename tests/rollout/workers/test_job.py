@@ -146,7 +146,7 @@ def test_an_input_that_is_no_task_is_reported(tmp_path: Path) -> None:
         api.post("/api/rollouts", json=body).raise_for_status()
         done = job(variables(served, "r"), "coding", "--framework", "native")
         assert done.returncode == 1
-        assert "no task: the rollout's input is no task: id: Field" in done.stderr
+        assert "no task: the rollout's input is not a task: id: Field" in done.stderr
         [event] = served.store.events("r")
         assert event.data["reason"]["kind"] == "no task"
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_run_is_one_sentence(tmp_path: Path) -> None:
         right = variables(served, name)
         assert_refused(job({}, *native), "AGL_OPENAI_BASE_URL is not set.", 2)
         wrong = {**right, "AGL_OPENAI_BASE_URL": "http://here/v1"}
-        assert_refused(job(wrong, *native), "'http://here/v1' is no rollout's", 2)
+        assert_refused(job(wrong, *native), "'http://here/v1' is not a rollout's", 2)
         wrong = {**right, "AGL_KEY": "another"}
         assert_refused(job(wrong, *native), "Invalid or missing API key", 1)
         wrong = variables(served, "nobody")

@@ -60,7 +60,7 @@ def test_only_its_own_environments_are_scored() -> None:
     scenario = CodingScenario()
     [task] = scenario.tasks(Split.TRAIN, 0, 1)
     trajectory = Trajectory(rollout_id="r", scenario="coding", task_id=task.id)
-    with pytest.raises(ScenarioError, match="no environment of this scenario"):
+    with pytest.raises(ScenarioError, match="not an environment of this scenario"):
         scenario.calculate_reward(task, Other(), trajectory)
 
 

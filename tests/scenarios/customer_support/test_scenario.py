@@ -172,7 +172,7 @@ def test_only_its_own_environments_are_scored() -> None:
 
     [task] = SupportScenario().tasks(Split.TRAIN, 0, 1)
     trajectory = Trajectory(rollout_id="r", scenario="", task_id=task.id)
-    with pytest.raises(ScenarioError, match="no environment of this scenario"):
+    with pytest.raises(ScenarioError, match="not an environment of this scenario"):
         SupportScenario().calculate_reward(task, Other(), trajectory)
 
 

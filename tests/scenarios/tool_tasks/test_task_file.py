@@ -28,7 +28,7 @@ def load(path: Path, **options: Any) -> Scenario:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("{oops", "line 2: it is no JSON"),
+        ("{oops", "line 2: it is not JSON"),
         ('{"n": ' + "7" * 5000 + "}", "line 2: it has a number of too many digits"),
         ("[1]", "line 2: it is [1], not an object"),
         ("NaN", "not an object"),
@@ -53,7 +53,7 @@ def load(path: Path, **options: Any) -> Scenario:
         ({**GOOD, "expect": [{"tool": "track_order"}]}, "order_id: Field required"),
         (
             {**GOOD, "expect": [{"tool": "track_order", "args": {"order_id": "x"}}]},
-            "no arguments of 'track_order': order_id: Input should be a valid integer",
+            "not arguments of 'track_order': order_id: Input should be a valid integer",
         ),
         (
             {**GOOD, "expect": [{**TRACK, "args": {"order_id": 7, "by": 1}}]},

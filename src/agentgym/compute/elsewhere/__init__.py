@@ -1,6 +1,7 @@
 """Both ends of a run on another machine.
 
-There: ``there`` answers what home asks, ``trainee`` trains. At home: ``channel`` asks,
-``package`` and ``parcel`` are what is sent, ``prepare`` installs it, ``mirror`` brings
-home what is made. ``telling`` is what a run tells, in lines of JSON.
+On the remote machine: ``run_server`` answers requests, ``trainee`` trains. On the
+client: ``channel`` sends requests, ``package`` and ``upload`` collect the files,
+``prepare`` installs them, ``mirror`` fetches the results. ``progress_lines`` has the
+run's progress events, as lines of JSON.
 """

@@ -1,11 +1,11 @@
-"""What is made at home of what a run elsewhere left: result, agent, error."""
+"""Build the result, the agent or the error of a remote run on the client."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 from agentgym import errors
-from agentgym.compute.elsewhere.parcel import Parcel
+from agentgym.compute.elsewhere.upload import Upload
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import AgentGymError, ComputeError, TrainingHalted
 from agentgym.train.export import keep
@@ -41,9 +41,9 @@ def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult
 
 
 def ended_with(
-    outcome: dict[str, Any], run: RunFolder, where: str, parcel: Parcel, folder: str
+    outcome: dict[str, Any], run: RunFolder, where: str, upload: Upload, folder: str
 ) -> AgentGymError:
-    """Return what a run raises here that ended there in this way."""
+    """Return the exception for a remote run that ended in this way."""
     log = f"Its log is in {run.path / 'elsewhere.log'}."
     match outcome["kind"]:
         case "interrupted":
@@ -52,8 +52,8 @@ def ended_with(
             return TrainingHalted(str(run.path), f"on {where}, {outcome['message']}")
         case "lost":
             return ComputeError(
-                f"The training on {where} is gone without a word: the machine was "
-                f"restarted, or somebody killed it. {log}"
+                f"The training on {where} is gone without a message: the machine "
+                f"was restarted, or the process was killed. {log}"
             )
         case "killed":
             memory = ", as it is when memory runs out"
@@ -62,14 +62,14 @@ def ended_with(
                 f"The training on {where} was killed (exit code {outcome['code']}"
                 f"{why}). {log}"
             )
-    told = parcel.at_home(outcome["message"], folder)
+    message = upload.with_local_paths(outcome["message"], folder)
     kind = getattr(errors, outcome["type"], None)
     if not (isinstance(kind, type) and issubclass(kind, AgentGymError)):
         return ComputeError(
-            f"The training on {where} failed: {outcome['type']}: {told}. {log}"
+            f"The training on {where} failed: {outcome['type']}: {message}. {log}"
         )
     error = kind.__new__(kind)
-    error.args = (told,)
+    error.args = (message,)
     if isinstance(error, errors.TrainingFailedError):
         error.resumable = outcome["resumable"]
     return error

@@ -18,7 +18,7 @@ _ANSWER_S = 45.0
 
 
 class Channel:
-    """Asks :mod:`~agentgym.compute.elsewhere.there`; made again after it broke.
+    """Asks :mod:`~agentgym.compute.elsewhere.run_server`; made again after it broke.
 
     Args:
         shell: The way to the machine.
@@ -29,7 +29,7 @@ class Channel:
     def __init__(self, shell: Shell, python: str, folder: str) -> None:
         self.shell = shell
         self._command = (
-            f"exec {shlex.quote(python)} -m agentgym.compute.elsewhere.there "
+            f"exec {shlex.quote(python)} -m agentgym.compute.elsewhere.run_server "
             f"{shlex.quote(folder)}"
         )
         self._client = uuid.uuid4().hex
@@ -83,8 +83,8 @@ class Channel:
         """Return the answer, and the bytes that come with it.
 
         Args:
-            op: A method of ``There``.
-            payload: Bytes that go with it; what is secret goes here.
+            op: A method of ``RunServer``.
+            payload: Bytes that go with it; secrets must be sent in it.
             patience_s: Seconds without a byte after which the connection is broken.
             **more: Its arguments.
 
@@ -102,10 +102,10 @@ class Channel:
         except (OSError, EOFError, ValueError) as error:
             raise self._broken(error) from None
         if "error" in answer:
-            told = f"{self.shell.address}: {answer['error']}"
+            message = f"{self.shell.address}: {answer['error']}"
             if answer["kind"] == "busy":
-                told += ". Wait for it, or end it there."
-            raise ComputeError(told)
+                message += ". Wait for it, or end it there."
+            raise ComputeError(message)
         return answer["found"], body
 
     def _write(self, data: bytes, patience_s: float) -> None:
@@ -156,8 +156,8 @@ class Channel:
         self.close()
         if isinstance(error, json.JSONDecodeError):
             return ComputeError(
-                f"{where} says something before it answers; let its shell print "
-                "nothing where nobody reads it (~/.bashrc)."
+                f"{where} prints text before its answer; let its shell print "
+                "nothing in sessions without a terminal (~/.bashrc)."
             )
         if code is None or code < 0:
             return UnreachableError(f"{where} does not answer any more.")

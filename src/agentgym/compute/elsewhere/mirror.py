@@ -1,6 +1,6 @@
-"""Mirror: brings a run home as it is made, and takes one there that began elsewhere.
+"""Mirror: copy a remote run's files to the client, and a run's files to a machine.
 
-At home nothing is ever half there: checkpoints and the store appear by a rename, and
+The client never has half a file: checkpoints and the store appear by a rename, and
 parts that have come wait in ``.incoming`` for the rest.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from agentgym.compute.elsewhere.channel import Channel
-from agentgym.compute.elsewhere.there import BLOCK, copy_database, digests
+from agentgym.compute.elsewhere.run_server import BLOCK, copy_database, digests
 from agentgym.core.files import is_below, new_folder, sync_folder
 from agentgym.errors import ComputeError
 from agentgym.rollout.session import DATABASE_FILE
@@ -62,11 +62,11 @@ class Mirror:
     """One run here and there.
 
     Attributes:
-        transfers: Measures what it fetches.
+        transfers: Measures its transfers.
 
     Args:
         channel: To the machine.
-        run: The run's folder at home.
+        run: The run's folder on the client.
         beat: Called between parts.
     """
 
@@ -82,11 +82,11 @@ class Mirror:
         self._fetched = 0
         self.transfers = Transfers()
 
-    def continues_home(self) -> bool:
-        """Say whether the run there goes on from the newest checkpoint here.
+    def continues_local(self) -> bool:
+        """Return whether the remote run continues the newest local checkpoint.
 
-        It does if it has told the same of all steps up to that one. If not, the run
-        went on here or on a third machine, and nothing is to be pulled.
+        It does if its metrics are equal up to that step. If not, the run went on
+        locally or on a third machine, and nothing may be pulled.
         """
         found = self._run.checkpoints()
         if not found:
@@ -94,25 +94,25 @@ class Mirror:
         newest, folder = found[-1], f"runs/{self._name}"
         step = int(newest.name.removeprefix("step-"))
         lines = [json.dumps(e) for e in self._run.metrics() if e["step"] <= step]
-        told = "".join(f"{line}\n" for line in lines).encode()
-        if self._whole(f"{folder}/metrics.jsonl", len(told)) != told:
+        message = "".join(f"{line}\n" for line in lines).encode()
+        if self._whole(f"{folder}/metrics.jsonl", len(message)) != message:
             return False
         state = (newest / "state.json").read_bytes()
         there = self._whole(f"{folder}/checkpoints/{newest.name}/state.json")
         return there in (b"", state)  # a newer one may have taken its place
 
     def _whole(self, path: str, most: int = 1 << 30) -> bytes:
-        """Return a small file from there, or its beginning; else nothing."""
+        """Return a small remote file, or its beginning; else nothing."""
         found = b""
         while part := self._part(path, len(found), most - len(found)):
             found += part
         return found
 
     def pull(self) -> dict[str, Any]:
-        """Bring home what is new; return what the machine says of the run.
+        """Fetch new files of the run; return the machine's report on it.
 
-        The store is brought before a checkpoint that counts what is in it. What is
-        here must be what the run there goes on from: see :meth:`continues_home`.
+        The store is fetched before a checkpoint that counts its rollouts. The remote
+        run must continue the local files: see :meth:`continues_local`.
         """
         begun, before = time.monotonic(), self._fetched
         home = {path.name for path in self._run.checkpoints()}
@@ -136,7 +136,7 @@ class Mirror:
                 self._fetch(source, size, folder / _checked(name))
 
     def push(self, config: dict[str, Any]) -> None:
-        """Take the run there, with these settings in its record."""
+        """Copy the run to the machine, with these settings in its record."""
         path = self._run.path
         with tempfile.TemporaryFile() as file, tempfile.TemporaryDirectory() as scratch:
             record = Path(scratch) / "run.json"
@@ -193,7 +193,7 @@ class Mirror:
         self._blocks = found["blocks"]
 
     def _pull_lines(self, name: str, size: int) -> None:
-        """Bring home what was added to a file; all of it the first time."""
+        """Fetch the lines added to a file; all of it the first time."""
         path = self._run.path / _checked(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         is_known = name in self._seen and path.exists()
@@ -209,7 +209,7 @@ class Mirror:
         with open(target, mode, opener=private) as file:
             while offset < size:
                 part = self._part(f"runs/{self._name}/{name}", offset, size - offset)
-                if not part:  # written anew meanwhile: all of it the next time
+                if not part:  # the file was replaced: fetch all of it the next time
                     self._seen.discard(name)
                     return
                 file.write(part)
@@ -251,7 +251,7 @@ class Mirror:
         return folder / name
 
     def forget_parts(self) -> None:
-        """Remove what has come in part; for when what follows is of another machine."""
+        """Remove partly fetched files, before files of another machine are fetched."""
         shutil.rmtree(self._run.path / _INCOMING, ignore_errors=True)
 
 

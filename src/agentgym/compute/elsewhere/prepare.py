@@ -1,4 +1,4 @@
-"""Makes another machine ready: an environment with what a run needs."""
+"""Install an environment with a run's packages on another machine."""
 
 import hashlib
 import shlex
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentgym.compute.elsewhere.package import WHEEL_NAME, wheel
-from agentgym.compute.elsewhere.parcel import Parcel
-from agentgym.compute.patience import PatientShell
+from agentgym.compute.elsewhere.upload import Upload
+from agentgym.compute.reconnect import RetryingShell
 from agentgym.errors import ComputeError, UnreachableError
 from agentgym.version import __version__
 
@@ -42,7 +42,7 @@ script="$HOME/FOLDER/uv.sh" own="$HOME/.agentgym/uv"
 fetch() {
     if command -v curl >/dev/null; then curl -LsSf "$url" -o "$script"
     elif command -v wget >/dev/null; then wget -qO "$script" "$url"
-    else echo 'neither curl nor wget is there' >&2; return 1; fi
+    else echo 'neither curl nor wget is installed' >&2; return 1; fi
 }
 by_pip() {  # where a package index is all that can be reached
     python3 -m venv "$own" && "$own/bin/pip" install -q uv &&
@@ -79,20 +79,23 @@ class Ready:
     home: str
 
 
-def prepare(shell: PatientShell, parcel: Parcel, tell: Callable[[str], None]) -> Ready:
-    """Install what a run needs, unless an earlier run has.
+def prepare(
+    shell: RetryingShell, upload: Upload, report: Callable[[str], None]
+) -> Ready:
+    """Install the packages that a run needs, unless an earlier run has.
 
     Args:
         shell: The way to the machine.
-        parcel: What the run needs.
-        tell: Told what is being done.
+        upload: The files and packages that the run needs.
+        report: Called with a sentence before each slow step.
 
     Raises:
         UnreachableError: There is no connection.
-        ComputeError: Something is missing there; says what and what to do.
+        ComputeError: A program or disk space is missing on the machine; the message
+            says how to get it.
     """
     built = wheel()
-    words = (*parcel.extras, *parcel.packages)
+    words = (*upload.extras, *upload.packages)
     key = hashlib.sha256(built + "\0".join(words).encode()).hexdigest()[:16]
     found = _look(shell, key)
     where, home = shell.address, found["home"]
@@ -106,21 +109,21 @@ def prepare(shell: PatientShell, parcel: Parcel, tell: Callable[[str], None]) ->
         return Ready(_checked(shell, found["python"]), home)
     if not is_ready:
         if "uv" not in found:
-            tell(f"Installing uv on {where}.")
+            report(f"Installing uv on {where}.")
             _get_uv(shell)
             found = _look(shell, key)
-        tell(f"Installing agentgym with {', '.join(parcel.extras)} on {where}.")
-        _install(shell, parcel, key, built, found)
+        report(f"Installing agentgym with {', '.join(upload.extras)} on {where}.")
+        _install(shell, upload, key, built, found)
     return Ready(f"{home}/{FOLDER}/envs/{key}/bin/python", home)
 
 
-def _look(shell: PatientShell, key: str) -> dict[str, str]:
+def _look(shell: RetryingShell, key: str) -> dict[str, str]:
     script = _filled(_LOOK, KEY=key).replace("VARIABLE", PYTHON_VARIABLE)
     lines = shell.run(script).splitlines()
     found = dict(line.split("=", 1) for line in lines if "=" in line)
     if not {"home", "system", "free_mb", "python"} <= found.keys():
         raise ComputeError(
-            f"{shell.address} did not say what it is: {' '.join(lines)[:200]!r}."
+            f"{shell.address} did not describe itself: {' '.join(lines)[:200]!r}."
         )
     return found
 
@@ -132,19 +135,19 @@ def _filled(script: str, **values: str) -> str:
 
 
 def _require_space(
-    shell: PatientShell, found: dict[str, str], *, is_made: bool
+    shell: RetryingShell, found: dict[str, str], *, is_made: bool
 ) -> None:
     needed = _FREE_TO_RUN_MB if is_made else _FREE_TO_INSTALL_MB
     free = int(found["free_mb"] or 0)
     if free < needed:
-        what = "a run" if is_made else "what training needs"
+        what = "a run" if is_made else "the environment for training"
         raise ComputeError(
             f"Only {free:,} MB are free in {found['home']} on {shell.address}; {what} "
-            f"takes {needed:,} MB. Free some space there."
+            f"takes {needed:,} MB. Free some space on it."
         )
 
 
-def _checked(shell: PatientShell, python: str) -> str:
+def _checked(shell: RetryingShell, python: str) -> str:
     """Check that an interpreter has this version of the package.
 
     Raises:
@@ -168,33 +171,34 @@ def _checked(shell: PatientShell, python: str) -> str:
     return python
 
 
-def _get_uv(shell: PatientShell) -> None:
+def _get_uv(shell: RetryingShell) -> None:
     try:
         shell.run(_filled(_GET_UV), timeout_s=300.0)
     except UnreachableError:
         raise
     except ComputeError as error:
         raise ComputeError(
-            f"uv, which installs what training needs, is not on {shell.address} and "
+            f"uv, which installs the packages for training, is not on "
+            f"{shell.address} and "
             f"could not be fetched there ({error}). Install it "
             "(https://docs.astral.sh/uv), or give the machine access to the internet."
         ) from None
 
 
 def _install(
-    shell: PatientShell, parcel: Parcel, key: str, built: bytes, found: dict[str, str]
+    shell: RetryingShell, upload: Upload, key: str, built: bytes, found: dict[str, str]
 ) -> None:
     """Make the environment."""
     folder = f"{found['home']}/{FOLDER}/wheels/{key}"
     quoted = shlex.quote(folder)
     send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"
-    own = f"{folder}/{WHEEL_NAME}[{','.join(parcel.extras)}]"
+    own = f"{folder}/{WHEEL_NAME}[{','.join(upload.extras)}]"
     install = _filled(
         _INSTALL,
         KEY=key,
         UV=shlex.quote(found["uv"]),
         GPUS=found.get("gpus", "0").strip(),
-        PACKAGES=shlex.join([own, *parcel.packages]),
+        PACKAGES=shlex.join([own, *upload.packages]),
     )
     try:
         shell.run(send, data=built, timeout_s=600.0)
@@ -203,8 +207,8 @@ def _install(
         raise
     except ComputeError as error:
         raise ComputeError(
-            f"What training needs could not be installed. {error}. The machine "
+            f"The packages for training could not be installed. {error}. The machine "
             f"needs a package index and {_FREE_TO_INSTALL_MB:,} MB of disk; or set "
-            f"{PYTHON_VARIABLE} there to an interpreter that has agentgym "
+            f"{PYTHON_VARIABLE} on it to an interpreter that has agentgym "
             f"{__version__}."
         ) from None

@@ -1,4 +1,4 @@
-"""What the user's own modules need: files beside them, packages, variables."""
+"""Find the dependencies of the user's modules: files, packages, variables."""
 
 import ast
 import os
@@ -19,7 +19,7 @@ _OWN_VARIABLES = frozenset(
         *("LD_LIBRARY_PATH", "PYTHONPATH", "SSH_AUTH_SOCK"),
     }
 )
-"""What a machine has of its own."""
+"""Variables that each machine has of its own."""
 _SECRET = (".env", ".key", ".pem", ".p12", ".pfx")
 _SKIPPED = frozenset({"__pycache__", "node_modules"})
 _NOT_PINNED = frozenset({DISTRIBUTION, "torch"})
@@ -28,13 +28,13 @@ _ALWAYS = ("HF_ENDPOINT", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AGENTGYM_SECRET
 
 @dataclass
 class Sources:
-    """What was found, starting from some modules.
+    """The files, packages and variables found, starting from some modules.
 
     Attributes:
-        files: By path below the folder in which training runs there. What a link leads
-            to goes in its place.
+        files: Files by path below the remote folder in which training runs. The target
+            of a link is sent in its place.
         links: Names of links to folders that go anyway, with those folders' names.
-        packages: Distributions that are imported, with the version that is here.
+        packages: Distributions that are imported, with the local version.
         variables: Environment variables that are set here and named in the code.
     """
 
@@ -47,10 +47,10 @@ class Sources:
         self.variables |= {name for name in _ALWAYS if os.environ.get(name)}
 
     def add_module(self, module: str, folder: Path) -> None:
-        """Add a module of a folder and, of that folder, what it imports and names.
+        """Add a module of a folder, with its imports from that folder and its files.
 
         A package is added as a whole. Of other files, those are added whose path is
-        written in the code. What is imported from elsewhere is a package to install.
+        written in the code. Imports from outside the folder are packages to install.
         """
         waiting, seen = [module.partition(".")[0]], set[str]()
         distributions = packages_distributions()
@@ -70,7 +70,7 @@ class Sources:
                     waiting += self._read(path, folder)
 
     def add_tree(self, folder: Path, to: str) -> None:
-        """Add all files of a folder, and what its modules import from elsewhere."""
+        """Add all files of a folder, and the packages that its modules import."""
         distributions = packages_distributions()
         for path in self.add_folder(folder, to):
             for top in self._read(path, folder):
@@ -112,13 +112,13 @@ class Sources:
         return list(files.values())
 
     def _read(self, path: Path, folder: Path) -> list[str]:
-        """Note what a file names, and return the modules that it imports."""
+        """Record the files and variables that a file names; return its imports."""
         if path.suffix != ".py":
             return []
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, SyntaxError):
-            return []  # importing it says what is wrong
+            return []  # importing it raises the error
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 self._note(node.value, folder, path.parent)
@@ -152,9 +152,10 @@ def _has_module(folder: Path, top: str) -> bool:
 
 
 def _may_go(path: Path, folder: Path) -> bool:
-    """Say whether a path of a folder, and what it leads to, is not hidden or secret.
+    """Return whether a path, and its link's target, is not hidden or secret.
 
-    What lies outside is hidden if it is so as seen from the last folder that both have.
+    A target outside the folder is hidden if a part of its path below the last common
+    folder is.
     """
     real, root = path.resolve(), folder.resolve()
     shared = Path(os.path.commonpath([real, root]))

@@ -1,4 +1,4 @@
-"""The process that trains on another machine: as at home, and it tells into a file.
+"""Train on the remote machine, and write the progress events into a file.
 
 Its order comes over standard input: settings with this machine's paths, and the values
 of variables, which are put into no environment that other processes can read: workers
@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agentgym.compute.elsewhere.telling import Told
+from agentgym.compute.elsewhere.progress_lines import ProgressWriter
 from agentgym.core.config import TrainingConfig
 from agentgym.core.settings import PREFIX
 from agentgym.engines.resuming import MACHINE
@@ -41,11 +41,11 @@ def main(attempt: Path) -> None:
         os.environ.update(order["variables"])
         sys.path.insert(0, os.getcwd())
         with redacted_output():
-            _train(order, Told(attempt))
+            _train(order, ProgressWriter(attempt))
         outcome: dict[str, Any] = {"kind": "done"}
     except (KeyboardInterrupt, Interrupted):
         outcome = {"kind": "interrupted"}
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is told at home
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the client raises it
         if not isinstance(error, AgentGymError):
             sys.stderr.write(redacted(traceback.format_exc()))
         outcome = {
@@ -59,9 +59,9 @@ def main(attempt: Path) -> None:
     new.replace(attempt / "outcome.json")
 
 
-def _train(order: dict[str, Any], told: Told) -> None:
+def _train(order: dict[str, Any], progress: ProgressWriter) -> None:
     config = TrainingConfig.restore(order["config"])
-    trainer = Trainer(config, progress=told)
+    trainer = Trainer(config, progress=progress)
     run = config.output / str(config.name)
     if order["resume"]:
         may_change = {name: getattr(config, name) for name in _MAY_CHANGE}

@@ -1,4 +1,4 @@
-"""Asking a provider's HTTP API: patience where it is safe, and no key in any word."""
+"""Asking a provider's HTTP API: reconnect where it is safe, and no key in any word."""
 
 import json
 import math
@@ -57,11 +57,11 @@ def url_from(variable: str, usual: str, key: str) -> str:
     """Return the address of a provider's API: that of a variable, or the usual one.
 
     The key is sent there. So another address must be encrypted or this machine, and
-    may not come from the file ``.env``, which a folder of somebody else's may have.
+    may not come from the file ``.env``, which a folder of another user may have.
 
     Args:
         variable: Its name.
-        usual: What holds without it.
+        usual: The address without it.
         key: Name of the variable with the key, for messages.
 
     Raises:
@@ -87,20 +87,19 @@ def url_from(variable: str, usual: str, key: str) -> str:
     if dotenv_values(".env").get(variable):
         raise ComputeError(
             f"{variable} is set in the file .env. The key in {key} would be sent to "
-            f"{url.host}, so it is not taken from there: export it in your shell."
+            f"{url.host}, so this file is not used: export it in your shell."
         )
     return given
 
 
 @contextmanager
 def understood(name: str) -> Iterator[None]:
-    """Make a ComputeRefusedError of what an answer of another shape raises."""
+    """Raise a ComputeRefusedError for the errors of parsing an unexpected answer."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ComputeRefusedError(
-            f"{name}'s answer is not as it was known to be ({error!r}). A newer "
-            "AgentGym may know it.",
+            f"Unexpected answer from {name} ({error!r}). A newer AgentGym may know it.",
             200,
         ) from None
 
@@ -111,7 +110,7 @@ class Api:
 
     Attributes:
         name: The provider's, for messages.
-        url: What paths are appended to.
+        url: Base URL, to which paths are appended.
         key: Never part of an error, a log line or a repr.
         variable: Where the key comes from, for messages.
         interval_s: Least seconds between two requests.
@@ -131,7 +130,7 @@ class Api:
     ) -> dict[str, Any]:
         """Return the answer to a request that may be repeated.
 
-        Broken connections, 429, 5xx and pages in the place of JSON are tried again
+        Broken connections, 429, 5xx and pages instead of JSON are tried again
         with growing waits; a server that asks for a wait is given it, up to a minute.
 
         Raises:
@@ -164,15 +163,15 @@ class Api:
         Args:
             path: Asked.
             body: Sent, as JSON.
-            read: Makes what is wanted of the answer; may raise what lookups raise.
+            read: Parses the answer; may raise the errors of lookups.
 
         Raises:
             ComputeRefusedError: The provider said no: nothing was done.
-            UnclearLaunchError: It was sent, and no answer says what became of it, or
-                none that can be read.
+            UnclearLaunchError: It was sent, and there was no answer, or none that can
+                be read.
             UnreachableError: It was never sent.
         """
-        unclear = f"{self.name} was asked for a machine, and what became of it is not"
+        unclear = f"{self.name} was asked for a machine, and the outcome is not"
         unclear += " known:"
         for attempt in range(1, _TRIES + 1):
             try:
@@ -221,7 +220,7 @@ class Api:
             )
 
     def _answer(self, response: httpx.Response) -> dict[str, Any]:
-        """Return what a response holds.
+        """Return the JSON object of a response.
 
         Raises:
             UnreachableError: It may be another one later; ``wait_s`` if it says when.
@@ -254,15 +253,15 @@ class Api:
 
     @staticmethod
     def _said(found: Any, response: httpx.Response) -> str:
-        """Return what an error's body says, of the usual shapes."""
+        """Return the message in an error's body, in any of the usual shapes."""
         if not isinstance(found, dict):
             return response.text
         error = found.get("error")
         if isinstance(error, dict):
-            told = [error.get("message"), error.get("suggestion")]
+            message = [error.get("message"), error.get("suggestion")]
         else:
-            told = [found.get("title"), found.get("detail"), *_texts(found)]
-        return ": ".join(str(part) for part in told if part) or json.dumps(found)
+            message = [found.get("title"), found.get("detail"), *_texts(found)]
+        return ": ".join(str(part) for part in message if part) or json.dumps(found)
 
     def _clean(self, said: object) -> str:
         """Return words without the key, on one line, and not too many."""

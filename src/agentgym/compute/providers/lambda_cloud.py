@@ -177,7 +177,7 @@ class LambdaCloud(Provider):
         return found
 
     def forget(self, name: str) -> None:
-        """Remove the key of an instance, which only opens what is gone."""
+        """Remove the SSH key of an instance that is gone."""
         try:
             for key in self._keys():
                 if key["name"] == name and name.startswith(NAME_PREFIX):
@@ -194,7 +194,7 @@ class LambdaCloud(Provider):
         return self._asked
 
     def _machine(self, found: dict[str, Any]) -> Machine:
-        """Return what an instance's description says, without its tokens."""
+        """Return the machine in an instance's description, without its tokens."""
         with understood(self.name):
             host = found.get("ip")
             return Machine(
@@ -208,7 +208,7 @@ class LambdaCloud(Provider):
 
 
 def _data(found: dict[str, Any], kind: type) -> Any:
-    """Return what an answer holds.
+    """Return the data of an answer.
 
     Raises:
         ComputeRefusedError: Nothing of that kind: it may not be taken for empty.
@@ -224,5 +224,5 @@ def _data(found: dict[str, Any], kind: type) -> Any:
 def _id(machine: Machine) -> str:
     """Return an instance's id, which goes into an address."""
     if not re.fullmatch(r"[\w-]+", machine.id):
-        raise ComputeError(f"{machine.id!r} is no id of an instance.")
+        raise ComputeError(f"{machine.id!r} is not the id of an instance.")
     return machine.id

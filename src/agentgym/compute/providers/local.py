@@ -16,7 +16,7 @@ class LocalMachine(Provider):
     is_rented = False
 
     def check(self) -> None:
-        """Do nothing: it is here."""
+        """The local machine needs no setup."""
 
     def offers(self) -> list[Offer]:
         """Return each GPU that NVIDIA's driver knows; without one, the CPU."""
@@ -46,18 +46,18 @@ class LocalMachine(Provider):
 
 
 def _gpus() -> list[tuple[str, float]]:
-    """Return names and MiB of memory that ``nvidia-smi`` tells; none without it."""
+    """Return the names and MiB of memory from ``nvidia-smi``; none without it."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
     words = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
     try:
-        told = subprocess.run(
+        message = subprocess.run(
             words, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    lines = [line.rpartition(",") for line in told.splitlines()]
+    lines = [line.rpartition(",") for line in message.splitlines()]
     return [
         (name.strip(), float(memory))
         for name, _, memory in lines

@@ -84,7 +84,7 @@ class RunPod(Provider):
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
         """Create a pod; see :meth:`Provider.launch`.
 
-        The pod's image lets in whoever the variable ``PUBLIC_KEY`` says.
+        The pod's image accepts the SSH key in the variable ``PUBLIC_KEY``.
         """
         body = {
             "name": name,
@@ -153,7 +153,7 @@ class RunPod(Provider):
         return Api(self.name, url, key, self.key)
 
     def _machine(self, pod: dict[str, Any]) -> Machine:
-        """Return what a pod's description says, without its variables."""
+        """Return the machine in a pod's description, without its variables."""
         with understood(self.name):
             direct = (pod.get("ssh") or {}).get("direct")
             address = None
@@ -186,5 +186,5 @@ def _listed(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
 def _id(machine: Machine) -> str:
     """Return a pod's id, which goes into an address."""
     if not re.fullmatch(r"[\w-]+", machine.id):
-        raise ComputeError(f"{machine.id!r} is no id of a pod.")
+        raise ComputeError(f"{machine.id!r} is not the id of a pod.")
     return machine.id

@@ -16,8 +16,8 @@ from agentgym.install import install_command
 COMMAND = "sky"
 NO_CAPACITY = "ResourcesUnavailableError"
 NO_CLOUD = (
-    "SkyPilot has access to no cloud: `sky check` says what each of them needs, and "
-    "`pip install 'skypilot[aws]'` (or another name) brings what it takes to ask it."
+    "SkyPilot has access to no cloud: `sky check` lists the needs of each, and "
+    "`pip install 'skypilot[aws]'` (or another name) installs the packages of one."
 )
 _NO_ACCESS = "NoCloudAccessError"
 _TRIES = 2
@@ -27,7 +27,7 @@ _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): ?", re.MULTILINE)
 
 
 def command() -> str:
-    """Return where the command is: on the path, or beside this interpreter.
+    """Return the path of the command: on the path, or next to this interpreter.
 
     Raises:
         ComputeError: It is not installed.
@@ -61,15 +61,15 @@ def answer(*words: str, timeout_s: float) -> Any:
 
 
 def run(*words: str, timeout_s: float) -> str:
-    """Run ``sky`` and return what it printed.
+    """Run ``sky`` and return its output.
 
     It is in a session of its own, where no Ctrl-C of the terminal's reaches it. Its
     output is a file: SkyPilot's server, which it may start, would keep a pipe open.
 
     Raises:
         ComputeRefusedError: It failed; ``code`` is the name of SkyPilot's exception.
-        UnreachableError: It gave no answer in time. What it asked its server for may
-            still be done.
+        UnreachableError: It gave no answer in time. Its server may still execute the
+            request.
     """
     environment = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", **os.environ}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -104,7 +104,7 @@ def _text(file: Any) -> str:
 
 
 def _json(said: str, words: tuple[str, ...]) -> Any:
-    """Return the JSON at the end of what was said; there may be words before it."""
+    """Return the JSON at the end of the output; there may be text before it."""
     for start in re.finditer(r"^[\[{]", said, re.MULTILINE):
         try:
             return json.loads(said[start.start() :])
@@ -123,9 +123,9 @@ def _explained(words: tuple[str, ...], status: int, said: str) -> ComputeRefused
     code = found[-1][1] if found else ""
     if code == _NO_ACCESS:
         return ComputeRefusedError(NO_CLOUD, status, code)
-    told = _short(said[found[-1].end() :] if found else said)
+    message = _short(said[found[-1].end() :] if found else said)
     return ComputeRefusedError(
-        f"`sky {words[0]}` failed: {told or f'exit code {status}'}.", status, code
+        f"`sky {words[0]}` failed: {message or f'exit code {status}'}.", status, code
     )
 
 

@@ -28,11 +28,11 @@ from agentgym.errors import (
 )
 
 _SILENT_MINUTES = 30
-"""Without a word from home, the cluster's job ends."""
+"""Without a heartbeat of the client, the cluster's job ends."""
 _IDLE_MINUTES = 5
 """Without a job, SkyPilot ends the cluster."""
 _GUARD = f"""\
-# Lasts as long as home is heard; SkyPilot ends the machine after it.
+# Lasts as long as the client sends heartbeats; SkyPilot ends the machine after it.
 sleep {_SILENT_MINUTES * 60}
 while find ~/{FOLDER}/runs -name heartbeat -mmin -{_SILENT_MINUTES} | grep -q .
 do sleep 60
@@ -79,7 +79,7 @@ class SkyPilot(Provider):
                 row["accelerator_name"]: row["device_memory"]
                 for row in rows
                 if _is_number(row["device_memory"])
-            }  # of some clouds it is not told, and the same GPU has the same
+            }  # some clouds do not report it, and the same GPU has the same
             return [
                 Offer(
                     provider=self.name,
@@ -121,8 +121,8 @@ class SkyPilot(Provider):
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
         """Launch a cluster; see :meth:`Provider.launch`.
 
-        SkyPilot makes a key and an entry for ``ssh`` itself. What it has left of a
-        launch that failed is ended.
+        SkyPilot makes a key and an entry for ``ssh`` itself. The remains of a launch
+        that failed are ended.
         """
         with tempfile.TemporaryDirectory(prefix=NAME_PREFIX) as folder:
             task = Path(folder) / "task.yaml"
@@ -143,7 +143,7 @@ class SkyPilot(Provider):
         return Machine(self.name, name, name, MachineState.STARTING)
 
     def _clear(self, name: str, why: ComputeError) -> None:
-        """End what a launch that failed may have left.
+        """End the remains of a failed launch.
 
         Raises:
             UnclearLaunchError: That failed too.
@@ -191,7 +191,7 @@ class SkyPilot(Provider):
 
 
 def _task(offer: Offer) -> dict[str, Any]:
-    """Return what is launched: just this machine, and its guard."""
+    """Return the task to launch: just this machine, and its guard."""
     cloud, _, kind = offer.kind.partition("/")
     machine = {"cloud": cloud, "region": offer.region, "instance_type": kind}
     return {
@@ -213,7 +213,7 @@ def _safe(name: str) -> str:
         ComputeError: It is none of AgentGym's.
     """
     if not re.fullmatch(rf"{NAME_PREFIX}[a-z0-9-]+", name):
-        raise ComputeError(f"{name!r} is no name of a cluster of AgentGym's.")
+        raise ComputeError(f"{name!r} is not the name of a cluster of AgentGym's.")
     return name
 
 

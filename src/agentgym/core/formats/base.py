@@ -1,4 +1,4 @@
-"""What a form of tool calls must be able to do: read a response's text.
+"""ToolFormat: read tool calls and reasoning in a response's text.
 
 A *form* is how a family of models writes tool calls and reasoning in its answers. It
 is a grammar over text; it knows no model names and no token ids.
@@ -93,7 +93,7 @@ class ToolFormat(ABC):
     Attributes:
         name: As ``--tool-format`` takes it.
         vllm_parser: vLLM's parser of this form, for servers that read answers there.
-        openers: Texts that open a call. A streamed answer shows nothing from there on.
+        openers: Texts that open a call. A streamed answer shows nothing after one.
         reasoning_marks: Pairs of texts that open and close reasoning.
         end_marks: Texts that may end an answer without being part of its content.
         example: A call, for error messages and documentation.
@@ -170,7 +170,7 @@ class ToolFormat(ABC):
     def safe_content(self, text: str, *, prefix: str = "") -> str:
         """Return the beginning of an unfinished answer that is content for certain.
 
-        The rest is reasoning, a call, or what may still become the mark of one.
+        The rest is reasoning, a call, or the possible beginning of their marks.
         """
         _, closed = self._reasoning(text, prefix, ())
         if self._unclosed(text, prefix):
@@ -277,7 +277,7 @@ _END = re.compile(r"\s*\}")
 def read_object(text: str, start: int) -> JsonObject | None:
     """Read the JSON object at ``start``, keeping where its values stand.
 
-    Of a key that is there twice the last value counts, as for ``json.loads``. Returns
+    If a key occurs twice, the last value counts, as for ``json.loads``. Returns
     None if there is no object or it has no end.
     """
     fields: dict[str, tuple[Any, int, int]] = {}

@@ -1,7 +1,7 @@
 """Finds the form in which a chat template writes tool calls.
 
 The template renders a probe call; the form that reads the same call back is the
-template's. So models are known by what their template does, not by their names, and
+template's. So models are known by the output of their template, not by their names, and
 fine-tunes and folders work as the models they came from.
 """
 
@@ -79,7 +79,7 @@ def find_form(
         forced: The name of the form that it must be; empty: exactly one must fit.
 
     Raises:
-        ModelError: No form fits, or several do; says what the template wrote.
+        ModelError: No form fits, or several do; quotes the template's output.
     """
     first_error = ""
     written = ""
@@ -87,7 +87,7 @@ def find_form(
     for as_object, call_id in _attempts():
         try:
             before, answer = _probe(render, as_object=as_object, call_id=call_id)
-        except Exception as error:  # noqa: BLE001 templates raise what they like
+        except Exception as error:  # noqa: BLE001 templates may raise anything
             first_error = first_error or str(error)
             continue
         if _NAME not in before:
@@ -143,7 +143,7 @@ def _is_dropped(render: Render, answer: Message) -> bool:
     try:
         shown = _THOUGHT in render(said, [], prompt=False)
         later = render([*said, {"role": "user", "content": "v"}], [], prompt=True)
-    except Exception:  # noqa: BLE001 templates raise what they like
+    except Exception:  # noqa: BLE001 templates may raise anything
         return False
     return shown and _THOUGHT not in later
 
@@ -198,7 +198,7 @@ def _takes_one_call(render: Render, as_object: bool, call_id: str) -> bool:
     ]
     try:
         written = render([_ASKED, _answer(*calls)], [dict(PROBE_TOOL)], prompt=False)
-    except Exception:  # noqa: BLE001 templates raise what they like
+    except Exception:  # noqa: BLE001 templates may raise anything
         return True
     return not all(text in written for text in texts)
 

@@ -1,7 +1,7 @@
 """Reads values that models write in a notation of their own, with their offsets.
 
-Both readers take what models write, not only what is valid: newlines within quotes,
-JSON's words for true and null beside Python's.
+Both readers also take the invalid text that models write: newlines within quotes,
+JSON's words for true and null as well as Python's.
 """
 
 import json

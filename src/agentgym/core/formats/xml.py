@@ -20,7 +20,7 @@ _VALUE_END = re.compile(
 )
 """A value may hold ``</parameter>`` itself: only one before the next mark ends it."""
 _END = re.compile(r"\s*</function>(?:\s*</tool_call>)?|\s*</tool_call>")
-"""One of the two must be there: a call cut short by a limit would lack parameters."""
+"""One of the two is required: a call cut short by a limit would lack parameters."""
 _BROKEN_END = re.compile(r"</tool_call>|(?=<tool_call>)|(?=<function=)|\Z")
 
 

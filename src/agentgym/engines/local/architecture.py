@@ -1,4 +1,4 @@
-"""Finds what a model's layers allow: packed tokens, or one sequence at a time.
+"""Find what a model's layers allow: packed tokens, or one sequence at a time.
 
 Tokens of several sequences can be packed into one row (:mod:`.attention`) where every
 layer attends to all earlier tokens, and lets that be replaced. All other models take
@@ -65,7 +65,7 @@ _OBSTACLES = {
 
 @dataclass(frozen=True)
 class Traits:
-    """What the layers of a model allow.
+    """The abilities of a model's layers.
 
     Attributes:
         obstacles: Why its tokens cannot be packed, in words; empty if they can.
@@ -211,7 +211,7 @@ def longest_text(config: PreTrainedConfig) -> int:
 
 
 class _Call(NamedTuple):
-    """What a call of attention was given."""
+    """The arguments of a call of attention."""
 
     has_layout: bool
     keys: torch.Size

@@ -25,7 +25,7 @@ _FEW = 8
 
 
 class Layout(ABC):
-    """Says what each of some packed tokens attends to."""
+    """Defines the tokens that each of some packed tokens attends to."""
 
     @abstractmethod
     def attend(
@@ -102,7 +102,7 @@ class Kept(Layout):
 def attend_masked(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float
 ) -> Tensor:
-    """Attend with grouped keys and an additive mask; returns what queries are shaped.
+    """Attend with grouped keys and an additive mask; return the shape of queries.
 
     On a GPU no kernel takes both but the plain one, which holds all scores at once.
     """

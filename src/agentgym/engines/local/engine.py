@@ -72,7 +72,7 @@ class LocalEngine(Engine):
             return self._learner.compare(batch)
 
     def imitation(self) -> LocalImitation:
-        """Return a teacher of the policy, after which updates are smaller."""
+        """Return the imitation of the policy, after which updates are smaller."""
         self._learner.is_warmed = True
         return LocalImitation(self._loaded, self._policy)
 
@@ -81,7 +81,7 @@ class LocalEngine(Engine):
         self._learner.save(folder)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Continue from what was saved; nothing is changed unless all can be read."""
+        """Continue from a checkpoint; change nothing unless all of it can be read."""
         decoder = self._policy.decoder
         with decoder.paused():
             self._learner.load(folder)

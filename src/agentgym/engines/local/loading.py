@@ -134,7 +134,7 @@ def _freeze_unused(causal: PreTrainedModel) -> None:
 
 
 def _remove_empty_caches() -> None:
-    """Remove what importing transformers leaves in TMPDIR: nothing is compiled here."""
+    """Remove the empty folders that importing transformers leaves in TMPDIR."""
     for folder in Path(gettempdir()).glob("torchinductor_*"):
         with suppress(OSError):  # it is in use, or another user's
             folder.rmdir()
@@ -195,7 +195,7 @@ def _mergeable_bytes(causal: PreTrainedModel) -> int:
 
 
 def _free_bytes(causal: PreTrainedModel) -> int:
-    """Return what a GPU has left; a CPU's memory is looked at before loading."""
+    """Return a GPU's free memory; a CPU's is checked before loading."""
     if causal.device.type != "cuda":
         return sys.maxsize
     torch.cuda.empty_cache()
@@ -277,7 +277,7 @@ def _apart(found: Tensor, expected: Tensor) -> float:
 
 
 def _rows(causal: PreTrainedModel) -> Tensor:
-    """Return the states of two short sequences, those of what they share once."""
+    """Return the states of two short sequences, with their common part once."""
     states: Tensor = causal.get_decoder()(
         input_ids=torch.tensor([[0, 1, 2, 3], [0, 1, 4, 5]], device=causal.device),
         use_cache=False,

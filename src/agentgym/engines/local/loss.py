@@ -9,11 +9,12 @@ mean within sequences favours short ones when they succeed). Of examples to imit
 is ``-A log p``.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from operator import add
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -46,6 +47,31 @@ class LossSums(NamedTuple):
     tokens: int = 0
 
 
+class Ratios(NamedTuple):
+    """How far the trained tokens' probabilities are from those of sampling.
+
+    ``p99`` and ``most`` are of the ratio of a token's probability before the update to
+    that when it was sampled. ``effective`` is the effective sample size (Kish 1965),
+    ``(sum of ratios)² / sum of squares``, as a share of the tokens: 1 if all ratios are
+    equal.
+    """
+
+    p99: float
+    most: float
+    effective: float
+
+    @classmethod
+    def of(cls, ratios: Tensor) -> Self:
+        """Return those of one ratio per token, of at least one token."""
+        ordered = ratios.double().sort().values
+        count = len(ordered)
+        return cls(
+            float(ordered[math.ceil(0.99 * count) - 1]),
+            float(ordered[-1]),
+            float(ordered.sum() ** 2 / (count * ordered.square().sum())),
+        )
+
+
 class PolicyLoss:
     """Computes the loss of forests and adds its gradients to the parameters.
 
@@ -70,10 +96,16 @@ class PolicyLoss:
         self._clip = clip
         self._entropy_coefficient = entropy_coefficient
         self._temperature = temperature
+        self._ratios: list[Tensor] = []
         self.predicted_floats = PREDICTED_FLOATS
         self.chunk_tokens, self.tree_nodes = micro_batch(loaded.vocabulary)
         if not loaded.traits.is_packed:
             self.chunk_tokens = self.tree_nodes = 0
+
+    def take_ratios(self) -> Ratios | None:
+        """Return the ratios of all tokens since this was called last; None of none."""
+        found, self._ratios = self._ratios, []
+        return Ratios.of(torch.cat(found)) if found else None
 
     def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
         """Lay sequences out as the model can take them: trees, or one by one."""
@@ -210,6 +242,8 @@ class PolicyLoss:
         objective = policy.sum() - self._entropy_coefficient * entropy.sum()
         with torch.no_grad():
             is_clipped = (ratio - 1).abs() > self._clip
+            if objective.requires_grad:
+                self._ratios.append(ratio.repeat_interleave(counts.long()))
             return objective, LossSums(
                 loss=float(policy.sum()),
                 entropy=float(entropy.sum()),

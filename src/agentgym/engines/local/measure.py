@@ -143,7 +143,7 @@ def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
 
 
 class _Kernel(torch.autograd.Function):
-    """Keeps what a kernel of attention keeps: queries, keys, values and the output."""
+    """Keeps the tensors of an attention kernel: queries, keys, values, output."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ class LocalPolicy(Policy):
 
     @property
     def model_name(self) -> str:
-        """What the user asked for: ``nano``, a folder's name, or an id."""
+        """The user's name of the model: ``nano``, a folder's name, or an id."""
         path = Path(self._loaded.name)
         return path.name if path.is_dir() else self._loaded.name
 

@@ -155,7 +155,7 @@ class TreeLayout(Layout):
         return torch.cat(found, 2).transpose(1, 2)
 
     def _mask(self, branch: Tensor, total: int) -> Tensor:
-        """Return what hides from a branch the later of its own tokens."""
+        """Return the mask that hides a branch's later tokens from its earlier ones."""
         new = branch.shape[2]
         if (new, total) not in self.masks:
             hidden = branch.new_full((new, total), -torch.inf)

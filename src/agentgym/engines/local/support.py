@@ -1,4 +1,4 @@
-"""Refuses what the local engine cannot do, before torch or a model is loaded."""
+"""Refuse settings that the local engine cannot support, before torch is loaded."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -126,7 +126,7 @@ def load_policy(model: str) -> Policy:
 
 
 def require_libraries(purpose: str) -> None:
-    """Check that torch and what it needs are installed.
+    """Check that torch and the libraries around it are installed.
 
     Args:
         purpose: What they are needed for, as a sentence begins.

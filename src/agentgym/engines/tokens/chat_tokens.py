@@ -90,7 +90,7 @@ class ChatTokens:
         )
 
     def count(self, request: ChatRequest) -> int:
-        """Return the number of tokens of a request's prompt."""
+        """Return the object that turns an answer's tokens into content as they come."""
         return len(self._renderer.render(request.messages, request.tools).ids)
 
     def growing(self, prompt: Prompt) -> GrowingContent:
@@ -110,7 +110,7 @@ class ChatTokens:
         """Return the answer that sampled tokens are, and keep them for the next turn.
 
         Args:
-            request: What was asked.
+            request: The request.
             prompt: Its prompt.
             ids: The response, end token included.
             logprobs: One per response token.

@@ -52,7 +52,7 @@ class _Head:
 
 @dataclass(frozen=True)
 class _Turn:
-    """An answered request: what a later request of its session may continue."""
+    """An answered request that a later request of its session may continue."""
 
     said: tuple[Hashable, ...]  # the messages, the answer last
     tools: list[Message]
@@ -293,7 +293,7 @@ class Renderer:
 
 
 def _key(message: Message) -> Hashable:
-    """Return what makes a message the same as another one for the template.
+    """Return a key that is equal for messages which the template renders alike.
 
     Frameworks send an answer back with its arguments spelled in their own way, with an
     empty text instead of none, and with fields of their own.

@@ -17,7 +17,7 @@ _STARTING_S = 1800.0
 
 
 class VerlClient:
-    """Talks to one server; what it started lives for as long as this is open.
+    """Talks to one server, whose driver lives for as long as this is open.
 
     Args:
         address: ``host:port``.
@@ -62,7 +62,7 @@ class VerlClient:
             return self._state
 
     def ask(self, verb: str, **given: Any) -> Any:
-        """Return what the server answers to a request.
+        """Return the server's answer to a request.
 
         Raises:
             EngineError: verl has ended or failed, or is overloaded.
@@ -93,7 +93,7 @@ class VerlClient:
         )
 
     def close(self) -> None:
-        """Let go of the server, which ends what it started."""
+        """Close the connection, which ends the server's driver."""
         self._closed.set()
         self._http.close()
 

@@ -11,7 +11,7 @@ from agentgym.engines.verl.updates import Updates
 
 
 class Cluster:
-    """What an engine needs of verl; made of a composed configuration."""
+    """The parts of verl for an engine, made from a composed configuration."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         import ray
@@ -102,7 +102,7 @@ class Cluster:
         return sorted(os.listdir(folder))
 
     def load(self, folder: str, version: int) -> None:
-        """Continue from what :meth:`save` wrote; the servers get these weights."""
+        """Continue from the checkpoint of :meth:`save`; update the servers' weights."""
         self._sync.sleep_replicas()
         self._workers.load_checkpoint(folder)
         self.version = version

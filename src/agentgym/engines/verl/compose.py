@@ -1,4 +1,4 @@
-"""verl's configuration: its defaults, and what is set over them, in its environment."""
+"""Compose verl's configuration: its defaults, with settings over them."""
 
 import dataclasses
 import json
@@ -49,7 +49,7 @@ def compose(settings: dict[str, Any]) -> Any:
 
 
 def key_problem(key: str, known: set[str]) -> str:
-    """Say what is wrong with a key, and which one is nearest; empty if nothing is."""
+    """Return the problem of a key, and the nearest known one; empty if none."""
     if key in known or any(part in _OPEN for part in key.split(".")[:-1]):
         return ""
     close = get_close_matches(key, known, n=1, cutoff=0.5)

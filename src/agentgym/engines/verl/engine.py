@@ -180,7 +180,7 @@ class VerlEngine(Engine):
         write_json(folder / _MANIFEST, manifest)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Continue from what was saved; nothing is changed unless all is there."""
+        """Continue from a checkpoint; change nothing unless all of it exists."""
         manifest = _read_manifest(folder / _MANIFEST)
         if manifest["model"] != self._identity():
             raise CheckpointError(
@@ -201,7 +201,7 @@ class VerlEngine(Engine):
         self._step = self._policy.version = step
 
     def _identity(self) -> dict[str, Any]:
-        """Return what a checkpoint must have in common: its files are one a rank."""
+        """Return the settings that a checkpoint must share, as it has a file a rank."""
         config = self._config
         kept = {name: getattr(config, name) for name in _KEPT}
         return {"name": config.model, "rank": trained_rank(config), **kept}

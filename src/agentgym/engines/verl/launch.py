@@ -21,7 +21,7 @@ _SHORT = 30
 
 
 class LocalServer:
-    """A server of this process's own, on loopback; it ends when nobody holds it.
+    """A server of this process's own, on loopback; it ends with its last user.
 
     Ray's files and its HOME are in a folder of this run's, removed at the end.
 

@@ -16,7 +16,7 @@ class Learner(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def init_model(self) -> None:
-        """Load model and optimizer, and measure what the loss reads."""
+        """Load model and optimizer, and record the inputs of the loss."""
         super().init_model()
         clip = float(self.config.actor.clip_ratio)
         self.actor.set_loss_fn(partial(measured_loss, inner=self.loss_fn, clip=clip))

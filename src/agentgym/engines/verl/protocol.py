@@ -1,4 +1,4 @@
-"""What client and server must agree on; imported by both, so it imports little."""
+"""The protocol of client and server; imported by both, so it imports little."""
 
 from typing import Any, TypedDict
 
@@ -24,7 +24,7 @@ class Row(TypedDict):
 
 
 def row_problem(row: Any) -> str:
-    """Say what is wrong with something that should be a row; empty if nothing is."""
+    """Return why a value is not a valid row; empty if it is one."""
     try:
         ids, start, trained = row["ids"], row["start"], row["trained"]
         if not 1 <= start < len(ids):

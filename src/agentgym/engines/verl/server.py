@@ -40,7 +40,7 @@ DRIVER = (sys.executable, "-m", "agentgym.engines.verl.driver")
 
 
 class Refused(Exception):
-    """What a request gets instead of an answer.
+    """An error that a request gets instead of an answer.
 
     Attributes:
         status: The HTTP status.
@@ -68,7 +68,7 @@ class Driver:
             )
 
     def ask(self, verb: str, given: dict[str, Any]) -> Any:
-        """Return what the driver answers; one request at a time.
+        """Return the driver's answer; one request at a time.
 
         Raises:
             Refused: It is busy, it failed, or it has ended.
@@ -114,7 +114,7 @@ class Driver:
 
 
 class Desk:
-    """What the server has: at most one driver, for one client at a time.
+    """Holds the server's driver: at most one, for one client at a time.
 
     Args:
         log: Where a driver's words are added.
@@ -189,7 +189,7 @@ class Desk:
                 self.ended.set()
 
     def close(self) -> None:
-        """End what is still there."""
+        """End the driver if it still runs."""
         if self._driver is not None:
             self._driver.end()
 

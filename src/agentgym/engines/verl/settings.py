@@ -51,7 +51,7 @@ _OURS = {
 
 
 def verl_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return what is set over verl's defaults, by dotted key.
+    """Return the settings over verl's defaults, by dotted key.
 
     Raises:
         ConfigError: ``verl`` has a key that verl does not, or one that is set here.

@@ -1,4 +1,4 @@
-"""Refuses what verl cannot do here, before anything starts."""
+"""Refuse settings that verl cannot support, before anything starts."""
 
 import json
 import os
@@ -104,7 +104,7 @@ class VerlEngines(EngineFactory):
         return f"verl starts, which takes minutes; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return what a run sets over verl's defaults, and then all of verl's settings.
+        """Return a run's settings over verl's defaults, and then all settings.
 
         Raises:
             EngineError: verl refuses a setting.

@@ -1,4 +1,4 @@
-"""One update in verl's workers, and what is measured of it."""
+"""One update in verl's workers, and its measurements."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _MEASURED_ROWS = 8
 
 
 class Updates:
-    """What learns from rows.
+    """Learns from rows.
 
     Args:
         workers: A group of :class:`~agentgym.engines.verl.learner.Learner`, or one.

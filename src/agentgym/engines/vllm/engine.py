@@ -60,7 +60,7 @@ class VllmEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Start vLLM, and then load the model here, into what is left of the GPU.
+        """Start vLLM, and then load the model into the rest of the GPU.
 
         Raises:
             EngineError: vLLM does not start; says why, from its log.
@@ -138,7 +138,7 @@ class VllmEngine(Engine):
         self._learner.save(folder)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Continue from what was saved; nothing is changed unless all can be read."""
+        """Continue from a checkpoint; change nothing unless all of it can be read."""
         self._learner.load(folder)
         self._is_stale = True
 

@@ -40,7 +40,7 @@ def why_it_ended(text: str) -> str:
     the later ones follow from it. Without any it is the end of the log.
 
     Args:
-        text: What vLLM wrote since its start.
+        text: vLLM's output since its start.
     """
     found = min(_errors(text), default=None, key=lambda error: error[0])
     if found is not None:

@@ -12,7 +12,12 @@ from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.engines.tokens.rendering import Prompt
 from agentgym.errors import ContextLengthError, EngineError
-from agentgym.models.http import Attempts, ModelClient, failure_told, overflow_told
+from agentgym.models.http import (
+    Attempts,
+    ModelClient,
+    failure_message,
+    overflow_message,
+)
 from agentgym.models.links import limited, read_answer
 from agentgym.models.servers import Replicas
 
@@ -125,7 +130,7 @@ class VllmPolicy(Policy):
         return Replicas((self._url,), self._model, self._key)
 
     def _asked(self, request: ChatRequest) -> tuple[Prompt, dict[str, Any], int]:
-        """Return the prompt, what vLLM is sent, and the version that will answer."""
+        """Return the prompt, the request for vLLM, and the version that will answer."""
         if self.failure:
             raise EngineError(self.failure)
         prompt, room = self._tokens.prompt(request)
@@ -169,7 +174,7 @@ class VllmPolicy(Policy):
         )
 
     def _lost(self, error: Exception) -> EngineError:
-        why = self.failure or failure_told(error)
+        why = self.failure or failure_message(error)
         return EngineError(f"vLLM at {self._url} did not answer: {why}")
 
 
@@ -185,7 +190,7 @@ def _choice(data: bytes) -> dict[str, Any]:
 
 
 def _refused(status: int, data: bytes) -> EngineError:
-    if overflow := overflow_told(data):
+    if overflow := overflow_message(data):
         return ContextLengthError(overflow)
     shown = data[:_SHOWN].decode(errors="replace")
     return EngineError(f"vLLM refused a request (status {status}): {shown}")
@@ -208,7 +213,7 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, 
 
 
 def _extend(whole: dict[str, Any], choice: dict[str, Any]) -> None:
-    """Add a part of a streamed choice to what came of it before."""
+    """Add a part of a streamed choice to its earlier parts."""
     whole["token_ids"] += choice.get("token_ids") or []
     logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
     whole["logprobs"]["token_logprobs"] += logprobs or []

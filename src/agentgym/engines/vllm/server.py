@@ -50,7 +50,7 @@ class VllmServer:
     Attributes:
         address: Its base URL.
         key: Of its API.
-        log: Where what it prints is added.
+        log: File that its output is appended to.
         failure: Why it will never answer again; empty while there is hope.
     """
 
@@ -112,13 +112,13 @@ class VllmServer:
         raise AssertionError("unreachable: the last try returns or raises")
 
     def on_end(self, told: Callable[[str], None]) -> None:
-        """Have a function told, from another thread, why it ended by itself."""
+        """Set a function to call, from another thread, if the server ends by itself."""
         self._on_end = told
         if self.failure:
             told(self.failure)
 
     def ask(self, verb: str, path: str, **given: Any) -> Any:
-        """Return what it answers, asking again while it is busy.
+        """Return its answer, asking again while it is busy.
 
         Args:
             verb: HTTP's.
@@ -195,7 +195,7 @@ class VllmServer:
             raise EngineError(f"vLLM tells no models: {told!r:.200}.") from None
 
     def _watch(self) -> None:
-        """Wait for its end, and tell it unless it was asked for."""
+        """Wait for its end, and report it unless it was closed."""
         code = self._process.wait()
         if not self._is_closing:
             self._kill_group()  # its own guard may be what was killed

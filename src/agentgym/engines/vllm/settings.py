@@ -16,7 +16,7 @@ from agentgym.errors import ConfigError, UnsupportedError, UsageError
 from agentgym.models.folder import DEFAULT_RANK, LORA_RANKS, held_rank, model_source
 
 BASE = "agentgym"
-"""What vLLM calls the weights below the adapters."""
+"""vLLM's name of the weights below the adapters."""
 KEY_VARIABLE = "VLLM_API_KEY"
 _SHARED, _ALONE = 0.5, 0.9
 _CPU_CACHE, _CPU_CACHE_GB = "VLLM_CPU_KVCACHE_SPACE", "1"
@@ -80,7 +80,7 @@ def trained_rank(config: TrainingConfig) -> int:
 
 
 def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return what vLLM is told, by flag without its dashes.
+    """Return vLLM's settings, by flag without its dashes.
 
     Raises:
         ConfigError: ``vllm`` has a key that vLLM does not, or one that is set here.
@@ -158,7 +158,7 @@ def command_line(config: TrainingConfig, program: str, port: int | str) -> list[
 
 
 def variables(config: TrainingConfig) -> dict[str, str]:
-    """Return what vLLM's process is told beside its flags.
+    """Return the environment variables for vLLM's process.
 
     Adapters are loaded while it runs, and sleeping is among the endpoints that it has
     for development; both it keeps to loopback.

@@ -1,4 +1,4 @@
-"""Refuses what vLLM cannot do here, before anything starts."""
+"""Refuse settings that vLLM cannot support, before anything starts."""
 
 from collections.abc import Iterator
 
@@ -93,7 +93,7 @@ class VllmEngines(EngineFactory):
 
 
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
-    """Return what the learner takes, beside vLLM or on a GPU of its own."""
+    """Return the learner's memory, next to vLLM or on a GPU of its own."""
     beside = memory_share(config) if shares_gpu(config) else 0.0
     trained = config.replaced(lora_rank=trained_rank(config))
     device = "cpu" if on_cpu(config) else "cuda"

@@ -1,7 +1,7 @@
-"""Tripwires: what a scenario must not do before anything is trained on it.
+"""Tripwires: check a scenario for faults before anything is trained on it.
 
 ``check_scenario`` runs them all; each is a function of an :class:`Examination` in
-``tripwires.py`` or ``repeats.py`` and says what is wrong, or nothing.
+``tripwires.py`` or ``repeats.py`` and yields the problems that it finds.
 """
 
 from agentgym.evaluate.check.examination import Examination, Finding

@@ -1,4 +1,4 @@
-"""What tripwires look at: a scenario, its tasks, and episodes played in it."""
+"""The input of tripwires: a scenario, its tasks, and episodes played in it."""
 
 import json
 from collections import defaultdict
@@ -22,12 +22,12 @@ ORACLE = "oracle"
 
 @dataclass(frozen=True)
 class Finding:
-    """What a tripwire found.
+    """The finding of a tripwire.
 
     Attributes:
         name: The tripwire.
         status: ``skip`` if the scenario gives it nothing to look at.
-        why: What is wrong, or what was looked at.
+        why: The problem, or the checks that passed.
     """
 
     name: str
@@ -42,8 +42,8 @@ class Played:
     Attributes:
         agent: Its name.
         trajectory: None if a tool or the environment raised.
-        scored: What ``calculate_reward`` returned, None if it raised.
-        error: What was raised, empty if nothing was.
+        scored: The result of ``calculate_reward``, None if it raised.
+        error: The exception in words, empty if none was raised.
     """
 
     task: Task
@@ -65,7 +65,7 @@ class Played:
 
 
 class _AsReturned(Ending):
-    """Keeps what ``calculate_reward`` returns, whatever it is, or raises."""
+    """Keeps any result or exception of ``calculate_reward``."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -86,10 +86,10 @@ class _AsReturned(Ending):
 
 @dataclass
 class Examination:
-    """A scenario under examination; what takes time is done once, when first asked.
+    """A scenario under examination; slow results are computed once, when first used.
 
     Attributes:
-        reference: What the scenario was loaded by.
+        reference: The reference that the scenario was loaded by.
         scenario: The scenario.
         count: Training tasks to play.
         seed: Of the tasks.
@@ -159,7 +159,7 @@ class Examination:
         calls: Sequence[Call],
         environment: Environment | None = None,
     ) -> Played:
-        """Play one episode; what it raises is kept, not raised."""
+        """Play one episode; an exception is kept, not raised."""
         ending = _AsReturned(self.scenario)
         made = in_background(
             attempt(self.scenario, task, calls, environment=environment, ending=ending)

@@ -1,4 +1,4 @@
-"""What a tripwire says beside what is wrong."""
+"""Remark: the note of a tripwire on something that is not a fault."""
 
 from typing import Literal, NamedTuple
 

@@ -22,7 +22,7 @@ class _Pay:
 
     Attributes:
         mean: Of the rewards.
-        unearned: Mean of what the calls do not explain; None without a plan.
+        unearned: Mean of the reward that the calls do not explain; None without a plan.
         lucky: Episodes that made just the calls of the plan.
     """
 
@@ -52,7 +52,7 @@ def call_everything(examined: Examination) -> Iterator[str | Remark]:
     """An agent that calls everything must earn little, but by luck; it may lose.
 
     Where there are few tools, it sometimes makes just the calls that a task needs,
-    with a word of the request as the argument. That is what training starts from. A
+    with a word of the request as the argument. Training starts from these episodes. A
     reward is wrong that pays for other calls than these.
     """
     top = max(map(abs, examined.scenario.reward_range))
@@ -77,7 +77,7 @@ def call_everything(examined: Examination) -> Iterator[str | Remark]:
 
 
 def _without_plan(
-    pays: Sequence[_Pay], top: float, told: str
+    pays: Sequence[_Pay], top: float, message: str
 ) -> Iterator[str | Remark]:
     """Compare with the highest reward where the scenario does not know a plan."""
     paid = [pay for pay in pays if pay.mean > _NEAR_ZERO * top]
@@ -88,13 +88,14 @@ def _without_plan(
     names = ", ".join(repr(pay.family) for pay in paid)
     if mean > _HALF * top:
         yield (
-            f"{told} pays {mean:.3f} on average, more than half of {top:g}, for tasks "
+            f"{message} pays {mean:.3f} on average, more than half of {top:g}, for "
+            "tasks "
             f"without a known plan: {names}"
         )
     else:
         yield Remark(
             "warn",
-            f"{told} pays {mean:.3f} on average for tasks without a known plan: "
+            f"{message} pays {mean:.3f} on average for tasks without a known plan: "
             f"{names}. See that a right answer pays more",
         )
 
@@ -129,8 +130,8 @@ def _pays(examined: Examination, agent: str) -> Iterator[_Pay]:
 def _due(examined: Examination, episode: Played) -> float | None:
     """Return the share of a right plan's reward that the calls made deserve.
 
-    That is the share of the plan's calls among them, and half of it beside calls of
-    other tools, which a reward may charge; None if no plan is known.
+    That is the share of the plan's calls among them, and half of it together with calls
+    of other tools, which a reward may charge; None if no plan is known.
     """
     needed = examined.scenario.needed_calls(episode.task)
     if needed is None or episode.trajectory is None:

@@ -1,4 +1,4 @@
-"""Tripwires on what must be the same when it is done again."""
+"""Tripwires on results that must be equal when they are repeated."""
 
 import hashlib
 import json
@@ -36,11 +36,11 @@ def determinism(examined: Examination) -> Iterator[str]:
         if Task.model_validate_json(task.model_dump_json()) != task:
             yield f"task {task.id} changes on its way to a worker: use JSON values"
             return
-    told = [json.loads(text) for text in _told_by_others(examined)]
-    if failed := [found["error"] for found in told if "error" in found]:
+    digests = [json.loads(text) for text in _digests_of_others(examined)]
+    if failed := [found["error"] for found in digests if "error" in found]:
         yield f"another process could not play it: {failed[0]}"
         return
-    one, other = told
+    one, other = digests
     for kind in ("tasks", "episodes"):
         changed = [key for key in one[kind] if one[kind][key] != other[kind].get(key)]
         if changed:
@@ -51,13 +51,13 @@ def determinism(examined: Examination) -> Iterator[str]:
             return
 
 
-def _told_by_others(examined: Examination) -> list[str]:
-    """Return what two fresh processes, with hashes of their own, say of a scenario."""
+def _digests_of_others(examined: Examination) -> list[str]:
+    """Return the digests that two fresh processes with their own hashes compute."""
     asked = json.dumps([examined.reference, examined.seed, examined.count])
     with open(os.devnull, "wb") as nowhere:
         children = [
             fork_server((__name__,), hash_seed).fork(
-                f"{__name__}:tell", asked, errors=nowhere.fileno()
+                f"{__name__}:report", asked, errors=nowhere.fileno()
             )
             for hash_seed in ("1", "2")
         ]
@@ -72,10 +72,10 @@ def _told_by_others(examined: Examination) -> list[str]:
             child.close()
 
 
-def tell(asked: str) -> None:
+def report(asked: str) -> None:
     """Write digests, or why there are none, as JSON to standard output.
 
-    What the scenario itself prints there goes to standard error.
+    The scenario's own prints are redirected to standard error.
 
     Args:
         asked: Reference of the scenario, seed and number of tasks, as a JSON list.
@@ -110,16 +110,16 @@ def _digests(examined: Examination) -> dict[str, dict[str, str]]:
         calls = examined.solution(task) or _FLOOD.calls(task, examined.tools[task.id])
         episode = examined.play(task, "", calls)
         played[f"the episode of task {task.id}"] = _digest(episode.traces())
-    prompt = [scenario.system_prompt(), _told(scenario.tools())]
+    prompt = [scenario.system_prompt(), _schemas(scenario.tools())]
     tools = {
-        f"the tools of task {task.id}": _digest(_told(examined.tools[task.id]))
+        f"the tools of task {task.id}": _digest(_schemas(examined.tools[task.id]))
         for task in examined.to_play[:_REPLAYED]
     }
-    told = {**tasks, **tools, "the prompt": _digest(prompt)}
-    return {"tasks": told, "episodes": played}
+    texts = {**tasks, **tools, "the prompt": _digest(prompt)}
+    return {"tasks": texts, "episodes": played}
 
 
-def _told(specs: Iterable[ToolSpec]) -> list[dict[str, Any]]:
+def _schemas(specs: Iterable[ToolSpec]) -> list[dict[str, Any]]:
     return [spec.to_openai() for spec in specs]
 
 
@@ -136,7 +136,7 @@ def isolation(examined: Examination) -> Iterator[str]:
             for made, environment in zip(([], calls, calls, []), open_ones, strict=True)
         ]
         if task.model_dump(mode="json") != before:
-            yield f"an episode changes its task {task.id}; copy what it starts from"
+            yield f"an episode changes its task {task.id}; copy the initial state"
             return
         for name, one, other in (
             ("the same calls", first, second),
@@ -144,7 +144,8 @@ def isolation(examined: Examination) -> Iterator[str]:
         ):
             if one.traces() != other.traces():
                 yield (
-                    f"task {task.id}: an episode sees what another one did; {name} in "
+                    f"task {task.id}: an episode sees the changes of another one; "
+                    f"{name} in "
                     "two environments came to different results"
                 )
                 return

@@ -25,7 +25,8 @@ TRIPWIRES: dict[str, tuple[Look, str]] = {
     "isolation": (repeats.isolation, "episodes share nothing"),
     "prompts": (tripwires.prompts, ""),
 }
-"""Ways in which scenarios go wrong: what yields what is wrong; what is so if not."""
+"""The tripwires: a function that yields problems, and the sentence if there are none.
+"""
 
 
 def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Finding]:
@@ -40,7 +41,7 @@ def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Fi
         One finding a tripwire; a single one if the scenario cannot be loaded.
 
     Raises:
-        UsageError: There is no such scenario.
+        UsageError: No scenario has this name.
     """
     try:
         scenario = get_scenario(reference).rehearsal()
@@ -55,7 +56,7 @@ def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Fi
 
 
 def run_tripwire(name: str, examined: Examination) -> Finding:
-    """Run one of the ``TRIPWIRES``; what it raises is a finding too."""
+    """Run one of the ``TRIPWIRES``; an exception is a finding too."""
     look, holds = TRIPWIRES[name]
     try:
         said = list(look(examined))

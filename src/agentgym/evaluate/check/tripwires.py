@@ -1,6 +1,6 @@
-"""Tripwires on what a scenario says, pays and offers.
+"""Tripwires on the texts, rewards and tools of a scenario.
 
-Each yields what is wrong; or a :class:`Remark` to say of what is not.
+Each yields problems, or a :class:`Remark` on something that is not a fault.
 """
 
 import json
@@ -52,7 +52,7 @@ def card(examined: Examination) -> Iterator[str | Remark]:
 
 
 def tools(examined: Examination) -> Iterator[str | Remark]:
-    """Look at names, descriptions and types of the tools, as models are told them."""
+    """Check names, descriptions and types of the tools, as models see them."""
     usual = examined.scenario.tools()
     sets = [("the scenario", usual)]
     for task in examined.to_play:
@@ -74,20 +74,21 @@ def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Remark]:
     silent, untyped = [], []
     for spec in {spec.name: spec for spec in specs}.values():
         if not _TOOL_NAME.fullmatch(spec.name):
-            yield f"{spec.name!r} is no name for a tool: letters, digits, _ and -"
+            yield f"{spec.name!r} is not a valid name of a tool: letters, digits, _ "
+            "and -"
         if not spec.description:
             silent.append(repr(spec.name))
         for argument, schema in spec.parameters.get("properties", {}).items():
             if not _TYPED & set(schema):
                 untyped.append(f"{argument!r} of {spec.name!r}")
-        told = spec.to_openai()
-        if json.loads(json.dumps(told)) != told:
+        message = spec.to_openai()
+        if json.loads(json.dumps(message)) != message:
             yield f"the schema of {spec.name!r} does not survive JSON"
     notes = []
     if silent:
         notes.append(
             f"{', '.join(silent)} has no description: its name and arguments alone "
-            "must tell a model when to call it. A docstring makes it easier to learn"
+            "must show a model when to call it. A docstring makes it easier to learn"
         )
     if untyped:
         notes.append(
@@ -124,7 +125,7 @@ def episodes(examined: Examination) -> Iterator[str]:
 
 
 def rewards(examined: Examination) -> Iterator[str]:
-    """Look for rewards that are no numbers, out of range, or at odds with success."""
+    """Look for rewards that are not numbers, out of range, or at odds with success."""
     for episode in examined.episodes:
         wrong = _reward_fault(episode, examined.scenario.reward_range)
         if wrong:
@@ -158,7 +159,7 @@ def _reward_fault(episode: Played, reward_range: tuple[float, float]) -> str:
 
 
 def _broadcast(examined: Examination) -> Iterator[str]:
-    """Look at what the model calls of the longest episode are given."""
+    """Check the rewards of the model calls of the longest episode."""
     scored = [
         episode.trajectory.scored(episode.reward)
         for episode in examined.episodes
@@ -194,7 +195,7 @@ def tasks(examined: Examination) -> Iterator[str | Remark]:
     few = []
     for split in REQUIRED:
         if split not in examined.scenario.splits:
-            yield f"there are no tasks of the split {split.value}"
+            yield f"no tasks exist for the split {split.value}"
     for split in examined.scenario.splits:
         try:
             made = examined.scenario.tasks(split, examined.seed, examined.asked)

@@ -25,7 +25,7 @@ from agentgym.integrations.live import (
     takes_tools,
     values_for,
 )
-from agentgym.integrations.openai_client import clients_led_to
+from agentgym.integrations.openai_client import clients_redirected_to
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
 from agentgym.integrations.transport import PLACEHOLDER, episode_client
@@ -40,7 +40,7 @@ class AutoGenAgent(AgentLoop):
         if blueprint.context is not None:
             raise UsageError(
                 f"--context {blueprint.context}: AutoGen has no runtime context. Give "
-                "--inputs for what an agent is told."
+                "--inputs to change the agent's input."
             )
         refuse_configurable(blueprint, "AutoGen")
         self._blueprint = blueprint
@@ -104,7 +104,7 @@ class AutoGenAgent(AgentLoop):
         return _AgentConversation(agent, self._blueprint, self._inputs)
 
     async def close(self) -> None:
-        """Close the pooled connections, and what the agent itself has opened."""
+        """Close the pooled connections, and workbenches that the agent has opened."""
         for bench in self._benches:
             await bench.end()
         await self._http.aclose()
@@ -131,30 +131,30 @@ class _AgentConversation(Conversation):
     async def turn(self, message: str) -> str:
         from autogen_agentchat.messages import BaseChatMessage
 
-        from agentgym.integrations.autogen.led import keep_context
+        from agentgym.integrations.autogen.routed import keep_context
 
         keep_context(asyncio.get_running_loop())
-        with clients_led_to(self._blueprint):
-            result = await self._agent.run(task=self._told(message))
+        with clients_redirected_to(self._blueprint):
+            result = await self._agent.run(task=self._input(message))
         said = [m for m in result.messages if isinstance(m, BaseChatMessage)]
         return said[-1].to_text() if said else ""
 
-    def _told(self, message: str) -> Any:
-        """Return what the agent is told: at first what the user's inputs say."""
+    def _input(self, message: str) -> Any:
+        """Return the agent's input: the user's ``--inputs`` for the first message."""
         from autogen_agentchat.messages import BaseChatMessage
 
         inputs, self._inputs = self._inputs, None
-        told = None if inputs is None else inputs(current_episode().task)
-        if told is None:
+        text = None if inputs is None else inputs(current_episode().task)
+        if text is None:
             return message
-        messages = told if isinstance(told, list | tuple) else [told]
-        if isinstance(told, str) or (
+        messages = text if isinstance(text, list | tuple) else [text]
+        if isinstance(text, str) or (
             messages and all(isinstance(m, BaseChatMessage) for m in messages)
         ):
-            return told
+            return text
         raise UsageError(
-            f"--inputs {self._blueprint.inputs} gave a {type(told).__name__}. Return "
-            "what the agent's run(task=...) takes: text, or messages of AutoGen's."
+            f"--inputs {self._blueprint.inputs} gave a {type(text).__name__}. Return "
+            "an input of the agent's run(task=...): text, or messages of AutoGen's."
         )
 
 
@@ -213,7 +213,7 @@ class AutoGenAdapter(Adapter):
         return PlainOpenAIClient(model="none", api_key="none", model_info=POLICY_INFO)
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return what is different in training: who is asked, what is shared."""
+        """Return the differences in training: replaced users, shared memory."""
         self.check()
         from agentgym.integrations.autogen.live import concerns
 
@@ -222,7 +222,7 @@ class AutoGenAdapter(Adapter):
     def with_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent or team, all of whose model clients are ``model``.
 
-        Tools, and what belongs to libraries, are those of ``agent``.
+        Tools, and objects of libraries, are those of ``agent``.
         """
         self.check()
         from agentgym.integrations.autogen.copies import with_model

@@ -19,13 +19,13 @@ POLICY_INFO = ModelInfo(
     structured_output=False,
     multiple_system_messages=True,  # else they are joined, and stripped of spaces
 )
-"""What a policy can do."""
+"""The abilities of a policy."""
 
 
 class PlainOpenAIClient(OpenAIChatCompletionClient):
     """The client of AutoGen, whose tools reach the model with their schema alone.
 
-    AutoGen adds ``strict: false``, which is what a server assumes anyway; chat
+    AutoGen adds ``strict: false``, the default of servers; chat
     templates write it into the prompt, and a policy would read other tools than it
     was trained with.
     """
@@ -39,17 +39,17 @@ class PlainOpenAIClient(OpenAIChatCompletionClient):
 
 
 class GatewayClient(PlainOpenAIClient):
-    """The same for many calls to the gateway, which are told who of a team speaks.
+    """The same for many calls to the gateway, which get the name of the speaking role.
 
-    The openai package walks through every request beside its type annotations, which
-    takes longer than sending it. What is in ``extra_body`` it sends as it is, in the
-    same places of the same JSON.
+    The openai package compares every request with its type annotations, which takes
+    longer than sending it. Fields in ``extra_body`` are sent unchanged, in the same
+    places of the same JSON.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:
         params = super()._process_create_args(*args, **named)
         if params.response_format is not None:
-            return params  # the package reads the answer beside the tools
+            return params  # the package parses the answer with the tools
         body: dict[str, Any] = {"messages": params.messages}
         if params.tools:
             body["tools"] = params.tools

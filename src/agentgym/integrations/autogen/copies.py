@@ -1,8 +1,8 @@
 """Copies of a live agent or team: each with a state and a model of its own.
 
 An agent remembers, and a team runs in a runtime of its own, so that no two episodes can
-share one. What they hold is taken apart once and put together for each: what cannot be
-taken apart, and what belongs to a library, is shared.
+share one. Their objects are taken apart once and put together for each: objects that
+cannot be taken apart, and those of libraries, are shared.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, StaticWorkbench, Workbench
 
 from agentgym.errors import UnsupportedError
-from agentgym.integrations.autogen.led import (
-    LedWorkbench,
-    contain_exit,
-    lead_bench,
-    lead_tool,
-    lead_user,
-)
 from agentgym.integrations.autogen.live import require_runner
+from agentgym.integrations.autogen.routed import (
+    RoutedWorkbench,
+    contain_exit,
+    route_bench,
+    route_tool,
+    route_user,
+)
 
 _PLAIN = (
     *(bool, bytearray, bytes, float, int, str, type(None)),
@@ -62,8 +62,8 @@ class Copies:
 
     Attributes:
         clients: The model clients that were replaced.
-        shared: What the author's own code holds and all copies share.
-        size: Bytes of what is copied.
+        shared: Objects of the author's own code that all copies share.
+        size: Bytes of the copied objects.
 
     Raises:
         UnsupportedError: It cannot be taken apart.
@@ -74,7 +74,7 @@ class Copies:
     ) -> None:
         self.clients: list[ChatCompletionClient] = []
         self.shared: list[Any] = []
-        self.benches: list[LedWorkbench] = []
+        self.benches: list[RoutedWorkbench] = []
         self._model = model
         self._in_episodes = in_episodes
         self._kept: list[Any] = []
@@ -96,7 +96,7 @@ class Copies:
         return _Made(io.BytesIO(self._form), self._makers).load()
 
     def _instead(self, value: Any) -> int | None:
-        """Return the number of what stands in the place of a value; None: its copy."""
+        """Return the number of the replacement of a value; None: it is copied."""
         kind = type(value)
         if kind in _PLAIN:
             return None
@@ -127,9 +127,9 @@ class Copies:
     def _bench(self, bench: Workbench) -> Callable[[], Any]:
         if not self._in_episodes:
             return lambda: bench
-        led = LedWorkbench(bench)
-        self.benches.append(led)
-        return lambda: led
+        routed = RoutedWorkbench(bench)
+        self.benches.append(routed)
+        return lambda: routed
 
     def _share(self, value: Any) -> int:
         return self._put(value, lambda: value)
@@ -141,16 +141,16 @@ class Copies:
         return len(self._makers) - 1
 
     def _restored(self, value: Any) -> Callable[[Any, Any], None] | None:
-        """Return what gives a copy its state; None if that is as usual."""
+        """Return the function that gives a copy its state; None for the usual one."""
         if isinstance(value, Team):
             return _set_up_team
         if not self._in_episodes:
             return None
         leaders = {
-            StaticWorkbench: _lead_bench,
-            BaseTool: _lead_tool,
-            UserProxyAgent: _lead_user,
-            ChatAgent: _lead_agent,
+            StaticWorkbench: _route_bench,
+            BaseTool: _route_tool,
+            UserProxyAgent: _route_user,
+            ChatAgent: _route_agent,
         }
         return next((f for kind, f in leaders.items() if isinstance(value, kind)), None)
 
@@ -164,7 +164,7 @@ def with_model(agent: Any, model: Any) -> Any:
     require_runner(agent, repr(agent))
     if not isinstance(model, ChatCompletionClient):
         raise UnsupportedError(
-            f"A {type(model).__name__} is no model client of AutoGen's."
+            f"A {type(model).__name__} is not a model client of AutoGen's."
         )
     copies = Copies(agent, model, in_episodes=False)
     if not copies.clients:
@@ -223,22 +223,22 @@ def _set_up_team(team: Any, state: dict[str, Any]) -> None:
     team._initialized = team._is_running = False
 
 
-def _lead_bench(bench: Any, state: dict[str, Any]) -> None:
+def _route_bench(bench: Any, state: dict[str, Any]) -> None:
     vars(bench).update(state)
-    lead_bench(bench)
+    route_bench(bench)
 
 
-def _lead_tool(tool: Any, state: dict[str, Any]) -> None:
+def _route_tool(tool: Any, state: dict[str, Any]) -> None:
     vars(tool).update(state)
-    lead_tool(tool)
+    route_tool(tool)
 
 
-def _lead_agent(agent: Any, state: dict[str, Any]) -> None:
+def _route_agent(agent: Any, state: dict[str, Any]) -> None:
     vars(agent).update(state)
     if _is_authors(type(agent)):
         contain_exit(agent)
 
 
-def _lead_user(user: Any, state: dict[str, Any]) -> None:
+def _route_user(user: Any, state: dict[str, Any]) -> None:
     vars(user).update(state)
-    lead_user(user)
+    route_user(user)

@@ -1,6 +1,6 @@
-"""What must be known of a live agent or team: members, prompts, tools, models.
+"""Describe a live agent or team: members, prompts, tools, models.
 
-AutoGen gives no public access to most of it: a test tells when a version changes it.
+AutoGen gives no public access to most of it: a test fails when a version changes it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,7 @@ from autogen_core.tools import BaseTool, StaticWorkbench, Workbench
 from agentgym.core.background import in_background
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ToolError, UnsupportedError
-from agentgym.integrations.autogen.led import LedWorkbench
+from agentgym.integrations.autogen.routed import RoutedWorkbench
 from agentgym.integrations.autogen.tools import SpecTool
 from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.live import kind_of
@@ -60,17 +60,17 @@ def require_runner(agent: Any, origin: str) -> None:
 
 
 def require_plain_answers(agent: Any) -> None:
-    """Check that nobody wants a model's answers in a form that it is held to.
+    """Check that no member requires a fixed form of a model's answers.
 
     Raises:
-        UnsupportedError: One does: a policy writes what it likes.
+        UnsupportedError: One does: a policy cannot guarantee a form.
     """
     for part in parts(agent):
         if isinstance(part, MagenticOneGroupChat):
             raise UnsupportedError(
-                f"{type(part).__name__} is led by answers that are a ledger in JSON, "
-                "which a policy cannot be held to. Train one of its agents by itself, "
-                "or put them in a SelectorGroupChat or a Swarm."
+                f"{type(part).__name__} requires JSON ledger answers, which a "
+                "policy under training cannot guarantee. Train one of its agents by "
+                "itself, or put them in a SelectorGroupChat or a Swarm."
             )
     for member in members(agent):
         if (form := getattr(member, "_output_content_type", None)) is not None:
@@ -111,7 +111,7 @@ def members(agent: Any) -> list[ChatAgent]:
 
 
 def speakers(agent: Any) -> list[ChatAgent]:
-    """Return those members that ask a model, as far as can be told.
+    """Return those members that are known to ask a model.
 
     Raises:
         UnsupportedError: There is none, and no agent of the author's own class.
@@ -125,7 +125,7 @@ def speakers(agent: Any) -> list[ChatAgent]:
 
 
 def role_of(speaker: ChatAgent) -> AgentRole:
-    """Return what one agent is told, may call and asks."""
+    """Return the prompt, tools and model of one agent."""
     slot = slot_of(speaker)
     prompts = getattr(speaker, "_system_messages", None)
     handoffs = getattr(speaker, "_handoff_tools", ())
@@ -143,7 +143,7 @@ def own_tools(found: Any) -> list[Tool]:
     """Return the tools of an agent or team, of a workbench, or a tool of AutoGen's.
 
     Raises:
-        UnsupportedError: There are none, or they cannot be told.
+        UnsupportedError: There are none, or they cannot be listed.
     """
     if isinstance(found, BaseTool | Workbench):
         return tools_of(found)
@@ -166,21 +166,21 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def concerns(agent: Any) -> list[str]:
-    """Return what is different for an agent or team in training, in sentences."""
-    told = []
+    """Return the differences for an agent or team in training, in sentences."""
+    notes = []
     for part in parts(agent):
         if isinstance(part, UserProxyAgent):
-            told.append(f"The scenario's user answers in the place of {part.name!r}.")
+            notes.append(f"The scenario's user answers instead of {part.name!r}.")
         if isinstance(part, CodeExecutorAgent):
             kind = type(part._code_executor).__name__
-            told.append(f"{part.name!r} really runs what the policy writes, by {kind}.")
+            notes.append(f"{part.name!r} really runs the policy's code, by {kind}.")
         for memory in getattr(part, "_memory", None) or ():
             if not isinstance(memory, ListMemory):
-                told.append(
+                notes.append(
                     f"The memory of {part.name!r}, {type(memory).__name__}, is shared "
-                    "by all episodes: what one writes, others read."
+                    "by all episodes: each reads the entries of the others."
                 )
-    return told
+    return notes
 
 
 def slot_of(holder: Any) -> str | None:
@@ -212,7 +212,7 @@ def tools_of(part: Any) -> list[Tool]:
     if isinstance(part, StaticWorkbench) and not renamed:
         return [tool for each in part._tools for tool in tools_of(each)]
     return [
-        _callable(_told(schema), _calling(part, schema["name"]), None)
+        _callable(_spec_of_schema(schema), _calling(part, schema["name"]), None)
         for schema in in_background(_listed(part))
     ]
 
@@ -233,7 +233,7 @@ def _callable(
         except SystemExit as end:
             raise RuntimeError(f"{spec.name} called sys.exit({end.code!r})") from None
 
-    if returned is not None:  # what a stub answers is made from it
+    if returned is not None:  # a stub's answer is made from it
         call.__annotations__["return"] = returned
     return Tool(spec, call)
 
@@ -243,17 +243,17 @@ def _running(tool: BaseTool[Any, Any]) -> Callable[[dict[str, Any]], Awaitable[s
         try:
             found = await tool.run_json(arguments, CancellationToken())
         except Exception as error:
-            raise ToolError(str(error)) from error  # AutoGen tells the model of it
+            raise ToolError(str(error)) from error  # AutoGen shows it to the model
         return tool.return_value_as_string(found)
 
     return run
 
 
 def _calling(bench: Workbench, name: str) -> Callable[[dict[str, Any]], Awaitable[str]]:
-    led = LedWorkbench(bench)
+    routed = RoutedWorkbench(bench)
 
     async def run(arguments: dict[str, Any]) -> str:
-        await led.start()
+        await routed.start()
         found = await bench.call_tool(name, arguments, CancellationToken())
         if found.is_error:
             raise ToolError(found.to_text())
@@ -268,7 +268,7 @@ def _returned(tool: BaseTool[Any, Any]) -> Any:
 
 
 def spec_of(tool: BaseTool[Any, Any]) -> ToolSpec:
-    """Return what a model is told of a tool.
+    """Return the schema of a tool for a model.
 
     Raises:
         UnsupportedError: Its arguments have no JSON schema.
@@ -278,7 +278,7 @@ def spec_of(tool: BaseTool[Any, Any]) -> ToolSpec:
     return spec_of_model(tool.name, tool.description, tool.args_type())
 
 
-def _told(schema: Any) -> ToolSpec:
+def _spec_of_schema(schema: Any) -> ToolSpec:
     name = schema["name"]
     parameters = dict(schema.get("parameters", {}))
     return ToolSpec(

@@ -33,7 +33,7 @@ class PolicyClient(ChatCompletionClient):
     """Answers from a policy that runs in this process.
 
     ``extra_create_args`` of a call may hold ``temperature``, ``max_tokens`` and
-    ``seed``. What it does not do raises UnsupportedError: other options, forced calls
+    ``seed``. Unsupported requests raise UnsupportedError: other options, forced calls
     and structured answers.
 
     Args:
@@ -144,12 +144,12 @@ class PolicyClient(ChatCompletionClient):
 
     @property
     def capabilities(self) -> ModelCapabilities:
-        """What AutoGen asked for before there was :attr:`model_info`."""
+        """The abilities, as AutoGen asked for them before :attr:`model_info`."""
         return ModelCapabilities(vision=False, function_calling=True, json_output=False)
 
     @property
     def model_info(self) -> ModelInfo:
-        """What the policy can do."""
+        """The abilities of the policy."""
         return POLICY_INFO
 
     def _request(

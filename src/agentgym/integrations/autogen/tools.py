@@ -12,7 +12,7 @@ from agentgym.core.tools import Tool, ToolSpec, run_tool
 from agentgym.integrations.episode import current_episode
 
 Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
-"""Takes arguments, as text where they are no object, and the id of the call."""
+"""Takes arguments, as text if they are not an object, and the id of the call."""
 
 
 class SpecTool(BaseTool[BaseModel, Any]):
@@ -30,7 +30,7 @@ class SpecTool(BaseTool[BaseModel, Any]):
 
     @property
     def schema(self) -> ToolSchema:
-        """What the model is told; made once, it is asked for in each call."""
+        """The schema for the model; made once, as each call needs it."""
         return self._schema
 
     async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> str:
@@ -43,7 +43,7 @@ class SpecTool(BaseTool[BaseModel, Any]):
         cancellation_token: CancellationToken,
         call_id: str | None = None,
     ) -> str:
-        """Run on what the model wrote."""
+        """Run on the arguments as the model wrote them."""
         given = dict(args) if isinstance(args, Mapping) else json.dumps(args)
         return await self._run(given, call_id)
 

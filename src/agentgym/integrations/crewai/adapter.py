@@ -29,7 +29,7 @@ from agentgym.integrations.live import (
     takes_tools,
     values_for,
 )
-from agentgym.integrations.openai_client import clients_led_to
+from agentgym.integrations.openai_client import clients_redirected_to
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
 
@@ -41,7 +41,7 @@ class CrewAIAgent(AgentLoop):
         if blueprint.context is not None:
             raise UsageError(
                 f"--context {blueprint.context}: CrewAI has no runtime context. Give "
-                "--inputs for what a crew is told."
+                "--inputs to change the crew's input."
             )
         refuse_configurable(blueprint, "CrewAI")
         self._blueprint = blueprint
@@ -110,7 +110,7 @@ class CrewAIAgent(AgentLoop):
         return talk(copied(form), self._blueprint, self._inputs)
 
     async def close(self) -> None:
-        """Close the pooled connections and remove what CrewAI has stored."""
+        """Close the pooled connections and remove CrewAI's stored files."""
         await self._llm.close()
         self._opened.close()
 
@@ -124,10 +124,10 @@ class _CrewAIConversation(Conversation):
         self._given: Callable[[Task], Any] = inputs
         self._has_answered = False
 
-    async def _kick_off(self, told: Any) -> Any:
+    async def _kick_off(self, text: Any) -> Any:
         self._has_answered = True
-        with clients_led_to(self._blueprint):
-            return await _kick_off(self._runs.kickoff, told)
+        with clients_redirected_to(self._blueprint):
+            return await _kick_off(self._runs.kickoff, text)
 
     def _refused(self, inputs: Any, wanted: str) -> UsageError:
         return UsageError(
@@ -142,10 +142,10 @@ class _AgentConversation(_CrewAIConversation):
     _messages: Sequence[dict[str, Any]] = ()
 
     async def turn(self, message: str) -> str:
-        told = None if self._has_answered else self._given(current_episode().task)
-        if told is not None and not isinstance(told, str):
-            raise self._refused(told, "the text that the agent is told")
-        asked = [*self._messages, {"role": "user", "content": told or message}]
+        text = None if self._has_answered else self._given(current_episode().task)
+        if text is not None and not isinstance(text, str):
+            raise self._refused(text, "the text of the agent's input")
+        asked = [*self._messages, {"role": "user", "content": text or message}]
         output = await self._kick_off(asked)
         if output is None:
             return ""
@@ -171,7 +171,7 @@ class _CrewConversation(_CrewAIConversation):
         return "" if output is None else str(output.raw)
 
 
-async def _kick_off(kickoff: Callable[[Any], Any], told: Any) -> Any:
+async def _kick_off(kickoff: Callable[[Any], Any], text: Any) -> Any:
     """Run an agent or a crew in a thread; None if its model's answer was empty."""
     from crewai.tools.tool_failure import ToolExecutionFailedError
 
@@ -179,7 +179,7 @@ async def _kick_off(kickoff: Callable[[Any], Any], told: Any) -> Any:
 
     kept = begin()
     try:
-        output = await call_in_thread(kickoff, told)
+        output = await call_in_thread(kickoff, text)
     except asyncio.CancelledError:
         current_episode().cut_short("cancelled")  # the thread's next request fails
         raise
@@ -239,7 +239,7 @@ class CrewAIAdapter(Adapter):
         return PolicyLLM(model="none")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return what is different in training: what is off, what is reached."""
+        """Return the differences in training: parts turned off, apps reached."""
         self.check()
         from agentgym.integrations.crewai.crews import concerns
 
@@ -258,7 +258,7 @@ class CrewAIAdapter(Adapter):
         return CrewAIAgent(blueprint)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Return a trained agent as an Agent, or as what its factory builds."""
+        """Return a trained agent as an Agent, or as its factory's object."""
         self.check()
         os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")  # or it asks, each run
         with environment(**{**QUIET, **_set_by_user()}):

@@ -8,7 +8,7 @@ from crewai.tools import BaseTool
 
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.crewai.crews import members, tools_of
-from agentgym.integrations.crewai.tools import LedTool
+from agentgym.integrations.crewai.tools import RoutedTool
 
 _MODELS = ("manager_llm", "function_calling_llm", "planning_llm", "chat_llm")
 _OFF = {
@@ -28,7 +28,7 @@ def with_model(found: Any, model: Any) -> Any:
     """
     members(found, f"The {type(found).__name__}")
     if not isinstance(model, BaseLLM):
-        raise UnsupportedError(f"A {type(model).__name__} is no LLM of CrewAI's.")
+        raise UnsupportedError(f"A {type(model).__name__} is not an LLM of CrewAI's.")
     changed = _Changed(model, {}, lambda tool: tool)
     if isinstance(found, Agent):
         return copied(changed.agent(found))
@@ -44,10 +44,10 @@ def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
     """Return an agent or crew whose copies are trained.
 
     Its models are ``model``, its tools act on the current episode where it has them;
-    what would be shared by episodes, writes files of the author's, or asks people, is
-    off.
+    parts that episodes would share, that write files of the author's, or that ask
+    people, are off.
     """
-    changed = _Changed(model, _OFF, LedTool.of)
+    changed = _Changed(model, _OFF, RoutedTool.of)
     if isinstance(found, Agent):
         return changed.agent(found)
     return changed.crew(found).model_copy(
@@ -100,11 +100,11 @@ def _complete(copy: Any, agent: Any) -> None:
 
 def _tools_copied(tools: list[BaseTool] | None) -> list[BaseTool]:
     """Return the tools, those of training with a count of their own."""
-    return [t.model_copy() if isinstance(t, LedTool) else t for t in tools or ()]
+    return [t.model_copy() if isinstance(t, RoutedTool) else t for t in tools or ()]
 
 
 class _Changed:
-    """Shallow copies, which share all but what is changed."""
+    """Shallow copies, which share all but the changed parts."""
 
     def __init__(
         self,
@@ -127,9 +127,9 @@ class _Changed:
             if vars(agent).get("function_calling_llm") is not None:
                 changed["function_calling_llm"] = self._model
             if agent.planning_config is not None:
-                told: dict[str, Any] = {"llm": None}  # the agent's own
-                told |= {"observe_steps": False} if self._off else {}
-                plans = agent.planning_config.model_copy(update=told)
+                message: dict[str, Any] = {"llm": None}  # the agent's own
+                message |= {"observe_steps": False} if self._off else {}
+                plans = agent.planning_config.model_copy(update=message)
                 changed["planning_config"] = plans
             if self._off:
                 changed["verbose"] = False

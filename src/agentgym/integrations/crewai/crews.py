@@ -1,4 +1,4 @@
-"""Agents, tasks and crews: what they are made of, and what they are told."""
+"""Agents, tasks and crews: their parts, and their inputs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ from agentgym.integrations.live import kind_of
 
 _PLAN: str = FUNCTION_SCHEMA["function"]["name"]
 PLACE = "task"
-"""The input that says in a task's description what the user says."""
+"""The input with the user's request, in a task's description."""
 
 
 def default_agent(
@@ -52,24 +52,25 @@ def runner(found: Any, origin: str) -> Agent | Crew:
 
 
 def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
-    """Check that the tasks of a crew say what is to be done.
+    """Check that the descriptions of a crew's tasks contain the user's request.
 
     Raises:
-        UsageError: They do not; says what to write.
+        UsageError: They do not; the message says how to write it.
     """
     wanted = sorted(filter(str.isidentifier, crew.fetch_inputs()))
     others = [name for name in wanted if name != PLACE]
     if has_inputs or (wanted and not others):
         return
-    told = f"{origin} is a crew for whose tasks training has no words."
+    message = f"{origin} is a crew for whose tasks training has no words."
     if not others:
         raise UsageError(
-            f"{told} Write {{{PLACE}}} in a description, where the user's words belong."
+            f"{message} Write {{{PLACE}}} in a description, where the user's words "
+            "belong."
         )
     named = ", ".join(f"{{{name}}}" for name in others)
     values = ", ".join(f"'{name}': ..." for name in others)
     raise UsageError(
-        f"{told} They say {named}: give --inputs module:function, a function of the "
+        f"{message} They say {named}: give --inputs module:function, a function of the "
         f"task that returns {{{values}}}, or write {{{PLACE}}} instead, where the "
         "user's words belong."
     )
@@ -79,7 +80,7 @@ def require_plain_answers(found: Agent | Crew) -> None:
     """Check that no task wants its answer in a form that a model is held to.
 
     Raises:
-        UnsupportedError: One does: a policy writes what it likes.
+        UnsupportedError: One does: a policy cannot guarantee a form.
     """
     for task in tasks_of(found):
         for name in ("response_model", "output_pydantic", "output_json"):
@@ -168,7 +169,7 @@ def own_tools(found: Any) -> list[Tool]:
     """Return the tools of an Agent, a Task or a Crew, or a tool of CrewAI's.
 
     Raises:
-        UnsupportedError: There are none, or they cannot be told.
+        UnsupportedError: There are none, or they cannot be listed.
     """
     if isinstance(found, BaseTool):
         return [callable_tool(found)]
@@ -212,17 +213,17 @@ def _given(found: Any) -> Iterator[BaseTool]:
 
 
 def concerns(found: Any) -> list[str]:
-    """Return what is different for an agent or a crew in training, in sentences."""
-    told = []
+    """Return the differences for an agent or a crew in training, in sentences."""
+    notes = []
     agents = members(found, f"The {type(found).__name__}")
     crews = [found] if isinstance(found, Crew) else []
     holders: list[Agent | Crew] = [*agents, *crews]
     if any(held.memory for held in holders):
-        told.append("Memory is off: no episode reads what another one wrote.")
+        notes.append("Memory is off: no episode reads the entries of another one.")
     if any(held.knowledge_sources or held.knowledge for held in holders):
-        told.append("Knowledge is off: no model is asked for embeddings.")
+        notes.append("Knowledge is off: no model is asked for embeddings.")
     if any(crew.planning for crew in crews):
-        told.append("Planning is off: it wants a structured answer.")
+        notes.append("Planning is off: it wants a structured answer.")
     written = [task.output_file for task in tasks_of(found) if task.output_file]
     for crew in crews:
         log = crew.output_log_file
@@ -230,12 +231,12 @@ def concerns(found: Any) -> list[str]:
     if any(held.checkpoint for held in holders):
         written.append("checkpoints")
     if written:
-        told.append(f"Not written in training: {', '.join(written)}.")
+        notes.append(f"Not written in training: {', '.join(written)}.")
     if any(_observes(agent) for agent in agents):
-        told.append("Steps of a plan are not observed: it wants a structured answer.")
+        notes.append("Steps of a plan are not observed: it wants a structured answer.")
     if any(task.human_input for task in tasks_of(found)):
-        told.append("Tasks that wait for a person's word go on without it.")
+        notes.append("Tasks that wait for a person's word go on without it.")
     names = [agent.role.strip() for agent in agents if agent.apps]
     if names:
-        told.append(f"Apps of {', '.join(names)} are really reached.")
-    return told
+        notes.append(f"Apps of {', '.join(names)} are really reached.")
+    return notes

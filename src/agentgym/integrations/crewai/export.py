@@ -1,4 +1,4 @@
-"""A trained agent as an Agent of CrewAI's, or as what its factory builds."""
+"""Export a trained agent as an Agent of CrewAI's, or as its factory's object."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -114,7 +114,7 @@ class PolicyLLM(BaseLLM):
         self._policy.close()
 
     def supports_function_calling(self) -> bool:
-        """Say that tools are told of as chat completions have them."""
+        """Return True: tools are passed as in chat completions."""
         return True
 
     def supports_stop_words(self) -> bool:
@@ -166,17 +166,17 @@ class PolicyLLM(BaseLLM):
             seed=(self.seed or 0) + counted,
         )
         with llm_call_context():
-            told = {"from_task": from_task, "from_agent": from_agent}
-            self._emit_call_started_event(messages, tools, **told)
+            text = {"from_task": from_task, "from_agent": from_agent}
+            self._emit_call_started_event(messages, tools, **text)
             try:
                 result = await self._policy.chat(asked)
             except Exception as error:
-                self._emit_call_failed_event(str(error), **told)
+                self._emit_call_failed_event(str(error), **text)
                 raise
             calls = [call.to_openai() for call in result.tool_calls]
             answer = calls or self._apply_stop_words(result.content or "")
             kind = LLMCallType.TOOL_CALL if calls else LLMCallType.LLM_CALL
-            self._emit_call_completed_event(answer, kind, **told)
+            self._emit_call_completed_event(answer, kind, **text)
         return answer
 
 

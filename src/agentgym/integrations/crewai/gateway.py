@@ -23,10 +23,10 @@ _FAILURES: ContextVar[list[Exception]] = ContextVar("agentgym_crewai_failures")
 
 
 def begin() -> list[Exception]:
-    """Return what :func:`failures` gives from now on, in threads of this context too.
+    """Start a list of :func:`failures`, in threads of this context too.
 
-    CrewAI hands a tool's exception to the model as text; those that end the episode
-    are kept here. What it keeps itself, agents and events of earlier runs, is let go.
+    CrewAI hands a tool's exception to the model as text; those that end the episode are
+    in this list. CrewAI's own state, agents and events of earlier runs, is released.
     """
     crewai_event_bus.reset_runtime_state()
     kept: list[Exception] = []
@@ -35,21 +35,21 @@ def begin() -> list[Exception]:
 
 
 def failures() -> list[Exception]:
-    """Return what has ended the episode, in order."""
+    """Return the exceptions that ended the episode, in order."""
     return _FAILURES.get()
 
 
 def counted_tokens(*_: Any, **__: Any) -> int:
-    """Let nothing be too long for CrewAI: whoever answers says when it is.
+    """Return 0 tokens, so that CrewAI shortens no prompt: the server checks it.
 
     CrewAI would guess, from the length of the text and the name of the model, and
-    put summaries and files in the place of messages and results.
+    replace messages and results by summaries and files.
     """
     return 0
 
 
 def role_of(agent: Any) -> str:
-    """Return the role of an agent that CrewAI tells of, or whose call it does not."""
+    """Return the role of CrewAI's current agent, or the default if unknown."""
     return str(getattr(agent, "role", DEFAULT_AGENT))
 
 
@@ -66,8 +66,8 @@ class GatewayLLM(OpenAICompletion):
 
         Args:
             blueprint: Of its agent.
-            own_names: Whether the agent's tools are the episode's, and are to be told
-                by their own names.
+            own_names: Whether the agent's tools are the episode's, and are to be sent
+                with their own names.
         """
         url = blueprint.gateway + PLACEHOLDER
         model = cls(
@@ -116,7 +116,7 @@ class GatewayLLM(OpenAICompletion):
 def _with_own_names(params: dict[str, Any]) -> dict[str, Any]:
     """Return a request in which the episode's tools have their own names.
 
-    CrewAI writes all names in small letters, in what it sends alone: a call by a tool's
+    CrewAI writes all names in small letters, but only in requests: a call by a tool's
     own name finds it.
     """
     own = {sanitize_tool_name(name): name for name in current_episode().tools}

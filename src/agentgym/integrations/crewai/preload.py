@@ -1,4 +1,4 @@
-"""Imports what every worker needs; only the process that workers are forked from does.
+"""Import the modules that every worker needs, in the process that forks workers.
 
 CrewAI decides on telemetry, and makes its storage folder, when it is imported.
 """

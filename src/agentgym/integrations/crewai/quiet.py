@@ -1,4 +1,4 @@
-"""CrewAI without what it does beside running agents: telemetry, traces, messages."""
+"""Run CrewAI without its telemetry, traces and messages."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ QUIET = {
     "CREWAI_DISABLE_VERSION_CHECK": "true",
     "CREWAI_TRACING_ENABLED": "false",
 }
-"""What is set where CrewAI runs in a process of AgentGym's own."""
+"""Variables that are set if CrewAI runs in a process of AgentGym's own."""
 
 
 @contextmanager

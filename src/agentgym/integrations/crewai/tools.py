@@ -20,7 +20,7 @@ from agentgym.scenarios.schemas import spec_of_model
 
 
 def _never(arguments: Any = None, result: Any = None) -> bool:
-    """Say that a result may not be used again: what a tool acts on changes."""
+    """Return False: a result may not be reused, as the tool's state changes."""
     return False
 
 
@@ -56,13 +56,13 @@ class EpisodeTool(BaseTool):
 
     @classmethod
     def of(cls, spec: ToolSpec) -> "EpisodeTool":
-        """Return the tool; the model is told its own name, as by no other LLM."""
+        """Return the tool, which appears with its own name to GatewayLLM alone."""
         return cls(**_fields(spec))
 
     def _run(self, **arguments: Any) -> str:
         try:
             return current_episode().use_tool_sync(self.name, arguments)
-        except Exception as error:  # CrewAI would tell the model of it, and go on
+        except Exception as error:  # CrewAI would show it to the model, and go on
             failures().append(error)
             raise
 
@@ -74,7 +74,7 @@ class EpisodeTool(BaseTool):
             raise
 
 
-class LedTool(BaseTool):
+class RoutedTool(BaseTool):
     """A tool of an agent's own: it acts on the current episode, if that has it."""
 
     _tool: BaseTool = PrivateAttr()
@@ -82,9 +82,9 @@ class LedTool(BaseTool):
     @classmethod
     def of(cls, tool: BaseTool) -> BaseTool:
         """Return the tool; one of training's is that already."""
-        if isinstance(tool, EpisodeTool | LedTool):
+        if isinstance(tool, EpisodeTool | RoutedTool):
             return tool
-        led = cls(
+        routed = cls(
             name=tool.name,
             description=tool.description,
             args_schema=tool.args_schema,
@@ -93,11 +93,11 @@ class LedTool(BaseTool):
             max_usage_count=tool.max_usage_count or sys.maxsize,
             tool_failure_policy=tool.tool_failure_policy,
         )
-        led._tool = tool
-        return led
+        routed._tool = tool
+        return routed
 
     def run(self, *args: Any, **arguments: Any) -> Any:
-        """Run it; in an episode that has it, on what the model wrote, unchecked."""
+        """Run it; in an episode that has it, on the model's unchecked arguments."""
         if not self._is_episodes:
             return super().run(**arguments)
         return self._claim_usage() or self._run(**arguments)
@@ -138,7 +138,7 @@ def _really_run(tool: BaseTool, arguments: dict[str, Any]) -> Any:
 
 
 def spec_of(tool: BaseTool) -> ToolSpec:
-    """Return what a model is told of a tool.
+    """Return the schema of a tool for a model.
 
     Raises:
         UnsupportedError: Its arguments have no JSON schema.
@@ -156,7 +156,7 @@ def callable_tool(tool: BaseTool) -> Tool:
         except _Exit as end:
             raise RuntimeError(str(end)) from None
         except Exception as error:
-            raise ToolError(str(error)) from error  # CrewAI tells the model of it
+            raise ToolError(str(error)) from error  # CrewAI shows it to the model
         text = tool.format_output_for_agent(found)
         if isinstance(found, ToolFailure):
             raise ToolError(text)
@@ -164,7 +164,7 @@ def callable_tool(tool: BaseTool) -> Tool:
 
     function = getattr(tool, "func", None) or type(tool)._run
     returned = getattr(function, "__annotations__", {}).get("return")
-    if returned is not None:  # what a stub answers is made from it
+    if returned is not None:  # a stub's answer is made from it
         call.__annotations__["return"] = returned
     return Tool(spec_of(tool), call)
 
@@ -177,8 +177,8 @@ def _contained(tool: BaseTool, arguments: dict[str, Any]) -> Any:
     try:
         return tool.run(**arguments)
     except SystemExit as end:
-        told = f"the tool {tool.name} called sys.exit({end.code!r})"
-        raise _Exit(told) from None
+        message = f"the tool {tool.name} called sys.exit({end.code!r})"
+        raise _Exit(message) from None
 
 
 class BoundTool(BaseTool):
@@ -191,7 +191,7 @@ class BoundTool(BaseTool):
         """Return the tool; UnsupportedError if CrewAI would rename it."""
         if (known_as := sanitize_tool_name(tool.spec.name)) != tool.spec.name:
             raise UnsupportedError(
-                f"CrewAI tells the model of the tool {tool.spec.name!r} as "
+                f"CrewAI offers the tool {tool.spec.name!r} to the model as "
                 f"{known_as!r}, and it was trained with its own name. Name it "
                 f"{known_as!r}."
             )

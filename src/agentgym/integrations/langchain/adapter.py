@@ -113,7 +113,7 @@ class LangChainAdapter(Adapter):
         return PolicyChatModel()
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return what is different for a graph in training: memory, interrupts."""
+        """Return the differences for a graph in training: memory, interrupts."""
         return graphs.concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:

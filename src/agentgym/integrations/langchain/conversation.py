@@ -17,7 +17,7 @@ from agentgym.integrations.langchain.graphs import (
 )
 from agentgym.integrations.langchain.interrupts import resumption
 from agentgym.integrations.live import values_for
-from agentgym.integrations.openai_client import clients_led_to
+from agentgym.integrations.openai_client import clients_redirected_to
 
 
 class GraphRun:
@@ -26,7 +26,7 @@ class GraphRun:
     Args:
         graph: Compiled.
         blueprint: Whose limits, context and inputs hold.
-        llm: Answers in the place of the graph's own models; None if those are to.
+        llm: Answers instead of the graph's own models; None to keep those.
 
     Raises:
         UsageError: The graph wants a runtime context, and there is none.
@@ -45,18 +45,18 @@ class GraphRun:
             self.context = _default_context(graph.context_schema, blueprint)
 
     def configurable(self) -> dict[str, Any]:
-        """Return what the user gives of the episode's ``config["configurable"]``."""
+        """Return the user's values of the episode's ``config["configurable"]``."""
         return {**self._blueprint.configurable, **current_episode().task.configurable}
 
     @contextmanager
-    def led(self) -> Iterator[None]:
-        """Lead model calls within to training."""
+    def redirected(self) -> Iterator[None]:
+        """Redirect model calls within to training."""
         with ExitStack() as stack:
             if self._llm is not None:
                 from agentgym.integrations.langchain.redirect import answering
 
                 stack.enter_context(answering(self._llm))
-                stack.enter_context(clients_led_to(self._blueprint))
+                stack.enter_context(clients_redirected_to(self._blueprint))
             yield
 
 
@@ -118,7 +118,7 @@ class GraphConversation(Conversation):
         from langgraph.errors import GraphRecursionError
 
         self._begin_thread()
-        with self._run.led():
+        with self._run.redirected():
             try:
                 state = await self._invoke(self._input(message))
                 for _ in range(self._run.steps):

@@ -14,12 +14,12 @@ _SENT_AS_THEY_ARE = ("messages", "tools")
 class GatewayChatOpenAI(ChatOpenAI):
     """``ChatOpenAI`` whose messages and tools reach the gateway as they are.
 
-    The gateway is told which agent of a team speaks.
+    Requests have the name of the speaking agent of a team.
 
-    The openai package walks through every request beside its type annotations, to
+    The openai package compares every request with its type annotations, to
     rename keys that a chat completion does not have. For the tools of an agent that
-    takes several times longer than sending them. What is in ``extra_body`` it sends
-    as it is, in the same places of the same JSON.
+    takes several times longer than sending them. Fields in ``extra_body`` are sent
+    unchanged, in the same places of the same JSON.
     """
 
     def _get_request_payload(

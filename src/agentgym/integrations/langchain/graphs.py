@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import MissingExtraError, UnsupportedError, told_by
+from agentgym.errors import MissingExtraError, UnsupportedError, message_of
 from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.langchain.in_place import call_in_place
 from agentgym.integrations.langchain.interrupts import YES
@@ -34,14 +34,14 @@ def running_role() -> str | None:
     """
     from langchain_core.runnables.config import ensure_config
 
-    told = ensure_config().get("metadata", {})
-    if name := told.get("lc_agent_name"):
+    message = ensure_config().get("metadata", {})
+    if name := message.get("lc_agent_name"):
         return str(name)
-    namespace = str(told.get("langgraph_checkpoint_ns") or "")  # outer:id|inner:id
+    namespace = str(message.get("langgraph_checkpoint_ns") or "")  # outer:id|inner:id
     nodes = [part.partition(":")[0] for part in namespace.split("|") if part]
     if len(nodes) > 1:
         return nodes[-2]
-    if nodes and told.get("ls_integration") == _OF_CREATE_AGENT:
+    if nodes and message.get("ls_integration") == _OF_CREATE_AGENT:
         return DEFAULT_AGENT
     return nodes[0] if nodes else None
 
@@ -68,13 +68,13 @@ def require_graph(graph: Any, origin: str) -> None:
         raise MissingExtraError("langchain", "The LangChain adapter") from None
     if hasattr(graph, "compile") and not isinstance(graph, Pregel):
         raise UnsupportedError(
-            f"{origin} is a {type(graph).__name__} that is not compiled: name what its "
-            "compile() returns."
+            f"{origin} is a {type(graph).__name__} that is not compiled: name the "
+            "result of its compile()."
         )
     if not isinstance(graph, Pregel):
         raise UnsupportedError(
-            f"{origin} gave {kind_of(graph)}, not a compiled graph. Return "
-            "what langchain.agents.create_agent or StateGraph.compile returns."
+            f"{origin} gave {kind_of(graph)}, not a compiled graph. Return the "
+            "result of langchain.agents.create_agent or StateGraph.compile."
         )
 
 
@@ -86,32 +86,32 @@ def roles(graph: Any) -> list[AgentRole]:
 
 
 def concerns(graph: Any) -> list[str]:
-    """Return what is different for a graph in training, in sentences."""
-    told = []
+    """Return the differences for a graph in training, in sentences."""
+    notes = []
     if graph.checkpointer:
         kind = type(graph.checkpointer).__name__
-        told.append(
+        notes.append(
             f"Each episode has a thread and a memory of its own; {kind} is not written."
         )
     if graph.store is not None:
-        told.append(
-            f"The store, {type(graph.store).__name__}, is shared by all episodes: what "
-            "one writes, others read."
+        notes.append(
+            f"The store, {type(graph.store).__name__}, is shared by all episodes: "
+            "each reads the entries of the others."
         )
     if names := [t.name for _, each in _graphs(graph) for t in _commanding(each)]:
         listed = ", ".join(dict.fromkeys(names))
-        told.append(
+        notes.append(
             f"{listed} can change the graph's state (Command), which a recorded answer "
-            "does not. Where what comes next depends on it, let them really run: "
+            "does not. If later steps depend on it, let them really run: "
             "--tools live --allow-tool NAME."
         )
     if can_wait(graph):
-        told.append(
+        notes.append(
             "Where it waits for a person it goes on at once: breakpoints are passed, "
             "calls that wait for approval are approved, and questions are answered by "
             f"the scenario's user, else with {YES!r}."
         )
-    return told
+    return notes
 
 
 def can_wait(graph: Any) -> bool:
@@ -213,7 +213,7 @@ def passes_control(tool: Any) -> bool:
 
 
 def spec_of(tool: "BaseTool") -> ToolSpec:
-    """Return what a model is told of a tool, without what LangGraph puts in itself.
+    """Return the schema of a tool for a model, without LangGraph's own arguments.
 
     Raises:
         UnsupportedError: Its arguments have no JSON schema.
@@ -232,8 +232,8 @@ def spec_of(tool: "BaseTool") -> ToolSpec:
         assert spec.parameters is not None
     except Exception as error:
         raise UnsupportedError(
-            f"The tool {tool.name!r} cannot be told to a model: "
-            f"{told_by(error)}. Give all of its arguments types that JSON can hold."
+            f"The tool {tool.name!r} cannot be described to a model: "
+            f"{message_of(error)}. Give all of its arguments types that JSON can hold."
         ) from error
     return spec
 
@@ -249,7 +249,7 @@ def _callable_tool(tool: "BaseTool") -> Tool:
 
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
     returned = getattr(function, "__annotations__", {}).get("return")
-    if returned is not None:  # what a stub answers is made from it
+    if returned is not None:  # a stub's answer is made from it
         call.__annotations__["return"] = returned
     return Tool(spec_of(tool), call)
 
@@ -279,7 +279,7 @@ def _answers(wanted: Any) -> tuple[str, ...]:
 def create_agent_cells(graph: Any) -> dict[str, Any]:
     """Return the closure of ``create_agent``'s model node; empty for other graphs.
 
-    No public contract: a test tells when LangChain changes it.
+    It is not public: a test fails when LangChain changes it.
     """
     node = graph.nodes.get("model")
     function = None if node is None else getattr(_runnable(node), "func", None)
@@ -321,7 +321,7 @@ def _runnables(graph: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _runnable(node: Any) -> Any:
-    """Return what a node runs, also where another model answers in it."""
+    """Return a node's runnable, also if another model answers in it."""
     return getattr(node.bound, "as_written", node.bound)
 
 
@@ -344,7 +344,7 @@ def _models(graph: Any) -> Iterator[Any]:
 
 
 def _values(bound: Any) -> list[Any]:
-    """Return what a node's runnable holds: its tools, or what its functions reach."""
+    """Return the tools of a node's runnable, or the values that its functions reach."""
     return [
         value
         for part in _parts(bound)

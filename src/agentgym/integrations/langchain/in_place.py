@@ -1,4 +1,4 @@
-"""Live tools of an agent that run where the agent calls them, with what it injects.
+"""Run an agent's live tools where the agent calls them, with injected arguments.
 
 A tool with ``ToolRuntime``, ``InjectedState`` or a config cannot run outside of its
 graph, and one that returns a ``Command`` changes the graph's state only there. So a

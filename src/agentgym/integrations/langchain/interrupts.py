@@ -38,8 +38,8 @@ async def resumption(
 async def _answer(interrupt: Any) -> Any:
     """Return the answer to one question.
 
-    A tool call that waits for approval is approved: the model's call is what training
-    judges. Any other question is for the scenario's user.
+    A tool call that waits for approval is approved: training judges the model's call.
+    Any other question is for the scenario's user.
     """
     question = interrupt.value
     if isinstance(question, Mapping) and "action_requests" in question:

@@ -182,7 +182,7 @@ def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
     """Iterate from sync code, also inside a running event loop.
 
     One loop, on one thread, serves the iterator from its first item to its last, as
-    what it waits on belongs to that loop. Closing the generator cancels the rest.
+    its futures belong to that loop. Closing the generator cancels the rest.
     """
     ready: SimpleQueue[tuple[T, ...]] = SimpleQueue()
 
@@ -204,7 +204,7 @@ def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
 
 
 def _refuse_unsupported(**options: Any) -> None:
-    """Refuse what the policy does not do, as a server of the agent does."""
+    """Refuse unsupported options, as a server of the agent does."""
     if (name := unsupported_option(options)) is not None:
         raise UnsupportedError(
             f"{name} = {options[name]!r} is not supported by a policy in this "
@@ -218,8 +218,8 @@ def _refuse_unsupported(**options: Any) -> None:
 def _unreadable(call: RequestedCall) -> str | None:
     """Return the arguments of a call that cannot run as a JSON text, else None.
 
-    As a text they are arguments to nobody, LangChain's own reader of streamed calls
-    among them, which repairs what it can.
+    As a JSON text they are not an object to any parser, also not to LangChain's parser
+    of streamed calls, which repairs broken JSON.
     """
     readable = parse_arguments(call.arguments) is not None
     return None if readable else json.dumps(call.arguments)
@@ -251,8 +251,8 @@ def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
     asked = options.get("response_format")
     if not isinstance(asked, type):
         return options
-    told = convert_to_openai_tool(asked)["function"]
-    schema = {**told, "schema": told.get("parameters", {})}
+    wording = convert_to_openai_tool(asked)["function"]
+    schema = {**wording, "schema": wording.get("parameters", {})}
     wanted = {"type": "json_schema", "json_schema": schema}
     return {**options, "response_format": wanted}
 

@@ -38,7 +38,7 @@ def _node(name: str, node: Any, model: Any) -> Any:
 
 
 class _Answering(Runnable[Any, Any]):
-    """Runs what a node runs, ``as_written``, with another model answering within."""
+    """Runs a node's runnable, ``as_written``, with another model answering within."""
 
     def __init__(self, bound: Any, model: Any) -> None:
         self.as_written = bound

@@ -1,9 +1,9 @@
-"""LangChain's chat models and tools in an agent's code, led elsewhere for a while.
+"""Redirect LangChain's chat models and tools in an agent's code for a while.
 
 Any chat model of an agent, wherever it was made, answers from another one within
 :func:`answering`; any of its tools that has the name of a tool of the current episode
-acts on that episode's environment. The methods that are taught this are no public
-contract: a test tells when a version changes them.
+acts on that episode's environment. The patched methods are not public: a test fails
+when a version changes them.
 """
 
 import copy
@@ -22,7 +22,7 @@ from agentgym.integrations.live import refuse_while_importing
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")
 """Options of a call that reach the other model; the rest belongs to a provider."""
 
-_LED = "_led_to_the_episode"
+_ROUTED = "_routed_to_the_episode"
 _ANSWERING: ContextVar[Any] = ContextVar("agentgym_answering", default=None)
 _CALL_ID: ContextVar[str | None] = ContextVar("agentgym_call_id", default=None)
 _AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False)
@@ -40,7 +40,7 @@ def answering(model: Any) -> Iterator[None]:
 
 @contextmanager
 def tools_as_they_are() -> Iterator[None]:
-    """Let tools within do what they do, also in an episode."""
+    """Let tools within run unchanged, also in an episode."""
     token = _AS_THEY_ARE.set(True)
     try:
         yield
@@ -70,7 +70,7 @@ def _shaped(options: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def teach_models(module: ModuleType) -> None:
+def patch_models(module: ModuleType) -> None:
     """Let all chat models look for the one that answers in their place."""
     base = module.BaseChatModel
     generate, agenerate = base._generate_with_cache, base._agenerate_with_cache
@@ -117,20 +117,20 @@ def teach_models(module: ModuleType) -> None:
     base.stream, base.astream = led_stream, led_astream
 
 
-def teach_tools(module: ModuleType) -> None:
+def patch_tools(module: ModuleType) -> None:
     """Let all tools look for an episode that has one of their name."""
     base = module.BaseTool
     run, arun = base.run, base.arun
 
-    def led_run(self: Any, *args: Any, **named: Any) -> Any:
+    def routed_run(self: Any, *args: Any, **named: Any) -> Any:
         with _called_by(named.get("tool_call_id")):
             return run(_in_episode(self), *args, **named)
 
-    async def led_arun(self: Any, *args: Any, **named: Any) -> Any:
+    async def routed_arun(self: Any, *args: Any, **named: Any) -> Any:
         with _called_by(named.get("tool_call_id")):
             return await arun(_in_episode(self), *args, **named)
 
-    base.run, base.arun = led_run, led_arun
+    base.run, base.arun = routed_run, routed_arun
 
 
 @contextmanager
@@ -149,12 +149,12 @@ def _in_episode(tool: Any) -> Any:
         return tool
     if "_run" in vars(tool) or getattr(tool, "is_of_episode", False):
         return tool
-    if _LED not in vars(tool):
-        vars(tool)[_LED] = _led(tool)
-    return vars(tool)[_LED]
+    if _ROUTED not in vars(tool):
+        vars(tool)[_ROUTED] = _patched(tool)
+    return vars(tool)[_ROUTED]
 
 
-def _led(tool: Any) -> Any:
+def _patched(tool: Any) -> Any:
     known = frozenset(tool.args)
     has_artifact = tool.response_format == "content_and_artifact"
 

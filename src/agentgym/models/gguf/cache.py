@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agentgym.core.files import (
-    agents_home,
+    agents_folder,
     disk_trouble,
     new_folder,
     parse_json,
@@ -57,7 +57,9 @@ def converted_folder(model: str) -> Path:
     file = _packaged() if model == SMOLLM2 else _given(model)
     name = SMOLLM2 if model == SMOLLM2 else file.stem
     template = template_text(HERMES) if model == SMOLLM2 else ""
-    folder = agents_home().parent / "models" / f"{name}-{_digest(file)[:12]}-{_WRITER}"
+    folder = (
+        agents_folder().parent / "models" / f"{name}-{_digest(file)[:12]}-{_WRITER}"
+    )
     if _is_whole(folder):
         return folder
     from agentgym.models.gguf.conversion import convert

@@ -42,7 +42,7 @@ def convert(file: Path, folder: Path, template: str = "") -> None:
     """Write a GGUF file's weights in bfloat16, with its settings and tokenizer.
 
     Args:
-        file: What is read; it is checked before time is spent.
+        file: The GGUF file; it is checked before time is spent.
         folder: An empty folder.
         template: A chat template to use in place of the file's own.
 
@@ -86,7 +86,7 @@ def _read(file: Path) -> "GGUFReader":
     except (ValueError, LookupError, TypeError, OverflowError, MemoryError) as error:
         raise ModelError(
             f"{file} is cut short or damaged: with {file.stat().st_size:,} bytes it "
-            f"does not hold what its header says. {_AGAIN}"
+            f"does not hold the tensors that its header lists. {_AGAIN}"
         ) from error
 
 
@@ -137,7 +137,7 @@ def _write_weights(file: Path, folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(
         file.parent, gguf_file=file.name, dtype=torch.bfloat16
     )
-    # What is written is not quantized any more.
+    # The saved weights are not quantized any more.
     del model.hf_quantizer
     del model.config.quantization_config
     model.save_pretrained(folder, max_shard_size="1000GB")

@@ -1,4 +1,4 @@
-"""Addresses to listen on: what can be none, and what needs a key."""
+"""Check addresses to listen on: whether they are valid, and whether they need a key."""
 
 import errno
 import ipaddress
@@ -9,7 +9,7 @@ _MOST_PORT = 65_535
 
 
 def check_address(host: str, port: int, api_key: str | None, *, how: str) -> None:
-    """Refuse what cannot be an address, and to be open to others without a key.
+    """Refuse an invalid address, and one that is open to others without a key.
 
     Args:
         host: Of the address.
@@ -22,19 +22,20 @@ def check_address(host: str, port: int, api_key: str | None, *, how: str) -> Non
     """
     if not 0 <= port <= _MOST_PORT:
         raise UsageError(
-            f"{port} is no port: give one from 1 to {_MOST_PORT:,}, or 0 for a free "
+            f"{port} is not a port: give one from 1 to {_MOST_PORT:,}, or 0 for a free "
             "one."
         )
     if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
         raise UsageError("The API key has characters that no HTTP header can hold.")
     if api_key and api_key != api_key.strip():
         raise UsageError(
-            "The API key begins or ends with a blank, which is no part of a header: "
-            "take it away."
+            "The API key begins or ends with a blank, which a header cannot "
+            "hold: remove it."
         )
     if not api_key and not _is_own(host):
         raise UsageError(
-            f"Whoever reaches {host} could use the model: on another address than "
+            f"Any machine that reaches {host} could use the model: on another "
+            "address than "
             f"127.0.0.1 give a key, {how}."
         )
 

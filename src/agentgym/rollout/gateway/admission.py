@@ -83,11 +83,13 @@ class Admission:
 
     def _refuse_if_paused(self) -> None:
         if self._paused:
-            told = "gateway paused" + (f": {self._reason}" if self._reason else "")
+            message = "gateway paused" + (f": {self._reason}" if self._reason else "")
             wait = {"Retry-After": str(self._retry_after_s), "X-Agl-Paused": "true"}
-            raise ApiError(429, told, "gateway_paused", _RATE_LIMIT, wait)
+            raise ApiError(429, message, "gateway_paused", _RATE_LIMIT, wait)
 
 
 def _too_many(why: str) -> ApiError:
-    told = f"Too many model calls in flight: {why}."
-    return ApiError(429, told, "too_many_requests", _RATE_LIMIT, {"Retry-After": "1"})
+    message = f"Too many model calls in flight: {why}."
+    return ApiError(
+        429, message, "too_many_requests", _RATE_LIMIT, {"Retry-After": "1"}
+    )

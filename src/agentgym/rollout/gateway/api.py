@@ -1,4 +1,4 @@
-"""Api: Agent Lightning's rollouts, events and models over HTTP, plus what we add."""
+"""Api: Agent Lightning's rollouts, events and models over HTTP, plus our own routes."""
 
 import asyncio
 import re
@@ -62,7 +62,7 @@ class FinishRequest(BaseModel):
 class Api:
     """The handlers below ``/api``.
 
-    What may need the database is read in another thread: model calls do not wait.
+    Requests that may need the database run in another thread: model calls do not wait.
     """
 
     def __init__(self, store: Store, *, takes_models: bool) -> None:
@@ -94,9 +94,11 @@ class Api:
         for item in items:
             name = item.rollout_id or ""
             if len(name) > MOST_NAME or "/" in name or name in _NOT_NAMES:
-                told = f"rollout_id = {quoted(name)} cannot be part of an address, or "
-                told += "has another meaning there. Choose another."
-                raise ApiError(422, told, "invalid_value")
+                message = (
+                    f"rollout_id = {quoted(name)} cannot be part of an address, or "
+                )
+                message += "has another meaning there. Choose another."
+                raise ApiError(422, message, "invalid_value")
         return reply(self._store.create_rollouts(items), status=201)
 
     async def _list_rollouts(self, request: Request) -> web.Response:
@@ -150,8 +152,8 @@ class Api:
         body = RolloutPatch.model_validate(await read_json(request))
         status = body.status or RolloutStatusPatch()
         if len(name := status.last_attempt_id or "") > MOST_NAME:
-            told = f"last_attempt_id = {quoted(name)} is too long."
-            raise ApiError(422, told, "invalid_value")
+            message = f"last_attempt_id = {quoted(name)} is too long."
+            raise ApiError(422, message, "invalid_value")
         return reply(self._store.patch(self._shown(request), status))
 
     async def _delete_rollout(self, request: Request) -> web.Response:
@@ -198,13 +200,16 @@ class Api:
         models = _MODELS.validate_python(await read_json(request))
         for model in models:
             if not _ADDRESS.match(model.endpoint):
-                told = f"endpoint = {quoted(model.endpoint)} is no address, such as "
-                told += "http://127.0.0.1:8000/v1."
-                raise ApiError(422, told, "invalid_value")
+                message = f"endpoint = {quoted(model.endpoint)} is not an address, "
+                "such as "
+                message += "http://127.0.0.1:8000/v1."
+                raise ApiError(422, message, "invalid_value")
         if not self._takes_models:
-            told = "This gateway answers for the policy that it was given; it forwards "
-            told += "to no model server that is registered."
-            raise ApiError(409, told, "policy_given")
+            message = (
+                "This gateway answers for the policy that it was given; it forwards "
+            )
+            message += "to no model server that is registered."
+            raise ApiError(409, message, "policy_given")
         self._store.register_models(models)
         return reply(models, status=201)
 
@@ -220,11 +225,11 @@ class Api:
         return request.names
 
     def _check(self, event: EventCreate) -> None:
-        """Refuse an event that cannot be read back, or is not its poster's to tell."""
+        """Refuse an event that cannot be read back, or that its sender may not post."""
         if event.event_type == MODEL_REQUEST and not self._takes_models:
-            told = "This gateway records the calls of the policy that it was given "
-            told += "itself; no one else's can be trained on."
-            raise ApiError(409, told, "policy_given")
+            message = "This gateway records the calls of the policy that it was given "
+            message += "itself; no one else's can be trained on."
+            raise ApiError(409, message, "policy_given")
         check_event(event.event_type, event.data)
 
     async def _delete_models(self, request: Request) -> web.Response:
@@ -233,7 +238,7 @@ class Api:
 
 
 def _data_id(task: Any) -> str:
-    """Return what names a rollout's task in Agent Lightning's data sets."""
+    """Return the id of a rollout's task in Agent Lightning's data sets."""
     if not isinstance(task, dict):
         return ""
     return str(task.get("data_id") or task.get("instance_id") or "")
@@ -248,8 +253,8 @@ def _number[N: (int, float)](request: Request, name: str, default: N) -> N:
         return number
     except ValueError:
         kind = "whole number" if isinstance(default, int) else "number"
-        told = f"{name} = {quoted(value)} is no {kind} that can be meant."
-        raise ApiError(422, told, "invalid_value") from None
+        message = f"{name} = {quoted(value)} is no {kind} that can be meant."
+        raise ApiError(422, message, "invalid_value") from None
 
 
 def _wait_s(request: Request) -> float:

@@ -17,7 +17,7 @@ _CACHE = "cache"
 
 
 class CachedUpstream(Upstream):
-    """Answers from a cache what is asked at temperature 0, and never in training.
+    """Answers requests at temperature 0 from a cache, and never in training.
 
     An answer comes as it came the first time, byte for byte, with the token ids and
     log-probabilities that it had. Errors are not kept.
@@ -34,7 +34,7 @@ class CachedUpstream(Upstream):
 
     @property
     def troubles(self) -> list[str]:
-        """What befell the servers."""
+        """Sentences on failures of the servers."""
         return self._upstream.troubles
 
     @property
@@ -51,7 +51,7 @@ class CachedUpstream(Upstream):
         await self._upstream.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
-        """Yield what was kept, or what a server answers, which is kept then."""
+        """Yield the cached answer, or a server's, which is then cached."""
         key = None
         if call.mode != "train":
             key = self._cache.key(call.path, self._upstream.prepare(call).body)

@@ -48,10 +48,10 @@ class Chat:
 
     Attributes:
         policy: Who answers.
-        request: What it is asked, as :func:`chat_request` made it.
+        request: Its request, as :func:`chat_request` made it.
         body: The request as it came.
         call_id: Of the completion.
-        model: The name that it is told to come from.
+        model: The model's name in the answer.
         stop: Texts before which the answer is cut off.
         shows_ids: Whether the answer that is sent has the token ids, too.
         form: The tool whose call is sent as the answer's content; empty for none.
@@ -67,7 +67,7 @@ class Chat:
     form: str = ""
 
     async def answer(self) -> AsyncGenerator[bytes | Ended]:
-        """Yield the bytes of a streamed answer as they come, and its end at last.
+        """Yield the bytes of a streamed answer as they come, and finally its end.
 
         A failure of the policy is an end too. One before any bytes is JSON, sent
         instead of a stream.
@@ -92,19 +92,19 @@ class Chat:
         except Exception as error:
             if not isinstance(error, (ContextLengthError, PromptError)):
                 logger.warning("a model call failed", exc_info=True)
-            told = engine_error(error)
-            sent = frame(told.body) if has_begun else orjson.dumps(told.body)
-            yield Ended(sent, told.body, told.status)
+            wording = engine_error(error)
+            sent = frame(wording.body) if has_begun else orjson.dumps(wording.body)
+            yield Ended(sent, wording.body, wording.status)
 
     def _ended(
         self, result: ChatResult, written: Callable[[dict[str, Any]], bytes]
     ) -> Ended:
-        """Return the end: all of it, and ``written`` what the caller shall see."""
+        """Return the end: the whole answer, and the ``written`` part for the caller."""
         whole = completion_body(result, self.call_id, self.model)
         if problem := Completion(whole).problem:
             raise EngineError(f"The policy's answer cannot be used: {problem}.")
-        told = _log_probs(result) if self.body.get("logprobs") else None
-        choice = whole["choices"][0] | {"logprobs": told}
+        wording = _log_probs(result) if self.body.get("logprobs") else None
+        choice = whole["choices"][0] | {"logprobs": wording}
         if self.form:
             choice["message"] = form_given(choice["message"], self.form)
         shown = whole | {"choices": [choice]}
@@ -116,7 +116,7 @@ class Chat:
 def chat_request(
     body: Mapping[str, Any], *, in_training: bool = False, **sampling: Any
 ) -> ChatRequest:
-    """Return what the policy is asked; refuse what is malformed or it cannot do.
+    """Return the request for the policy; refuse malformed and unsupported ones.
 
     Args:
         body: The request as it came.
@@ -135,8 +135,8 @@ def chat_request(
         function = tool.get("function")
         name = function.get("name") if isinstance(function, dict) else None
         if not isinstance(name, str) or not name:
-            told = f"tools[{place}] is no function with a name."
-            raise _refused(told, "invalid_tools")
+            wording = f"tools[{place}] is not a function with a name."
+            raise _refused(wording, "invalid_tools")
     if name := unsupported_option(body, in_training=in_training):
         raise refused_option(name, body)
     messages = [_message(place, each) for place, each in enumerate(messages)]
@@ -150,32 +150,33 @@ def chat_request(
 
 def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
     """Return the refusal of an option that the policy cannot do."""
-    told = f"{name} = {quoted(body[name])} is not supported by this policy."
-    return _refused(told, "unsupported_parameter")
+    wording = f"{name} = {quoted(body[name])} is not supported by this policy."
+    return _refused(wording, "unsupported_parameter")
 
 
 def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
     """Return a message that the chat template can be given; refuse any other."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, str | list | None):
-        told = f"messages[{place}].content = {quoted(content)} is no text."
-        raise _refused(told, "invalid_messages")
+        wording = f"messages[{place}].content = {quoted(content)} is not text."
+        raise _refused(wording, "invalid_messages")
     try:
         joined_text(content if isinstance(content, list) else [])
     except ValueError as error:
-        told = f"In a {quoted(role)} message {error}; this policy reads only text."
-        raise _refused(told, "unsupported_content") from error
+        wording = f"In a {quoted(role)} message {error}; this policy reads only text."
+        raise _refused(wording, "unsupported_content") from error
     if not isinstance(role, str) or not role:
-        told = f"messages[{place}].role = {quoted(role)} is no role, such as 'user'."
-        raise _refused(told, "invalid_messages")
+        wording = f"messages[{place}].role = {quoted(role)} is not a role, such as "
+        "'user'."
+        raise _refused(wording, "invalid_messages")
     if not _are_objects(message.get("tool_calls") or []):
-        told = f"messages[{place}].tool_calls must be a list of objects."
-        raise _refused(told, "invalid_messages")
+        wording = f"messages[{place}].tool_calls must be a list of objects."
+        raise _refused(wording, "invalid_messages")
     return {**message, "role": "system"} if role == "developer" else message
 
 
-def _refused(told: str, code: str) -> ApiError:
-    return ApiError(400, told, code)
+def _refused(wording: str, code: str) -> ApiError:
+    return ApiError(400, wording, code)
 
 
 def _are_objects(value: Any) -> bool:

@@ -32,7 +32,7 @@ class Gateway:
     """Serves rollouts and model calls on its own thread and event loop.
 
     Args:
-        store: What it serves; not closed with the gateway.
+        store: The rollouts that it serves; not closed with the gateway.
         policy: Answers the model calls: one in this process, one that servers
             answer for, or a provider's endpoint; None forwards them to the servers
             that are registered at ``/api/models``.
@@ -93,7 +93,7 @@ class Gateway:
 
     @property
     def troubles(self) -> list[str]:
-        """What befell the model servers, in sentences: who gets no calls, and why."""
+        """Sentences on model servers that get no calls, and why."""
         return self._upstream.troubles
 
     @property
@@ -123,16 +123,16 @@ class Gateway:
             self._listener.start()
         except OSError as error:
             where = f"{self._settings.host}:{self._settings.port}"
-            told = f"The gateway cannot listen on {where}: {error}"
-            raise RolloutError(told) from error
+            message = f"The gateway cannot listen on {where}: {error}"
+            raise RolloutError(message) from error
         return self
 
     def close(self) -> None:
-        """Stop listening; what is not answered within the grace is cut off."""
+        """Stop listening; cut off requests that are not answered in the grace time."""
         self._listener.close()
 
     def _kept(self, route: Route) -> Route:
-        """Have what was written kept before it is answered."""
+        """Wrap a handler so that its writes are flushed before it is answered."""
         if route.method == "GET":
             return route
 

@@ -157,31 +157,31 @@ def json_object(raw: bytes) -> dict[str, Any]:
     try:
         body = load_json(raw or b"{}")
     except ValueError as error:
-        told = f"Invalid JSON in request body: {error}"
-        raise ApiError(400, told, "invalid_json") from None
+        message = f"Invalid JSON in request body: {error}"
+        raise ApiError(400, message, "invalid_json") from None
     if not isinstance(body, dict):
         raise ApiError(400, "Request body must be a JSON object", "invalid_json")
     return body
 
 
 def check_call(path: str, body: Mapping[str, Any]) -> None:
-    """Check what every model server wants of a call.
+    """Check the fields of a call that every model server requires.
 
     Raises:
-        ApiError: 400; says what is missing, or of the wrong type.
+        ApiError: 400; a field is missing, or of the wrong type.
     """
     if path == "completions":
         if not isinstance(body.get("prompt"), str | list) or not body["prompt"]:
-            told = "'prompt' must be a text or a list."
-            raise ApiError(400, told, "invalid_prompt")
+            message = "'prompt' must be a text or a list."
+            raise ApiError(400, message, "invalid_prompt")
     else:
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages or not _objects(messages):
-            told = "'messages' must be a list of objects."
-            raise ApiError(400, told, "invalid_messages")
+            message = "'messages' must be a list of objects."
+            raise ApiError(400, message, "invalid_messages")
     if not isinstance(body.get("stream"), bool | None):
-        told = f"stream = {quoted(body['stream'])} is neither true nor false."
-        raise ApiError(400, told, "invalid_value")
+        message = f"stream = {quoted(body['stream'])} is neither true nor false."
+        raise ApiError(400, message, "invalid_value")
 
 
 def _objects(values: Sequence[Any]) -> bool:
@@ -192,14 +192,14 @@ def asked_temperature(body: Mapping[str, Any], default: float) -> float:
     """Return the temperature that a request asks for.
 
     Raises:
-        ApiError: 400; it is no number from 0 on.
+        ApiError: 400; it is not a number from 0 on.
     """
     asked = body.get("temperature")
     if asked is None:
         return default
     if type(asked) not in (int, float) or not 0 <= asked < inf:
-        told = f"temperature = {quoted(asked)} is no number from 0 on."
-        raise ApiError(400, told, "invalid_value")
+        message = f"temperature = {quoted(asked)} is not a number from 0 on."
+        raise ApiError(400, message, "invalid_value")
     return float(asked)
 
 
@@ -207,13 +207,13 @@ def asked_tokens(body: Mapping[str, Any], default: int) -> int:
     """Return the most tokens that a request asks for, by either of OpenAI's names.
 
     Raises:
-        ApiError: 400; it is no positive whole number.
+        ApiError: 400; it is not a positive whole number.
     """
     named = ((name, body.get(name)) for name in _TOKENS)
     name, asked = next((n for n in named if n[1] is not None), ("", default))
     if type(asked) is not int or asked < 1:
-        told = f"{name} = {quoted(asked)} is no positive whole number."
-        raise ApiError(400, told, "invalid_value")
+        message = f"{name} = {quoted(asked)} is not a positive whole number."
+        raise ApiError(400, message, "invalid_value")
     return asked
 
 
@@ -228,11 +228,11 @@ def models_reply(names: Sequence[str]) -> web.Response:
 
 
 def engine_error(error: Exception) -> ApiError:
-    """Return what an agent is told of an engine's failure."""
+    """Return an engine's failure as an error for the agent."""
     if isinstance(error, ContextLengthError):
         return ApiError(400, str(error), CONTEXT_LENGTH)
     if isinstance(error, PromptError):
         return ApiError(400, str(error), "invalid_messages")
     known = isinstance(error, EngineError)
-    told = str(error) if known else f"{type(error).__name__}: {error}"
-    return ApiError(500, told, "engine_error", "server_error")
+    message = str(error) if known else f"{type(error).__name__}: {error}"
+    return ApiError(500, message, "engine_error", "server_error")

@@ -11,7 +11,7 @@ from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.errors import RolloutError
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.http.direct import DirectRequest, NotDirectError
-from agentgym.rollout.gateway.http.listener import as_told
+from agentgym.rollout.gateway.http.listener import as_api_error
 from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.protocol import (
@@ -74,11 +74,11 @@ class Proxy:
         where = request.names
         mode, path = where["mode"], where["path"]
         if mode not in ("train", "val"):
-            told = f"Unsupported proxy mode: {beginning(mode, 80)}"
-            raise ApiError(404, told, "not_found")
+            message = f"Unsupported proxy mode: {beginning(mode, 80)}"
+            raise ApiError(404, message, "not_found")
         if path not in _PATHS:
-            told = f"Unsupported upstream path: {beginning(path, 80)}"
-            raise ApiError(404, told, "not_found")
+            message = f"Unsupported upstream path: {beginning(path, 80)}"
+            raise ApiError(404, message, "not_found")
         body = json_object(await request.read())
         check_call(path, body)
         if body.get("stream") and isinstance(request, DirectRequest):
@@ -118,7 +118,7 @@ class Proxy:
                     raise
                 if not isinstance(error, RolloutError):
                     logger.exception("a stream broke off")
-                await self._write(response, frame(as_told(error).body))
+                await self._write(response, frame(as_api_error(error).body))
         assert response is not None  # upstreams end with an Answer
         await response.write_eof()
         return response
@@ -153,10 +153,10 @@ class Proxy:
         return reply(self._admission.state())
 
 
-def _agent(told: Any) -> str:
+def _agent(message: Any) -> str:
     """Return who of a team speaks."""
-    agent = told or DEFAULT_AGENT
+    agent = message or DEFAULT_AGENT
     if not isinstance(agent, str) or len(agent) > MOST_NAME or not is_writable(agent):
-        what = f"The agent's name, {quoted(agent)}, is no text that can be stored."
+        what = f"The agent's name, {quoted(agent)}, is not a text that can be stored."
         raise ApiError(400, what, "invalid_value")
     return agent

@@ -12,7 +12,12 @@ import orjson
 from agentgym.core.openai import CONTEXT_LENGTH, ApiError, Completion
 from agentgym.core.policy import ServedPolicy
 from agentgym.errors import ContextLengthError, NoServerError
-from agentgym.models.http import Attempts, ModelClient, failure_told, overflow_told
+from agentgym.models.http import (
+    Attempts,
+    ModelClient,
+    failure_message,
+    overflow_message,
+)
 from agentgym.models.links import WholeAnswer, limited, read_answer
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
@@ -31,11 +36,12 @@ _NO_CREDIT = 402
 _NOT_UNDERSTOOD = frozenset({400, 404, 405, 422})
 _REFUSALS_AT_FIRST = 3
 _PASSED_ON = ("stream", "stream_options", "user", "chat_template_kwargs")
-"""Beside messages, tools and sampling: of a request to a policy that is trained."""
+"""Fields of a request to a trained policy, in addition to messages, tools and sampling.
+"""
 
 
 class Forwarded(NamedTuple):
-    """What a try of a call sends: to whom, and for which weights."""
+    """The request of one try: the servers, the version of weights, the body."""
 
     replicas: Replicas
     version: int | None
@@ -45,11 +51,10 @@ class Forwarded(NamedTuple):
 class ForwardingUpstream(Upstream):
     """Forwards calls over HTTP; a subclass says where to, and with which body.
 
-    What may succeed later is tried again, at another server if there is one, as long
-    as nothing of the answer was passed on; see :class:`Attempts`. A call is recorded
-    once, however often it was tried, with the server and the weights that answered.
-    That a conversation is longer than the model's context is told in OpenAI's way,
-    whatever the server's.
+    A failed call is tried again, at another server if there is one, as long as nothing
+    of the answer was passed on; see :class:`Attempts`. A call is recorded once, however
+    often it was tried, with the server and the weights that answered. A conversation
+    longer than the model's context gets OpenAI's error, whatever the server's.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -57,7 +62,7 @@ class ForwardingUpstream(Upstream):
 
     @abstractmethod
     def prepare(self, call: ProxyCall) -> Forwarded:
-        """Return what to send; asked anew for each try."""
+        """Return the request; called again for each try."""
 
     @property
     def troubles(self) -> list[str]:
@@ -77,7 +82,7 @@ class ForwardingUpstream(Upstream):
         await self._client.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
-        """Pass on what a server answers, a stream byte for byte as it comes."""
+        """Pass on a server's answer, a stream byte for byte as it comes."""
         sent = Exchange(call, "", "", None, b"")
 
         def retry(why: str) -> None:
@@ -109,10 +114,10 @@ class ForwardingUpstream(Upstream):
                             async for item in items:
                                 yield item
         except NoServerError as error:
-            told = ApiError(503, str(error), "no_servers", "server_error")
+            message = ApiError(503, str(error), "no_servers", "server_error")
             if not sent.endpoint:
-                raise told from None
-            yield sent.refusal(told)
+                raise message from None
+            yield sent.refusal(message)
         except ContextLengthError as error:
             yield sent.refusal(engine_error(error), has_begun=attempts.has_begun)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
@@ -127,11 +132,11 @@ class RemoteUpstream(ForwardingUpstream):
     trainer registered them, as Agent Lightning's does, and else those of the settings.
     Only servers with the newest weights answer: those registered with the highest
     version; not one that was gone meanwhile, until weights are sent again or it is
-    registered anew; not one that does not list the model.
+    registered again; not one that does not list the model.
 
-    Sampling is the gateway's: of a policy that is trained here it is all that decides,
-    so that log-probabilities mean what the learner's mean. There an agent may not ask
-    for another form of answer, and a tool that it requires is not forced.
+    The gateway sets the sampling: of a policy that is trained, nothing else may change
+    it, so that log-probabilities are comparable to the learner's. An agent may then not
+    ask for another form of answer, and a tool that it requires is not forced.
     """
 
     def __init__(self, source: ServedPolicy | Store, settings: GatewaySettings) -> None:
@@ -144,9 +149,9 @@ class RemoteUpstream(ForwardingUpstream):
 
     @property
     def failure(self) -> str | None:
-        """What whoever runs the policy's servers says."""
-        told = "" if isinstance(self._source, Store) else self._source.failure
-        return told or None
+        """The failure that the engine of the policy's servers reports."""
+        message = "" if isinstance(self._source, Store) else self._source.failure
+        return message or None
 
     @property
     def model_name(self) -> str:
@@ -186,8 +191,8 @@ class RemoteUpstream(ForwardingUpstream):
             self._seen = seen
         if not self._replicas.urls:
             where = "register one at /api/models, or name them in the policy"
-            told = f"No servers available for model {name!r}; {where}."
-            raise ApiError(503, told, "no_servers", "server_error")
+            message = f"No servers available for model {name!r}; {where}."
+            raise ApiError(503, message, "no_servers", "server_error")
         return self._replicas, self._version
 
     def _known(self, name: str) -> Replicas:
@@ -232,7 +237,7 @@ class ProviderUpstream(ForwardingUpstream):
 
     @property
     def failure(self) -> str | None:
-        """What its refusals say."""
+        """The message of its refusals."""
         return self._failure
 
     @property
@@ -256,7 +261,7 @@ class ProviderUpstream(ForwardingUpstream):
         own = self._settings.provider_temperature
         if own is not None and body.get("temperature") is None:
             body["temperature"] = own
-        if call.streams:  # tokens are counted by what the server says
+        if call.streams:  # the server counts the tokens
             body.setdefault("stream_options", {"include_usage": True})
         return Forwarded(self._replicas, 0, body)
 
@@ -285,15 +290,15 @@ class ProviderUpstream(ForwardingUpstream):
 
 
 def _of_policy(call: ProxyCall) -> dict[str, Any]:
-    """Return what of a request decides which conversation is answered, and no more.
+    """Return the fields of a request that decide the conversation, and no others.
 
     Raises:
         ApiError: The policy that is trained cannot be asked so.
     """
     body = call.body
     if call.path != "chat/completions":
-        told = "This policy answers chat completions only; ask chat/completions."
-        raise ApiError(404, told, "unsupported_path")
+        message = "This policy answers chat completions only; ask chat/completions."
+        raise ApiError(404, message, "unsupported_path")
     if body.get("stop"):  # the answer would not be the tokens that are trained
         raise refused_option("stop", body)
     request = chat_request(body, in_training=True)
@@ -304,7 +309,7 @@ def _of_policy(call: ProxyCall) -> dict[str, Any]:
 
 
 def _free(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool without what would force a server to follow its schema.
+    """Return a tool without the field that would force a server to follow its schema.
 
     Forced tokens have other log-probabilities than the model gives them.
     """
@@ -315,7 +320,7 @@ def _free(tool: dict[str, Any]) -> dict[str, Any]:
 async def _passed_on(
     sent: Exchange, attempts: Attempts, response: aiohttp.ClientResponse
 ) -> AsyncGenerator[bytes | Answer]:
-    """Yield what a server streams, as it comes."""
+    """Yield a server's stream, as it comes."""
     stream = StreamAssembler()
     held: list[bytes] = []
     end = b""
@@ -348,15 +353,15 @@ async def _passed_on(
     if not attempts.has_begun:
         yield b""
     if problem is not None:
-        raise ValueError(f"what it answered is no completion: {problem}")
+        raise ValueError(f"the answer is not a completion: {problem}")
     yield sent.answer(stream.response, end, _status_of_stream(stream.error))
 
 
 def _whole(
     sent: Exchange, status: int, payload: bytes, tried: str
 ) -> tuple[Answer, str | None]:
-    """Return an answer, and what is wrong with it if it should be a completion."""
-    overflow = overflow_told(payload) if status == 400 else None
+    """Return an answer, and its problem if it should be a completion."""
+    overflow = overflow_message(payload) if status == 400 else None
     if status >= 500 and tried:
         error = ApiError(status, tried, "upstream_error", "server_error")
         return sent.refusal(error), None
@@ -365,7 +370,7 @@ def _whole(
     try:
         body = load_json(payload)
         what = "a completion"
-        if overflow is not None and _has_error(body):  # what is kept is what it said
+        if overflow is not None and _has_error(body):  # the server's own words are kept
             shown = engine_error(ContextLengthError(overflow))
             passed_on = orjson.dumps(shown.body)
             return sent.answer(body, passed_on, status, code=shown.code), None
@@ -374,7 +379,7 @@ def _whole(
             problem = (said.problem or said.length_problem) if is_good else None
             if problem is None and overflow is None:
                 answer = sent.answer(body, payload, status, is_whole=True)
-                if not is_good:  # what is kept is what it said
+                if not is_good:  # the server's own words are kept
                     clean = Redactor.of_environment().written(payload.decode())
                     answer = answer._replace(payload=clean.encode())
                 return answer, None
@@ -385,9 +390,9 @@ def _whole(
     why = f" ({problem})" if problem else ""
     text = beginning(payload.decode(errors="replace"), 200)
     problem = f"{status}, not {what}{why}"
-    told = f"The model server {sent.endpoint} answered {problem}: {text!r}"
+    message = f"The model server {sent.endpoint} answered {problem}: {text!r}"
     status = 502 if is_good else status
-    refusal = ApiError(status, told, "upstream_error", "server_error")
+    refusal = ApiError(status, message, "upstream_error", "server_error")
     return sent.refusal(refusal), problem
 
 
@@ -406,18 +411,18 @@ def _has_error(body: Any) -> bool:
 
 
 def _refuse_overflow(payload: bytes) -> None:
-    if (told := overflow_told(payload)) is not None:
-        raise ContextLengthError(told)
+    if (message := overflow_message(payload)) is not None:
+        raise ContextLengthError(message)
 
 
 def _lost(sent: Exchange, error: Exception, tried: str) -> ApiError:
-    """Return what is told of a call that no server answered."""
+    """Return the error for a call that no server answered."""
     where = f"The model server {sent.endpoint}"
     if isinstance(error, TimeoutError):
-        told = tried or f"{where} timed out."
-        return ApiError(504, told, "upstream_timeout", "server_error")
-    told = tried or f"{where} failed ({failure_told(error)})."
-    return ApiError(502, told, "upstream_error", "server_error")
+        message = tried or f"{where} timed out."
+        return ApiError(504, message, "upstream_timeout", "server_error")
+    message = tried or f"{where} failed ({failure_message(error)})."
+    return ApiError(502, message, "upstream_error", "server_error")
 
 
 def _status_of_stream(error: Any) -> int:

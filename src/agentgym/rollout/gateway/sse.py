@@ -9,7 +9,7 @@ import orjson
 from agentgym.rollout.gateway.wire import load_json
 
 _SAID_ONCE = ("finish_reason", "id", "role", "routed_experts", "stop_reason", "type")
-"""What later parts of a streamed answer replace instead of going on with it."""
+"""Fields that later parts of a streamed answer replace instead of extending."""
 
 
 def frame(chunk: dict[str, Any]) -> bytes:
@@ -18,7 +18,7 @@ def frame(chunk: dict[str, Any]) -> bytes:
 
 
 class ChunkWriter:
-    """Turns what a policy samples into the frames of a streamed chat completion.
+    """Writes a policy's samples as the frames of a streamed chat completion.
 
     Text is sent on as it comes; tool calls follow parsed, with the end; then the usage
     if ``body``, the request, asks for it.
@@ -87,7 +87,7 @@ class StreamAssembler:
         """Take the next lines of the stream.
 
         Raises:
-            ValueError: They are no server-sent events with JSON in them.
+            ValueError: They are not server-sent events with JSON in them.
         """
         for line in lines.split(b"\n")[:-1]:
             if not line.startswith(b"data:"):
@@ -100,12 +100,12 @@ class StreamAssembler:
                 try:
                     self._take(load_json(value))
                 except (AttributeError, KeyError, TypeError) as error:
-                    told = f"a part of it has an unknown shape ({error})"
-                    raise ValueError(told) from None
+                    message = f"a part of it has an unknown shape ({error})"
+                    raise ValueError(message) from None
 
     @property
     def error(self) -> Any:
-        """What the server said went wrong, None if nothing did."""
+        """The server's error, None if there is none."""
         return self._body.get("error") or None
 
     @property

@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class Exchange:
-    """A model call under way: what an agent asked, and what whom is asked for it."""
+    """A model call in progress: the agent's request, and the one sent to a server."""
 
     call: ProxyCall
     model: str
@@ -112,7 +112,7 @@ class Upstream(ABC):
 
     @property
     def troubles(self) -> list[str]:
-        """What befell the servers that answer, in sentences."""
+        """Sentences on failures of the servers."""
         return []
 
     @property
@@ -122,20 +122,20 @@ class Upstream(ABC):
 
     @abstractmethod
     def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
-        """Yield the bytes of a streamed answer as they come, and an Answer at last.
+        """Yield the bytes of a streamed answer as they come, and finally an Answer.
 
         A failure of the model is an answer too. One before any bytes is JSON, sent
         instead of a stream.
 
         Raises:
-            ApiError: The call was never made: malformed, or nobody to ask.
+            ApiError: The call was never made: it is malformed, or there is no server.
         """
 
     async def start(self) -> None:
         """Make ready; called on the gateway's event loop."""
 
     async def close(self) -> None:
-        """Release what :meth:`start` took."""
+        """Release the resources of :meth:`start`."""
 
 
 class PolicyUpstream(Upstream):
@@ -160,10 +160,10 @@ class PolicyUpstream(Upstream):
         await self._policy.release()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
-        """Yield what the policy samples."""
+        """Yield the policy's samples."""
         if call.path != "chat/completions":
-            told = "This policy answers chat completions only; ask chat/completions."
-            raise ApiError(404, told, "unsupported_path")
+            message = "This policy answers chat completions only; ask chat/completions."
+            raise ApiError(404, message, "unsupported_path")
         if call.body.get("stop"):  # the answer would not be the tokens that are trained
             raise refused_option("stop", call.body)
         sampling = self._settings.sampling(call)

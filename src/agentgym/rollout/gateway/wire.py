@@ -1,4 +1,4 @@
-"""What comes over the wire: JSON that can be stored, and names that can be written."""
+"""Parse JSON from requests that can be stored, and check names."""
 
 from typing import Any
 
@@ -9,23 +9,25 @@ from pydantic_core import from_json
 from agentgym.core.openai import ApiError
 
 MOST_NESTED = 200
-"""Objects and lists within each other; what is deeper, no one could read back."""
+"""Most levels of objects and lists within each other; deeper ones could not be read
+back.
+"""
 
 
 def load_json(raw: bytes) -> Any:
     """Parse JSON that can be stored and read back as it is.
 
     Raises:
-        ValueError: It is no JSON (NaN and lone surrogates are none), is nested too
-            deep, or has a number beyond what 64 bits hold.
+        ValueError: It is not JSON (NaN and lone surrogates are not allowed), is nested
+            too deep, or has a number of more than 64 bits.
     """
     try:
         value = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
-        told = str(error)
-        if told.startswith("recursion limit"):
-            told = f"it is nested more than {MOST_NESTED} deep"
-        raise ValueError(told) from None
+        message = str(error)
+        if message.startswith("recursion limit"):
+            message = f"it is nested more than {MOST_NESTED} deep"
+        raise ValueError(message) from None
     try:
         orjson.dumps(value)
         orjson.loads(raw)  # who reads it back takes no 1e400, which is one more float
@@ -35,7 +37,7 @@ def load_json(raw: bytes) -> Any:
 
 
 async def read_json(request: web.BaseRequest, empty: bytes = b"") -> Any:
-    """Return the body of a request, or of one without a body what ``empty`` holds.
+    """Return the body of a request; parse ``empty`` if it has none.
 
     Raises:
         ApiError: 422; it cannot be stored.
@@ -43,8 +45,8 @@ async def read_json(request: web.BaseRequest, empty: bytes = b"") -> Any:
     try:
         return load_json(await request.read() or empty)
     except ValueError as error:
-        told = f"Invalid JSON in request body: {error}"
-        raise ApiError(422, told, "invalid_json") from None
+        message = f"Invalid JSON in request body: {error}"
+        raise ApiError(422, message, "invalid_json") from None
 
 
 def is_writable(text: str) -> bool:

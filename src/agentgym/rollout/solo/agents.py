@@ -24,10 +24,10 @@ class RolloutAgent(ABC):
                 reply = await episode.ask(episode.opening())
                 return reply.content
 
-    One instance serves all rollouts: keep what belongs to one in local variables.
+    One instance serves all rollouts: keep the state of one in local variables.
 
     Attributes:
-        name: What users type.
+        name: Its name on the command line.
         system_prompt: Unless the configuration or the scenario has one.
         tools: Ready-made tools that it gets unless others are chosen.
     """

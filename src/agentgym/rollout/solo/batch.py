@@ -44,13 +44,12 @@ _CANCELLED = Reason(kind="cancelled", detail="the batch was ended")
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """What a batch of rollouts came to.
+    """The results of a batch of rollouts.
 
     Attributes:
         trajectories: One per task, in the tasks' order.
         saved: The file that they were appended to, None if nowhere.
-        cached: What was answered from ``cache_requests``, in a sentence; None if
-            nothing could be.
+        cached: A sentence on the answers from ``cache_requests``; None without a cache.
     """
 
     trajectories: list[Trajectory]
@@ -59,7 +58,7 @@ class RolloutBatch:
 
     @cached_property
     def summary(self) -> Summary:
-        """How many succeeded, failed and were dropped, why, and at what cost."""
+        """How many succeeded, failed and were dropped, why, and at which cost."""
         return summarize(self.trajectories)
 
 
@@ -100,10 +99,10 @@ async def run_rollouts(
         UsageError: Something given cannot be meant; nothing was started.
         MissingExtraError: Answering in this process needs the extra ``local``.
         SandboxUnavailableError: A tool needs a sandbox and none works here, or none can
-            do what the scenario asks of its own.
+            meet the scenario's own requirements.
         OSError: The file cannot be written.
-        asyncio.CancelledError: The caller was cancelled. What had ended is saved, and
-            what was running is saved as dropped.
+        asyncio.CancelledError: The caller was cancelled. Ended rollouts are saved, and
+        running ones are saved as dropped.
     """
     if isinstance(agent, str):
         settings["agent"] = agent
@@ -133,7 +132,7 @@ async def run_rollouts(
 
         stack.enter_context(LoopWatch(min(config.timeout_s, _MOST_STANDSTILL_S)))
         made = await _run_all(runs, todo, ended)
-        return RolloutBatch(made, config.save, None if cache is None else cache.told)
+        return RolloutBatch(made, config.save, None if cache is None else cache.summary)
 
 
 def run_rollouts_sync(tasks: Iterable[TaskLike], **options: Any) -> RolloutBatch:
@@ -142,7 +141,7 @@ def run_rollouts_sync(tasks: Iterable[TaskLike], **options: Any) -> RolloutBatch
     Raises:
         UsageError: It is called inside a running event loop, or as
             :func:`run_rollouts` says.
-        KeyboardInterrupt: Ctrl-C; what had ended is saved.
+        KeyboardInterrupt: Ctrl-C; ended rollouts are saved.
     """
     try:
         asyncio.get_running_loop()
@@ -156,7 +155,7 @@ def run_rollouts_sync(tasks: Iterable[TaskLike], **options: Any) -> RolloutBatch
 
 @dataclass(frozen=True)
 class _Runs:
-    """What all rollouts of a batch share."""
+    """Settings that all rollouts of a batch share."""
 
     config: RolloutConfig
     drive: Drive
@@ -241,9 +240,9 @@ async def _opened(
 
 
 def _check_sandbox(scenario: Scenario) -> None:
-    """Have a scenario that says what its sandbox needs refused where that is not had.
+    """Raise if this machine cannot give the sandbox that the scenario requires.
 
-    Others run where there is none, as long as no code of theirs does.
+    Other scenarios run without one, as long as they do not execute code.
     """
     asked = scenario.sandbox_config()
     if not asked.is_usual:

@@ -118,7 +118,7 @@ def _bounded(number: Number, max_bits: int) -> Number:
     elif isinstance(number, float):
         fits = math.isfinite(number)
     else:
-        raise ToolError("the result is no real number.")
+        raise ToolError("the result is not a real number.")
     if not fits:
         raise ToolError("a number in the expression is too large.")
     return number

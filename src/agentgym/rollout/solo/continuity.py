@@ -1,6 +1,6 @@
 """Continuity: does each model call's prompt hold everything that came before it?
 
-An agent loop that drops, rewrites or reorders what was said earlier makes its model
+An agent loop that drops, rewrites or reorders earlier messages makes its model
 forget, and makes its trajectories untrainable as one sequence. The check compares
 each call with the one before it by the same agent; the first difference wins where
 one causes the others.
@@ -40,8 +40,8 @@ class ContextLoss:
         call: Index of the model call, among the trajectory's, whose prompt differs.
         message: Index of the message: in the earlier call's prompt if it is gone,
             else in this call's; None where tokens are compared.
-        kind: What happened.
-        detail: What changed, for people.
+        kind: The kind of change.
+        detail: The change in words.
     """
 
     call: int
@@ -161,7 +161,7 @@ def _compare_tokens(before: ModelCall, call: ModelCall) -> Losses:
 
 
 def _key(message: dict[str, Any]) -> str:
-    """Return what a message says, however its JSON is written."""
+    """Return a key of a message's content, however its JSON is written."""
     functions = [(c.get("id"), c.get("function", {})) for c in _calls(message)]
     calls = [(i, f.get("name"), _canonical(f.get("arguments"))) for i, f in functions]
     content = message.get("content") or ""

@@ -15,7 +15,7 @@ from agentgym.sandbox.commands import check_files
 TaskLike = Task | str | Mapping[str, Any]
 """A task, the text that the user says, or a mapping with ``instruction``.
 
-A mapping may also have ``id``, ``goal`` (what a reward function checks) and
+A mapping may also have ``id``, ``goal`` (for a reward function) and
 ``initial_state``, whose ``files`` (path to text) fill the workspace; and
 ``family``, ``level``, ``seed`` and ``split`` as a :class:`Task` has them.
 """
@@ -25,8 +25,8 @@ def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
     """Return all ``values`` as tasks, their files checked.
 
     Raises:
-        UsageError: One is no task, or the whole is a single text.
-        SandboxError: A path of a task's files leads outside.
+        UsageError: One is not a task, or the whole is a single text.
+        SandboxError: A path of a task's files is outside of the workspace.
     """
     if isinstance(values, str | Mapping):
         raise UsageError(
@@ -42,7 +42,7 @@ def read_tasks(path: Path) -> list[Task]:
     """Read a JSON Lines file: a text or a mapping a line.
 
     Raises:
-        UsageError: The file cannot be read or is empty, or a line is no task; names
+        UsageError: The file cannot be read or is empty, or a line is not a task; names
             the line.
     """
     try:
@@ -57,7 +57,7 @@ def read_tasks(path: Path) -> list[Task]:
             tasks.append(_as_task(parse_json(line), len(tasks)))
         except json.JSONDecodeError as error:
             raise UsageError(
-                f"{path}, line {number}, is no JSON ({error.msg}). Write one task a "
+                f"{path}, line {number}, is not JSON ({error.msg}). Write one task a "
                 'line: {"instruction": "..."}'
             ) from None
         except UsageError as error:
@@ -71,8 +71,8 @@ def files_of(task: Task) -> dict[str, str]:
     """Return the files that a task's workspace starts with.
 
     Raises:
-        UsageError: ``initial_state["files"]`` is no mapping of paths to texts.
-        SandboxError: A path is absolute or leads outside.
+        UsageError: ``initial_state["files"]`` is not a mapping of paths to texts.
+        SandboxError: A path is absolute or outside of the workspace.
     """
     files = task.initial_state.get("files", {})
     if not isinstance(files, dict) or not all(

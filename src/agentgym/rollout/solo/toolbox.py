@@ -56,7 +56,7 @@ class Toolbox:
         NotFoundError: A name is unknown.
         ConfigError: A setting is unknown or ill-typed.
         ScenarioError: A function has no types or no docstring.
-        UsageError: Something is no tool, or two have one name.
+        UsageError: Something is not a tool, or two have one name.
     """
 
     def __init__(
@@ -135,15 +135,15 @@ def _own_tools(source: Any) -> list[Tool]:
     if not isinstance(source, type) and (found := bound_tools(source)):
         return [Tool(one.spec, _shown(one.function)) for one in found]
     raise UsageError(
-        f"{source!r} is no tool; give a name, a function, or an object with methods "
+        f"{source!r} is not a tool; give a name, a function, or an object with methods "
         "marked with @tool."
     )
 
 
 def _shown(function: Callable[..., Any]) -> Callable[..., Awaitable[str]]:
-    """Return ``function`` with its result, and what it raises, as text."""
+    """Return ``function`` with its result, and its exceptions, as text."""
 
-    async def told(**arguments: Any) -> str:
+    async def shown(**arguments: Any) -> str:
         try:
             return result_text(await call(function, **arguments))
         except ToolError:
@@ -151,4 +151,4 @@ def _shown(function: Callable[..., Any]) -> Callable[..., Awaitable[str]]:
         except Exception as error:  # the user's own code; the agent may try again
             raise ToolError(f"{type(error).__name__}: {error}") from error
 
-    return told
+    return shown

@@ -125,7 +125,7 @@ class FileEditor(BuiltInTool):
         lines = self._workspace.files[self._workspace.file(path)].splitlines()
         end = len(lines) if last == -1 else min(last, len(lines))
         if first < 1 or (last != -1 and last < first):
-            raise ToolError(f"lines {first} to {last} are no range.")
+            raise ToolError(f"lines {first} to {last} are not a range.")
         if first > max(1, len(lines)):
             raise ToolError(f"{name} has {len(lines)} lines.")
         numbered = [f"{n:>5}  {lines[n - 1]}" for n in range(first, end + 1)]

@@ -70,7 +70,8 @@ def read_jsonl(path: Path, *, strict: bool = True) -> list[Trajectory]:
 
     Raises:
         TrajectoryFileError: A line is cut or holds no trajectory. The error names
-            the line, and carries what the other lines hold as ``trajectories``.
+            the line, and carries the trajectories of the other lines as
+            ``trajectories``.
         OSError: The file cannot be read.
     """
     trajectories, broken = scan_jsonl(path)
@@ -82,7 +83,7 @@ def read_jsonl(path: Path, *, strict: bool = True) -> list[Trajectory]:
 
 
 def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[str]]:
-    """Return the trajectories of a file, and what is wrong with its other lines.
+    """Return the trajectories of a file, and the problems of its other lines.
 
     Raises:
         OSError: The file cannot be read.
@@ -98,10 +99,10 @@ def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[str]]:
                 trajectories.append(Trajectory.from_dict(parse_json(text)))
                 continue
             except ValidationError as error:
-                problem = f"is no trajectory ({first_problem(error)})"
+                problem = f"is not a trajectory ({first_problem(error)})"
             except ValueError:
                 cut = not line.endswith(b"\n")
-                problem = "was cut while it was written" if cut else "is no JSON"
+                problem = "was cut while it was written" if cut else "is not JSON"
             broken.append(f"line {number} {problem}")
     return trajectories, broken
 

@@ -1,1 +1,1 @@
-"""What rollouts recorded: one SQLite file, written by one thread."""
+"""The store of rollouts: one SQLite file, written by one thread."""

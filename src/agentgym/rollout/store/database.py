@@ -52,7 +52,7 @@ CREATE TABLE models (
 );
 """
 _MIGRATIONS = {2: "ALTER TABLE rollouts ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;"}
-"""What makes a file of an older version one of the next."""
+"""SQL that upgrades a file to the version, from the one before."""
 _MAX_PENDING = 20_000
 _ROWS = "VALUES ?"
 _ROW_COUNTS = (64, 16, 4, 1)  # of one statement; each is prepared once
@@ -93,22 +93,23 @@ class Database:
     something else, every method but :meth:`read` raises StoreError with the reason,
     also in those that were waiting.
 
-    A killed process loses at most what was not flushed; a power cut may also lose the
-    last commits, but leaves the file consistent (``synchronous=NORMAL``).
+    A killed process loses at most the writes that were not flushed; a power cut may
+    also lose the last commits, but leaves the file consistent (``synchronous=NORMAL``).
 
     Args:
         path: The file, made if missing; None keeps everything in memory.
-        signals: Told of each commit; all of it once nothing can be written any more.
+        signals: Notified of each commit; wakes all waiters once nothing can be written
+            any more.
         group_commit_s: Longest time a write waits for others.
         disk_wait_s: How long to wait for space.
         calm_s: After so long without a write the journal is emptied into the file.
 
     Attributes:
-        stalled: What writing waits for at the moment; None if for nothing.
+        stalled: Why writing waits at the moment; None if it does not.
         refused: Submissions that could not be stored.
 
     Raises:
-        RolloutError: The file is no such database, corrupt, of another version, or
+        RolloutError: The file is not such a database, corrupt, of another version, or
             cannot be written, or another process writes it.
     """
 
@@ -220,7 +221,7 @@ class Database:
         self._impatient.set()
 
     def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; what is not flushed is not seen.
+        """Return the rows of a query; unflushed writes are not seen.
 
         Raises:
             RecordError: A parameter cannot be in the database.
@@ -235,7 +236,7 @@ class Database:
                 raise RecordError(f"No record has {params!r}: {error}.") from error
 
     def close(self) -> None:
-        """Commit what is queued and close the file."""
+        """Commit the queued writes and close the file."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -254,7 +255,7 @@ class Database:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection to read with; nobody waits for who reads long."""
+        """Lend a connection for reading; long reads block no other thread."""
         if self.path is None:  # there is but one
             with self._connection_lock:
                 yield self._connection
@@ -277,7 +278,7 @@ class Database:
             return self._committed >= wanted
 
     def _run(self) -> None:
-        """Write what is submitted until closed; be the only one who does."""
+        """Write submissions until closed, as the only writing thread."""
         try:
             while group := self._next_group():
                 self._commit(group)
@@ -295,7 +296,7 @@ class Database:
             self._signals.notify_all()
 
     def _next_group(self) -> list[tuple[Write, ...]]:
-        """Return what is due, once it is or somebody asks; nothing at the end."""
+        """Wait for the next commit, and return its writes; none at the end."""
         while not self._has_work():
             self._empty_journal()
         self._hurry.wait(self._group_commit_s)
@@ -377,7 +378,7 @@ class Database:
         return True
 
     def _write_one_by_one(self, group: list[tuple[Write, ...]]) -> None:
-        """Write what cannot be written at once, up to the submission to blame."""
+        """Write a group that failed as a whole one by one, up to the one to blame."""
         for place, writes in enumerate(group):
             try:
                 for sql, row in writes:
@@ -406,12 +407,12 @@ class Database:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute("PRAGMA secure_delete=ON")  # what was there is zeroed
+            connection.execute("PRAGMA secure_delete=ON")  # deleted data are zeroed
             ((version,),) = connection.execute("PRAGMA user_version")
             ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
             if version == 0 and tables:
-                told = f"{self.path} is an SQLite file but no rollout store."
-                raise RolloutError(told)
+                message = f"{self.path} is an SQLite file but not a rollout store."
+                raise RolloutError(message)
             change = _SCHEMA if version == 0 else _MIGRATIONS.get(version)
             if change is not None:
                 connection.executescript(
@@ -441,12 +442,12 @@ class Database:
     def _explained(self, error: BaseException) -> StoreError:
         text = str(error) or type(error).__name__
         if trouble := disk_trouble(error):
-            told = f"cannot be written: {trouble} ({text})."
+            message = f"cannot be written: {trouble} ({text})."
         elif type(error) is sqlite3.DatabaseError:
-            told = f"is corrupt ({text}). Move it away, or restore a copy."
+            message = f"is corrupt ({text}). Move it away, or restore a copy."
         else:
-            told = f"failed: {text}."
-        return StoreError(f"{self._what()} {told}")
+            message = f"failed: {text}."
+        return StoreError(f"{self._what()} {message}")
 
 
 def _check_writable(connection: sqlite3.Connection) -> None:

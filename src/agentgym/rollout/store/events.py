@@ -1,4 +1,4 @@
-"""What happened in an attempt: events, model calls among them, and views of both."""
+"""Events of an attempt, model calls among them, and views of both."""
 
 import time
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ ATTEMPT_FAILED = "attempt_failed"
 class RecordedCall:
     """One model call: the payload of Agent Lightning's ``model_request`` event.
 
-    A client may post such an event too, so little of what is in it is certain.
+    A client may post such an event too, so few of its fields are certain.
 
     Attributes:
         data: The payload, with the request's and the response's bodies.
@@ -38,7 +38,7 @@ class RecordedCall:
 
     @property
     def completion(self) -> Completion:
-        """What the model answered, or the error's body."""
+        """The model's answer, or the error's body."""
         response = self.data.get("response")
         return Completion(response if isinstance(response, dict) else {})
 
@@ -140,31 +140,31 @@ class RecordedCall:
 
 
 def check_event(kind: str, data: dict[str, Any]) -> None:
-    """Check what somebody posts as an event of a kind that is read back.
+    """Check a posted event of a kind that is read back.
 
     Raises:
         RecordError: A model call or a reward that cannot be read; says why.
     """
-    told = None
+    wording = None
     if kind == MODEL_REQUEST:
         call = RecordedCall(data)
         try:
             if call.ok:
                 said = _with_message(call.completion)
-                told = said.problem or said.length_problem or said.logprob_problem
+                wording = said.problem or said.length_problem or said.logprob_problem
                 ModelCall.model_validate(vars(call.to_model_call()))
         except ValidationError as error:
-            told = told or first_problem(error)
+            wording = wording or first_problem(error)
         except (TypeError, AttributeError, KeyError) as error:
-            told = told or f"its shape is unknown ({error})"
+            wording = wording or f"its shape is unknown ({error})"
     elif kind == "reward":
         value = data.get("value")
         if not isinstance(value, int | float) or isinstance(value, bool):
-            told = f"its value is {quoted(value)} and no number"
+            wording = f"its value is {quoted(value)} and no number"
         elif not abs(value) <= MOST_REWARD:
-            told = f"its value is {quoted(value)}, and {MOST_REWARD:g} is the most"
-    if told is not None:
-        raise RecordError(f"This {kind!r} event cannot be recorded: {told}.")
+            wording = f"its value is {quoted(value)}, and {MOST_REWARD:g} is the most"
+    if wording is not None:
+        raise RecordError(f"This {kind!r} event cannot be recorded: {wording}.")
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class RecordedEvent:
         event_type: ``model_request``, ``tool_call``, ``reward`` or any other.
         rollout_id: The rollout, ``attempt_id`` its try.
         timestamp: Seconds since the epoch, when it was recorded.
-        raw: What a client posted, or the gateway recorded, as JSON.
+        raw: The posted or recorded payload, as JSON.
     """
 
     event_type: str
@@ -195,7 +195,7 @@ class RecordedEvent:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """What was recorded."""
+        """The payload."""
         data: dict[str, Any] = orjson.loads(self.raw)
         return data
 
@@ -236,8 +236,8 @@ def triplets(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
             key = tuple(call.completion.prompt_ids) or place
             data = call.to_triplet()
         elif event.event_type == "reward":
-            told = {k: v for k, v in event.data.items() if k in ("source", "reason")}
-            data = {"value": event.data.get("value"), **told}
+            wording = {k: v for k, v in event.data.items() if k in ("source", "reason")}
+            data = {"value": event.data.get("value"), **wording}
         kept.pop(key, None)  # the last one counts, at its own place
         kept[key] = event.to_dict(data)
     return list(kept.values())

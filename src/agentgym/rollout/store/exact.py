@@ -1,4 +1,4 @@
-"""Exact: what the file must not have, for as long as this process lives."""
+"""Exact: keep records with secrets in memory for as long as this process lives."""
 
 import re
 import secrets
@@ -15,13 +15,12 @@ _MARKED = re.compile(rb'\{"redacted":"([0-9a-f]+)-([0-9]+)",')
 
 
 class Exact:
-    """Takes secrets out of what is written, and remembers it as it was. Thread-safe.
+    """Takes secrets out of written records, and remembers the originals. Thread-safe.
 
     A policy is trained on the tokens that it saw and sampled, also where they spell a
-    secret. So what was taken out stays readable until the store is closed: in a
-    database without a name, which SQLite removes as it makes it. What is written
-    instead begins with a mark, by which it is found there. The newest records are
-    kept.
+    secret. So the originals stay readable until the store is closed: in a database
+    without a name, which SQLite removes as it makes it. The redacted record begins with
+    a mark, by which its original is found. The newest records are kept.
 
     Args:
         goes_on: Whether a later process goes on with unfinished rollouts, which are
@@ -36,16 +35,16 @@ class Exact:
         self._database: sqlite3.Connection | None = None
 
     def clean_rollout(self, rollout: str, is_over: bool) -> str:
-        """Return what may be written of a rollout, which is given as JSON."""
+        """Return a rollout, given as JSON, without secrets where that is allowed."""
         as_given = self.goes_on and not is_over
         return rollout if as_given else self._redactor.written(rollout)
 
     def clean_name(self, name: str) -> str:
-        """Return what may be written of an event's kind."""
+        """Return an event's kind without secrets."""
         return self._redactor.text(name)
 
     def clean(self, raw: bytes) -> bytes:
-        """Return what may be written of an event, and remember it if that is less."""
+        """Return an event without secrets, and remember the original if it had some."""
         text = raw.decode()
         written = self._redactor.record(text)
         if written is text:

@@ -11,10 +11,10 @@ from agentgym.security.private import private
 
 
 def hold(path: Path) -> TextIO | None:
-    """Hold a store's file until what is returned is closed, or this process ends.
+    """Lock a store's file until the result is closed, or this process ends.
 
-    The lock is on a file beside it: to close the store's own would free what SQLite
-    has locked. None is returned where no lock can be had, as on some network disks.
+    The lock is on a separate file: closing the store's own would release SQLite's
+    locks. None is returned where no lock can be had, as on some network disks.
 
     Raises:
         RolloutError: Another store holds it, or the file has a further name, of which
@@ -24,8 +24,8 @@ def hold(path: Path) -> TextIO | None:
     with suppress(OSError):
         if (names := path.stat().st_nlink) > 1:
             raise RolloutError(
-                f"The rollout store {path} has {names} names (hard links), and a log "
-                "beside each would spoil it. Name a copy, or remove the other."
+                f"The rollout store {path} has {names} names (hard links), and a "
+                "log next to each would corrupt it. Name a copy, or remove the other."
             )
     try:
         lock = path.with_name(f".{path.name}.lock")

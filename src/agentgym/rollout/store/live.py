@@ -1,4 +1,4 @@
-"""LiveRollout: a rollout in memory, with what its next steps depend on."""
+"""LiveRollout: a rollout in memory, with the state that its next steps need."""
 
 import time
 from collections import Counter
@@ -31,7 +31,7 @@ class LiveRollout:
         worker: Who runs it.
         tries: Failed attempts that count against the limit.
         calls: Model calls begun, by attempt and agent.
-        number: Of what was last submitted about it to the database.
+        number: Number of the last submission about it to the database.
         routed: By attempt: the last model call, if it has routed experts.
     """
 
@@ -119,7 +119,7 @@ class LiveRollout:
         return before.without_routes()
 
     def check_current(self, attempt_id: str) -> None:
-        """Refuse what comes from an attempt that is over.
+        """Refuse requests of an attempt that is over.
 
         Raises:
             RolloutStateError: It is.

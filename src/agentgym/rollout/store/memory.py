@@ -46,7 +46,7 @@ class Memory:
         self._recent.append(rollout_id)
         while len(self._recent) > _RECENT:
             oldest = self.live.get(self._recent[0])
-            if oldest is not None and oldest.ended:  # not made anew meanwhile
+            if oldest is not None and oldest.ended:  # not created again meanwhile
                 if not self._database.has_committed(oldest.number):
                     return
                 del self.live[self._recent[0]]

@@ -47,19 +47,19 @@ class Store:
 
     Writes reach SQLite within ``group_commit_s``; :meth:`flush` is the barrier.
     The state of unfinished rollouts, and of those that ended last, is in memory as
-    well; the others, and all events, are read from SQLite once they are there.
+    well; the others, and all events, are read from SQLite once they are written.
 
-    What takes a rollout's id raises :class:`RolloutNotFoundError` if there is none
-    with this id, and :class:`RolloutStateError` if it has ended or the attempt was
-    given up. What is not JSON is refused with :class:`RecordError`, and everything with
-    :class:`StoreError` once SQLite cannot be written; whoever waits then gets it too.
+    Methods that take a rollout's id raise :class:`RolloutNotFoundError` if there is
+    none with this id, and :class:`RolloutStateError` if it has ended or the attempt was
+    given up. Values that are not JSON are refused with :class:`RecordError`, and all
+    with :class:`StoreError` once SQLite cannot be written; waiting threads get it too.
 
     Args:
         path: SQLite file, made if missing; None keeps everything in memory.
         max_attempts: Tries of a rollout before :meth:`requeue` lets it fail.
         group_commit_s: Longest time a write waits for others.
         disk_wait_s: How long a full or failing disk is waited for.
-        goes_on: Whether a later process runs what is unfinished: its input is kept.
+        goes_on: Whether a later process runs unfinished rollouts: their input is kept.
 
     Raises:
         RolloutError: The file is corrupt, of another version, something else, or held.
@@ -103,7 +103,7 @@ class Store:
 
     @property
     def stalled(self) -> str | None:
-        """What writing waits for at the moment, e.g. space; None if for nothing."""
+        """Why writing waits at the moment, e.g. for space; None if it does not."""
         return self._database.stalled
 
     @property
@@ -113,7 +113,7 @@ class Store:
 
     @property
     def refused(self) -> int:
-        """How many records SQLite would not take; the others are there."""
+        """How many records SQLite would not take; the others are written."""
         return self._database.refused
 
     def flush(self, beat: Beat = no_beat) -> None:
@@ -126,11 +126,11 @@ class Store:
             await self._database.kept()
 
     def give_up(self) -> None:
-        """Wait for the disk no longer: what cannot be written now is lost."""
+        """Wait for the disk no longer: later writes are lost."""
         self._database.give_up()
 
     def close(self) -> None:
-        """Write what is left and close the file."""
+        """Write the rest and close the file."""
         self._database.close()
         self._exact.close()
 
@@ -167,7 +167,7 @@ class Store:
             return self._memory.get(rollout_id).rollout
 
     def check_shown(self, rollout_id: str) -> None:
-        """Refuse a rollout that a client has deleted, as one that is not there."""
+        """Refuse a rollout that a client has deleted, as a missing one."""
         with self._lock:
             if self._memory.get(rollout_id).hidden:
                 raise RolloutNotFoundError(rollout_id)
@@ -192,8 +192,8 @@ class Store:
     def list_terminal(self, after: int, limit: int) -> tuple[list[Rollout], int, int]:
         """Return rollouts in the order they ended, behind the cursor ``after``.
 
-        Also the next cursor, and how many ever ended. Cursors stay what they are when
-        rollouts are deleted, and after a restart.
+        Also the next cursor, and how many ever ended. Cursors stay valid when rollouts
+        are deleted, and after a restart.
         """
         self.flush()
         found, after = tables.read_ended(self._database, after, limit)
@@ -218,7 +218,7 @@ class Store:
         return Ends.listening(self.signals, ids, self.has_ended)
 
     def patch(self, rollout_id: str, status: RolloutStatusPatch) -> Rollout:
-        """Change what ``status`` sets, as Agent Lightning's transitions allow."""
+        """Change the fields set in ``status``, as Agent Lightning's states allow."""
         updates = status.model_dump(exclude_unset=True)
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -232,7 +232,7 @@ class Store:
     def hide(self, rollout_id: str) -> None:
         """Delete a rollout as far as clients can see; its id is free for another.
 
-        Its record stays, and who waits for it sees it end. An unknown id is allowed.
+        Its record stays, and a waiting thread sees it end. An unknown id is allowed.
         """
         with self._lock:
             live = self._memory.find(rollout_id)
@@ -293,7 +293,8 @@ class Store:
     ) -> Rollout:
         """End an attempt: record its events and its outcome, all or nothing.
 
-        What failed is queued again, afresh, while tries are left and with ``retry``.
+        A failed rollout is queued again, for a new attempt, while tries are left and
+        with ``retry``.
         """
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -345,7 +346,7 @@ class Store:
     def retire(self, worker: str) -> list[str]:
         """Hand a worker nothing any more; return the rollouts that it is running.
 
-        What it asked for before it died may arrive after its death.
+        Requests that it sent before it died may arrive after its death.
         """
         with self._lock:
             self._retired.add(worker)
@@ -389,20 +390,20 @@ class Store:
 
     def attempts(self, rollout_id: str) -> list[str]:
         """Return the attempts that recorded something, in order."""
-        self._settled(rollout_id)
+        self._flushed(rollout_id)
         return tables.read_attempts(self._database, rollout_id)
 
     def events(
         self, rollout_id: str, attempt_id: str | None = None
     ) -> list[RecordedEvent]:
         """Return the events of an attempt, by default the last one, in order."""
-        current = self._settled(rollout_id).attempt_id
+        current = self._flushed(rollout_id).attempt_id
         where = rollout_id, attempt_id or current
         return list(tables.read_events(self._database, self._exact, *where))
 
     def history(self, rollout_id: str) -> dict[str, list[RecordedEvent]]:
         """Return the events of a rollout by attempt, both in order."""
-        self._settled(rollout_id)
+        self._flushed(rollout_id)
         return tables.read_history(self._database, self._exact, rollout_id)
 
     def model_calls(
@@ -429,8 +430,8 @@ class Store:
         with self._lock:
             self._models.clear()
 
-    def _settled(self, rollout_id: str) -> LiveRollout:
-        """Return a rollout once all of it is in SQLite. Nobody waits meanwhile."""
+    def _flushed(self, rollout_id: str) -> LiveRollout:
+        """Return a rollout once all of it is in SQLite, without holding the lock."""
         with self._lock:
             live = self._memory.get(rollout_id)
             number = live.number if rollout_id in self._live else None

@@ -61,7 +61,7 @@ def write_event(event: RecordedEvent, exact: Exact) -> Write:
 
 
 def rewrite_call(event: RecordedEvent, exact: Exact) -> Write:
-    """Write the last model call of an attempt anew."""
+    """Overwrite the last model call of an attempt."""
     return _LAST_CALL, (_stored(event, exact), event.rollout_id, event.attempt_id)
 
 
@@ -76,7 +76,7 @@ def find_rollout(database: Database, rollout_id: str) -> tuple[Rollout, bool] | 
 def read_in_states(
     database: Database, states: Collection[RolloutState], limit: int
 ) -> list[Rollout]:
-    """Return the oldest rollouts in the given states; -1 is no limit."""
+    """Return the oldest rollouts in the given states; -1 means all."""
     marks = ", ".join("?" * len(states))
     sql = f"""SELECT rollout FROM rollouts WHERE state IN ({marks}) AND NOT hidden
         ORDER BY rowid LIMIT ?"""

@@ -1,4 +1,4 @@
-"""Joins what the gateway saw with what the tools saw into one list of steps."""
+"""Join the gateway's model calls and the recorded tool calls into one list of steps."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,14 +30,14 @@ def assemble_steps(
 ) -> list[Step]:
     """Interleave model calls with the outcomes of the tool calls they asked for.
 
-    Reliability is judged in two layers, the same for every framework: what the
-    model wrote (that call was offered the tool, the arguments parse and validate
-    against the original schema) and what became of the call (it ran, was refused, broke
-    a rule). Calls that a framework rejected itself are known only from the first, and
-    so are those of tools that the agent brought along, as hand-offs to others of a
-    team; their schema is the one that was offered. A call that the agent's own code
-    replaced by another, as a node that has a query checked first, is left out. A call
-    that ends the agent, as one of a tool named ``Done`` may, is made although nothing
+    Reliability is judged in two layers, the same for every framework: the call as
+    written (the tool was offered, the arguments parse and validate against the original
+    schema) and its outcome (it ran, was refused, broke a rule). Calls that a framework
+    rejected itself are known only from the first, and so are those of tools that the
+    agent brought along, as hand-offs to others of a team; their schema is the one that
+    was offered. A call that the agent's own code replaced by another, as a node that
+    has a query checked first, is left out. A call that ends the agent, as one of a tool
+    named ``Done`` may, is made although nothing
     runs: the only one of the last answer, of a tool that no other call ran.
 
     Args:
@@ -46,14 +46,14 @@ def assemble_steps(
         specs: The episode's tools by name, with their original schemas.
         came_to_end: Whether the agent ended by itself, with an answer.
         answered_by_agent: Tools whose calls the agent's own code may answer, as a node
-            that calls a plain function does. What a later request shows as the
-            answer is the result then, if nothing else ran the tool.
+            that calls a plain function does. The answer in a later request is then the
+            result, if nothing else ran the tool.
     """
     judged = [_judge(call, specs) for call in model_calls]
     pending = list(tool_calls)
     outcomes: dict[_Requested, ToolCall] = {}
     every = [call for calls in judged for call in calls]
-    # Calls that were right have run; the others may take what they leave.
+    # Calls that were right have run; the others may take the remaining results.
     for call in sorted(every, key=lambda call: call.outcome is not ToolOutcome.OK):
         outcomes[call] = call.with_what_ran(pending)
     ran = {call.call.name for call in every if not _did_not_run(outcomes[call])}
@@ -117,7 +117,7 @@ def _answers(model_calls: Sequence[ModelCall]) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class _Requested:
-    """A call as the model wrote it, judged by what its model call was offered."""
+    """A call as the model wrote it, judged by the tools offered in its model call."""
 
     call: RequestedCall
     spec: ToolSpec | None  # None for a tool that the agent brought along
@@ -125,7 +125,7 @@ class _Requested:
     reason: str
 
     def with_what_ran(self, pending: list[ToolCall]) -> ToolCall:
-        """Return what became of it, taking it from ``pending`` if it ran."""
+        """Return its outcome, taken from ``pending`` if it ran."""
         call, outcome, reason = self.call, self.outcome, self.reason
         arguments = parse_arguments(call.arguments)
         valid = outcome is ToolOutcome.OK

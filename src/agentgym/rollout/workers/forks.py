@@ -1,4 +1,4 @@
-"""The fork server: it imports once, and forks children that are there at once.
+"""The fork server: it imports once, and forks children that start at once.
 
 Importing an agent framework takes seconds, so one process does it, before it has any
 thread, and every worker is a fork of it. It imports nothing of the user's: a child
@@ -57,7 +57,7 @@ class Child:
         return found
 
     def read_some(self, timeout: float) -> bytes:
-        """Return what it writes next, nothing if it has ended.
+        """Return its next output, nothing if it has ended.
 
         Raises:
             TimeoutError: It has written nothing in time.
@@ -90,9 +90,10 @@ class ForkServer:
     """A process that forks; started when first asked, and again should it die.
 
     It imports the modules of ``preload`` before it forks anything, with the variables
-    of ``environment`` beside the parent's. Of these it starts with those alone that the
-    parent started with, and is told the others: what was set later, such as a key of
-    the user's, is in no process's initial environment, which others can read.
+    of ``environment`` in addition to the parent's. It starts with those that the parent
+    started with, and gets the others over a socket: a variable that was set later, such
+    as a key of the user's, is in no process's initial environment, which others can
+    read.
     """
 
     def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:
@@ -104,7 +105,7 @@ class ForkServer:
     def fork(self, target: str, argument: str, *, errors: int) -> Child:
         """Call ``target``, as ``module:function``, with ``argument`` in a child.
 
-        What it returns is the exit code; ``errors`` is the descriptor that becomes the
+        Its return value is the exit code; ``errors`` is the descriptor that becomes the
         child's standard error.
 
         Raises:
@@ -194,7 +195,7 @@ class _Connection:
         return Child(pid, output, self._children[pid])
 
     def _listen(self) -> None:
-        """Take what the server says: a child begun, or one ended."""
+        """Handle the server's messages: a child begun, or one ended."""
         with suppress(OSError):
             while message := self._socket.recv(_MOST_BYTES):
                 said = json.loads(message)
@@ -216,7 +217,7 @@ class _Connection:
 
 
 def main(descriptor: str, *preload: str) -> None:
-    """Import ``preload``, then fork for whoever holds the other end of a socket."""
+    """Import ``preload``, then fork at requests from the other end of a socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     server = socket.socket(fileno=int(descriptor))
     _set_environment(json.loads(server.recv(_MOST_BYTES)))

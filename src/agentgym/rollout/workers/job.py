@@ -1,4 +1,4 @@
-"""A job: one rollout in a process of its own, which somebody else starts and ends.
+"""A job: one rollout in a process of its own, started and ended by a controller.
 
 Agent Lightning's controller starts one for each rollout, as a local process or as a
 Kubernetes Job, and says in variables which it is. It owns the rollout's state, so a
@@ -28,7 +28,7 @@ from agentgym.rollout.workers.worker import (
     limit_memory,
     make_worker,
 )
-from agentgym.security.audit import home_log
+from agentgym.security.audit import default_log
 
 BASE_URL, KEY = "AGL_OPENAI_BASE_URL", "AGL_KEY"
 
@@ -56,7 +56,7 @@ class Assignment:
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Self:
-        """Read what Agent Lightning's controller says to a process that it starts.
+        """Read the variables that Agent Lightning's controller sets for a process.
 
         Raises:
             UsageError: The address is missing, or that of no rollout.
@@ -70,7 +70,7 @@ class Assignment:
         found = _ADDRESS.fullmatch(address)
         if found is None:
             raise UsageError(
-                f"{BASE_URL} = {address!r} is no rollout's address, as in "
+                f"{BASE_URL} = {address!r} is not a rollout's address, as in "
                 "http://HOST/proxy/rollout/ID/attempt/0/mode/train/openai/v1."
             )
         gateway, rollout_id, attempt_id = found.groups()
@@ -85,7 +85,7 @@ def run_job(config: TrainingConfig, assignment: Assignment) -> Trajectory:
         assignment: Which rollout.
 
     Returns:
-        What happened, with a reward.
+        The trajectory, with a reward.
 
     Raises:
         RolloutError: The rollout has no reward; the reason is among its events.
@@ -97,7 +97,7 @@ def run_job(config: TrainingConfig, assignment: Assignment) -> Trajectory:
         gateway=assignment.gateway,
         api_key=assignment.api_key,
         model=_MODEL,
-        audit=home_log(),
+        audit=default_log(),
     )
     limit_memory(spec.memory_mb)
     return asyncio.run(_run(spec, assignment))
@@ -116,8 +116,8 @@ async def _run(spec: WorkerSpec, assignment: Assignment) -> Trajectory:
         with LoopWatch(spec.timeout_s, blocked=blocked):
             return await _attempt(worker, assignment)
     except aiohttp.ClientConnectionError as error:
-        told = f"The gateway {spec.gateway} cannot be reached: {error}"
-        raise RolloutError(told) from error
+        message = f"The gateway {spec.gateway} cannot be reached: {error}"
+        raise RolloutError(message) from error
     except ApiError as error:
         raise RolloutError(f"The gateway refuses: {error}") from error
     finally:
@@ -149,7 +149,7 @@ async def _attempt(worker: Worker, assignment: Assignment) -> Trajectory:
 
 
 class RolloutJob:
-    """What Agent Lightning's local controller is given as ``agent_class``.
+    """The ``agent_class`` for Agent Lightning's local controller.
 
     Settings come from ``AGENTGYM_*`` variables, which its ``env_map`` sets.
     """

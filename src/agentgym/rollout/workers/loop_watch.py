@@ -20,7 +20,7 @@ class LoopWatch:
     Args:
         limit_s: Seconds that the loop may stand still.
         blocked: Called once each time it has stood still for so long. By default the
-            place is logged, as nothing can end what blocks the loop.
+            place is logged, as nothing can end the blocking call.
         turned: Called each time it was seen to turn.
         every_s: Seconds between two looks, ``limit_s`` by default.
     """
@@ -68,8 +68,8 @@ class LoopWatch:
         place = traceback.format_stack(frame, limit=_FRAMES) if frame else ["?"]
         logger.error(
             "The event loop has stood still for %g s. No timeout can end that, "
-            "and all other rollouts wait: await there, or call it in "
-            "asyncio.to_thread(). It is here, innermost last:\n%s",
+            "and all other rollouts wait: await the call, or make it in "
+            "asyncio.to_thread(). The blocking call, innermost last:\n%s",
             self._limit_s,
             "".join(place),
         )

@@ -1,4 +1,4 @@
-"""What answers the tools that an agent brings and its scenario does not have."""
+"""Answer calls of tools that an agent brings and its scenario does not have."""
 
 from collections.abc import Collection
 from typing import Any
@@ -13,7 +13,7 @@ from agentgym.scenarios.tool_tasks.stubs import returns, stub_answer
 def own_stubs(
     scenario: Scenario, adapter: Adapter, agent: AgentLoop, allowed: Collection[str]
 ) -> list[Tool]:
-    """Return tools that answer in the place of an agent's own, with made-up values.
+    """Return tools that replace an agent's own, and answer with made-up values.
 
     Those that are ``allowed`` run themselves.
     """

@@ -41,7 +41,7 @@ class WorkerDeath:
 
 
 class _Worker:
-    """One worker process and what it last said."""
+    """One worker process and its last message."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.name = spec.worker
@@ -104,7 +104,7 @@ class WorkerPool:
     """Keeps ``count`` workers alive within a ``with`` block; they get ready in it.
 
     Args:
-        spec: What each runs; ``worker`` is the prefix of their names.
+        spec: The configuration of each; ``worker`` is the prefix of their names.
         count: How many.
         log: File that their standard error goes to, without secrets.
         on_death: Called from a watching thread for each unexpected death, before
@@ -193,5 +193,5 @@ class WorkerPool:
             logger.warning("worker %s died: %s", name, reason)
             try:
                 self._on_death(WorkerDeath(name, process.blamed, reason))
-            except Exception:  # the pool goes on without whoever listens
+            except Exception:  # the pool goes on if the callback fails
                 logger.exception("the death of worker %s was not handled", name)

@@ -1,4 +1,4 @@
-"""WorkerSpec: what a process that runs agents is told."""
+"""WorkerSpec: the configuration of a process that runs agents."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -53,7 +53,7 @@ class WorkerSpec(BaseModel):
         hosts: str | None = None,
         audit: Path | None = None,
     ) -> Self:
-        """Return what workers of ``config`` need to know."""
+        """Return the configuration of workers for ``config``."""
         return cls(
             worker="worker",
             gateway=gateway,

@@ -2,8 +2,8 @@
 
 Forked with a :class:`WorkerSpec` as JSON. It builds the agent once, claims rollouts
 from the gateway by waiting (no polling), and reports every episode's tool calls, reward
-and end. It tells the pool when it is ready, a beat each second, and whom to blame
-should an episode block the process.
+and end. It reports to the pool when it is ready, a heartbeat each second, and the
+rollout to blame should an episode block the process.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ EXIT_BLOCKED = 70
 """Exit code of a worker whose event loop an episode blocked."""
 
 _GIVEN_UP = (404, 409)
-"""What the gateway answers about a rollout or an attempt that is over."""
+"""The gateway's status for a rollout or an attempt that is over."""
 
 _WRONG = (
     ToolOutcome.UNKNOWN_TOOL,
@@ -71,7 +71,7 @@ _BEAT_S = 1.0
 
 
 class Worker:
-    """Runs episodes until it is told to stop, all with the same ``agent``."""
+    """Runs episodes until it is stopped, all with the same ``agent``."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Worker:
         """Run an episode of a rollout to its end; report nothing.
 
         Raises:
-            RolloutError: Its input is no task.
+            RolloutError: Its input is not a task.
         """
         _ROLLOUT.set(rollout["rollout_id"])
         scenario = self._scenario
@@ -161,13 +161,13 @@ class Worker:
         path = _path(rollout["rollout_id"], attempt)
         try:
             ended = await self.attempt(rollout, attempt)
-        except RolloutError as error:  # somebody else queued it
-            told = Reason(kind="no task", detail=str(error))
-            await self._finish(path, {**_failed(told), "retry": False})
+        except RolloutError as error:  # a client has queued it
+            wording = Reason(kind="no task", detail=str(error))
+            await self._finish(path, {**_failed(wording), "retry": False})
             return
         try:
             await self._finish(path, _report(ended))
-        except Exception as error:  # e.g. an event that is no JSON
+        except Exception as error:  # e.g. an event that is not JSON
             logger.warning("%s was refused its end", path, exc_info=True)
             detail = whole_text(str(error))
             refused = Reason(kind="crash: its end was refused", detail=detail)
@@ -182,7 +182,7 @@ class Worker:
             logger.info("%s was given up: %s", path, error)
 
     async def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Return what the gateway answers.
+        """Post to the gateway and return its answer.
 
         Raises:
             ApiError: It refuses.
@@ -191,20 +191,20 @@ class Worker:
             return await _json(response)
 
     async def get(self, path: str) -> Any:
-        """Return what the gateway answers, as :meth:`post` does."""
+        """Get from the gateway and return its answer, like :meth:`post`."""
         async with self._http.get(path) as response:
             return await _json(response)
 
 
 async def _json(response: Any) -> Any:
     if response.status >= 400:
-        told = f"{response.url} answered {response.status}: {await response.text()}"
-        raise ApiError(response.status, told, "gateway")
+        wording = f"{response.url} answered {response.status}: {await response.text()}"
+        raise ApiError(response.status, wording, "gateway")
     return orjson.loads(await response.read())
 
 
 class _GatewayEnding(ScenarioEnding):
-    """Joins what the gateway saw of an episode with what its tools saw."""
+    """Joins the gateway's record of an episode with its tool calls."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class _GatewayEnding(ScenarioEnding):
     async def wrong_answer(self, episode: Episode) -> Reason | None:
         """Return how the last answer made the agent crash; None if it did not.
 
-        It was no call where one was asked for, or a call that the agent's own code
+        It had no call where one was required, or a call that the agent's own code
         takes as it comes, with arguments that the tool does not have.
         """
         calls = await self._calls(episode)
@@ -264,7 +264,7 @@ def _path(rollout_id: str, attempt: str) -> str:
 
 
 def _report(ended: Trajectory) -> dict[str, Any]:
-    """Return what the gateway is told of an episode: its events, or why it failed."""
+    """Return an episode's report to the gateway: its events, or why it failed."""
     if ended.status is RolloutStatus.DROPPED:
         return _failed(ended.reason or NO_REASON)
     return {"state": "succeeded", "events": events_of(ended)}
@@ -383,7 +383,7 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
             control.say(ready=True)
             await worker.run()
     except asyncio.CancelledError:
-        logger.info("worker %s was told to end", spec.worker)
+        logger.info("worker %s was stopped", spec.worker)
 
 
 def main(argument: str) -> int:
@@ -392,7 +392,7 @@ def main(argument: str) -> int:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     for handler in logging.getLogger().handlers:
         handler.addFilter(LogFilter())
-    logging.getLogger("agentgym.integrations").setLevel(logging.INFO)  # what crashed
+    logging.getLogger("agentgym.integrations").setLevel(logging.INFO)  # log crashes
     spec = WorkerSpec.model_validate_json(argument)
     limit_memory(spec.memory_mb)
     sys.exit = _no_exit  # type: ignore[assignment]

@@ -1,12 +1,12 @@
-"""What runs inside the sandbox: the zygote and the children it forks.
+"""The code inside the sandbox: the zygote and the children it forks.
 
 These modules import nothing but the standard library and each other, because inside
 the sandbox neither this package nor its dependencies are visible. The host loads
 them by folder, under another package name.
 
-- ``settings``: what host and guest must agree on.
+- ``settings``: the settings that host and guest share.
 - ``zygote``: the loop that forks one child per execution, watches it, sweeps up.
-- ``watch``: what the processes of an execution use, looked at while they run.
+- ``watch``: measures the resources of an execution while it runs.
 - ``box``: the private folders of one execution.
 - ``child``: the forked side: confines itself, writes the files, runs the command.
 - ``confine``: resource limits, identity drop, Landlock and seccomp, in that order.

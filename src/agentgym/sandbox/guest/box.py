@@ -22,7 +22,7 @@ class MountedBox:
     """Fresh tmpfs mounts at fixed places inside the sandbox's own mount namespace.
 
     Attributes:
-        TARGETS: The places; what is below them is hidden.
+        TARGETS: The mounted folders; the host's files below them are hidden.
     """
 
     workspace = "/workspace"
@@ -80,8 +80,8 @@ def folder_of(scratch: str) -> str:
 def holds_more(root: str, most: int) -> bool:
     """Return whether a tree has more files and folders than ``most``.
 
-    Others may change it meanwhile, and lead into no other tree by that. One that
-    branches on so many levels that it cannot be looked through has more.
+    Other processes may change it meanwhile, and cannot divert the walk into another
+    tree. One that branches on so many levels that it cannot be looked through has more.
     """
     seen = 0
     levels = [(os.open("/", _FOLDER), [root])]
@@ -108,7 +108,7 @@ def holds_more(root: str, most: int) -> bool:
 
 
 def remove_tree(root: str, *, most: float = math.inf) -> bool:
-    """Remove a directory, however deep, whatever the modes of what is in it.
+    """Remove a directory, however deep, whatever the modes of its entries.
 
     A directory that is not empty is first moved to the top, so that no path grows long
     and only one directory is open at a time. Nothing may write there meanwhile.
@@ -119,7 +119,7 @@ def remove_tree(root: str, *, most: float = math.inf) -> bool:
     Raises:
         OSError: Something cannot be removed.
     """
-    top = os.urandom(8).hex()  # Nobody could foresee a name that begins so.
+    top = os.urandom(8).hex()  # The prefix of names is unpredictable.
     waiting = [root]
     seen = 0
     while waiting:

@@ -109,7 +109,7 @@ def _write_files(files: dict[str, str]) -> None:
 
 
 def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
-    """Return the text ``files`` that differ, as many as fit, and what is ``gone``."""
+    """Return the text ``files`` that differ, as many as fit, and the ``gone`` ones."""
     files: dict[str, str] = {}
     names = list(itertools.islice(_names(), _MOST_FILES + 1))
     for name in names[:_MOST_FILES]:
@@ -213,7 +213,7 @@ def _run_script(script: str, args: list[str]) -> int:
 
 
 def _exit_code(error: BaseException) -> int:
-    """Return the exit code for what ended the program, and print it as Python does."""
+    """Return the exit code for a program's exception, and print it as Python does."""
     if isinstance(error, SystemExit):
         if error.code is None or isinstance(error.code, int):
             return (error.code or 0) & 0xFF

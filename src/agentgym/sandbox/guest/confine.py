@@ -41,7 +41,7 @@ def confine(settings: Settings, timeout_s: float, writable: tuple[str, ...]) -> 
 def become(identity: int) -> None:
     """Change to an unprivileged user and group for good, or raise."""
     if identity <= 0:
-        raise PermissionError(f"{identity} is no unprivileged user id")
+        raise PermissionError(f"{identity} is not an unprivileged user id")
     os.setgroups([])
     os.setresgid(identity, identity, identity)
     os.setresuid(identity, identity, identity)

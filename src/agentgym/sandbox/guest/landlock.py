@@ -40,7 +40,7 @@ def restrict(
         raise OSError("this kernel has no Landlock") from error
     later = ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV))
     files = _REFER - 1 + sum(right for since, right in later if abi >= since)
-    # Since 4 the network, since 6 what crosses the border of the domain.
+    # Since 4 the network, since 6 signals and sockets across the border of the domain.
     handled = [files, *(0b11 for since in (4, 6) if abi >= since)]
     attributes = struct.pack(f"={len(handled)}Q", *handled)
     size = c_size_t(len(attributes))

@@ -1,11 +1,11 @@
 """One text for each plain value: equal values of equal types have it, no others.
 
-The sandbox and the host make it with this same file. What leaves a sandbox is such a
-text, so the host builds no value of a program and asks none whether it is equal.
+The sandbox and the host make it with this same file. Only such a text leaves a sandbox,
+so the host builds no value of a program and asks none whether it is equal.
 """
 
 MOST_CHARACTERS = 200
-"""Of a text; none but ASCII."""
+"""Longest text; ASCII only."""
 _SHOWN = 60
 _DEEPEST = 50
 _MOST_BITS = 4096
@@ -47,7 +47,7 @@ def _text(value: object, depth: int) -> str:
         texts = [_text(item, depth + 1) for item in value]
         ordered = kind in (list, tuple)
         return f"{_NAMES[kind]}({', '.join(texts if ordered else sorted(texts))})"
-    raise TypeError(f"it holds a {kind.__name__}, which is no plain value")
+    raise TypeError(f"it holds a {kind.__name__}, which is not a plain value")
 
 
 _NAMES = {kind: kind.__name__ for kind in (list, tuple, set, frozenset)}

@@ -1,4 +1,4 @@
-"""What host and guest must agree on: the rungs, the limits, a zygote's settings."""
+"""Settings shared by host and guest: the rungs, the limits, a zygote's settings."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -8,23 +8,24 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
 DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 ZERO = "/dev/zero"
-"""May be read, not written: who can write it can share memory that nobody counts."""
+"""May be read, not written: a writer of it could share memory that is not counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one execution may use. Time is given with each run.
+    """Limits of one execution. Time is given with each run.
 
     Attributes:
         memory_mb: Address space of each process.
         total_memory_mb: Memory of all its processes together, with temporary files
-            and what the kernel holds for them, where a control group can be made;
+            and the kernel's memory for them, where a control group can be made;
             else their resident memory, looked at ten times a second.
         processes: Processes and threads at one time.
         file_mb: Size of each written file, and of each of the private folders where
             they are mounted.
-        disk_mb: What all its processes write, where its folders are on the host's disk,
-            overwritten and removed bytes included; looked at a few times a second.
+        disk_mb: Bytes that all its processes write, where its folders are on the host's
+            disk, overwritten and removed bytes included; looked at a few times a
+            second.
         open_files: Open descriptors of each process.
         output_bytes: How much of stdout, and of stderr, is kept.
         collect_bytes: How much text of changed files is kept, if they are collected;
@@ -43,7 +44,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Rung:
-    """One way of isolating executions; the README says what each cannot do.
+    """One way of isolating executions; the README lists the weaknesses of each.
 
     Attributes:
         name: Stable name, recorded with every result.
@@ -62,7 +63,7 @@ class Rung:
 
     @property
     def in_words(self) -> str:
-        """Its name, and what it is made of."""
+        """Its name and its mechanisms."""
         return f"{self.name} ({self.summary})"
 
     @property
@@ -116,16 +117,16 @@ RUNGS = {rung.name: rung for rung in _RUNGS}
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a zygote is started with; it holds for all of its executions.
+    """Settings of a zygote; they hold for all of its executions.
 
     Attributes:
         rung: How they are isolated.
-        limits: What each may use.
+        limits: Limits of each execution.
         identity: User and group id to change to, on a rung that changes it.
         scratch: Folder for workspaces, where they cannot be mounted.
         program: The seccomp filter, compiled, in hexadecimal digits.
         group: Descriptor of the members of the control group to join, if any.
-        deaths: Descriptor that tells how many were killed at its memory limit.
+        deaths: Descriptor with the number of kills at its memory limit.
     """
 
     rung: Rung
@@ -147,7 +148,7 @@ class Settings:
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Return what :meth:`encode` wrote."""
+        """Parse the text of :meth:`encode`."""
         fields = json.loads(text)
         fields["rung"] = RUNGS[fields["rung"]]
         fields["limits"] = Limits(**fields["limits"])

@@ -1,10 +1,11 @@
 """A small test runner: ``test_*`` functions and methods with bare asserts.
 
-Files are found, imported and named as pytest does it, and what both know has the same
-verdict; fixtures, marks and ``unittest`` are pytest's alone, and an error here.
+Files are found, imported and named as pytest does it, and tests that both can run have
+the same verdict; fixtures, marks and ``unittest`` are pytest's alone, and an error
+here.
 
-It reports what is about to run and how each test ended, so that the host knows what was
-running when an execution was killed. Exit codes are pytest's: 0 all passed, 1 some did
+It reports each test before it runs and how it ended, so that the host knows the running
+test when an execution was killed. Exit codes are pytest's: 0 all passed, 1 some did
 not, 5 no test was found.
 """
 
@@ -60,7 +61,7 @@ def _run_file(path: str, select: list[str], report: Report) -> Iterator[Event]:
 
 
 def _tests(module: types.ModuleType) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield the name of each test of a module, and what runs it."""
+    """Yield the name of each test of a module, and the function that runs it."""
     for name, found in list(vars(module).items()):
         if name.startswith("test") and isinstance(found, types.FunctionType):
             yield name, found
@@ -91,7 +92,7 @@ def _methods(owner: type) -> list[str]:
 
 
 def _call(owner: type, method: str) -> object:
-    """Run a method of a new object, between what sets it up and tears it down."""
+    """Run a method of a new object, with its setup and teardown methods."""
     instance = owner()
     getattr(instance, "setup_method", _nothing)()
     try:
@@ -135,7 +136,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _load(path: str) -> types.ModuleType:
-    """Import a test file, in its package if it is in one, else beside its folder."""
+    """Import a test file, in its package if it is in one, else from its folder."""
     folder, _, base = path.rpartition("/")
     name = base.removesuffix(".py")
     while folder and os.path.exists(f"{folder}/__init__.py"):
@@ -156,7 +157,7 @@ def _load(path: str) -> types.ModuleType:
 
 
 class _Loader(SourceFileLoader):
-    """Imports a file whose failing bare asserts say what the two sides were."""
+    """Imports a file so that failing bare asserts show the values of both sides."""
 
     def source_to_code(  # type: ignore[override]
         self, data: bytes, path: str, *, _optimize: int = -1

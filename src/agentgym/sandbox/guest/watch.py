@@ -1,4 +1,4 @@
-"""What the processes of an execution use, looked at now and then while they run.
+"""Measure the resources of an execution's processes while they run.
 
 Time counts in which one of them computes, and time in which all of them sleep. Time in
 which they wait for a processor does not, so a busy machine changes no verdict.
@@ -52,8 +52,8 @@ class Watch:
         """Look, and return the limit that is exceeded, "" for none.
 
         Args:
-            reaped_cpu_s: What processes that have ended computed.
-            reaped_bytes: What they wrote to a disk.
+            reaped_cpu_s: CPU seconds of processes that have ended.
+            reaped_bytes: Bytes that they wrote to a disk.
 
         Returns:
             "time", "memory", "disk", "threads" or "files".
@@ -118,8 +118,8 @@ class Watch:
     def _hold_too_much(self, seen: list[_Process]) -> bool:
         """Return whether they hold too much, where no group of theirs has a limit.
 
-        What each shares with this zygote is not counted. A rung without subprocesses
-        needs no sum: its one process has a limit.
+        Memory that they share with this zygote is not counted. A rung without
+        subprocesses needs no sum: its one process has a limit.
         """
         if self._settings.group is not None or not self._settings.rung.counts_processes:
             return False
@@ -154,11 +154,11 @@ def killed_at_limit(deaths: int) -> int:
 
 
 def _look(pid: int) -> _Process:
-    """Return what a process uses, nothing if it is gone."""
+    """Return the resources of a process; zeros if it has ended."""
     with suppress(OSError):
         state, fields = _stat(f"/proc/{pid}/stat")
         runs, threads = state == b"R", int(fields[16])
-        if not runs and threads > 1:  # It tells of the first thread alone.
+        if not runs and threads > 1:  # The line describes the first thread alone.
             for thread in os.listdir(f"/proc/{pid}/task"):
                 with suppress(OSError):
                     runs |= _stat(f"/proc/{pid}/task/{thread}/stat")[0] == b"R"

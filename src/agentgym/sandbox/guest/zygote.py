@@ -74,7 +74,7 @@ class Zygote:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # It wakes the poll up.
         if self._rung.bubblewrap:
-            # What an init has no handler for, nobody in its namespace can send it.
+            # Inside its own namespace, an init receives only signals that it handles.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             libc.prctl(libc.PR_SET_DUMPABLE, 0)
@@ -117,7 +117,7 @@ class Zygote:
             box.remove_tree(self._settings.scratch)
 
     def _end(self, *_: object) -> None:
-        """Note that it is to end; an exception from here could keep it from `shut`."""
+        """Set the flag to end; an exception at this point could keep it from `shut`."""
         self._is_ended = True
 
     def _poll(self) -> select.poll:
@@ -128,7 +128,7 @@ class Zygote:
         return poll
 
     def _polled(self, poll: select.poll, wait_ms: float | None) -> list[int]:
-        """Wait; return which descriptors have something. If told to end, exit."""
+        """Wait; return the ready descriptors. Exit if the flag to end is set."""
         found = [descriptor for descriptor, _ in poll.poll(wait_ms)]
         if self._wakeup in found:
             os.read(self._wakeup, 4096)
@@ -248,14 +248,14 @@ def _killed(why: str) -> dict[str, Any]:
 
 
 def _over(limit: str) -> dict[str, Any]:
-    """Return what is said of an execution that exceeded a limit of the watch."""
+    """Return the report on an execution that exceeded a limit of the watch."""
     if limit == "time":
         return {"status": "timed_out"}
     return _killed(_OVER[limit])
 
 
 def _kill(pid: int) -> None:
-    """Send SIGKILL; that nobody is there is fine."""
+    """Send SIGKILL, unless the process has ended."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
 

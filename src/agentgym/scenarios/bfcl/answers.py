@@ -50,7 +50,7 @@ def _right_call(entry: Entry, answer: Mapping[str, Any], brief: bool) -> NeededC
 def _values(
     accepted: Sequence[Any], schema: Mapping[str, Any], language: str
 ) -> Iterator[Any]:
-    """Yield what may be given for an argument."""
+    """Yield the accepted values of an argument."""
     for value in accepted:
         if value == _LEFT_OUT:
             continue

@@ -57,7 +57,7 @@ class Entry:
 
     Attributes:
         category: Its category.
-        messages: What was said, OpenAI-shaped; the user's request comes last.
+        messages: The conversation, OpenAI-shaped; the user's request comes last.
         functions: As the benchmark writes them: with types of their language.
         answers: The calls that are right, ``{function: {argument: [accepted, …]}}``
             each; an accepted ``""`` says that an argument may be left out.
@@ -71,15 +71,15 @@ class Entry:
 
     @property
     def request(self) -> str:
-        """The request, with what was said before it, if anything was, above it."""
+        """The request, below the earlier messages, if any."""
         *before, last = self.messages
-        told = [str(m["content"]) for m in before if m["role"] == "system"]
+        system = [str(m["content"]) for m in before if m["role"] == "system"]
         said = [
             f"{str(m['role']).capitalize()}: {m['content']}"
             for m in before
             if m["role"] != "system"
         ]
-        return "\n\n".join([*told, *said, str(last["content"])])
+        return "\n\n".join([*system, *said, str(last["content"])])
 
 
 def chosen_categories(named: str) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
         counts = Counter(entry.category for entry in group)
 
         def lack(split: Split, counts: Counter[str] = counts) -> float:
-            """Return which share of what a split still lacks the group is."""
+            """Return the group's share of the entries that a split still lacks."""
             return sum(
                 n * (_SHARES[split] - had[split][name] / wanted[name])
                 for name, n in counts.items()

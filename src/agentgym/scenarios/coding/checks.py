@@ -16,7 +16,7 @@ _MOST_PASSES = 6
 
 @lru_cache(_REMEMBERED)
 def problems(source: str) -> tuple[tuple[int, str], ...]:
-    """Return what pyflakes and pycodestyle find: (line, message), sorted."""
+    """Return the problems by pyflakes and pycodestyle: (line, message), sorted."""
     try:
         return tuple(sorted(_found(source)))
     except (SyntaxError, ValueError) as error:
@@ -35,7 +35,7 @@ def _found(source: str) -> list[tuple[int, str]]:
     guide = pycodestyle.StyleGuide(
         parse_argv=False, config_file=False, reporter=_collector(found)
     )
-    # autopep8 puts a check of its own in the place of this one, for all who lint.
+    # autopep8 replaces this check by its own, for every linter in the process.
     own = pycodestyle.continued_indentation
     wanted = list(inspect.signature(own).parameters)
     guide.options.logical_checks = [
@@ -98,7 +98,7 @@ def _longest_line(source: str) -> int:
 
 @lru_cache(_REMEMBERED)
 def meaning(source: str) -> str | None:
-    """Return what the source says apart from its layout, None if it does not parse."""
+    """Return the syntax tree as text, without layout; None if it does not parse."""
     try:
         return ast.dump(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

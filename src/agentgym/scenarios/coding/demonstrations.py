@@ -1,7 +1,7 @@
 """The oracle: plays the shortest correct plan in a real environment.
 
-Pretraining uses it with the rules left out at random, since those are what
-reinforcement learning teaches; tests use it to prove that every task can be solved.
+Pretraining uses it with the rules left out at random, since reinforcement learning
+shall train those; tests use it to prove that every task can be solved.
 """
 
 import json
@@ -41,7 +41,7 @@ class Demonstration:
 
     Attributes:
         messages: OpenAI-shaped: system, user, then calls, results, and an answer.
-        reward: What the episode earns in the environment that it was played in.
+        reward: The episode's reward in the environment that it was played in.
     """
 
     messages: list[dict[str, Any]]

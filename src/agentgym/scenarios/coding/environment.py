@@ -23,7 +23,7 @@ _MOST_CHARACTERS = 1_200
 
 @dataclass
 class CodingBooks(Books):
-    """What happened in an episode, files included.
+    """The calls of an episode, with the files that it read and edited.
 
     Attributes:
         read: Files whose text the agent has seen.

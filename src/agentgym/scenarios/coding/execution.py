@@ -45,7 +45,7 @@ async def run_tests(sandbox: AnySandbox, files: Mapping[str, str], path: str) ->
 async def run_script(
     sandbox: AnySandbox, files: Mapping[str, str], path: str, args: tuple[str, ...]
 ) -> str:
-    """Run a script and return what it printed, cut to a few lines.
+    """Run a script and return its output, cut to a few lines.
 
     Raises:
         SandboxError: The sandbox failed.
@@ -63,13 +63,13 @@ async def run_script(
 def repaired(
     sandbox: AnySandbox, files: Mapping[str, str], hidden: Mapping[str, dict[str, str]]
 ) -> bool:
-    """Return whether expressions give what they should; wait for it.
+    """Return whether expressions have the expected values; wait for it.
 
     Args:
         sandbox: Where to run the code.
         files: The workspace.
-        hidden: For each module, expressions in its names, and what Python must show
-            for each.
+        hidden: For each module, expressions in its names, and the expected ``repr`` of
+            each.
 
     Raises:
         SandboxError: The sandbox failed.

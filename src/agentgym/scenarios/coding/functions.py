@@ -1,4 +1,4 @@
-"""What generated functions do, how they are tested, and how they can be wrong."""
+"""Templates of generated functions: bodies, arguments of tests, and faults."""
 
 from dataclasses import dataclass
 from random import Random
@@ -15,7 +15,7 @@ class Fault:
     Attributes:
         kind: Family of level 3 that it belongs to: ``operator``, ``condition`` or
             ``value``.
-        body: What stands in place of the right body.
+        body: The faulty body that replaces the right one.
         split: The only split that it occurs in; ``OUT_OF_VOCABULARY`` tasks use the
             test split's.
     """
@@ -38,7 +38,7 @@ class Template:
         parameters: How many parameters, 0 to 2; ``list`` if the one is a list.
         doc: The docstring.
         body: The line after the docstring.
-        points: Arguments that tell every fault from the right body.
+        points: Arguments that distinguish every fault from the right body.
         faults: The ways to be wrong.
     """
 

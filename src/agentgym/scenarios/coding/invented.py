@@ -1,9 +1,9 @@
-"""Invented names, so that training teaches to copy a name, not to know it.
+"""Invented names, so that a policy learns to copy names, not to remember them.
 
 Held-out tasks are named with words that training never shows. A policy that has met
 only the words of the training pool may write one of those instead; most training
-projects are therefore named with pieces of such words or with random syllables: what
-is copied right must be any row of letters, not only those of the training words.
+projects are therefore named with pieces of such words or with random syllables: it must
+copy any row of letters, not only those of the training words.
 """
 
 import builtins
@@ -19,7 +19,7 @@ INVENTED = 0.75
 
 _PIECE = (2, 4)
 _LONGEST = 8
-"""Letters of a name; with longer ones projects outgrow what fits into a prompt."""
+"""Most letters of a name; with longer ones projects outgrow a prompt."""
 _ONSETS = (
     "b bl br c ch cl cr d dr f fl fr g gl gr h j k kn l m n p ph pl pr qu r s sc sh sk "
     "sl sm sn sp st str sw t th tr tw v w wh wr y z"
@@ -32,7 +32,7 @@ _CODAS = (
 
 
 def names_for(split: Split, rng: Random) -> Names:
-    """Return what a project of ``split`` is named with.
+    """Return the names for a project of ``split``.
 
     The pool of the split; in training, for a share of the projects, an invented one.
     """

@@ -1,7 +1,7 @@
 """The words that generated projects are named with, one pool per split.
 
-No word of one pool occurs in another, nor in the wording of requests: what the
-agent meets on held-out tasks are names that it has never seen and has to copy.
+No word of one pool occurs in another, nor in the wording of requests: on held-out
+tasks, the agent meets names that it has never seen and has to copy.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Names:
 
     Attributes:
         packages: Names of packages.
-        nouns: What modules, functions, constants and scripts are about.
+        nouns: Topics of modules, functions, constants and scripts.
         adjectives: For texts that programs show.
         parameters: Pairs of parameter names.
         lists: Names of parameters that are lists of numbers.

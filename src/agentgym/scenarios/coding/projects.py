@@ -16,7 +16,7 @@ _SCRIPTS = ("make", "build", "report", "draw", "export", "measure")
 _TEXTS = ("no {n} left", "{a} {n}", "the {n} is {a}", "{a} {n} for you", "a {a} {n}")
 
 Points = Literal["few", "all"]
-"""Which arguments tests try: two, or all that tell a fault."""
+"""Which arguments tests try: two, or all that reveal a fault."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Function:
     """One function of a module.
 
     Attributes:
-        template: What it does.
+        template: The template of its body.
         name: Its name.
         parameters: Names of its parameters.
         default: Default of the last parameter, if it has one.
-        text: What ``{T}`` in the body stands for.
+        text: The text for ``{T}`` in the body.
     """
 
     template: Template
@@ -107,10 +107,10 @@ class Module:
         return "\n\n\n".join(blocks) + "\n"
 
     def values(self) -> dict[str, str]:
-        """Return what expressions in its names give, as Python shows it.
+        """Return the ``repr`` of expressions in its names.
 
         They are its constant, and calls with the arguments of the tests and with
-        others that tell a fault as well.
+        others that reveal a fault as well.
         """
         found = {self.constant: repr(self.value)}
         for function in self.functions:
@@ -207,7 +207,7 @@ def text_for(rng: Random, names: Names, noun: str) -> str:
 
 
 def other_arguments(point: Point) -> Point:
-    """Return other arguments that tell the same faults."""
+    """Return other arguments that reveal the same faults."""
     return tuple(_shift(value) for value in point)
 
 
@@ -237,7 +237,7 @@ def _call(function: Function, point: Point) -> str:
 
 @lru_cache(4096)
 def _expected(body: str, point: str, constant: str) -> str:
-    """Return what a correct function returns, as source."""
+    """Return the result of a correct function, as source."""
     expression = body.removeprefix("return ")
     values: Point = ast.literal_eval(point)
     if constant:

@@ -37,7 +37,7 @@ def score(
 ) -> Reward:
     """Score a finished episode.
 
-    A success is worth 1 less a little for what was not needed, at least 0.9. Else
+    A success is worth 1 less a little for needless calls, at least 0.9. Else
     each step of the plan that was made, in order, is worth an equal share of 0.45,
     and the right tool for the next step 0.4 of its share, which is more than an error
     costs: trying the next step never pays less than stopping. Many needless calls melt
@@ -102,7 +102,7 @@ def _repeated(done: Sequence[Call]) -> int:
 
 
 def _matches(step: Step, call: Call, task: Task, repaired: bool) -> bool:
-    """Return whether a call is a step of the plan, by what it means."""
+    """Return whether a call has the effect of a step of the plan."""
     if step.tool != call.tool:
         return False
     if step.tool == "edit_file":
@@ -175,7 +175,7 @@ def _changed_as_asked(
 
 
 def _repaired(task: Task, files: dict[str, str], sandbox: AnySandbox) -> bool:
-    """Return whether the code gives what it should and the rest is as it was."""
+    """Return whether the code gives the expected values and the rest is unchanged."""
     start: dict[str, str] = task.initial_state["files"]
     if files == start or _tests_changed(start, files):
         return False
@@ -186,7 +186,7 @@ def _repaired(task: Task, files: dict[str, str], sandbox: AnySandbox) -> bool:
     ):
         return False
     if all(_same_meaning(files[path], text) for path, text in expected.items()):
-        return True  # The known repair: running it would tell nothing new.
+        return True  # The known repair needs no run.
     sources = {p: text for p, text in files.items() if not is_test_path(p)}
     return execution.repaired(sandbox, sources, task.goal["hidden"])
 

@@ -76,7 +76,9 @@ class CodingScenario(LeveledScenario[Family]):
     ) -> Reward:
         """Score an episode; see :func:`agentgym.scenarios.coding.rewards.score`."""
         if not isinstance(environment, CodingEnvironment):
-            raise ScenarioError(f"{environment!r} is no environment of this scenario.")
+            raise ScenarioError(
+                f"{environment!r} is not an environment of this scenario."
+            )
         return rewards.score(task, environment, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:

@@ -18,7 +18,7 @@ KEYWORDS = {
     "subject": ("subject", "complain", "about", "problem", "happened"),
     "priority": ("priority", "urgen", "important"),
 }
-"""What in a question asks for which fact."""
+"""Words of a question by the fact that they ask for."""
 
 _QUESTION = re.compile(
     r"\?|^\s*(what|which|who|where|how|when)\b|\b(please|tell me|give me|i need)\b"
@@ -28,7 +28,7 @@ _CLOSING = re.compile(
     r"|\b(more|further|other|another) (help|assist|question|request)"
     r"|\bif you (need|want|have) any|\bthat (all|everything)\b"
 )
-"""What in a question asks whether there is more to do."""
+"""Phrases that ask whether there is more to do."""
 
 _MOST_ANSWERS = 2
 
@@ -37,10 +37,10 @@ class Customer:
     """One episode's customer.
 
     Args:
-        facts: What they say of each kind of fact when asked for it. A kind may have
+        facts: Their answers about each kind of fact. A kind may have
             several texts: the later ones replace the first when it is asked again.
         needs: Kinds that the request cannot be met without and that the first
-            message does not tell, in the order in which they come up.
+            message does not contain, in the order in which they come up.
         later: Requests that follow, one after each answer that asks nothing.
     """
 
@@ -53,11 +53,11 @@ class Customer:
         self._facts = facts
         self._open = list(needs)
         self._later = list(later)
-        self._told: Counter[str] = Counter()
+        self._given: Counter[str] = Counter()
         self._puzzled = False
 
     def reply(self, message: str) -> str | None:
-        """Return what the customer says to an answer, None if they are done."""
+        """Return the customer's reply to an answer, None if they are done."""
         said = message.lower()
         kinds = [k for k, words in KEYWORDS.items() if any(w in said for w in words)]
         if not self._open and _CLOSING.search(said):
@@ -69,34 +69,34 @@ class Customer:
         known = [kind for kind in kinds if kind in self._facts]
         if not known:
             if self._open:
-                return self._tell(self._open[0])
+                return self._state(self._open[0])
             if self._later:
                 return self._later.pop(0)
             return self._puzzle("i do not know.") if kinds else None
-        answers = [text for kind in known[:2] if (text := self._tell(kind))]
+        answers = [text for kind in known[:2] if (text := self._state(kind))]
         return ", ".join(answers) or self._next_request()
 
-    def _tell(self, kind: str) -> str | None:
+    def _state(self, kind: str) -> str | None:
         if kind in self._open:
             self._open.remove(kind)
-        if self._told[kind] >= _MOST_ANSWERS:
+        if self._given[kind] >= _MOST_ANSWERS:
             return None
         texts = self._facts[kind]
-        text = texts[min(self._told[kind], len(texts) - 1)]
-        self._told[kind] += 1
+        text = texts[min(self._given[kind], len(texts) - 1)]
+        self._given[kind] += 1
         return text
 
     def _after_statement(self, kinds: Sequence[str]) -> str | None:
-        """Correct what a statement is about, else go on to the next request."""
+        """Correct a statement about an open fact, else go on to the next request."""
         about = [kind for kind in kinds if kind in self._open]
         if about:
-            return self._tell(about[0])
+            return self._state(about[0])
         if self._open:
             return self._puzzle("sorry?")
         return self._next_request()
 
     def _next_request(self) -> str | None:
-        """Return what the customer still wants, None if that was all."""
+        """Return the customer's next request, None if that was all."""
         return self._later.pop(0) if self._later else None
 
     def _puzzle(self, text: str) -> str | None:

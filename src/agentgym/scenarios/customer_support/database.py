@@ -41,7 +41,7 @@ _CHANGING = {
     "tickets": "customer_id, subject, priority",
     "escalations": "1",
 }
-"""What a goal is compared with: neither generated ids nor free reasons."""
+"""The columns compared with a goal: neither generated ids nor free reasons."""
 
 
 def open_database(state: State) -> sqlite3.Connection:
@@ -62,7 +62,7 @@ def open_database(state: State) -> sqlite3.Connection:
 
 
 def snapshot(database: sqlite3.Connection) -> dict[str, list[Row]]:
-    """Return what a goal is compared with, in an order that tells nothing."""
+    """Return the rows compared with a goal, in a fixed order."""
     return {
         table: sorted(
             [_plain(value) for value in row]
@@ -90,7 +90,7 @@ def expected(state: State) -> dict[str, list[Row]]:
 
 @cache
 def _empty() -> bytes:
-    """Return a database without rows; copying it beats making the tables anew."""
+    """Return a database without rows; copying it beats making the tables again."""
     database = sqlite3.connect(":memory:")
     database.executescript(_SCHEMA)
     return database.serialize()

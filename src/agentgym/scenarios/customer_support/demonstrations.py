@@ -1,7 +1,7 @@
-"""The oracle: plays the shortest correct plan, asking for what it was not told.
+"""The oracle: plays the shortest correct plan, asking for unknown facts.
 
-It uses no argument that the conversation or a result has not shown, so that what it
-solves can be solved without guessing.
+It uses no argument that the conversation or a result has not shown, so that its tasks
+can be solved without guessing.
 """
 
 import json
@@ -38,7 +38,7 @@ class Demonstration:
 
     Attributes:
         messages: OpenAI-shaped: system, user, then calls, results, and answers.
-        reward: What the episode earns in the environment that it was played in.
+        reward: The episode's reward in the environment that it was played in.
     """
 
     messages: list[dict[str, Any]]
@@ -60,13 +60,13 @@ def solve(
     plan = [Step.from_json(step) for step in task.goal["plan"]]
     if follow_rules >= 1 or task.goal["every_step"]:
         return plan
-    # What comes up on the way comes up when the identity is checked.
-    told_late = task.family in ("changed_mind", "two_requests")
-    identified = told_late or rng.random() < follow_rules
+    # Later facts come up when the identity is checked.
+    comes_late = task.family in ("changed_mind", "two_requests")
+    identified = comes_late or rng.random() < follow_rules
     identified |= any(
         "customer_id" in step.args and step.tool != "verify_identity" for step in plan
     )
-    verified = told_late or rng.random() < follow_rules
+    verified = comes_late or rng.random() < follow_rules
     looked = plan[-1].tool in ("refund_order", "return_item")
     looked |= rng.random() < follow_rules
     kept = {
@@ -143,7 +143,9 @@ class _Talk:
                     break
                 self.say(self._rng.choice((question, QUESTIONS[name][0])))
             if not self.shown(value):
-                raise ScenarioError(f"Nothing tells {name}={value!r} of {step.tool}.")
+                raise ScenarioError(
+                    f"No message contains {name}={value!r} of {step.tool}."
+                )
         arguments = dict(step.args)
         if step.tool == "escalate":
             arguments["reason"] = self._rng.choice(REASONS)
@@ -168,7 +170,7 @@ class _Talk:
         ]
 
     def say(self, text: str) -> None:
-        """Answer, and hear what the customer says to it."""
+        """Answer, and append the customer's reply."""
         self.messages.append({"role": "assistant", "content": text})
         reply = self._environment.user_reply(text)
         if reply is not None:
@@ -176,5 +178,5 @@ class _Talk:
 
     def shown(self, value: object) -> bool:
         """Return whether the customer or a tool has shown a value."""
-        told = (m["content"] for m in self.messages if m["role"] in ("user", "tool"))
-        return any(str(value).casefold() in text.casefold() for text in told)
+        texts = (m["content"] for m in self.messages if m["role"] in ("user", "tool"))
+        return any(str(value).casefold() in text.casefold() for text in texts)

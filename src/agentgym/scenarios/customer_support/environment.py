@@ -38,14 +38,14 @@ class SupportEnvironment(Environment):
         self._database = open_database(state)
         script = state["customer"]
         self._customer = Customer(**script)
-        told = [text for texts in script["facts"].values() for text in texts]
-        self._script = "\n".join([instruction, *told, *script["later"]])
+        wording = [text for texts in script["facts"].values() for text in texts]
+        self._script = "\n".join([instruction, *wording, *script["later"]])
         self._verified: str | None = None
         self._seen: set[str] = set()
         self._enforce = enforce_rules
 
     def user_reply(self, message: str) -> str | None:
-        """Return what the customer says to an answer."""
+        """Return the customer's reply to an answer."""
         return self._customer.reply(message)
 
     def snapshot(self) -> dict[str, list[list[Any]]]:
@@ -265,13 +265,13 @@ class SupportEnvironment(Environment):
     def _wrong(self, message: str, key: str, *, start: str = "") -> str:
         """Say that a key is wrong: an error, unless the customer gives it.
 
-        A customer's mistake is no mistake of the agent. What they give are whole
-        words of their script, and one letter alone is no key.
+        A customer's mistake does not count against the agent. Their keys are whole
+        words of their script, and one letter alone is not a key.
 
         Args:
-            message: What is wrong.
+            message: The problem.
             key: A number, name or address that the agent used.
-            start: What the message starts with if it is no error.
+            start: Start of the message if it is not an error.
 
         Raises:
             ToolError: The customer never gives the key.

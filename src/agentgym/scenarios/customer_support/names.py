@@ -1,7 +1,7 @@
 """The people, places and things of generated shops, one pool per split.
 
-Nothing of one pool occurs in another: what the agent meets on held-out tasks it has
-never seen, and has to copy.
+Nothing of one pool occurs in another: the agent has never seen the names of held-out
+tasks, and has to copy them.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class Names:
         first: First names.
         last: Surnames.
         domains: Mail domains, without their endings.
-        products: What the shop sells.
+        products: Products of the shop.
         cities: Where customers live.
         streets: Names of streets, to which a number is added.
-        subjects: What customers complain about.
+        subjects: Subjects of complaints.
         numbers: Styles of order numbers: ``9`` is a digit, ``A`` a capital, all else
             stands for itself.
     """

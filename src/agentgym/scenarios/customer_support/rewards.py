@@ -33,9 +33,9 @@ def score(
 ) -> Reward:
     """Score a finished episode.
 
-    It is a success if the database holds what it should, no rule was broken and, where
+    It is a success if the database has the expected rows, no rule was broken and, where
     the goal is to know or to leave something as it is, the calls that show why were
-    made. A success is worth 1 less a little for what was not needed, at least 0.9.
+    made. A success is worth 1 less a little for needless calls, at least 0.9.
     Else each step of the plan that was made, in any order, is worth an equal share of
     0.45, and the right tool for the first step that is missing 0.4 of its share. Many
     needless calls melt that credit away.
@@ -78,7 +78,7 @@ def score(
 
 
 def matches(step: Step, call: Call) -> bool:
-    """Return whether a call is a step of a plan, by what it means."""
+    """Return whether a call has the effect of a step of a plan."""
     return step.tool == call.tool and all(
         _same(call.args[name], value) for name, value in step.args.items()
     )
@@ -92,7 +92,7 @@ def _repeated(done: Sequence[Call]) -> int:
 def _plan(task: Task, done: Sequence[Call]) -> list[Step]:
     """Return a task's plan, each order looked up in the way that the agent took.
 
-    A list of the owner's orders shows of each what a look at it alone does.
+    A list of the owner's orders shows the same fields as a look at each.
     """
     owners = {number: owner for number, owner, *_ in task.initial_state["orders"]}
     plan = []
@@ -134,7 +134,7 @@ def _next_tool(
 
 
 def _damaged(task: Task, state: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether a row is there that neither start nor goal has."""
+    """Return whether there is a row that neither start nor goal has."""
     start = expected(task.initial_state)
     return any(
         row not in start[table] and row not in task.goal["state"][table]

@@ -78,7 +78,9 @@ class SupportScenario(LeveledScenario[Family]):
     ) -> Reward:
         """Score an episode; see ``rewards.score`` of this scenario."""
         if not isinstance(environment, SupportEnvironment):
-            raise ScenarioError(f"{environment!r} is no environment of this scenario.")
+            raise ScenarioError(
+                f"{environment!r} is not an environment of this scenario."
+            )
         return rewards.score(task, environment, trajectory)
 
     def needed_calls(self, task: Task) -> list[NeededCall]:

@@ -1,4 +1,4 @@
-"""What tools answer in training: what was recorded, a stub, or themselves."""
+"""Answer tool calls in training: from a recording, by a stub, or by the tools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,21 +76,21 @@ class ToolEnvironment(Environment):
         if how.mode == "live" and name in how.allow and not has_own:
             return await run_live(tool, arguments)
         made = ToolCall(name=name, arguments=arguments)
-        told = self._told(made)
+        facts = self._facts(made)
         text = self._known(made)
         if text is not None:
             return text
-        if told is None and how.mode != "stub":
+        if facts is None and how.mode != "stub":
             self.missed += 1
             raise ToolError(
                 f"nothing is recorded for {name} with these arguments: "
                 f"{result_text(arguments)}"
             )
         schema = None if has_own else how.schemas[name]
-        return stub_answer(name, schema, arguments, told or {})
+        return stub_answer(name, schema, arguments, facts or {})
 
     def _known(self, made: ToolCall) -> str | None:
-        """Return what was recorded for a call, the task's own answers in turn."""
+        """Return the recorded answer to a call, the task's own answers in turn."""
         own = [n for n, a in enumerate(self._line.answers) if self._is(a.call, made)]
         if own:
             place = next((n for n in own if n not in self._given), own[-1])
@@ -99,10 +99,10 @@ class ToolEnvironment(Environment):
         every = (a.text for a in self._how.recorded if self._is(a.call, made))
         return next(every, None)
 
-    def _told(self, made: ToolCall) -> dict[str, Any] | None:
-        """Return what an expected call must tell for later ones; None if not expected.
+    def _facts(self, made: ToolCall) -> dict[str, Any] | None:
+        """Return the values that an expected call must contain; None if not expected.
 
-        That is what later calls need and the request does not say.
+        These are the values that later calls need and the request does not contain.
         """
         expect = self._line.expect
         places = [n for n, need in enumerate(expect) if self._is(need, made)]
@@ -130,7 +130,7 @@ def _no_function(**arguments: Any) -> str:
 
 
 async def run_live(tool: Tool, arguments: dict[str, Any]) -> str:
-    """Call a tool itself; whatever it raises is what the agent is told."""
+    """Call a tool itself; its exceptions become the agent's answer."""
     try:
         return result_text(await call(tool.function, **arguments))
     except ToolError:

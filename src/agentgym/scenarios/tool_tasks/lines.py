@@ -1,4 +1,4 @@
-"""Lines of JSON Lines files, and what is wrong with one."""
+"""Lines of JSON Lines files, and the problem of a broken one."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ _HEADER_KEYS = ("train_tokens",)
 
 
 class BrokenLineError(ValueError):
-    """What is wrong with a line."""
+    """The problem of a line."""
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -29,7 +29,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_text(path: Path) -> str:
-    """Return what a file of text holds.
+    """Return the text of a file.
 
     Raises:
         UsageError: It cannot be read.
@@ -96,7 +96,7 @@ def read_object(text: str) -> dict[str, Any]:
         raise
     except json.JSONDecodeError as error:
         raise BrokenLineError(
-            f"it is no JSON ({error.msg}, column {error.colno})"
+            f"it is not JSON ({error.msg}, column {error.colno})"
         ) from None
     except ValueError:
         raise BrokenLineError("it has a number of too many digits") from None

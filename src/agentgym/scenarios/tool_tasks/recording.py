@@ -1,4 +1,4 @@
-"""Recording what tools really answer, once, into a file beside the tasks."""
+"""Record the tools' real answers, once, into a file next to the tasks."""
 
 import json
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Recording:
     Attributes:
         path: Of the answers.
         calls: To be made, in the file's order.
-        failed: What tools raised, once :meth:`run` is done.
+        failed: Exceptions of tools, once :meth:`run` is done.
     """
 
     path: Path
@@ -71,9 +71,9 @@ class Recording:
         return cls(path, calls, by_name, known)
 
     def run(self) -> int:
-        """Make the calls and write what was answered; return how many were.
+        """Make the calls and write the answers; return how many there were.
 
-        What was answered so far is written also where a later call is interrupted.
+        The answers so far are written even if a later call is interrupted.
         """
         before = len(self.known)
         try:

@@ -37,8 +37,8 @@ def score_calls(
     with more and more different arguments, are no success. Else each expected call that
     was made with right arguments is worth an equal share of 0.45; one that has no
     arguments nothing, for merely looking must not pay. Calls beyond the attempts that
-    are still needed melt that away; what has called all tools that it did not need
-    has none left. No call at all is worth less than any try, a forbidden call least.
+    are still needed melt that away; an agent that has called all needless tools has
+    none left. No call at all is worth less than any try, a forbidden call least.
     """
     made = matched(line, calls, specs)
     expect = line.expect
@@ -106,7 +106,7 @@ def matched(
 def _in_order(fits: list[list[bool]]) -> list[bool]:
     """Return which rows are in a longest common subsequence, earlier ones first."""
     rows, columns = len(fits), len(fits[0]) if fits else 0
-    most = [[0] * (columns + 1) for _ in range(rows + 1)]  # of what is left
+    most = [[0] * (columns + 1) for _ in range(rows + 1)]  # best of the rest
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
             pair = 1 + most[i + 1][j + 1] if fits[i][j] else 0
@@ -158,7 +158,7 @@ def score_checked(
     """Score an episode with the user's function; a forbidden call is worst anyway.
 
     Raises:
-        ScenarioError: It returned something that is no share.
+        ScenarioError: It returned something that is not a share.
         Exception: Whatever it raises.
     """
     if any(call.name in line.forbid for call in calls):

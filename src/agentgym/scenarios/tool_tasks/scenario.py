@@ -1,4 +1,4 @@
-"""ToolScenario: tasks with expected calls, for tools that somebody already has."""
+"""ToolScenario: tasks with expected calls, for tools that a user already has."""
 
 import inspect
 import os
@@ -54,13 +54,14 @@ class ToolScenario(Scenario):
     """A tasks file as a scenario; :meth:`Scenario.from_tools` makes one.
 
     Args:
-        tools: What is called, each a spec and the real callable.
+        tools: The tools, each a spec and the real callable.
         path: The tasks file.
         answers: Who answers calls.
         allow: Tools that may really be called, if ``answers`` is ``live``.
         check: Scores instead of the expected calls.
         name: Of the scenario; the file's by default.
-        source: What other processes find the scenario by; or why they cannot.
+        source: The reference by which other processes find the scenario; or why they
+            cannot.
 
     Raises:
         UsageError: The file, a line of it, or an argument cannot be used.
@@ -98,7 +99,8 @@ class ToolScenario(Scenario):
         longest = max(len(line.expect) for line in lines)
         vars(self).update(  # other classes have these; here every file has its own
             name=TaskSource(str(path), given_name=name or "").name,
-            description=f"{len(lines)} tasks of {file.name}; splits: {_told(shared)}.",
+            description=f"{len(lines)} tasks of {file.name}; splits: "
+            f"{_shared_words(shared)}.",
             splits=tuple(split for split in Split if self._splits[split]),
             max_turns=max(_LEAST_TURNS, 2 * longest + 2),
             train_tokens=read_train_tokens(file) or Scenario.train_tokens,
@@ -111,7 +113,7 @@ class ToolScenario(Scenario):
 
     @property
     def reference(self) -> str:
-        """What trains, evaluates and loads this scenario in another process.
+        """The reference by which other processes train, evaluate and load it.
 
         Raises:
             UsageError: Other processes could not import the tools.
@@ -143,12 +145,12 @@ class ToolScenario(Scenario):
         return _PROMPT
 
     def tools(self) -> list[ToolSpec]:
-        """Return the tools as models are told of them; none if a line has its own."""
+        """Return the tools for models; none if a line has its own."""
         some_have = any(line.tools for line in self._by_id.values())
         return [] if some_have else list(self._specs.values())
 
     def notes(self) -> list[str]:
-        """Return what an author should know of the file, in sentences."""
+        """Return notes on the file for its author, in sentences."""
         notes = []
         if families := unmeasured(self._splits):
             notes.append(
@@ -328,9 +330,9 @@ def load_tools(reference: str, folder: str = "") -> list[Tool]:
 
     Raises:
         UsageError: It cannot be imported.
-        ScenarioError: It holds something that is no tool.
+        ScenarioError: It holds something that is not a tool.
     """
-    # By name: adapters, which know what agents have, stand above scenarios.
+    # By name: adapters, which know the tools of agents, stand above scenarios.
     named = resolve_name("agentgym.integrations.live:named_tools")
     return as_tools(named(reference, TOOLS_FROM, folder), reference)
 
@@ -429,5 +431,5 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join(words[:_MOST_LISTED]) + more
 
 
-def _told(shared: str) -> str:
+def _shared_words(shared: str) -> str:
     return shared if shared.startswith("as") else f"{shared} is in two of them"

@@ -2,7 +2,7 @@
 
 Lines that ask for the same values, or in nearly the same words, go into one split, for
 else held-out tasks measure memory. Where that leaves a split too small, less is held
-apart, step by step, and it is said what was.
+apart, step by step, and a note describes the result.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ LEAST = {Split.TRAIN: 6, Split.VALIDATION: 3, Split.TEST: 3}
 
 _SHARES = {Split.TRAIN: 0.6, Split.VALIDATION: 0.2, Split.TEST: 0.2}
 _HELD_OUT = 0.2
-"""Of the lines, for the table of before and after, where they can be split so."""
+"""Share of the lines for the table of before and after, where they can be split so."""
 _ALIKE = 0.8
 _MOST_COMPARED = 1000
 _TRAIN_AT_LEAST = 0.4
@@ -29,9 +29,9 @@ Groups = list[list[TaskLine]]
 
 
 def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]], str]:
-    """Return the lines of each split, and what no two splits share, in words.
+    """Return the lines of each split, and the separation of the splits in words.
 
-    What a line says of its split holds. The result depends on nothing but the lines.
+    The ``split`` of a line is kept. The result depends on nothing but the lines.
 
     Raises:
         UsageError: There are too few lines, or the same request is in two splits.
@@ -95,8 +95,8 @@ def _refuse_contradictions(lines: Sequence[TaskLine]) -> None:
             if other.split is not line.split:
                 raise UsageError(
                     f"Lines {other.number} and {line.number} ask the same, but one is "
-                    f"in the split {other.split} and one in {line.split}. What is "
-                    "held out must not be trained on: put them into one."
+                    f"in the split {other.split} and one in {line.split}. Held-out "
+                    "tasks must not be trained on: put them into one."
                 )
 
 

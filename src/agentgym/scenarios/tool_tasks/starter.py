@@ -53,12 +53,12 @@ def _lines(spec: ToolSpec, count: int) -> Iterator[dict[str, Any]]:
             name: example(spec.parameters, name, f"{spec.name}/{name}/{number}")
             for name in required
         }
-        told = ", ".join(
+        message = ", ".join(
             f"{name.replace('_', ' ')} {result_text(value)}"
             for name, value in args.items()
         )
         wording = _WORDINGS[number % len(_WORDINGS)]
-        text = wording.format(what=what, values=told or "nothing else is needed")
+        text = wording.format(what=what, values=message or "nothing else is needed")
         yield {
             "instruction": text[0].upper() + text[1:],
             "expect": [{"tool": spec.name, "args": args}],
@@ -66,7 +66,7 @@ def _lines(spec: ToolSpec, count: int) -> Iterator[dict[str, Any]]:
 
 
 def _plain(spec: ToolSpec) -> str:
-    """Return what a tool does as a request: its description's first sentence."""
+    """Return a tool's description as a request: its first sentence."""
     first = re.split(r"(?<=[.!?])\s", spec.description)[0].strip(" .!?")
     return first[:1].lower() + first[1:]
 

@@ -36,7 +36,7 @@ def example(parameters: Schema, name: str, key: str = "") -> Any:
 
 
 def returns(function: Callable[..., Any]) -> Schema | None:
-    """Return the JSON schema of what a tool returns; None for text or the unknown."""
+    """Return the JSON schema of a tool's result; None for text or the unknown."""
     try:
         hint = get_type_hints(function).get("return")
         if hint in (None, str, Any, type(None)):
@@ -47,24 +47,24 @@ def returns(function: Callable[..., Any]) -> Schema | None:
 
 
 def stub_answer(
-    tool: str, schema: Schema | None, arguments: Schema, told: Schema
+    tool: str, schema: Schema | None, arguments: Schema, facts: Schema
 ) -> str:
     """Return an answer that a tool might give, the same each time.
 
     Args:
         tool: Its name.
-        schema: What it returns, see :func:`returns`.
+        schema: Schema of its result, see :func:`returns`.
         arguments: Of the call, JSON values.
-        told: Values by name that the agent must learn from this answer.
+        facts: Values by name that the agent must learn from this answer.
     """
     if schema is None:
-        facts = "".join(f" {name}: {result_text(v)}." for name, v in told.items())
-        return f"{tool}: done.{facts}"
+        text = "".join(f" {name}: {result_text(v)}." for name, v in facts.items())
+        return f"{tool}: done.{text}"
     key = json.dumps([tool, arguments], sort_keys=True, default=str)
-    known = {**arguments, **told}
+    known = {**arguments, **facts}
     made = _value(schema, schema.get("$defs", {}), "", known, key, 0)
     written = result_text(made)
-    missing = {n: v for n, v in told.items() if result_text(v) not in written}
+    missing = {n: v for n, v in facts.items() if result_text(v) not in written}
     if not missing:
         return written
     if isinstance(made, dict):

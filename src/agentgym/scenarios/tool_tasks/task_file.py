@@ -1,4 +1,4 @@
-"""The tasks file: one request a line, with the calls that it should lead to."""
+"""The tasks file: one request a line, with the expected calls."""
 
 import itertools
 import json
@@ -48,7 +48,7 @@ _NO_TEXT = object()
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool answers to a call."""
+    """A tool's answer to a call."""
 
     call: NeededCall
     text: str
@@ -64,7 +64,7 @@ class TaskLine:
         ordered: Whether they must come in this order.
         forbid: Tools that must not be called.
         split: None where the file does not say.
-        answers: What is answered, those of the expected calls first.
+        answers: Answers to calls, those of the expected calls first.
         configurable: Keys of the agent's ``config["configurable"]``.
         tools: Those of this task by name, where the line has some; they are offered
             instead of the file's.
@@ -112,7 +112,7 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
 
     Raises:
         UsageError: It cannot be read or has no line; or lines are broken: each is
-            named with its number and what is wrong.
+            named with its number and the problem.
     """
     lines: list[TaskLine] = []
     wrong: list[str] = []
@@ -157,7 +157,7 @@ def carries_tools(path: Path) -> bool:
 def read_answers(path: Path, specs: Specs) -> list[Answer]:
     """Read recorded answers, ``{"tool": …, "args": …, "answer": …}`` a line.
 
-    A file that is not there holds none.
+    A missing file holds none.
 
     Raises:
         UsageError: A line is broken.
@@ -175,7 +175,7 @@ def read_answers(path: Path, specs: Specs) -> list[Answer]:
 
 
 def answers_path(tasks: str | os.PathLike[str]) -> Path:
-    """Return where the recorded answers of a tasks file lie: beside it."""
+    """Return the path of the recorded answers of a tasks file, next to it."""
     return Path(tasks).with_suffix(".answers.jsonl")
 
 
@@ -183,7 +183,7 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
     """Read and check one line; see :func:`read_task_lines`.
 
     Raises:
-        ValueError: What is wrong with it.
+        ValueError: The line is broken; the message names the problem.
     """
     line = read_object(text)
     check_keys(line, _KEYS, "it")
@@ -267,7 +267,7 @@ def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
 
 
 def _need(value: Any, specs: Specs, where: str, answers: list[Answer]) -> NeededCall:
-    """Return an expected call with its alternatives; add what answers them."""
+    """Return an expected call with its alternatives; add its answer."""
     if isinstance(value, dict) and "any" in value:
         check_keys(value, ("any", "answer"), where)
         options = _list(value, "any")
@@ -351,7 +351,7 @@ def _validate(spec: ToolSpec, arguments: dict[str, Any], where: str) -> None:
         known = spec.parameters.get("properties", {})
         takes = f"it takes {', '.join(known)}" if known else "it takes none"
         raise BrokenLineError(
-            f"{where}: these are no arguments of {spec.name!r}: "
+            f"{where}: these are not arguments of {spec.name!r}: "
             f"{first_problem(error)}; {takes}"
         ) from None
 

@@ -73,14 +73,14 @@ async def written_tasks(
     """Let a model write a tasks file.
 
     Each tool gets requests of its own, and where there are several some that need more
-    than one. Lines are checked as those of any tasks file; what does not pass, or
-    repeats another, is dropped and counted.
+    than one. Lines are checked as those of any tasks file; invalid and repeated ones
+    are dropped and counted.
 
     Args:
         endpoint: Of the model.
         tools: Of the agent.
-        prompts: Its system prompts, which say what it is for.
-        on_progress: Is told what has been made.
+        prompts: Its system prompts, which describe its purpose.
+        on_progress: Called with a sentence on each part.
 
     Raises:
         ProviderError: The server refused the key.
@@ -188,17 +188,19 @@ class _Author:
         ]
 
     def _variety(self, topic: str) -> str:
-        """Return what keeps models from the same few names in every answer."""
+        """Return an instruction that makes a model vary the names in its answers."""
         rng = Random(f"{topic}/{len(self.lines)}")
         letters = ", ".join(rng.sample("ABCDEFGHIJKLMNOPRSTUVWYZ", _EACH))
         numbers = ", ".join(str(rng.randrange(1000, 99999)) for _ in range(_EACH))
-        told = (
+        message = (
             f"Let names begin with {letters}; where numbers or codes are needed, make "
             f"them of {numbers}."
         )
         used = list(dict.fromkeys(v for line in self.lines for v in line.values))
         recent = ", ".join(used[-_MOST_TOLD:])
-        return f"{told} Values that must not come again: {recent}." if used else told
+        return (
+            f"{message} Values that must not come again: {recent}." if used else message
+        )
 
     def _keep(self, value: dict[str, Any]) -> None:
         known = {key: value[key] for key in _KEYS if key in value}
@@ -226,7 +228,7 @@ class _Author:
 
 
 def _unsaid(line: TaskLine) -> str:
-    """Return an argument of the first call that nobody could know, empty if none.
+    """Return an argument of the first call that cannot be known, empty if none.
 
     It is a number or a code that is not in the request, as it must literally be.
     """

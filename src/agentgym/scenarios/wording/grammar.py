@@ -25,14 +25,14 @@ _AROUND = read_pools(Path(__file__).parent)
 MANNERS: Forms = _AROUND["manners"]
 """Polite forms around a command, which stands for ``{request}``."""
 GREETINGS: Forms = _AROUND["greetings"]
-"""What may come before a whole sentence."""
+"""Greetings before a whole sentence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Phrases:
     """The patterns of one family, split by split.
 
-    What a held-out pattern stands for is taken out of the train frames, so that a
+    The texts of a held-out pattern are taken out of the train frames, so that a
     combination can be held out of a product of alternatives.
     """
 
@@ -80,7 +80,7 @@ def request(
         rng: Where choices come from.
         phrases: The family's patterns.
         split: Whose frames and manners to use.
-        slots: What the frame's slots stand for.
+        slots: The values of the frame's slots.
     """
     frame = rng.choice(phrases.frames(split))
     text = frame.format_map(slots)

@@ -1,1 +1,1 @@
-"""What a run measures of its policy while it goes on, and within which time."""
+"""Measure a run's policy while it trains, and keep the run within its time."""

@@ -31,7 +31,7 @@ misses it by as much as one passes one look in five, and there are many looks.""
 
 @dataclass(frozen=True)
 class Measuring:
-    """What is measured of a run's policy, and whether that is good enough.
+    """Measures a run's policy, and decides whether it is good enough.
 
     The best of many measurements is better than the policy is. So where a validation
     would end training, as many other tasks are measured, which alone decide: by as much
@@ -43,8 +43,8 @@ class Measuring:
         scenario: Whose tasks and criteria they are.
         state: Where the newest validation is kept.
         engine: Whose policy it is.
-        session: What runs the rollouts.
-        progress: Told of each phase.
+        session: Runs the rollouts.
+        progress: Receives the phases.
         on_rollout: Called as each ends; may raise to give up.
     """
 
@@ -79,12 +79,12 @@ class Measuring:
 
     @property
     def patience_spent(self) -> bool:
-        """Whether validation has told against the run for too long."""
+        """Whether validation has not improved for too long."""
         spent = self.state.watch.strikes >= self.config.patience
         return self.config.early_stop and spent
 
     def validate(self) -> Metrics:
-        """Measure what is missing of this step's validation, and return it."""
+        """Measure the missing parts of this step's validation, and return it."""
         state = self.state
         if state.validation is None:
             state.validation = self._validation("v", 0)
@@ -194,7 +194,7 @@ class Measuring:
         return step
 
     def _is_good(self, found: Metrics | None) -> TypeGuard[Metrics]:
-        """Whether training ends early where this is what was measured."""
+        """Whether training ends early with this measurement."""
         return (
             self.config.early_stop
             and found is not None
@@ -210,7 +210,7 @@ class Measuring:
             prefix: Of the measurement's name.
             first: Of the tasks; the first ones again where there are not so many.
             least: Rollouts; tasks are attempted several times where there are fewer.
-            later: Whether a resumed run measures anew what was measured at this step.
+            later: Whether a resumed run repeats the measurements of this step.
         """
         step, size = self.state.step, self.config.eval_tasks
         end = first + size

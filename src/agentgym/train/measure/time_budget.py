@@ -13,7 +13,9 @@ from agentgym.train.warm_start.lesson import most_tasks
 TIMED_ROLLOUTS = 16
 """Rollouts that are timed first, at most."""
 _HELD_OUT_SHARE = 0.3
-"""Of the time, for the measurements of held-out tasks: before, after, a warm start."""
+"""Share of the time for the measurements of held-out tasks: before, after, a warm
+start.
+"""
 _VALIDATION_SHARE = 0.15
 _WARM_START_SHARE = 0.25
 _LESSON_PER_ROLLOUT = 3.0
@@ -61,7 +63,8 @@ class TimeBudget:
             per_rollout: Wall seconds per rollout, with as many in flight as in the run.
 
         Raises:
-            UsageError: Nothing could be shown in so little time; says what is needed.
+            UsageError: So little time can show nothing; the message has the time that
+                is needed.
         """
         config = self.config
         step = config.group_size * config.tasks_per_step * per_rollout
@@ -95,7 +98,7 @@ class TimeBudget:
         }
 
     def words(self, per_rollout: float, fitted: TrainingConfig) -> str:
-        """Say what the time is used for, and what that can show."""
+        """Describe the use of the time, and the effect that it can show."""
         tasks = fitted.test_tasks
         change = min(1.0, _LEAST_TASKS / tasks)
         attempts = plural(fitted.eval_samples, "attempt")
@@ -109,7 +112,7 @@ class TimeBudget:
         )
 
     def has_room(self, state: RunState, step: float | None, measured: float) -> bool:
-        """Say whether another step, and what must come after it, fit into the time.
+        """Return whether another step, and the work after it, fit into the time.
 
         Args:
             state: Of the run.

@@ -1,4 +1,4 @@
-"""Watching validation while a run goes on: the best weights, and what goes wrong."""
+"""Watch validation while a run goes on: the best weights, and warnings."""
 
 from collections import Counter
 from typing import Literal
@@ -13,7 +13,7 @@ _SETTLED = 3  # validations after which a family counts as never solved
 
 
 class Remark(BaseModel, frozen=True, extra="forbid"):
-    """Something that tells against a run.
+    """A warning about a run.
 
     Attributes:
         kind: ``stalled``: success does not rise; ``right_tool``: it is called less
@@ -27,7 +27,7 @@ class Remark(BaseModel, frozen=True, extra="forbid"):
 
 
 class Watch(BaseModel, extra="forbid"):
-    """What the validations so far have shown; a part of a run's state.
+    """The results of the validations so far; a part of a run's state.
 
     Attributes:
         best: Success and reward of the best validation; None before the first.
@@ -36,7 +36,7 @@ class Watch(BaseModel, extra="forbid"):
             of tools than before training count twice.
         looks: Validations so far.
         solved: Families of which an attempt has succeeded.
-        remarks: What the newest validation has shown.
+        remarks: The warnings of the newest validation.
     """
 
     best: tuple[float, float] | None = None
@@ -49,7 +49,7 @@ class Watch(BaseModel, extra="forbid"):
     def look(
         self, step: int, found: Metrics, baseline: Metrics, patience: int
     ) -> list[Remark]:
-        """Take in the validation of a step, and return what was not remarked before.
+        """Record the validation of a step, and return its new remarks.
 
         Args:
             step: Updates done.

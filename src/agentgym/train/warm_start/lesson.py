@@ -30,8 +30,9 @@ from agentgym.train.warm_start.record import WarmStart
 from agentgym.train.warm_start.routes import Routes
 
 TASKS = 4500
-"""Training tasks whose calls a small model imitates, once each: new ones teach more
-than old."""
+"""Training tasks whose calls a small model imitates, once each: new ones train more
+than repeated ones.
+"""
 REAL_TASKS = 320
 """The same of a language model, which can call tools and learns which, and when."""
 MOST_PASSES = 3
@@ -40,16 +41,16 @@ TASKS_PER_UPDATE = 24
 LEAST_UPDATES = 30
 """However few tasks there are, they are gone through until there were so many."""
 _HELD_OUT = 0.1
-"""Of the plans: their loss says when there is nothing more to learn from others."""
+"""Share of the plans whose loss shows when to stop learning from the others."""
 _MOST_HELD_OUT = 24
 _ENOUGH = 80
 """Plans from which on some are kept apart; fewer are all needed."""
 _LOOKS = 10
 _FALL = 0.995
-"""Of the best loss of held-out plans, from which on it counts as lower."""
+"""Factor of the best loss of held-out plans below which a loss counts as lower."""
 _PATIENCE = 2
 _WARMUP_UPDATES = 10
-_LAST_UPDATES = 20  # whose loss is told
+_LAST_UPDATES = 20  # whose loss is reported
 _MOST_REASONS = 3
 _MOST_TRIALS = 16
 
@@ -67,11 +68,11 @@ class Lesson:
         config: Every setting.
         scenario: Knows the calls that its tasks need.
         engine: Whose policy learns.
-        progress: Told of both phases.
+        progress: Receives both phases.
         check: Called often; may raise to give up.
 
     Raises:
-        ScenarioError: The scenario tells no plans.
+        ScenarioError: The scenario has no plans.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class Lesson:
             return session.run(requests, self._on_rollout)
 
     def _routes(self) -> Routes | None:
-        """Return what is to be found out of the hand-offs of the user's own agent."""
+        """Return the hand-offs of the user's own agent that are to be found out."""
         if self._config.agent is None:
             return None
         tasks = (task for task, _ in self._planned)
@@ -193,17 +194,18 @@ class Lesson:
         if not failed:
             return
         reasons = (f"{why} ({n:,})" for why, n in failed.most_common(_MOST_REASONS))
-        told = (
+        text = (
             f"The needed calls of {failed.total():,} of {total:,} training tasks do "
             f"not solve them: {', '.join(reasons)}."
         )
         if 2 * failed.total() > total:
             raise ScenarioError(
-                f"{told} A warm start would teach them: correct needed_calls(task) of "
+                f"{text} A warm start would imitate them: correct "
+                "needed_calls(task) of "
                 f"{self._scenario.name} (in a tasks file: `expect`), which `agentgym "
                 "scenarios check` plays, or leave --warm-start out."
             )
-        self._progress.warned([f"{told} The warm start leaves those out."])
+        self._progress.warned([f"{text} The warm start leaves those out."])
 
     def _learn(
         self,
@@ -258,7 +260,7 @@ class Lesson:
         """Return the tokens of an answer that are imitated: its calls and their end.
 
         A language model keeps its own thinking, and its own last answer, of which the
-        plan knows nothing: there "Done." stands for what it would say.
+        plan knows nothing: "Done." is a placeholder for it.
         """
         if not self._is_small and not call.tool_calls and call.content == ANSWER:
             return ()

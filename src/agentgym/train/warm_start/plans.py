@@ -19,7 +19,7 @@ from agentgym.scenarios.task_lists import make_tasks
 from agentgym.train.warm_start.routes import Move, Place, Routes
 
 ANSWER = "Done."
-"""What is said once all calls were made."""
+"""The answer after all calls were made."""
 
 _SEED = 500_000
 """Added to the seed of the first training tasks, so that others are imitated."""
@@ -36,7 +36,7 @@ Planned = tuple[Task, Sequence[NeededCall]]
 
 
 def calls_known(scenario: Scenario, seed: int) -> bool:
-    """Say whether the scenario tells the calls that training tasks need.
+    """Return whether the scenario lists the calls that training tasks need.
 
     Raises:
         ScenarioError: It has no training tasks.
@@ -54,12 +54,12 @@ def check_calls_known(scenario: Scenario, seed: int) -> None:
     """Refuse a scenario that nothing can be imitated of.
 
     Raises:
-        ScenarioError: It does not tell the calls that tasks need; says what to do.
+        ScenarioError: It does not list the calls that tasks need.
     """
     if not calls_known(scenario, seed):
         raise ScenarioError(
             f"A warm start imitates the calls that tasks need, and {scenario.name} "
-            "does not tell them: write needed_calls(task) of the scenario (in a tasks "
+            "does not list them: write needed_calls(task) of the scenario (in a tasks "
             "file: `expect` of its lines), or leave --warm-start out."
         )
 

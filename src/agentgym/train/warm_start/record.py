@@ -1,14 +1,14 @@
-"""WarmStart: what a run remembers of what it imitated."""
+"""WarmStart: a run's record of the imitated calls."""
 
 from pydantic import BaseModel, Field
 
 
 class WarmStart(BaseModel, frozen=True, extra="forbid"):
-    """What was imitated.
+    """The record of a warm start.
 
     Attributes:
         tasks: Training tasks whose calls were played.
-        imitated: Of them, those that the calls solved: what was learned from.
+        imitated: Tasks that the calls solved, from which the model learned.
         failed: The others, by reason.
         updates: Of the weights.
         loss: Mean per imitated token in the last updates, in nats.
@@ -24,7 +24,7 @@ class WarmStart(BaseModel, frozen=True, extra="forbid"):
     held_out_loss: float | None = None
 
     def words(self) -> str:
-        """Say what was imitated."""
+        """Describe the warm start in a sentence."""
         left_out = f", {self.tasks - self.imitated:,} left out" * bool(self.failed)
         apart = ""
         if self.held_out_loss is not None:

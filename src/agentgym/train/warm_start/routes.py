@@ -33,13 +33,13 @@ class Move(NamedTuple):
 
 @dataclass
 class Routes:
-    """Moves that were tried, and the places that they led to.
+    """The moves that were tried, and the places they reached.
 
     Attributes:
         own: The scenario's tools, which pass no control.
         addressee: Argument in which a call names the agent that it goes to.
         roles: Names of the agents.
-        ways: Places that moves led to, by the place where they were made.
+        ways: Places that moves reached, by the place where they were made.
     """
 
     own: frozenset[str]
@@ -57,7 +57,7 @@ class Routes:
         return place
 
     def untried(self, place: Place) -> Move | None:
-        """Return a move that leads to where no move was tried; None if all were."""
+        """Return a move towards a place with untried moves; None if all were tried."""
         for first, at in [(None, place), *self._reached(place)]:
             for move, reached in self.ways[at].items():
                 if reached is None:
@@ -81,7 +81,7 @@ class Routes:
         Args:
             request: Which offers the tool.
             move: The call.
-            text: The value of arguments that say what is to be done.
+            text: The value of arguments that describe the task.
         """
         functions = (tool["function"] for tool in request.tools)
         function = next(each for each in functions if each["name"] == move.tool)
@@ -93,7 +93,7 @@ class Routes:
         return made | ({move.argument: move.value} if move.argument else {})
 
     def _reached(self, place: Place) -> Iterator[tuple[Move, Place]]:
-        """Yield the places that moves lead to, nearest first, with the first move."""
+        """Yield the places that moves reach, nearest first, with the first move."""
         seen = {place}
         waiting = deque((move, to) for move, to in self.ways[place].items() if to)
         while waiting:
@@ -119,8 +119,8 @@ class Routes:
         name = function["name"]
         properties = (function.get("parameters") or {}).get("properties", {})
         if self.addressee in properties:
-            told = " ".join((function.get("description") or "").split())
-            named = [role for role in self.roles if role in told]
+            text = " ".join((function.get("description") or "").split())
+            named = [role for role in self.roles if role in text]
             yield from (Move(name, self.addressee, role) for role in named)
             return
         for argument, schema in properties.items():

@@ -287,7 +287,7 @@ def test_what_is_broken_is_left_out_and_counted(log: Path) -> None:
     )
     assert lines_of(found) == [LINE]
     [why, *_] = found.skipped
-    assert why.startswith("it cannot be read, as the first is line 6 is no JSON")
+    assert why.startswith("it cannot be read, as the first is line 6 is not JSON")
     assert found.skipped[why] == 3
 
 
@@ -296,7 +296,7 @@ def test_what_is_broken_is_left_out_and_counted(log: Path) -> None:
     [
         ("", "it is empty"),
         ("\n\n", "it is empty"),
-        ("{", "line 1 is no JSON"),
+        ("{", "line 1 is not JSON"),
         ("[]", r"line 1 is \[\], no object of a log"),
         ("7", "line 1 is 7, no object"),
         ('{"messages": "hello"}', "keys 'messages', which is no log that is known"),
@@ -304,21 +304,21 @@ def test_what_is_broken_is_left_out_and_counted(log: Path) -> None:
         ('{"data": [{"traceID": "1", "operationName": "x"}]}', "'operationName'"),
         ('{"messages": [{"role": "user", "content": "a"}]}', "no tool was called"),
         ('{"messages": []}', "no request of a user"),
-        ('{"messages": [7]}', "7 is no message"),
+        ('{"messages": [7]}', "7 is not a message"),
         ('{"messages": [{"role": "narrator", "content": "a"}]}', "role 'narrator'"),
         ('{"resourceSpans": []}', "it is empty"),
         ('{"resourceSpans": [{"scopeSpans": [{"spans": [7, {}]}]}]}', "no request"),
         ('{"run_type": "llm"}', "no request of a user"),
         (
             '{"run_type": "llm", "inputs": 7, "outputs": [[]]}',
-            "is no message",
+            "is not a message",
         ),
         ('{"run_type": "tool", "inputs": {}}', "it has no name"),
         ("[" * 100_000, "nested too deeply"),
         ('{"messages": ' + "[" * 200 + "]" * 200 + "}", "is no"),
         (
             '{"messages": [{"role": "assistant", "tool_calls": [1]}]}',
-            "1 is no object",
+            "1 is not an object",
         ),
         (
             '{"messages":["a",{"type":"ai","tool_calls":[{"name":"x","args":7}]}]}',

@@ -32,7 +32,7 @@ _QUEUE_LIMIT = 16_384
 
 @dataclass(frozen=True)
 class Generation:
-    """What was sampled: ids and log-probabilities, and why it ended."""
+    """A sampled response: ids and log-probabilities, and why it ended."""
 
     ids: list[int]
     logprobs: list[float]
@@ -46,7 +46,7 @@ class Job:
 
     Attributes:
         head: How many tokens of the prompt are its head, shared with other requests.
-        on_token: Told each token as it is sampled; runs in the decoder's thread.
+        on_token: Called with each token as it is sampled; runs in the decoder's thread.
         future: Gets the generation; cancelling it ends the request.
     """
 
@@ -67,7 +67,7 @@ class Job:
 
 @dataclass
 class Row:
-    """A response that runs: its job, and what was sampled so far."""
+    """A running response: its job, and the tokens so far."""
 
     job: Job
     stream: NDArray[np.float32]  # random numbers, one per token
@@ -127,7 +127,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def _forget(self) -> None:
-        """Forget what was computed from the weights, which will change."""
+        """Drop values computed from the weights, which will change."""
 
     @abstractmethod
     def _refresh(self) -> None:

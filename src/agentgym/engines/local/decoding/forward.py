@@ -64,7 +64,7 @@ class BatchForward:
         only_last: bool = False,
         shared_prefix: int = 0,
     ) -> Tensor:
-        """Add tokens to rows, and predict what follows them.
+        """Add tokens to rows, and predict the next ones.
 
         Rows do not see each other, so parts of them are computed side by side by a
         small model, and wait for each other only once, where kernels of several

@@ -1,4 +1,4 @@
-"""Keys and values: of the running batch, and of what may come again."""
+"""Keys and values: of the running batch, and of prefixes that may come again."""
 
 import math
 import mmap
@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class CacheShape:
-    """The keys, or the values, of one token: what a KV cache is made of."""
+    """The shape of the keys, or the values, of one token in a KV cache."""
 
     layers: int
     heads: int
@@ -25,8 +25,8 @@ class BatchCache:
 
     Running rows are dense, 0 to n-1, so that a decoding step reads a slice. One
     tensor holds all layers: (layers, 2, rows, heads, columns, head_dim). If not all
-    rows can have all columns, its memory is laid out anew, as few long rows or many
-    short ones, when what runs asks for it.
+    rows can have all columns, its memory is laid out again, as few long rows or many
+    short ones, as the running responses need it.
 
     Args:
         shape: Of the model's keys and values.
@@ -65,10 +65,10 @@ class BatchCache:
         return min(self.most_rows, self._tokens // self._width(columns))
 
     def make_room(self, rows: int, columns: int, *, held: tuple[int, int]) -> None:
-        """Lay the memory out anew, if need be, for rows of up to so many columns.
+        """Lay the memory out again, if need be, for rows of up to so many columns.
 
         Args:
-            rows: At most what :meth:`fitting` says.
+            rows: At most the result of :meth:`fitting`.
             columns: Of the longest.
             held: Rows, and columns of the longest, that are in use; they are kept.
         """
@@ -120,7 +120,7 @@ class BatchCache:
         return self._data[:, :, row, :, columns].clone()
 
     def put(self, row: int, segment: Tensor, columns: slice) -> None:
-        """Write the first columns of what :meth:`take` gave into a row's columns."""
+        """Write the first columns of a segment of :meth:`take` into a row's columns."""
         width = columns.stop - columns.start
         self._data[:, :, row, :, columns] = segment[:, :, :, :width]
 

@@ -118,6 +118,6 @@ def fuse(loaded: LoadedModel) -> FusedLlama | None:
 
 
 def _interleave(weight: Tensor, head_dim: int) -> Tensor:
-    """Put output i of a head beside output i + head_dim / 2, its rotary partner."""
+    """Put output i of a head next to output i + head_dim / 2, its rotary partner."""
     halves = weight.view(-1, 2, head_dim // 2, weight.shape[-1])
     return halves.transpose(1, 2).reshape(weight.shape)

@@ -18,18 +18,18 @@ _LONG, _SHORT, _COPIED = 8, 4, 3
 _MOST_RUNS = 500_000
 
 type Runs = Mapping[tuple[int, ...], int]
-"""What came after each run of tokens when it was last seen."""
+"""The token after each run of tokens when it was last seen."""
 
 
 def runs_of(ids: Sequence[int]) -> Runs:
-    """Return what follows each run of three tokens within a prompt."""
+    """Return the token that follows each run of three tokens within a prompt."""
     return dict(zip(zip(ids, ids[1:], ids[2:], strict=False), ids[3:], strict=False))
 
 
 class Drafter:
     """Remembers responses, and drafts others from them.
 
-    A run of eight tokens says best what comes next, then one of four, then one of
+    A run of eight tokens predicts the next one best, then one of four, then one of
     three in the response's own prompt.
     """
 

@@ -1,7 +1,7 @@
-"""Direct requests: most model calls, read and answered with little around them.
+"""Direct requests: most model calls, read and answered with little overhead.
 
-Such a request is one JSON document behind plain headers, and so is its answer. What is
-anything else, or looks like it, goes to aiohttp's server as if this were not here.
+Such a request is one JSON document behind plain headers, and so is its answer. All
+other requests go to aiohttp's server unchanged.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 START = b"POST /proxy/rollout/"
-"""What all of them begin with."""
+"""The first bytes of all direct requests."""
 
 _MOST_HEAD = 8190
 _END = b"\r\n\r\n"
@@ -47,11 +47,11 @@ class Head(NamedTuple):
 
 
 class DirectRequest:
-    """A request that has come whole; what handlers of model calls use of one.
+    """A request that has come whole, with the attributes that handlers use.
 
     Attributes:
         key: As of :class:`~agentgym.rollout.gateway.http.requests.Request`.
-        names: What its path names.
+        names: The names in its path.
         remote: Who makes it.
     """
 

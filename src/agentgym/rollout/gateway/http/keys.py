@@ -17,8 +17,8 @@ _PURPOSE = b"agentgym: an agent's model calls"
 def agent_key(api_key: str) -> str:
     """Return the key for agents that belongs to an operator's key.
 
-    It follows from that one, so that whoever starts agents can make it; nobody can go
-    the other way. Without a key agents need none either.
+    It follows from that one, so that a starter of agents can compute it; the reverse is
+    impossible. Without a key agents need none either.
     """
     if not api_key:
         return ""
@@ -55,12 +55,12 @@ class Keys:
         who = self._owner(given) or self._owner(request.header("x-api-key"))
         if who is None:
             kind = "authentication_error"
-            told = "Invalid or missing API key"
-            raise ApiError(401, told, "invalid_api_key", kind)
+            message = "Invalid or missing API key"
+            raise ApiError(401, message, "invalid_api_key", kind)
         request.key = who
         if who == "agent" and not path.startswith(_AGENTS):
-            told = "This is an agent's key: it may ask the model, and nothing else."
-            raise ApiError(403, told, "agent_key", "permission_error")
+            message = "This is an agent's key: it may ask the model, and nothing else."
+            raise ApiError(403, message, "agent_key", "permission_error")
 
     def know(self, request: "Request | DirectRequest") -> bool:
         """Say whether :meth:`check` lets a request pass."""

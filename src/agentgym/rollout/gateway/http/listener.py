@@ -36,14 +36,14 @@ class Listener:
     """Serves routes, and ``/healthz``, on a thread and event loop of its own.
 
     Args:
-        routes: What it serves.
+        routes: The handlers by path.
         settings: Address, and most bytes and seconds of a request.
         keys: Who may what.
         name: Of the thread.
         grace_s: How long answers under way may go on once it is closed.
         lifespan: Entered on the event loop before it listens, left after the last
             answer.
-        noted: Told of every request and its status.
+        noted: Called with every request and its status.
 
     Attributes:
         refused: Requests that were answered with an error of ours, by its code.
@@ -165,26 +165,26 @@ class Listener:
     def _refusal(
         self, request: Request | DirectRequest, error: Exception
     ) -> web.Response:
-        """Return what is answered instead.
+        """Return the error as a response.
 
-        An error leads to the frames that it came through, and these to the body: none
+        An error refers to the frames that it came through, and these to the body: none
         of them may name it once this returns, or both stay until the collector runs.
         """
-        told = as_told(error)
-        self._noted(request, told.status)
-        self.refused[told.code] += 1
-        if told.status >= 500 and not isinstance(error, ApiError):
+        message = as_api_error(error)
+        self._noted(request, message.status)
+        self.refused[message.code] += 1
+        if message.status >= 500 and not isinstance(error, ApiError):
             where = request.method, request.path
             logger.error("%s %s failed", *where, exc_info=error)
-        return reply(told.body, told.status, told.headers)
+        return reply(message.body, message.status, message.headers)
 
 
 async def _health(request: Request) -> web.Response:
     return reply({"status": "ok"})
 
 
-def as_told(error: Exception) -> ApiError:
-    """Return what a caller is told of an error: nothing of how this is made."""
+def as_api_error(error: Exception) -> ApiError:
+    """Return an error as shown to a caller, without internal details."""
     match error:
         case ApiError():
             return error
@@ -197,10 +197,10 @@ def as_told(error: Exception) -> ApiError:
         case RecordError():
             return ApiError(422, str(error), "invalid_record")
         case StoreError():
-            told = "Nothing can be recorded any more; this server's log says why."
-            return ApiError(503, told, "store_failed", "server_error")
-    told = "This server has failed; its log says why."
-    return ApiError(500, told, "internal_error", "server_error")
+            message = "Nothing can be recorded any more; this server's log says why."
+            return ApiError(503, message, "store_failed", "server_error")
+    message = "This server has failed; its log says why."
+    return ApiError(500, message, "internal_error", "server_error")
 
 
 def _problem(error: ValidationError) -> str:

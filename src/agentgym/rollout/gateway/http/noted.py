@@ -1,4 +1,4 @@
-"""What the audit log is told of a gateway's requests."""
+"""Write a gateway's requests into the audit log."""
 
 import time
 from collections import Counter
@@ -10,7 +10,9 @@ from agentgym.security.audit import AuditLog
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSED = (401, 403)
 _EVERY_S = 60.0
-"""Refused keys of one address are one line in this time: nobody can fill the log."""
+"""Refused keys of one address are one line in this time, so that a client cannot fill
+the log.
+"""
 _MOST_PEERS = 1000
 
 
@@ -26,7 +28,7 @@ class Noted:
     def __init__(self, log: AuditLog | None) -> None:
         self._log = log
         self._refused: Counter[str] = Counter()
-        self._told_at: dict[str, float] = {}
+        self._noted_at: dict[str, float] = {}
 
     def __call__(self, request: AnyRequest, status: int) -> None:
         """Note a request that was answered with ``status``."""
@@ -52,11 +54,11 @@ class Noted:
         )
 
     def _note_refused(self, request: AnyRequest, status: int) -> None:
-        peer = request.remote or "" if len(self._told_at) < _MOST_PEERS else "others"
+        peer = request.remote or "" if len(self._noted_at) < _MOST_PEERS else "others"
         self._refused[peer] += 1
         now = time.monotonic()
-        if now - self._told_at.get(peer, -_EVERY_S) >= _EVERY_S:
-            self._told_at[peer] = now
+        if now - self._noted_at.get(peer, -_EVERY_S) >= _EVERY_S:
+            self._noted_at[peer] = now
             self._note("refused key", request, status, self._refused.pop(peer))
 
 

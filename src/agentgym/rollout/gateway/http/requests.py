@@ -1,4 +1,4 @@
-"""Requests and connections: what comes in, and until when it must have come."""
+"""Requests and connections, with deadlines for their arrival."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -37,7 +37,7 @@ class Request(web.BaseRequest):
 
     Attributes:
         key: Whose it has: ``operator``, ``agent``, or ``none`` if none is asked for.
-        names: What its path names.
+        names: The names in its path.
         body_timeout_s: How long its body may take.
     """
 
@@ -69,17 +69,17 @@ class Request(web.BaseRequest):
         except TimeoutError:
             raise _too_late(self.body_timeout_s) from None
         except web.HTTPRequestEntityTooLarge:
-            told = f"The body has more than {self._client_max_size:,} bytes."
-            raise ApiError(413, told, "too_large", headers=_TIMEOUT) from None
+            text = f"The body has more than {self._client_max_size:,} bytes."
+            raise ApiError(413, text, "too_large", headers=_TIMEOUT) from None
         except web.RequestPayloadError:
-            told = "The body is cut, or not encoded as its headers say."
-            raise ApiError(400, told, "invalid_body", headers=_TIMEOUT) from None
+            text = "The body is cut, or not encoded as its headers say."
+            raise ApiError(400, text, "invalid_body", headers=_TIMEOUT) from None
 
 
 def _too_late(limit_s: float) -> ApiError:
-    """Return what is told of a body that did not come in time."""
-    told = f"The body did not come within {limit_s:g} s."
-    return ApiError(408, told, "timeout", headers=_TIMEOUT)
+    """Return the error for a body that did not come in time."""
+    text = f"The body did not come within {limit_s:g} s."
+    return ApiError(408, text, "timeout", headers=_TIMEOUT)
 
 
 class Connection(web.RequestHandler):
@@ -114,7 +114,7 @@ class Connection(web.RequestHandler):
         self._look_again(self._settings.header_timeout_s)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Give up what is being answered."""
+        """Cancel the running answer."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
@@ -122,7 +122,7 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came."""
+        """Process received bytes."""
         if not self._is_direct or self._is_closing:
             super().data_received(data)
             return
@@ -133,7 +133,7 @@ class Connection(web.RequestHandler):
             self.force_close()  # before it is answered wants something else
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
-        """Let what is being answered end, within some seconds."""
+        """Let running answers end, within some seconds."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=timeout)
             if self._task is not None:
@@ -145,7 +145,7 @@ class Connection(web.RequestHandler):
         self.is_used, self._since = True, self._loop.time()
 
     def close(self) -> None:
-        """Stop once what is being answered has been."""
+        """Close the connection after the running answer."""
         self._is_closing = True
         if self._task is None:
             super().close()
@@ -212,7 +212,7 @@ class Connection(web.RequestHandler):
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Read what was sent before its time, unless nobody reads what is answered."""
+        """Read a pipelined request, unless the client does not read its answers."""
         transport = self.transport
         if transport is None or not self._is_direct or self._task is not None:
             return
@@ -229,7 +229,7 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def _look_again(self, delay_s: float) -> None:
-        """See in some seconds whether somebody lets us wait."""
+        """Check in some seconds whether the client keeps us waiting."""
         if self._timer is not None:
             self._timer.cancel()
         self._since = self._loop.time()
@@ -248,9 +248,9 @@ class Connection(web.RequestHandler):
             self._timer = self._loop.call_later(max(left_s, 1.0), self._look)
         else:
             if has_body_to_come and self.transport is not None:
-                told = _too_late(limit_s)
+                text = _too_late(limit_s)
                 self.transport.write(
-                    answer(reply(told.body, told.status, told.headers))
+                    answer(reply(text.body, text.status, text.headers))
                 )
             self.force_close()
 
@@ -261,22 +261,23 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is no HTTP."""
+        """Answer a malformed HTTP request."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         if status >= 500:
             logger.error("a request could not be answered", exc_info=exc)
-        told = ApiError(400, "This is no HTTP request that can be read.", "no_http")
-        return reply(told.body, told.status, _TIMEOUT)
+        text = ApiError(400, "This is not a readable HTTP request.", "no_http")
+        return reply(text.body, text.status, _TIMEOUT)
 
 
 class Server(web.Server):
-    """Makes connections, and requests of what they bring.
+    """Makes connections, and parses their requests.
 
     Args:
         handler: Answers every request.
         settings: Deadlines and sizes.
-        knows: Says whose body is kept until it is whole: who has a key.
+        knows: Returns whether a client has a key, so that its body is kept until it is
+            whole.
     """
 
     def __init__(

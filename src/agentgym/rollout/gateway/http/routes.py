@@ -16,7 +16,7 @@ Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 Names = dict[str, str]
 
 MOST_NAME = 1000
-"""Characters of what names a rollout, an attempt or an agent."""
+"""Most characters of the name of a rollout, an attempt or an agent."""
 
 _NAME = re.compile(r"\{(\w+)(?::(.+?))?\}")
 
@@ -33,7 +33,7 @@ class Route(NamedTuple):
 
 
 class Routes:
-    """Finds the handler of a request; what is named first wins."""
+    """Finds the handler of a request; the first matching route wins."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         methods: defaultdict[str, dict[str, Handler]] = defaultdict(dict)
@@ -45,7 +45,7 @@ class Routes:
         ]
 
     def find(self, method: str, raw_path: str) -> tuple[Handler, Names]:
-        """Return the handler of a request, and what its path names.
+        """Return the handler of a request, and the names in its path.
 
         Args:
             method: Of the request; ``HEAD`` is answered as ``GET``.
@@ -64,10 +64,10 @@ class Routes:
         path = unquote(raw_path)
         if allowed:
             few = ", ".join(sorted(allowed))
-            told = f"{method:.20} is not for {quoted(path)}, but {few}."
-            raise ApiError(405, told, "method_not_allowed", headers={"Allow": few})
-        told = f"{quoted(path)} is nothing that this server has."
-        raise ApiError(404, told, "not_found")
+            message = f"{method:.20} is not for {quoted(path)}, but {few}."
+            raise ApiError(405, message, "method_not_allowed", headers={"Allow": few})
+        message = f"{quoted(path)} is nothing that this server has."
+        raise ApiError(404, message, "not_found")
 
     def _look_up(self, path: str) -> Iterator[tuple[dict[str, Handler], Names]]:
         if (fixed := self._fixed.get(path)) is not None:
@@ -87,11 +87,11 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def _checked(found: Names) -> Names:
-    """Return what a path names; refuse what cannot be stored."""
+    """Return the names in a path; refuse names that cannot be stored."""
     for name, text in found.items():
         if "%" in text:
             found[name] = text = unquote(text, errors="surrogateescape")
         if len(text) > MOST_NAME or not is_writable(text):
-            what = f"{name} = {quoted(text)} is no name that can be stored."
+            what = f"{name} = {quoted(text)} is not a name that can be stored."
             raise ApiError(400, what, "invalid_value")
     return found

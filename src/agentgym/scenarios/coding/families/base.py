@@ -1,4 +1,4 @@
-"""What every family of tasks gives: a request, a project, and a checkable goal."""
+"""The parts of every family of tasks: a request, a project, and a checkable goal."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Step:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Step":
-        """Read what :meth:`to_json` wrote."""
+        """Read the JSON of :meth:`to_json`."""
         return cls(data["tool"], data["args"], tuple(data["others"]))
 
 
@@ -43,15 +43,15 @@ class Draft:
     """A task without its identity.
 
     Attributes:
-        instruction: What the user says.
+        instruction: The user's request.
         files: The project at the start.
         plan: The shortest correct plan.
         ordered: Whether the calls of the plan are the goal; otherwise only the
             state of the project at the end is.
         expected: Files that must change, and a text that they may mean at the end.
         formatted: Files that must be formatted at the end.
-        hidden: For each module, expressions in its names and what they must give, as
-            Python shows it; with them, ``expected`` is only one of the right solutions.
+        hidden: For each module, expressions in its names and the ``repr`` of their
+            expected values; with them, ``expected`` is only one of the right solutions.
     """
 
     instruction: str
@@ -63,7 +63,7 @@ class Draft:
     hidden: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def goal(self) -> dict[str, Any]:
-        """Return what a task's goal holds."""
+        """Return the goal of a task."""
         return {
             "plan": [step.to_json() for step in self.plan],
             "ordered": self.ordered,
@@ -75,12 +75,12 @@ class Draft:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a family draws from.
+    """The source of a family's random choices.
 
     Attributes:
         rng: Where choices come from.
         split: Whose wordings and faults to use.
-        names: What the project is named with.
+        names: The names for the project.
     """
 
     rng: Random

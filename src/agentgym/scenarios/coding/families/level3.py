@@ -20,7 +20,7 @@ class Broken:
         files: Its files with the fault.
         module: Where the fault is.
         function: The function that is wrong.
-        fault: What is wrong with it.
+        fault: Its fault.
         right: The line as it should be.
         wrong: The line as it is.
     """

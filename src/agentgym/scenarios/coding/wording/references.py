@@ -1,4 +1,4 @@
-"""The ways to name a file or a folder; each leads to exactly one path."""
+"""The ways to name a file or a folder; each names exactly one path."""
 
 from random import Random
 

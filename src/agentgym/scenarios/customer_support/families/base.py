@@ -1,4 +1,4 @@
-"""What every family of tasks gives: a shop, a customer, and a checkable goal."""
+"""The parts of every family of tasks: a shop, a customer, and a checkable goal."""
 
 import copy
 from collections.abc import Callable
@@ -35,13 +35,13 @@ class Step:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Step":
-        """Read what :meth:`to_json` wrote."""
+        """Read the JSON of :meth:`to_json`."""
         return cls(data["tool"], data["args"], data["request"])
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a family draws from.
+    """The source of a family's random choices.
 
     Attributes:
         rng: Where choices come from.
@@ -85,7 +85,7 @@ class Order:
 
 
 class Story:
-    """A task in the making: the shop, its customer, what is said, what is right."""
+    """A task in the making: the shop, its customer, the script and the plan."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -112,7 +112,7 @@ class Story:
             self.add_order(rng.choice(("pending", "processing", "delivered")))
 
     def say(self, kind: str, value: str) -> str:
-        """Return what the customer says when asked for a fact."""
+        """Return the customer's answer to a question about a fact."""
         return talk.fact(self.rng, self.scene.split, kind, value)
 
     def draw(self, form: str, **slots: str) -> str:
@@ -147,10 +147,10 @@ class Story:
         name = self.rng.choice(self.scene.names.streets)
         return f"{name} {self.rng.randint(1, 99)}"
 
-    def number(self, order: Order, *, told: float = 0.7) -> str:
-        """Refer to an order; its number is told at once, or when asked for."""
+    def number(self, order: Order, *, stated: float = 0.7) -> str:
+        """Refer to an order; give its number at once, or when asked for."""
         self.facts["order"] = [self.say("order", order.number)]
-        if self.rng.random() < told:
+        if self.rng.random() < stated:
             return talk.order(self.rng, self.scene.split, order.number)
         self.needs.append("order")
         return self.draw("vague")
@@ -195,7 +195,7 @@ class Draft:
         every_step: Whether the plan's calls must be made; otherwise only the final
             state counts.
         refuse: Whether the plan only shows why nothing may be done.
-        goal_state: What the database must hold at the end.
+        goal_state: The expected rows of the database at the end.
     """
 
     instruction: str
@@ -206,7 +206,7 @@ class Draft:
     goal_state: dict[str, Any]
 
     def goal(self) -> dict[str, Any]:
-        """Return what a task's goal holds."""
+        """Return the goal of a task."""
         return {
             "plan": [step.to_json() for step in self.plan],
             "every_step": self.every_step,
@@ -226,7 +226,7 @@ def draft(
     """Make a draft of a story.
 
     Args:
-        story: Told to its end, its orders as they are at the start.
+        story: The finished story, its orders as they are at the start.
         every_step: See :class:`Draft`.
         refuse: See :class:`Draft`; every step must then be made.
         products: Rows of the stock.

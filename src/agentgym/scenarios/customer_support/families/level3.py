@@ -58,7 +58,7 @@ def _forgotten_number(scene: Scene) -> Draft:
 
 
 def _wrong_number(scene: Scene) -> Draft:
-    """The customer gives a number that does not exist, and corrects it when told."""
+    """The customer gives a number that does not exist, and corrects it when asked."""
     story = Story(scene)
     order = story.add_order(scene.rng.choice(UNSHIPPED))
     wrong = scene.names.number(scene.rng)
@@ -84,8 +84,8 @@ def _changed_mind(scene: Scene) -> Draft:
     street, city = story.street(), scene.rng.choice(scene.names.cities)
     other = story.ask("address", order=reference, street=street, city=city)
     change = story.draw("change", request=_lower(other))
-    told = story.facts["postcode"][0].rstrip(".")
-    story.facts["postcode"] = [f"{told}. {change}"]
+    text = story.facts["postcode"][0].rstrip(".")
+    story.facts["postcode"] = [f"{text}. {change}"]
     story.do("get_order", order_id=order.number)
     story.do("update_address", order_id=order.number, street=street, city=city)
     return draft(story, orders={order.number: {"street": street, "city": city}})
@@ -96,7 +96,7 @@ def _two_requests(scene: Scene) -> Draft:
     story = Story(scene)
     order = story.add_order("delivered")
     item = scene.rng.choice(order.items)[0]
-    text = story.ask("return", order=story.number(order, told=1.0), item=item)
+    text = story.ask("return", order=story.number(order, stated=1.0), item=item)
     story.open(text, verified=True)
     story.do("get_order", order_id=order.number)
     story.do("return_item", order_id=order.number, item=item)

@@ -12,6 +12,6 @@ _FORMS = (
 
 _POOLS = read_pools(Path(__file__).parent)
 FORMS: dict[str, Forms] = {name: _POOLS[name] for name in _FORMS}
-"""Parts of what a customer says, beside the requests."""
+"""Phrases of customers, apart from the requests."""
 INTENTS = {name: Phrases(p) for name, p in _POOLS.items() if name not in _FORMS}
 """How each thing that a customer may want is asked for."""

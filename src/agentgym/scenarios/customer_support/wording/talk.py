@@ -1,4 +1,4 @@
-"""What customers say besides their requests."""
+"""Phrases of customers, apart from their requests."""
 
 from random import Random
 from typing import Any

@@ -8,7 +8,7 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.tools import ToolOutcome, ToolSpec, tool_specs
 from agentgym.errors import RuleViolation, ToolError
 
-# What belongs to one split must occur in no other, or memory would be measured.
+# Each split has words of its own, or held-out tasks would measure memory.
 ROOMS = {
     Split.TRAIN: ["kitchen", "office", "hall", "garage", "bedroom"],
     Split.VALIDATION: ["attic", "library", "studio"],
@@ -54,7 +54,7 @@ class House(Environment):
 
 
 class HeatingScenario(Scenario):
-    """What is learned: the right tool, with the right room and temperature."""
+    """A policy learns the right tool, with the right room and temperature."""
 
     name: ClassVar[str] = "heating"
     description: ClassVar[str] = "Set the temperature that was asked for."
@@ -98,7 +98,7 @@ class HeatingScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score what the episode left behind; what the agent says does not count."""
+        """Score the final state; the agent's words do not count."""
         assert isinstance(environment, House)
         wanted = {**task.initial_state, task.goal["room"]: task.goal["degrees"]}
         calls, [needed] = trajectory.get_tool_calls(), self.needed_calls(task)

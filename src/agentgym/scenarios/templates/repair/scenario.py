@@ -9,9 +9,9 @@ from agentgym.core.tools import ToolOutcome, ToolSpec, tool_specs
 from agentgym.errors import RuleViolation, SandboxError
 from agentgym.sandbox import LazySandbox, RunTests, Workspace, gives
 
-# What belongs to one split must occur in no other, or memory would be measured. Each:
-# a function, its right and its wrong value, what the test asserts, and hidden calls
-# with what they should give. The wrong one gives none of it, so it is paid nothing.
+# Each split has words of its own, or held-out tasks would measure memory. Each: a
+# function, its right and its wrong value, the test's assertion, and hidden calls with
+# their expected values. The wrong function gives none of them, so it is paid nothing.
 FAULTS: dict[Split, list[tuple[str, str, str, str, dict[str, Any]]]] = {
     Split.TRAIN: [
         ("area(a, b)", "a * b", "a + b", "area(2, 3) == 6", {"area(4, 5)": 20}),
@@ -117,12 +117,12 @@ class Project(Environment):
         return failed[0].message[:300] if failed else f"{result.passed} passed."
 
     def changed_files(self) -> dict[str, str | None]:
-        """Return what the agent edited: a trajectory holds it."""
+        """Return the files that the agent edited, for the trajectory."""
         return self.workspace.changed()
 
 
 class RepairScenario(Scenario):
-    """What is learned: read, edit, test, and no more than that."""
+    """A policy learns to read, edit, test, and no more than that."""
 
     name: ClassVar[str] = "repair"
     description: ClassVar[str] = "Repair a function whose test fails."
@@ -177,11 +177,11 @@ class RepairScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score the values that the code gives; what it says of itself cannot count.
+        """Score the values that the code gives; its own claims do not count.
 
-        The visible test is only shown to the agent: code can make a test that runs
-        beside it pass. What ``gives`` judges has left the sandbox as text, and what
-        it should be was never inside.
+        The visible test is only shown to the agent: code can make a test in its own
+        process pass. The values that ``gives`` judges have left the sandbox as text,
+        and the expected ones were never inside.
         """
         assert isinstance(environment, Project)
         path, files = task.goal["path"], environment.workspace.files

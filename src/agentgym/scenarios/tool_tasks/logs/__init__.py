@@ -1,7 +1,7 @@
-"""A tasks file from logs: what users asked, and the calls that were made for them.
+"""Make a tasks file from logs: the users' requests, and the calls made for them.
 
 ``message.py`` reads a message in any of its spellings, ``trace.py`` makes a task of
-what happened for one request. ``langsmith.py``, ``langfuse.py`` and
+the calls for one request. ``langsmith.py``, ``langfuse.py`` and
 ``opentelemetry.py`` read exports, ``secrets.py`` takes out keys, and
 ``tasks.py`` finds out which of all this a file is.
 """

@@ -39,7 +39,7 @@ class Observations:
     """Observations, gathered into traces.
 
     Args:
-        problems: What is wrong with those that cannot be read; is added to.
+        problems: Problems of those that cannot be read; appended to.
     """
 
     def __init__(self, problems: list[str]) -> None:

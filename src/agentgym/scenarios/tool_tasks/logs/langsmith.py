@@ -2,10 +2,10 @@
 
 A run has ``id``, ``trace_id``, ``run_type`` (``llm``, ``tool``, ``chain``, …),
 ``inputs``, ``outputs``, ``error`` and ``dotted_order``, which sorts a trace as it was
-executed (docs.langchain.com/langsmith/run-data-format); children are listed beside it
-or in ``child_runs``. LangChain's tracer writes a model call as
-``inputs.messages``, a batch of serialized messages, and
-``outputs.generations[0][0].message``, and a tool's answer as ``outputs.output``.
+executed (docs.langchain.com/langsmith/run-data-format); children are listed next to it
+or in ``child_runs``. LangChain's tracer writes a model call as ``inputs.messages``, a
+batch of serialized messages, and ``outputs.generations[0][0].message``, and a tool's
+answer as ``outputs.output``.
 """
 
 import ast
@@ -39,7 +39,7 @@ class Runs:
     """Runs, gathered into traces.
 
     Args:
-        problems: What is wrong with runs that cannot be read; is added to.
+        problems: Problems of runs that cannot be read; appended to.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -68,7 +68,7 @@ def trace_of(
 
     Args:
         runs: All of one trace.
-        problems: What is wrong with runs that cannot be read; is added to.
+        problems: Problems of runs that cannot be read; appended to.
         of: Whose runs they are, for these.
     """
     keys = ("dotted_order", "start_time")
@@ -104,7 +104,7 @@ def trace_of(
 
 
 def _conversation(run: dict[str, Any]) -> list[Message]:
-    """Return what a model, or a chain, was given and what it said."""
+    """Return the input and the output of a model, or a chain, as messages."""
     given = run.get("inputs")
     given = given.get("messages") if isinstance(given, dict) else given
     said = _said(run.get("outputs"))
@@ -135,9 +135,9 @@ def _said(outputs: Any) -> list[Message]:
 def _tool(run: dict[str, Any]) -> ToolRun:
     inputs, outputs = run.get("inputs"), run.get("outputs")
     if isinstance(inputs, dict) and list(inputs) == ["input"]:
-        inner = inputs["input"]  # LangChain's older runs: what str() made of a dict
-        told = _literal(inner) if isinstance(inner, str) else inner
-        inputs = told if isinstance(told, dict) else inputs
+        inner = inputs["input"]  # LangChain's older runs: str() of a dict
+        wording = _literal(inner) if isinstance(inner, str) else inner
+        inputs = wording if isinstance(wording, dict) else inputs
     name = run.get("name")
     if not isinstance(name, str) or not name:
         raise ValueError("it has no name")

@@ -31,7 +31,7 @@ UNREADABLE = (
     LookupError,
     RecursionError,
 )
-"""What reading something raises that is not what it should be."""
+"""Exceptions raised when a value of an unexpected shape is read."""
 
 _WRAPPED = ("message", "message_content", "tool_call")
 _TEXTS = ("text", "input_text", "output_text")
@@ -44,7 +44,7 @@ class Call:
 
     Attributes:
         id: Empty where the log has none.
-        arguments: None if they are no JSON object.
+        arguments: None if they are not a JSON object.
     """
 
     id: str
@@ -53,13 +53,13 @@ class Call:
 
     @property
     def key(self) -> str:
-        """What is the same for the same call, made again."""
+        """A key that is equal for equal calls."""
         return json.dumps([self.name, self.arguments], sort_keys=True)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a tool answered to the call with this id."""
+    """A tool's answer to the call with this id."""
 
     id: str
     text: str
@@ -92,7 +92,7 @@ def read_messages(value: Any) -> list[Message]:
     if isinstance(value, dict):
         value = [value]
     if not isinstance(value, list):
-        raise ValueError(f"{shown(value)} is no list of messages")
+        raise ValueError(f"{shown(value)} is not a list of messages")
     if value and isinstance(value[0], list) and not _is_pair(value[0]):
         value = value[0]  # LangChain: a batch of prompts, which has one
     return [read_message(each) for each in value]
@@ -109,7 +109,7 @@ def read_message(value: Any) -> Message:
     if _is_pair(value):
         value = {"role": value[0], "content": value[1]}
     if not isinstance(value, dict):
-        raise ValueError(f"{shown(value)} is no message")
+        raise ValueError(f"{shown(value)} is not a message")
     fields, kind = _fields(value)
     role = _ROLES.get(str(fields.get("role") or kind).lower(), "")
     if not role:
@@ -124,7 +124,7 @@ def read_message(value: Any) -> Message:
         identity = fields.get("tool_call_id") or ""
         results = [Result(str(identity), text, fields.get("status") == "error")]
     if results and role == "user" and not text:
-        role = "tool"  # Anthropic's and Bedrock's users bring what tools answered
+        role = "tool"  # Anthropic's and Bedrock's users bring the tools' answers
     return Message(role, text, tuple(calls), tuple(results), whole)
 
 
@@ -138,14 +138,14 @@ def read_arguments(value: Any) -> dict[str, Any] | None:
 
 
 def read_result(value: Any) -> str:
-    """Return what a tool answered as the text that its agent saw."""
+    """Return a tool's answer as the text that its agent saw."""
     if isinstance(value, list) and value and all(map(_is_text, value)):
         value = "".join(_text(part) or "" for part in value)
     return whole_text(result_text("" if value is None else value))
 
 
 def from_json(value: Any) -> Any:
-    """Return what a text holds if it is JSON; else what was given."""
+    """Return the parsed JSON of a text; other values unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -167,7 +167,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _fields(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the fields of a message, and what kind of message it says it is."""
+    """Return the fields of a message, and the kind that it claims."""
     value = _bare(value)
     kwargs, data = value.get("kwargs"), value.get("data")
     if isinstance(kwargs, dict) and isinstance(value.get("id"), list) and value["id"]:
@@ -180,14 +180,14 @@ def _fields(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _bare(value: Any) -> dict[str, Any]:
-    """Return an object without what only wraps it."""
+    """Return an object without its wrappers."""
     while isinstance(value, dict) and "role" not in value:
         inner = next((value[k] for k in _WRAPPED if isinstance(value.get(k), dict)), 0)
         if not isinstance(inner, dict):
             break
         value = inner
     if not isinstance(value, dict):
-        raise ValueError(f"{shown(value)} is no object")
+        raise ValueError(f"{shown(value)} is not an object")
     return value
 
 

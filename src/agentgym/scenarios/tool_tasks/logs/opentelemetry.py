@@ -2,7 +2,7 @@
 
 OTLP's JSON (opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding) has attributes as
 lists of ``{"key", "value": {"stringValue": …}}``; SDKs and Phoenix print plain objects.
-What is in them follows one of these conventions:
+The attributes follow one of these conventions:
 
 - GenAI: ``gen_ai.input.messages`` and ``gen_ai.output.messages``, objects or JSON of
   them, on spans or on the event ``gen_ai.client.inference.operation.details``; tools as
@@ -56,7 +56,7 @@ _FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 
 @dataclass
 class _Span:
-    """A span, with what log records say of it."""
+    """A span, with its log records."""
 
     name: str = ""
     start: str = ""
@@ -78,7 +78,7 @@ class Spans:
     """Spans and log records, gathered into traces.
 
     Args:
-        problems: What is wrong with those that cannot be read; is added to.
+        problems: Problems of those that cannot be read; appended to.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -86,7 +86,7 @@ class Spans:
         self._by_trace: dict[str, dict[str, _Span]] = {}
 
     def add(self, value: dict[str, Any], where: str) -> None:
-        """Add what is in a part of an export; ``where`` names one without ids."""
+        """Add a part of an export; ``where`` names one without ids."""
         kinds = [(_GROUPS.get(_plain(key)), inner) for key, inner in value.items()]
         groups = [(kind, inner) for kind, inner in kinds if kind]
         if not groups:
@@ -206,7 +206,7 @@ def _tool(span: _Span) -> ToolRun | None:
 
 
 def _messages(span: _Span) -> Iterator[Message]:
-    """Yield what a model was given and then said; of several choices the first."""
+    """Yield a model's input and output as messages; of several choices the first."""
     found = span.attributes
     if "gen_ai.input.messages" in found or "gen_ai.output.messages" in found:
         yield from read_messages(found.get("gen_ai.input.messages") or [])
@@ -227,7 +227,7 @@ def _messages(span: _Span) -> Iterator[Message]:
 
 
 def _of_event(name: str, event: Attributes) -> dict[str, Any]:
-    """Return the message that an event of GenAI's conventions up to 1.36 tells."""
+    """Return the message in an event of GenAI's conventions up to 1.36."""
     if name == _CHOICE:
         message = from_json(event.get("message"))
         message = message if isinstance(message, dict) else {"content": message}
@@ -260,7 +260,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _tree(items: Any) -> Any:
-    """Return what dotted names spell: objects, and lists where names are numbers."""
+    """Return the tree of dotted names: objects, and lists where names are numbers."""
     tree: dict[str, Any] = {}
     for name, value in items:
         if isinstance(value, dict):
@@ -307,7 +307,7 @@ def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _any(value: Any) -> Any:
-    """Return what OTLP's AnyValue holds."""
+    """Return the value of OTLP's AnyValue."""
     if not isinstance(value, Mapping) or len(value) != 1:
         return None if value == {} else value
     [(key, inner)] = value.items()
@@ -332,7 +332,7 @@ def _identity(value: dict[str, Any], name: str) -> str | None:
 
 
 def _named(value: dict[str, Any], *names: str) -> Any:
-    """Return what stands under one of the names, however they are spelled."""
+    """Return the value of one of the names, however they are spelled."""
     return next((v for k, v in value.items() if _plain(k) in names), None)
 
 

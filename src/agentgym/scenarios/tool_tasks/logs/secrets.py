@@ -6,7 +6,7 @@ from agentgym.security.redaction import Redactor
 
 
 class Secrets:
-    """Puts a name in the place of each secret, the same for the same one."""
+    """Replaces each secret by a name, the same for the same one."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -27,5 +27,5 @@ class Secrets:
             return {self.hidden(k): self.hidden(v) for k, v in value.items()}
         return value
 
-    def _name(self, found: str, told: str) -> str:
+    def _name(self, found: str, mask: str) -> str:
         return self._names.setdefault(found, f"SECRET-{len(self._names) + 1}")

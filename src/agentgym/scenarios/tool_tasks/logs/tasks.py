@@ -41,14 +41,14 @@ _MOST_KEYS = 6
 
 @dataclass
 class FromLogs:
-    """What was found in logs.
+    """The tasks made from logs.
 
     Attributes:
         text: The tasks file.
         kinds: Of logs that the file holds.
         tasks: Lines that the text holds.
-        answers: Calls in them with what their tool answered.
-        skipped: What became no line, by why.
+        answers: Calls in them with their tool's answer.
+        skipped: Traces that became no line, by reason.
         calls: Calls that were left out of lines, by why.
         secrets: How many keys and tokens were replaced by a name.
     """
@@ -63,17 +63,17 @@ class FromLogs:
 
 
 def from_logs(path: Path, tools: Sequence[Tool] | None = None) -> FromLogs:
-    """Make a tasks file of logs: what users asked, and which calls were made.
+    """Make a tasks file from logs: the users' requests, and the calls made for them.
 
     Of each conversation or trace it takes the first request, the calls until the user
-    said more, and what the tools answered; not calls that failed. A request that came
-    before is left out, and what looks like a key or a token is replaced.
+    said more, and the tools' answers; not calls that failed. A repeated request is left
+    out, and texts that look like a key or a token are replaced.
 
     Args:
         path: JSON or JSON Lines: messages, LangSmith's runs, Langfuse's
             observations, OpenTelemetry's spans.
         tools: Calls of others, or with arguments that do not fit, are left out. None
-            takes the tools that stand beside messages, and keeps them in the lines.
+            takes the tools that are listed with messages, and keeps them in the lines.
 
     Raises:
         UsageError: The file cannot be read, is of another kind, or has no such call.
@@ -96,7 +96,7 @@ def from_logs(path: Path, tools: Sequence[Tool] | None = None) -> FromLogs:
         seen.add(line["instruction"])
         found.append(secrets.hidden(line))
     if not found:
-        reasons = [*_told(made.skipped), *_told(made.calls)]
+        reasons = [*_counted(made.skipped), *_counted(made.calls)]
         why = "; ".join(reasons) or "it is empty"
         raise UsageError(f"{path} has no request with a tool call: {why}.")
     made.kinds = tuple(sorted(log.kinds))
@@ -109,12 +109,12 @@ def from_logs(path: Path, tools: Sequence[Tool] | None = None) -> FromLogs:
     return made
 
 
-def _told(counted: Mapping[str, int]) -> list[str]:
+def _counted(counted: Mapping[str, int]) -> list[str]:
     return [f"{count}: {why}" for why, count in counted.items()]
 
 
 class _Log:
-    """What a file holds: traces, and what in it cannot be read."""
+    """The traces of a file, and the problems of its other parts."""
 
     def __init__(self, path: Path, made: FromLogs) -> None:
         self._path = path
@@ -162,7 +162,7 @@ class _Log:
 
 
 def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the tools beside messages; data sets also write the list as text."""
+    """Return the tools listed with messages; data sets also write the list as text."""
     tools = entry.get("tools") or ()
     try:
         found = json.loads(tools) if isinstance(tools, str) else tools
@@ -172,7 +172,7 @@ def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield what a file of JSON or of JSON Lines holds, and where it stands."""
+    """Yield the values of a file of JSON or of JSON Lines, and their places."""
     text = read_text(path)
     try:
         value = json.loads(text)
@@ -189,8 +189,8 @@ def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
         try:
             yield f"line {number}", json.loads(line)
         except (ValueError, RecursionError) as error:
-            told = error.msg if isinstance(error, json.JSONDecodeError) else error
-            problems.append(f"line {number} is no JSON: {told}")
+            wording = error.msg if isinstance(error, json.JSONDecodeError) else error
+            problems.append(f"line {number} is not JSON: {wording}")
 
 
 def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""A trace: what happened for one request of a user, and the task that it shows."""
+"""A trace: the calls for one request of a user, and the task made from it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ class Trace:
     """One request, from its begin to its end.
 
     Attributes:
-        conversations: What models were given and then said, in the order of the calls;
-            later ones repeat what earlier ones said.
+        conversations: Inputs and outputs of models, in the order of the calls; later
+            ones repeat the messages of earlier ones.
         runs: Tools that were run, in their order.
         asked: The user's request where no conversation has it.
-        tools: What the log says that the model was offered, OpenAI-shaped.
+        tools: Tools offered to the model according to the log, OpenAI-shaped.
     """
 
     conversations: list[list[Message]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Trace:
 
 
 class LeftOutError(Exception):
-    """Why a trace is no task."""
+    """Why a trace is not a task."""
 
 
 def read_task(
@@ -140,7 +140,7 @@ def _until_more(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _answers(trace: Trace) -> dict[str, Result]:
-    """Return answers by their call's id: as a model was told, or as the tool ended."""
+    """Return answers by their call's id: as the model saw them, or the tool's."""
     found: dict[str, Result] = {}
     for messages in trace.conversations:
         for message in messages:

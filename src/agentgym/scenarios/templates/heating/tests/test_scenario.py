@@ -12,13 +12,13 @@ PACK = str(Path(__file__).parents[1])
 
 
 def test_passes_every_tripwire() -> None:
-    """Run what `agentgym scenarios check` runs."""
+    """Run the tripwires of `agentgym scenarios check`."""
     findings = check_scenario(PACK, tasks=20)
     assert [f"{f.name}: {f.why}" for f in findings if f.status == "fail"] == []
 
 
 def test_too_warm_is_no_success() -> None:
-    """A rule that was broken is no success, even if all is well in the end."""
+    """An episode with a broken rule fails, even if all is well in the end."""
     scenario = get_scenario(PACK)
     [task] = scenario.tasks(Split.TRAIN, seed=0, count=1)
     hot = Call("set_temperature", {"room": task.goal["room"], "degrees": 30})

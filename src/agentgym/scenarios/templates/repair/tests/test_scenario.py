@@ -34,14 +34,14 @@ def attempt(scenario: Scenario, task: Task, *edits: str) -> Reward:
 
 
 def test_passes_every_tripwire() -> None:
-    """Run what `agentgym scenarios check` runs."""
+    """Run the tripwires of `agentgym scenarios check`."""
     findings = check_scenario(PACK, tasks=20)
     assert [f"{f.name}: {f.why}" for f in findings if f.status == "fail"] == []
 
 
 @pytest.mark.parametrize("split", list(Split))
 def test_the_known_repair_succeeds_and_no_edit_earns_nothing(split: Split) -> None:
-    """What is wrong gives none of the hidden values."""
+    """The faulty function gives none of the hidden values."""
     scenario = get_scenario(PACK)
     for task in scenario.tasks(split, seed=0, count=12):
         assert attempt(scenario, task).success
@@ -52,7 +52,7 @@ def test_the_known_repair_succeeds_and_no_edit_earns_nothing(split: Split) -> No
 
 @pytest.mark.parametrize("how", DECEIT)
 def test_deceit_earns_nothing(how: str) -> None:
-    """Nothing that the code does to its runner counts, only what it gives."""
+    """Only the values of the code count, not its attacks on the runner."""
     scenario = get_scenario(PACK)
     [task] = scenario.tasks(Split.TRAIN, seed=0, count=1)
     reward = attempt(scenario, task, f"return {DECEIT[how]}")
@@ -61,7 +61,7 @@ def test_deceit_earns_nothing(how: str) -> None:
 
 
 def test_tests_may_not_be_changed() -> None:
-    """A rule that was broken is no success, even if all is well in the end."""
+    """An episode with a broken rule fails, even if all is well in the end."""
     scenario = get_scenario(PACK)
     [task] = scenario.tasks(Split.TRAIN, seed=0, count=1)
     read, edit, _ = scenario.needed_calls(task) or []

@@ -1,4 +1,4 @@
-"""What a run needs on another machine: its files, packages, variables and settings."""
+"""Collect the files, packages, variables and settings that a run needs remotely."""
 
 import os
 import tarfile
@@ -19,13 +19,13 @@ from agentgym.scenarios.tool_tasks.task_file import answers_path
 
 Named = Callable[[str], str]
 MOST_BYTES = 200 * 2**20
-"""Of what is sent, without a model's folder."""
+"""Most bytes to send, without a model's folder."""
 _FRAMEWORKS = ("langchain", "autogen", "crewai")
 _HERE_ONLY = ("gpu", "output", "name", "scenario", "model")
 
 
 @dataclass(frozen=True)
-class Parcel:
+class Upload:
     """All of it.
 
     Attributes:
@@ -35,7 +35,8 @@ class Parcel:
         extras: Of this package.
         packages: To install, as pip names them.
         variables: By name, with their values.
-        scenario: What the scenario is called there, by where ``inputs/`` is.
+        scenario: Returns the scenario's remote reference, given the path of
+            ``inputs/``.
         model: Likewise.
     """
 
@@ -48,7 +49,7 @@ class Parcel:
     scenario: Named
     model: Named
 
-    def config_there(self, folder: str, name: str) -> TrainingConfig:
+    def remote_config(self, folder: str, name: str) -> TrainingConfig:
         """Return the settings with paths of the other machine, below ``folder``."""
         inputs = f"{folder}/inputs"
         return self.config.replaced(
@@ -59,10 +60,10 @@ class Parcel:
             model=self.model(inputs),
         )
 
-    def changed_there(
+    def with_remote_changes(
         self, sent: TrainingConfig, found: TrainingConfig
     ) -> TrainingConfig:
-        """Return the settings with what was decided there, such as a warm start."""
+        """Return the settings with the remote run's decisions, such as a warm start."""
         old, new = sent.model_dump(), found.model_dump()
         changes = {
             key: value
@@ -71,8 +72,8 @@ class Parcel:
         }
         return self.config.replaced(**changes)
 
-    def at_home(self, text: str, folder: str) -> str:
-        """Return a text from there with paths of this machine."""
+    def with_local_paths(self, text: str, folder: str) -> str:
+        """Return a text of the remote machine with paths of this machine."""
         for name, path in self.files.items():
             text = text.replace(f"{folder}/inputs/{name}", str(path))
         text = text.replace(f"{folder}/inputs", os.getcwd())
@@ -95,11 +96,11 @@ class Parcel:
                 tar.addfile(link)
 
 
-def make_parcel(config: TrainingConfig) -> Parcel:
-    """Find what a run needs; nothing is imported.
+def make_upload(config: TrainingConfig) -> Upload:
+    """Find the files and packages that a run needs; import nothing.
 
     Raises:
-        UsageError: It is too much, or a setting cannot work on another machine.
+        UsageError: They are too large, or a setting cannot work on another machine.
     """
     if config.engine != "local":
         raise UsageError(
@@ -116,7 +117,7 @@ def make_parcel(config: TrainingConfig) -> Parcel:
     if size > MOST_BYTES:
         most = max(sources.files.values(), key=lambda path: path.stat().st_size)
         raise UsageError(
-            f"What the run needs takes {size / 2**20:,.0f} MB, and "
+            f"The files of the run take {size / 2**20:,.0f} MB, and "
             f"{MOST_BYTES / 2**20:.0f} MB are the most that is sent; the largest file "
             f"is {most}. Move it out of the folder of the agent or the pack."
         )
@@ -130,7 +131,7 @@ def make_parcel(config: TrainingConfig) -> Parcel:
     extras = ["local"]
     extras += [config.framework] * (config.framework in _FRAMEWORKS)
     extras += ["wandb"] * (config.tracker == "wandb")
-    return Parcel(
+    return Upload(
         config=config,
         files=sources.files,
         links=sources.links,
@@ -151,7 +152,7 @@ def _below(path: str) -> Named:
 
 
 def _add_scenario(reference: str, sources: Sources) -> Named:
-    """Add what a scenario needs, and return what it is called there."""
+    """Add the files of a scenario, and return its remote reference."""
     if is_tasks_file(reference):
         source = TaskSource.parse(reference)
         folder, path = Path(source.folder or os.getcwd()), Path(source.path)
@@ -180,7 +181,7 @@ def _add_scenario(reference: str, sources: Sources) -> Named:
 
 
 def _add_data(reference: str, sources: Sources) -> Named:
-    """Add the data of a benchmark, fetched or named, and return what it is there."""
+    """Add a benchmark's data, fetched or named, and return its remote reference."""
     data = data_of(reference)
     if data is None:
         return _as_it_is(reference)
@@ -192,6 +193,6 @@ def _add_data(reference: str, sources: Sources) -> Named:
 
 
 def _requirement(line: str) -> str:
-    """Return what a line of a requirements file asks for; empty for anything else."""
+    """Return the requirement in a line of a requirements file; empty for others."""
     found = line.partition(" #")[0].strip()
     return "" if found.startswith(("#", "-")) else found

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.compute.base import Address
-from agentgym.compute.patience import LONG_S, Patience, PatientShell
+from agentgym.compute.reconnect import LONG_S, Reconnect, RetryingShell
 from agentgym.compute.shell import Shell
 from agentgym.errors import UnreachableError
 from agentgym.evaluate.progress import Progress
@@ -116,8 +116,8 @@ def test_patience_ends(machine: Machine) -> None:
 
     count = fail_at(machine, *range(1, 20))
     address = Address.parse(machine.gpu.removeprefix("ssh:"))
-    patience = Patience(address, Told(), (0.01, 0.01), "; it goes on")
-    shell = PatientShell(Shell(address), patience)
+    reconnect = Reconnect(address, Told(), (0.01, 0.01), "; it goes on")
+    shell = RetryingShell(Shell(address), reconnect)
     with pytest.raises(UnreachableError, match="Connection reset by peer"):
         shell.run("echo there")
     assert count.read_text() == "3\n"

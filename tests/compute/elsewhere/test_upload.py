@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.compute.elsewhere import parcel
+from agentgym.compute.elsewhere import upload
 from agentgym.compute.elsewhere.package import wheel
-from agentgym.compute.elsewhere.parcel import make_parcel
-from agentgym.compute.elsewhere.there import There
+from agentgym.compute.elsewhere.run_server import RunServer
+from agentgym.compute.elsewhere.upload import make_upload
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import UsageError
 from agentgym.version import __version__
@@ -49,7 +49,7 @@ def test_an_agent_goes_with_what_it_imports_and_names(
 ) -> None:
     monkeypatch.setenv("SHOP", "key-of-the-shop")
     monkeypatch.setenv("OTHER", "not asked for")
-    found = make_parcel(TrainingConfig(agent="app.agents:graph"))
+    found = make_upload(TrainingConfig(agent="app.agents:graph"))
     assert sorted(found.files) == [
         "app/__init__.py",
         "app/agents.py",
@@ -65,15 +65,17 @@ def test_an_agent_goes_with_what_it_imports_and_names(
 
 def test_a_tasks_file_goes_with_its_answers_and_tools(folder: Path) -> None:
     reference = f"{folder}/tasks.jsonl?tools=helpers%3ATOOLS&folder={folder}"
-    found = make_parcel(TrainingConfig(scenario=reference, framework="native"))
+    found = make_upload(TrainingConfig(scenario=reference, framework="native"))
     assert {"tasks/tasks.jsonl", "tasks/tasks.answers.jsonl", "helpers.py"} <= set(
         found.files
     )
-    there = found.config_there("/home/me/run", "x")
+    there = found.remote_config("/home/me/run", "x")
     assert there.scenario.startswith("/home/me/run/inputs/tasks/tasks.jsonl?")
     assert str(folder) not in there.model_dump_json()
     assert (there.gpu, there.name) == ("auto", "x")
-    told = found.at_home("/home/me/run/inputs/tasks/tasks.jsonl is bad", "/home/me/run")
+    told = found.with_local_paths(
+        "/home/me/run/inputs/tasks/tasks.jsonl is bad", "/home/me/run"
+    )
     assert told == f"{folder}/tasks.jsonl is bad"
 
 
@@ -81,7 +83,7 @@ def test_a_benchmark_goes_with_its_data(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sent(reference: str) -> tuple[list[str], str]:
-        found = make_parcel(TrainingConfig(scenario=reference))
+        found = make_upload(TrainingConfig(scenario=reference))
         return sorted(found.files), found.scenario("/in")
 
     wheel = folder / "bfcl.whl"
@@ -104,14 +106,14 @@ def test_a_pack_goes_whole_with_its_requirements(folder: Path) -> None:
     (pack / "scenario.py").write_text("from .words import W\n")
     (pack / "words.py").write_text("W = 1\n")
     (pack / "requirements.txt").write_text("# needed\nfaker>=30  # names\n-r x\n")
-    found = make_parcel(TrainingConfig(scenario=str(pack), framework="native"))
+    found = make_upload(TrainingConfig(scenario=str(pack), framework="native"))
     assert set(found.files) == {
         "packs/mine/requirements.txt",
         "packs/mine/scenario.py",
         "packs/mine/words.py",
     }
     assert found.packages == ["faker>=30"]
-    assert found.config_there("/r", "x").scenario == "/r/inputs/packs/mine"
+    assert found.remote_config("/r", "x").scenario == "/r/inputs/packs/mine"
 
 
 def test_what_links_lead_to_goes_once_and_nothing_hidden(
@@ -139,11 +141,11 @@ def test_what_links_lead_to_goes_once_and_nothing_hidden(
     for name, target in links.items():
         (pack / name).symlink_to(target)
     (outside / "shared" / "back").symlink_to(pack)
-    found = make_parcel(TrainingConfig(scenario=str(pack), framework="native"))
+    found = make_upload(TrainingConfig(scenario=str(pack), framework="native"))
     assert {name.removeprefix("packs/mine/") for name in found.files} == {
         *("absolute.txt", "data/real.txt", "scenario.py", "shared/faq.txt"),
     }
-    there, sent = There(folder / "run"), BytesIO()
+    there, sent = RunServer(folder / "run"), BytesIO()
     found.write(sent)
     there.put("x.tar", 0, sent.getvalue())
     there.unpack("x.tar", "inputs")
@@ -157,11 +159,11 @@ def test_what_links_lead_to_goes_once_and_nothing_hidden(
 
 
 def test_too_much_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parcel, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(upload, "MOST_BYTES", 2**20)
     large = folder / "app" / "video.bin"
     large.write_bytes(bytes(2**21))
-    with pytest.raises(UsageError, match=r"takes 2 MB.*largest file is .*video\.bin"):
-        make_parcel(TrainingConfig(agent="app.agents:graph"))
+    with pytest.raises(UsageError, match=r"take 2 MB.*largest file is .*video\.bin"):
+        make_upload(TrainingConfig(agent="app.agents:graph"))
 
 
 def test_a_models_folder_goes_too(folder: Path) -> None:
@@ -169,9 +171,9 @@ def test_a_models_folder_goes_too(folder: Path) -> None:
     (folder / "weights" / "config.json").write_text("{}")
     (folder / "weights" / ".cache").mkdir()
     (folder / "weights" / ".cache" / "notes").write_text("hidden")
-    found = make_parcel(TrainingConfig(model=str(folder / "weights")))
+    found = make_upload(TrainingConfig(model=str(folder / "weights")))
     assert list(found.files) == ["model/weights/config.json"]
-    assert found.config_there("/r", "x").model == "/r/inputs/model/weights"
+    assert found.remote_config("/r", "x").model == "/r/inputs/model/weights"
 
 
 def test_the_package_goes_as_a_wheel() -> None:

@@ -1,4 +1,4 @@
-"""Patience with a machine that cannot be reached for a while."""
+"""Reconnect with a machine that cannot be reached for a while."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ _LOOK_S = 0.5
 _TRIES = 3
 
 
-class Patience:
+class Reconnect:
     """Connects again to one machine.
 
     Args:
         where: Its address.
         progress: Warned of broken connections.
         waits_s: Between attempts.
-        meanwhile: What goes on there though it cannot be reached, as words.
+        meanwhile: A clause on the work that goes on while it cannot be reached.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Patience:
         self._meanwhile = meanwhile
 
     def lasting(self) -> Self:
-        """Return one that waits long: the machine is known to be there."""
+        """Return one that waits long: the machine is known to exist."""
         return type(self)(self._where, self._progress, LONG_S, self._meanwhile)
 
     def connect(
@@ -54,14 +54,14 @@ class Patience:
         Args:
             connect: Raises UnreachableError while there is no connection.
             broken: Why it is needed.
-            heed: Called while waiting; what it raises ends that.
+            heed: Called while waiting; an exception that it raises ends the waiting.
 
         Raises:
             UnreachableError: It took too long.
         """
         if self._waits_s:
-            told = f"{broken} Trying again{self._meanwhile}."
-            self._progress.warned([told])
+            message = f"{broken} Trying again{self._meanwhile}."
+            self._progress.warned([message])
         error = broken
         for wait_s in self._waits_s:
             until = time.monotonic() + wait_s
@@ -79,18 +79,18 @@ class Patience:
         raise error
 
 
-class PatientShell:
+class RetryingShell:
     """Runs commands that may be run again, and does so after a broken connection.
 
     Args:
         shell: The way to the machine.
-        patience: With its first answer; after that the machine is there.
+        reconnect: Limits the wait for the first answer; later waits are long.
     """
 
-    def __init__(self, shell: Shell, patience: Patience) -> None:
+    def __init__(self, shell: Shell, reconnect: Reconnect) -> None:
         self.address = shell.address
         self._shell = shell
-        self._patience = patience
+        self._reconnect = reconnect
 
     def run(self, command: str, *, data: bytes = b"", timeout_s: float = 60.0) -> str:
         """Run a command; see :meth:`~agentgym.compute.shell.Shell.run`."""
@@ -102,8 +102,8 @@ class PatientShell:
                 if tries == _TRIES:
                     raise
                 tries += 1
-                self._patience.connect(lambda: self._shell.run(":"), error)
-                self._patience = self._patience.lasting()
+                self._reconnect.connect(lambda: self._shell.run(":"), error)
+                self._reconnect = self._reconnect.lasting()
             else:
-                self._patience = self._patience.lasting()
+                self._reconnect = self._reconnect.lasting()
                 return said

@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it, as lines of JSON, and back again.
+"""Write a run's progress events as lines of JSON, and replay them on the client.
 
 A question to the user is a line too; its answer comes as a file.
 """
@@ -34,8 +34,8 @@ QUESTIONS = ("wants_warm_start", "allows", "may_run")
 _LOOK_S = 0.1
 
 
-class Told(Progress):
-    """Writes what it is told into a file, a line at a time.
+class ProgressWriter(Progress):
+    """Writes progress events into a file, a line each.
 
     Args:
         folder: Where ``progress.jsonl`` goes, and answers come from.
@@ -46,7 +46,7 @@ class Told(Progress):
         self._asked = 0
         self._file = (folder / "progress.jsonl").open("a", buffering=1)
 
-    def _tell(self, method: str, *args: Any, **more: Any) -> None:
+    def _write(self, method: str, *args: Any, **more: Any) -> None:
         kinds = _KINDS.get(method, {})
         plain = [
             kinds[place].dump_python(value, mode="json") if place in kinds else value
@@ -58,96 +58,96 @@ class Told(Progress):
     def _ask(self, method: str, *args: Any) -> Any:
         self._asked += 1
         answer = self._folder / f"reply-{self._asked}.json"
-        self._tell(method, *args, number=self._asked)
+        self._write(method, *args, number=self._asked)
         while not answer.exists():
             time.sleep(_LOOK_S)
         value = parse_json(answer.read_text())
-        self._tell("answered", self._asked)
+        self._write("answered", self._asked)
         return value
 
     def planned(self, plan: Plan) -> None:
-        """Tell it."""
-        self._tell("planned", plan)
+        """Write the event."""
+        self._write("planned", plan)
 
     def starting(self, what: str) -> None:
-        """Tell it."""
-        self._tell("starting", what)
+        """Write the event."""
+        self._write("starting", what)
 
     def fitted(self, words: str) -> None:
-        """Tell it."""
-        self._tell("fitted", words)
+        """Write the event."""
+        self._write("fitted", words)
 
     def phase(self, name: str, total: int) -> None:
-        """Tell it."""
-        self._tell("phase", name, total)
+        """Write the event."""
+        self._write("phase", name, total)
 
     def rollout_done(self) -> None:
-        """Tell it."""
-        self._tell("rollout_done")
+        """Write the event."""
+        self._write("rollout_done")
 
     def baseline(self, metrics: Metrics) -> None:
-        """Tell it."""
-        self._tell("baseline", metrics)
+        """Write the event."""
+        self._write("baseline", metrics)
 
     def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
-        """Tell it."""
-        self._tell("forecast", least, most, soonest)
+        """Write the event."""
+        self._write("forecast", least, most, soonest)
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Ask at home."""
+        """Forward the question to the client."""
         answer: bool | None = self._ask("wants_warm_start", offer)
         return answer
 
     def warmed(self, words: str, metrics: Metrics) -> None:
-        """Tell it."""
-        self._tell("warmed", words, metrics)
+        """Write the event."""
+        self._write("warmed", words, metrics)
 
     def allows(self, doubts: Sequence[str]) -> bool:
-        """Ask at home."""
+        """Forward the question to the client."""
         return bool(self._ask("allows", list(doubts)))
 
     def may_run(self, tool: str) -> bool | None:
-        """Ask at home."""
+        """Forward the question to the client."""
         answer: bool | None = self._ask("may_run", tool)
         return answer
 
     def stepped(self, report: StepReport) -> None:
-        """Tell it."""
-        self._tell("stepped", report)
+        """Write the event."""
+        self._write("stepped", report)
 
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        """Tell it."""
-        self._tell("validated", step, metrics, reached)
+        """Write the event."""
+        self._write("validated", step, metrics, reached)
 
     def warned(self, remarks: Sequence[str]) -> None:
-        """Tell it."""
-        self._tell("warned", list(remarks))
+        """Write the event."""
+        self._write("warned", list(remarks))
 
     def stalled(self, reason: str | None) -> None:
-        """Tell it."""
-        self._tell("stalled", reason)
+        """Write the event."""
+        self._write("stalled", reason)
 
     def ended(self, reason: str, ledger: Ledger) -> None:
-        """Tell it."""
-        self._tell("ended", reason, ledger)
+        """Write the event."""
+        self._write("ended", reason, ledger)
 
 
-def retell(
+def replay_progress(
     lines: bytes,
     progress: Progress,
     adapted: Callable[[Plan], Plan],
     reply: Callable[[int, Any], None],
 ) -> bool:
-    """Tell an observer at home what the lines say.
+    """Replay the events in lines to an observer on the client.
 
     Args:
         lines: Whole ones.
         progress: The observer.
-        adapted: Makes a plan one that holds at home.
+        adapted: Adapts a plan to the client's paths.
         reply: Sends the answer to a question.
 
     Returns:
-        Whether something was made that is worth fetching.
+        Whether there are new files to fetch.
     """
     events = [parse_json(line) for line in lines.splitlines()]
     answered = {event["args"][0] for event in events if event["method"] == "answered"}

@@ -1,14 +1,14 @@
-"""The machine's end of a connection: answers what home asks about one run.
+"""Answer the client's requests about one run on the remote machine.
 
 Started over SSH for as long as the connection lasts; standard library only, since it
-is there before anything else answers. A question is a line of JSON, with ``size`` bytes
+runs before anything is installed. A question is a line of JSON, with ``size`` bytes
 behind it; so is an answer. Folders below the run's::
 
-    inputs/                   the user's code, packs and files; where training runs
-    runs/NAME/                the run, as it would be at home
+    inputs/                   the user's code, packs and files; the folder of training
+    runs/NAME/                the run, as on the client
     attempt-1/                one process of training: progress.jsonl, log, outcome.json
-    incoming/, outbox/        what is on its way
-    heartbeat, client.json    when home was last heard, and who that is
+    incoming/, outbox/        files in transfer
+    heartbeat, client.json    time of the last client's request, and its id
 """
 
 import fcntl
@@ -30,15 +30,15 @@ from typing import Any, BinaryIO
 BLOCK = 1 << 18
 """Bytes of a database that are compared and sent as one."""
 STALE_S = 45.0
-"""After which a client that says nothing is no client any more."""
+"""Seconds after which a silent client counts as gone."""
 _WAIT_S = 1.0
 _LOOK_S = 0.1
 _MOST = 1 << 20
 _LEFT_OUT = ("checkpoints", "run.json", "report.md", "result.json", "agent")
 
 
-class There:
-    """One run's folder on this machine, and what can be asked of it.
+class RunServer:
+    """One run's folder on this machine, and the requests about it.
 
     Args:
         folder: ``~/.agentgym/elsewhere/ID``.
@@ -109,7 +109,7 @@ class There:
         return offset + len(payload)
 
     def unpack(self, name: str, to: str) -> None:
-        """Replace a folder by what is in an archive that has come; or leave nothing."""
+        """Replace a folder by a received archive, or leave it as it was."""
         archive, target = self._inside("incoming", name), self._inside(to)
         new = target.with_name(f".{target.name}.new")
         shutil.rmtree(new, ignore_errors=True)
@@ -149,14 +149,21 @@ class There:
         return self._state()
 
     def poll(self, offset: int, log: int) -> tuple[dict[str, Any], bytes]:
-        """Return what the run has told since, after a moment if that is nothing."""
+        """Return the run's new events and output, after a moment if there are none."""
         until = time.monotonic() + _WAIT_S
         while True:
-            state = self._state()  # before what it told: nothing is missed at the end
-            told = _read_lines(self._attempt() / "progress.jsonl", offset)
+            state = (
+                self._state()
+            )  # read before the events: nothing is missed at the end
+            events = _read_lines(self._attempt() / "progress.jsonl", offset)
             said = _read(self._attempt() / "log", log)
-            if told or said or state["state"] != "running" or time.monotonic() > until:
-                return {**state, "told": len(told)}, told + said
+            if (
+                events
+                or said
+                or state["state"] != "running"
+                or time.monotonic() > until
+            ):
+                return {**state, "events": len(events)}, events + said
             time.sleep(_LOOK_S)
 
     def stop(self) -> None:
@@ -164,11 +171,11 @@ class There:
         (self._attempt() / "stop").touch()
 
     def reply(self, number: int, value: Any) -> None:
-        """Answer what the run has asked its user."""
+        """Answer a question of the run to its user."""
         _write(self._attempt() / f"reply-{number}.json", json.dumps(value))
 
     def files(self, run: str, have: list[str]) -> dict[str, Any]:
-        """Return what the run has made; checkpoints that home lacks are kept for it."""
+        """Return the run's files; keep checkpoints that the client lacks for it."""
         folder = self._inside("runs", run)
         outbox = self._folder / "outbox"
         staged: dict[str, dict[str, int]] = {}
@@ -252,11 +259,11 @@ class There:
 
 
 class BusyError(Exception):
-    """What was asked cannot be while something else goes on."""
+    """The request is not possible while another process works on the run."""
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy a SQLite file that others may write, as one file without a log beside it."""
+    """Copy a SQLite file that others may write, as one file without a log."""
     target.unlink(missing_ok=True)
     address = f"file:{source}?mode=ro"
     with (
@@ -274,7 +281,7 @@ def digests(path: Path) -> list[str]:
         return [hashlib.blake2b(block, digest_size=16).hexdigest() for block in blocks]
 
 
-def serve(there: There, questions: BinaryIO, answers: BinaryIO) -> None:
+def serve(there: RunServer, questions: BinaryIO, answers: BinaryIO) -> None:
     """Answer until home hangs up."""
     while not there.is_finished and (line := questions.readline()):
         question = json.loads(line)
@@ -282,7 +289,7 @@ def serve(there: There, questions: BinaryIO, answers: BinaryIO) -> None:
         try:
             found, body = there.answer(question, payload)
             head = {"found": found, "size": len(body)}
-        except Exception as error:  # noqa: BLE001 - home tells it
+        except Exception as error:  # noqa: BLE001 - the client raises it
             kind = "busy" if isinstance(error, BusyError) else type(error).__name__
             head, body = {"error": str(error), "kind": kind}, b""
         else:
@@ -366,4 +373,4 @@ def _write(path: Path, text: str) -> None:
 if __name__ == "__main__":
     os.umask(0o077)
     place = Path(sys.argv[1]).expanduser().absolute()
-    serve(There(place), sys.stdin.buffer, sys.stdout.buffer)
+    serve(RunServer(place), sys.stdin.buffer, sys.stdout.buffer)

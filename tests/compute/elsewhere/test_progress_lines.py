@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agentgym.compute.elsewhere.telling import Told, retell
+from agentgym.compute.elsewhere.progress_lines import ProgressWriter, replay_progress
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Ledger
 from agentgym.evaluate.progress import Plan, Progress
@@ -69,9 +69,9 @@ def no_reply(number: int, value: Any) -> None:
 
 
 def test_all_that_is_told_arrives(tmp_path: Path) -> None:
-    tell_all(Told(tmp_path))
+    tell_all(ProgressWriter(tmp_path))
     seen, expected = Seen(), Seen()
-    assert retell(lines(tmp_path), seen, lambda plan: plan, no_reply)
+    assert replay_progress(lines(tmp_path), seen, lambda plan: plan, no_reply)
     tell_all(expected)
     assert seen.calls == expected.calls
 
@@ -79,20 +79,22 @@ def test_all_that_is_told_arrives(tmp_path: Path) -> None:
 def test_nothing_that_a_run_can_tell_is_forgotten() -> None:
     said = {name for name in vars(Progress) if not name.startswith("_")}
     said -= {"may_rent"}  # who is there has been rented
-    assert said == {name for name in vars(Told) if not name.startswith("_")}
+    assert said == {name for name in vars(ProgressWriter) if not name.startswith("_")}
 
 
 def test_the_plan_is_that_of_home(tmp_path: Path) -> None:
-    Told(tmp_path).planned(PLAN)
+    ProgressWriter(tmp_path).planned(PLAN)
     seen, here = Seen(), Path("runs/x")
-    made = retell(lines(tmp_path), seen, lambda plan: replace(plan, run=here), no_reply)
+    made = replay_progress(
+        lines(tmp_path), seen, lambda plan: replace(plan, run=here), no_reply
+    )
     assert not made  # nothing to fetch
     [(_, (plan,))] = seen.calls
     assert plan == replace(PLAN, run=here)
 
 
 def test_a_question_is_asked_at_home_and_once(tmp_path: Path) -> None:
-    told, answers = Told(tmp_path), list[Any]()
+    told, answers = ProgressWriter(tmp_path), list[Any]()
 
     def ask() -> None:
         answers.append(told.allows(["it is hard"]))
@@ -111,8 +113,8 @@ def test_a_question_is_asked_at_home_and_once(tmp_path: Path) -> None:
         found = lines(tmp_path)[offset:]
         found = found[: found.rfind(b"\n") + 1]
         offset += len(found)
-        retell(found, Seen(), lambda plan: plan, reply)
+        replay_progress(found, Seen(), lambda plan: plan, reply)
     assert answers == [True, None]
     later = Seen()  # somebody who comes later is not asked again
-    retell(lines(tmp_path), later, lambda plan: plan, no_reply)
+    replay_progress(lines(tmp_path), later, lambda plan: plan, no_reply)
     assert later.calls == []

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from agentgym.compute.elsewhere.there import BLOCK, BusyError, There, serve
+from agentgym.compute.elsewhere.run_server import BLOCK, BusyError, RunServer, serve
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> There:
-    return There(tmp_path / "run")
+def there(tmp_path: Path) -> RunServer:
+    return RunServer(tmp_path / "run")
 
 
 def archive(**files: str) -> bytes:
@@ -30,7 +30,7 @@ def archive(**files: str) -> bytes:
 
 
 def test_an_archive_that_broke_off_goes_on_where_it_did(
-    there: There, tmp_path: Path
+    there: RunServer, tmp_path: Path
 ) -> None:
     data = archive(a="one", b__c="two")
     there.put("x.tar", 0, data[:700])
@@ -46,7 +46,7 @@ def test_an_archive_that_broke_off_goes_on_where_it_did(
 
 
 @pytest.mark.parametrize("name", ["../out", "/etc/x", "..", "a/../../out", "."])
-def test_nothing_goes_outside(there: There, name: str) -> None:
+def test_nothing_goes_outside(there: RunServer, name: str) -> None:
     with pytest.raises(ValueError, match="outside of the run's folder"):
         there.get(name, 0, 10)
     with pytest.raises(ValueError, match="outside of the run's folder"):
@@ -54,7 +54,7 @@ def test_nothing_goes_outside(there: There, name: str) -> None:
 
 
 def test_an_archive_that_cannot_be_unpacked_leaves_nothing(
-    there: There, tmp_path: Path
+    there: RunServer, tmp_path: Path
 ) -> None:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:
@@ -69,7 +69,9 @@ def test_an_archive_that_cannot_be_unpacked_leaves_nothing(
     assert left == []
 
 
-def test_checkpoints_are_kept_until_home_has_them(there: There, tmp_path: Path) -> None:
+def test_checkpoints_are_kept_until_home_has_them(
+    there: RunServer, tmp_path: Path
+) -> None:
     run = tmp_path / "run" / "runs" / "x"
     for step in (1, 2):
         folder = run / "checkpoints" / f"step-00000{step}"
@@ -87,7 +89,9 @@ def test_checkpoints_are_kept_until_home_has_them(there: There, tmp_path: Path) 
     assert there.get("outbox/step-000002/state.json", 0, 10) == (None, b"")
 
 
-def test_only_changed_blocks_of_the_store_differ(there: There, tmp_path: Path) -> None:
+def test_only_changed_blocks_of_the_store_differ(
+    there: RunServer, tmp_path: Path
+) -> None:
     run = tmp_path / "run" / "runs" / "x"
     run.mkdir(parents=True)
     with sqlite3.connect(run / "rollouts.db") as store:
@@ -108,11 +112,11 @@ def test_only_changed_blocks_of_the_store_differ(there: There, tmp_path: Path) -
 
 
 def test_a_client_that_died_is_replaced_and_one_that_lives_is_not(
-    there: There, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    there: RunServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert there.hello("first")["state"] == "none"
     there.hello("second")  # no process serves the first any more
-    serving = "agentgym.compute.elsewhere.there._is_serving"
+    serving = "agentgym.compute.elsewhere.run_server._is_serving"
     monkeypatch.setattr(serving, lambda pid, folder: True)
     killed: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
@@ -126,7 +130,7 @@ def test_a_client_that_died_is_replaced_and_one_that_lives_is_not(
     assert len(killed) == 2
 
 
-def test_what_fails_is_an_answer(there: There) -> None:
+def test_what_fails_is_an_answer(there: RunServer) -> None:
     asked: list[dict[str, Any]] = [
         {"op": "get", "path": "..", "offset": 0, "length": 1},
         {"op": "put", "name": "x", "offset": 0, "size": 3},
@@ -144,7 +148,7 @@ def test_what_fails_is_an_answer(there: There) -> None:
 
 
 def test_a_run_is_removed_after_the_answer_that_allows_it(
-    there: There, tmp_path: Path
+    there: RunServer, tmp_path: Path
 ) -> None:
     """A rented machine may end at once after this, and its client waits for it."""
     (tmp_path / "run" / "attempt-1").mkdir()
@@ -159,7 +163,7 @@ def test_a_run_is_removed_after_the_answer_that_allows_it(
     assert (seen, (tmp_path / "run").exists()) == ([True], False)
 
 
-def test_a_line_of_any_length_is_told(there: There, tmp_path: Path) -> None:
+def test_a_line_of_any_length_is_told(there: RunServer, tmp_path: Path) -> None:
     attempt = tmp_path / "run" / "attempt-1"
     attempt.mkdir()
     long = b"x" * 3_000_000
@@ -168,7 +172,9 @@ def test_a_line_of_any_length_is_told(there: There, tmp_path: Path) -> None:
     assert there.poll(4 + len(long) + 1, 0)[1] == b""
 
 
-def test_a_start_that_is_asked_for_twice_is_one(there: There, tmp_path: Path) -> None:
+def test_a_start_that_is_asked_for_twice_is_one(
+    there: RunServer, tmp_path: Path
+) -> None:
     (tmp_path / "run" / "attempt-1").mkdir()
     assert there.start(1, b"")["attempt"] == 1
     assert not (tmp_path / "run" / "attempt-2").exists()

@@ -1,7 +1,7 @@
 """Tools, workbenches and people of an agent's, as they are in an episode.
 
-A tool that has the name of one of the current episode acts on the episode; others do
-what they do. No exception of a tool leaves it: AutoGen's agents would wait for ever.
+A tool that has the name of one of the current episode acts on the episode; others run
+unchanged. No exception of a tool leaves it: AutoGen's agents would wait for ever.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ Arguments = Mapping[str, Any] | None
 
 
 async def _answered(name: str, arguments: Any, call_id: str | None) -> str:
-    """Return what a tool of the current episode says, whatever becomes of it."""
+    """Return the answer of a tool of the current episode, also after an error."""
     given = dict(arguments or {}) if _is_object(arguments) else json.dumps(arguments)
     try:
         return await current_episode().use_tool(name, given, call_id=call_id)
@@ -36,7 +36,7 @@ async def _result(name: str, arguments: Any, call_id: str | None) -> ToolResult:
     return ToolResult(name=name, result=[TextResultContent(content=text)])
 
 
-def lead_tool(tool: Any) -> None:
+def route_tool(tool: Any) -> None:
     """Let a tool that is held by itself act on the current episode, if it has it."""
     run = tool.run_json
     name = tool.name
@@ -57,18 +57,18 @@ def lead_tool(tool: Any) -> None:
     vars(tool)["run_json"] = run_json
 
 
-def lead_bench(bench: Any) -> None:
+def route_bench(bench: Any) -> None:
     """Let tools of a workbench act on the current episode, if it has them.
 
-    What it offers is told from its tools once: they do not change.
+    Its tools are listed once: they do not change.
     """
     call, offered = bench.call_tool, bench.list_tools
-    told: list[Any] = []
+    tools: list[Any] = []
 
     async def list_tools() -> list[Any]:
-        if not told:
-            told[:] = await offered()
-        return told
+        if not tools:
+            tools[:] = await offered()
+        return tools
 
     async def call_tool(
         name: str,
@@ -101,7 +101,7 @@ def _led_stream(stream: Callable[..., Any]) -> Callable[..., Any]:
     return call_tool_stream
 
 
-class LedWorkbench(Workbench):
+class RoutedWorkbench(Workbench):
     """A workbench whose tools are elsewhere, e.g. an MCP server's, for all episodes."""
 
     component_type = "workbench"
@@ -111,7 +111,7 @@ class LedWorkbench(Workbench):
         self._start: asyncio.Task[None] | None = None
 
     async def list_tools(self) -> list[Any]:
-        """Return what it offers now."""
+        """Return its current tools."""
         await self.start()
         return list(await self._bench.list_tools())
 
@@ -164,8 +164,8 @@ def contain_exit(agent: Any) -> None:
             async for event in stream(messages, cancellation_token):
                 yield event
         except SystemExit as end:
-            told = f"the agent {agent.name} called sys.exit({end.code!r})"
-            raise RuntimeError(told) from None
+            message = f"the agent {agent.name} called sys.exit({end.code!r})"
+            raise RuntimeError(message) from None
 
     vars(agent)["on_messages_stream"] = on_messages_stream
 
@@ -176,12 +176,12 @@ class _InContext(ThreadPoolExecutor):
 
 
 def keep_context(loop: asyncio.AbstractEventLoop) -> None:
-    """Let what a loop runs in threads know its episode: AutoGen's own tools do not."""
+    """Run a loop's threads in the context of their episode: AutoGen's own do not."""
     if not isinstance(getattr(loop, "_default_executor", None), _InContext):
         loop.set_default_executor(_InContext(thread_name_prefix="agentgym-autogen"))
 
 
-def lead_user(proxy: Any) -> None:
+def route_user(proxy: Any) -> None:
     """Let a ``UserProxyAgent`` ask the episode's user instead of the terminal."""
     stream = proxy.on_messages_stream
     heard = [""]
@@ -194,9 +194,9 @@ def lead_user(proxy: Any) -> None:
         episode = current_episode()
         reply = episode.user_reply(heard[0])
         if reply is None:
-            told = f"the user has nothing to say to: {heard[0]}"
-            episode.cut_short("interrupt", told)
-            raise EpisodeCut("interrupt", told)
+            message = f"the user has nothing to say to: {heard[0]}"
+            episode.cut_short("interrupt", message)
+            raise EpisodeCut("interrupt", message)
         return reply
 
     vars(proxy).update(
