@@ -95,6 +95,50 @@ def test_the_tripwires_run_first(agentgym: Command, shop: Path) -> None:
     assert "orders cannot be trained on: do-nothing: family" in ended.err
 
 
+def test_a_check_that_reads_the_answer_says_what_trains_it(
+    agentgym: Command, shop: Path
+) -> None:
+    """A helper of the check's own module counts as its own code."""
+    (shop.parent / "polite_check.py").write_text(
+        'def polite(state):\n    return "Done" in state["answer"]\n\n\n'
+        "def check(task, calls, state):\n"
+        "    tracked = any(c.name == 'track_order' for c in calls)\n"
+        "    return tracked and len(calls) < 3 and polite(state)\n"
+    )
+    rest = [line for line in lines() if line["expect"][0]["tool"] == "track_order"]
+    write(shop, rest)
+    words = ("orders.jsonl", *TOOLS, "--check", "polite_check:check")
+    note = (
+        "the check function reads `answer`, and the model does not learn from the text "
+        "of its answers; to train that too: --set train_tokens=all"
+    )
+    try:
+        plan = ("train", "--tasks", *words, "--framework", "native", "--dry-run")
+        ended = agentgym(*plan, "--json")
+        assert ended.code == 0, ended.err
+        told = json.loads(ended.out)
+        assert (told["trained"], note in told["notes"]) == ("calls", True)
+
+        found = agentgym("scenarios", "check", *words, "--json")
+        tripwires = json.loads(found.out)["tripwires"]
+        [answer] = [each for each in tripwires if each["name"] == "answer"]
+        assert (answer["status"], answer["why"]) == ("warn", note)
+
+        own = shop.read_text()
+        shop.write_text('# Settings first.\n{"train_tokens": "all"}\n' + own)
+        told = json.loads(agentgym(*plan, "--json").out)
+        assert (told["trained"], note in told["notes"]) == ("all", False)
+        shown = agentgym(*plan, "--set", "train_tokens=calls+reasoning")
+        assert "tool calls and reasoning" in " ".join(shown.out.split())
+
+        shop.write_text('{"train_tokens": "some"}\n' + own)
+        refused = agentgym(*plan)
+        assert refused.code == 2
+        assert '`train_tokens` is "some", not one of calls' in refused.err
+    finally:
+        sys.modules.pop("polite_check", None)
+
+
 def test_live_tools_are_named_in_a_warning(agentgym: Command, shop: Path) -> None:
     words = ("train", "--tasks", "orders.jsonl", *TOOLS, "--framework", "native")
     live = ("--tools", "live", "--allow-tool", "refund", "--dry-run")

@@ -18,7 +18,11 @@ policy can unlearn malformed calls) and masked otherwise.
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
+
+TrainTokens = Literal["calls", "calls+reasoning", "all"]
+"""Which of its own tokens a model learns from."""
+TRAIN_TOKENS: tuple[TrainTokens, ...] = get_args(TrainTokens)
 
 
 class Component(StrEnum):
@@ -84,6 +88,35 @@ def label_tokens(
 def is_trained(components: Components, trainable: Mapping[str, bool]) -> bool:
     """Return whether the loss covers a token of these components."""
     return all(trainable.get(component, False) for component in components)
+
+
+def components_of(tokens: TrainTokens) -> dict[str, bool]:
+    """Return which components the loss covers for a value of ``train_tokens``.
+
+    ``calls`` are the choice of a tool and its arguments; ``calls+reasoning`` adds what
+    stands between reasoning marks; ``all`` is every token that the model wrote.
+    Answers of tools are never trained: the model did not write them.
+    """
+    return {
+        "tool_selection": True,
+        "parameter_selection": True,
+        "reasoning": tokens != "calls",
+        "tool_execution": False,
+        "output_generation": tokens == "all",
+    }
+
+
+def tokens_name(trainable: Mapping[str, bool]) -> str:
+    """Return the value of ``train_tokens`` that trains these components.
+
+    Where no value does, as for a scenario that trains arguments alone, it is the names
+    of the components.
+    """
+    trained = {name for name in Component if trainable.get(name, False)}
+    for tokens in TRAIN_TOKENS:
+        if trained == {name for name in Component if components_of(tokens)[name]}:
+            return tokens
+    return ", ".join(name for name in Component if name in trained) or "none"
 
 
 def _decision(pieces: Sequence[str], by_character: Sequence[Components]) -> int:

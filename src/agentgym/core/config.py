@@ -15,6 +15,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from agentgym.core.components import TrainTokens
 from agentgym.core.files import check_name
 from agentgym.core.formats.settings import TemplateSettings, Thinking
 from agentgym.core.machines import check_gpu
@@ -174,6 +175,10 @@ class TrainingConfig(Settings, BaseSettings):
         algorithm: ``rloo`` (arXiv:2402.14740) or ``grpo`` (arXiv:2402.03300).
         train_roles: Who of a team of agents is trained, by name; None: all. The others
             are answered by the same weights, but nothing is learned from their calls.
+        train_tokens: Which of its own tokens the model learns from: those of its tool
+            ``calls``, ``calls+reasoning``, or ``all``, which a reward needs that reads
+            the text of the answer. None takes the scenario's: ``calls``, unless its
+            author chose otherwise.
         failure_cost: Penalty of a failed tool call on the advantage of its model call,
             in units of reward (``grpo``: of the group's deviation); three times as much
             if it failed before in just the same way.
@@ -205,6 +210,9 @@ class TrainingConfig(Settings, BaseSettings):
         eval_tasks: Validation tasks.
         test_tasks: Held-out tasks of the before/after table.
         eval_samples: Attempts per held-out task, for pass^1 and pass^k.
+        forgetting_questions: Plain questions whose answers by the untrained model
+            measure how far training moves the model on anything else; 0 measures
+            nothing. Short runs ask fewer.
         early_stop: End once the success criteria hold on validation tasks, and are
             exceeded on as many others.
         patience: Validations in a row without a better one after which a run ends,
@@ -266,6 +274,7 @@ class TrainingConfig(Settings, BaseSettings):
     task_choice: Literal["adaptive", "uniform"] = "adaptive"
     algorithm: Literal["rloo", "grpo"] = "rloo"
     train_roles: Annotated[Roles | None, NoDecode] = None
+    train_tokens: TrainTokens | None = None
     failure_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
     entropy_coefficient: float = Field(default=0.0, ge=0)
@@ -283,6 +292,7 @@ class TrainingConfig(Settings, BaseSettings):
     eval_tasks: int = Field(default=96, gt=0, le=_MANY)
     test_tasks: int = Field(default=96, gt=0, le=_MANY)
     eval_samples: int = Field(default=4, ge=1, le=_MANY)
+    forgetting_questions: int = Field(default=50, ge=0, le=50)
     early_stop: bool = True
     patience: int = Field(default=10, ge=1, le=_MOST)
     yes: bool = False

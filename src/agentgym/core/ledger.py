@@ -72,17 +72,20 @@ class Ledger(RoleLedger):
     """The same of all roles together, and of each.
 
     Attributes:
+        tokens: Which tokens of a trained call the loss covered, as ``train_tokens``
+            names them; empty for runs that did not record it.
         roles: By the name of the role; those of a single agent are one. They add up to
             the whole.
     """
 
+    tokens: str = ""
     roles: dict[str, RoleLedger] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _read_single(self) -> Self:
         """Give the calls of a record without roles to the one agent there was."""
         if self.calls and not self.roles:
-            alone = self.model_dump(exclude={"roles"})
+            alone = self.model_dump(exclude={"roles", "tokens"})
             self.roles = {DEFAULT_AGENT: RoleLedger(**alone)}
         return self
 

@@ -171,7 +171,13 @@ class Imitation(ABC):
 
 
 class Engine(ABC):
-    """Updates a policy from batches. Knows no framework and no scenario."""
+    """Updates a policy from batches. Knows no framework and no scenario.
+
+    Attributes:
+        compares: Whether it has :meth:`compare`.
+    """
+
+    compares: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -214,6 +220,20 @@ class Engine(ABC):
             UnsupportedError: The engine has none, as the default.
         """
         raise UnsupportedError(f"{type(self).__name__} has no imitation().")
+
+    def compare(self, batch: TrainingBatch) -> float:
+        """Return how far the weights are from those that sampled a batch.
+
+        Args:
+            batch: Sampled at temperature 1; advantages are not looked at.
+
+        Returns:
+            The mean k3 estimate of the KL divergence per trained token, in nats.
+
+        Raises:
+            UnsupportedError: The default: the engine cannot.
+        """
+        raise UnsupportedError(f"{type(self).__name__} has no compare().")
 
     def sampling(self) -> AbstractContextManager[None]:
         """Return a context manager that keeps the sampling servers awake."""

@@ -139,6 +139,18 @@ class Learner:
             refused=refused,
         )
 
+    @torch.no_grad()
+    def compare(self, batch: TrainingBatch) -> float:
+        """Return the mean k3 per trained token, in nats; see ``Engine.compare``."""
+        loss = PolicyLoss(self._loaded, CLIP, 0.0, temperature=1.0)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(self._loaded.threads[1])
+        try:
+            kl = sum(loss.total(forest).kl for forest in loss.plant(batch.sequences))
+        finally:
+            torch.set_num_threads(threads)
+        return kl / batch.trained_tokens
+
     def save(self, folder: Path) -> None:
         """Write weights (only the adapter's with LoRA), optimizer and random state."""
         weights: dict[str, Tensor] = dict(self._loaded.trained_parameters())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Self
 
-from agentgym.core.components import Component
+from agentgym.core.components import TRAIN_TOKENS, Component
 from agentgym.errors import UsageError
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
@@ -92,6 +92,9 @@ def _cost_reduction(before: Metrics, after: Metrics) -> float | None:
 
 def flaws(scenario: Scenario) -> Iterator[str]:
     """Yield the criteria and components of a scenario that training cannot use."""
+    if (tokens := scenario.train_tokens) not in TRAIN_TOKENS:
+        yield f"train_tokens is {tokens!r}, not one of {', '.join(TRAIN_TOKENS)}"
+        return
     criteria = scenario.success_criteria()
     components = scenario.define_trainable_components()
     for where, used, known in (

@@ -30,6 +30,8 @@ class Plan:
         agent: The report on the user's own agent, None if there is none.
         memory: Memory that training takes on the device, in words; empty if not known.
         saved_as: The name of which the trained agent becomes a version.
+        trained: Which of its own tokens the model learns from: a value of
+            ``train_tokens``, or the names of the components.
         notes: What to know of the tasks, in sentences.
         form: The form of the model's tool calls, e.g. ``hermes``; empty if not known.
         path: How the model is sampled and trained where that is not the usual way.
@@ -51,6 +53,7 @@ class Plan:
     agent: "AgentReport | None" = None
     memory: str = ""
     saved_as: str = ""
+    trained: str = ""
     notes: tuple[str, ...] = ()
     form: str = ""
     path: str = ""

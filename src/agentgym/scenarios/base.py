@@ -6,6 +6,7 @@ from os import PathLike
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from agentgym.core.components import TrainTokens, components_of
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, bound_tools
@@ -67,6 +68,9 @@ class Scenario(ABC):
             test tasks in words that no other split uses.
         options: Names of options that its reference may have, as ``data`` in
             ``bfcl?data=wheel.whl``; its class takes them by name, as text.
+        train_tokens: Which of its own tokens the model learns from: ``calls``,
+            ``calls+reasoning`` or ``all``. Choose ``all`` if the reward reads the text
+            of the answer. The setting of the same name overrides it.
         unsafe_local_exec: Set by the runner if the user allowed model-written code to
             run without a sandbox.
     """
@@ -79,6 +83,7 @@ class Scenario(ABC):
     max_turns: ClassVar[int] = 10
     splits: ClassVar[tuple[Split, ...]] = (Split.TRAIN, Split.VALIDATION, Split.TEST)
     options: ClassVar[tuple[str, ...]] = ()
+    train_tokens: ClassVar[TrainTokens] = "calls"
     unsafe_local_exec: bool = False
 
     @staticmethod
@@ -195,14 +200,11 @@ class Scenario(ABC):
         return [] if reward is None else [reward] * len(trajectory.model_calls)
 
     def define_trainable_components(self) -> dict[str, bool]:
-        """Say which spans of the policy's own text the loss covers."""
-        return {
-            "tool_selection": True,
-            "parameter_selection": True,
-            "reasoning": False,
-            "tool_execution": False,
-            "output_generation": False,
-        }
+        """Return which spans of the policy's own text the loss covers.
+
+        By default ``train_tokens`` decides; override it for any other choice.
+        """
+        return components_of(self.train_tokens)
 
     def rehearsal(self) -> "Scenario":
         """Return the scenario for agents that call anything: by default itself.

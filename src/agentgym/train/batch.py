@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from agentgym.core.components import Components, is_trained
+from agentgym.core.components import Components, components_of, is_trained
+from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import (
     NO_COMPARISON,
     NO_VARIANCE,
@@ -25,8 +26,9 @@ from agentgym.engines.credit import (
 )
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.models.folder import model_source
+from agentgym.scenarios.base import Scenario
 
-TOOL_CALLS = {"tool_selection": True, "parameter_selection": True}
+TOOL_CALLS = components_of("calls")
 """The components that are trained by default."""
 Label = Callable[[ModelCall], list[Components] | None]
 """Gives the components of each token of a call's response."""
@@ -97,6 +99,24 @@ class BatchBuilder:
     failure_cost: float
     train_roles: Collection[str] | None = None
     longest: int | None = None
+
+    @classmethod
+    def of(cls, config: TrainingConfig, scenario: Scenario, label: Label) -> Self:
+        """Return the builder of a run's batches.
+
+        Args:
+            config: Every setting.
+            scenario: Decides what is trained where ``config`` does not.
+            label: Of the engine.
+        """
+        return cls(
+            config.algorithm,
+            trained_components(config, scenario),
+            label,
+            config.failure_cost,
+            config.train_roles,
+            config.max_episode_tokens,
+        )
 
     def build(
         self, groups: Sequence[Sequence[Trajectory]], broadcast: Broadcast
@@ -202,6 +222,13 @@ class BatchBuilder:
             if is_trained(components, self.trainable)
         ]
         return positions or Bucket("masked", "no trainable component")
+
+
+def trained_components(config: TrainingConfig, scenario: Scenario) -> dict[str, bool]:
+    """Return which components the loss covers: as a setting says, or the scenario."""
+    if config.train_tokens is not None:
+        return components_of(config.train_tokens)
+    return scenario.define_trainable_components()
 
 
 def merged(

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from agentgym.core.components import tokens_name
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import disk_trouble, patiently
 from agentgym.core.ledger import Bucket
@@ -141,6 +142,7 @@ class TrainingLoop:
         )
         if not state.baseline:
             self._fit_to_time()
+            self._measuring.ask_questions()
             with self._forecast.measuring(is_baseline=True):
                 state.baseline = self._measuring.held_out("before", step=0)
             check_roles(self._config.train_roles, state.baseline.values())
@@ -278,14 +280,8 @@ class TrainingLoop:
         """Do steps until the goal, the budget or all patience is reached; say which."""
         config, state = self._config, self.state
         tasks = TaskStream(self._scenario, config, state.stream)
-        builder = BatchBuilder(
-            config.algorithm,
-            self._scenario.define_trainable_components(),
-            self._engine.label,
-            config.failure_cost,
-            config.train_roles,
-            config.max_episode_tokens,
-        )
+        builder = BatchBuilder.of(config, self._scenario, self._engine.label)
+        state.ledger.tokens = tokens_name(builder.trainable)
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():
                 begun = time.monotonic()
@@ -408,7 +404,7 @@ class TrainingLoop:
     ) -> None:
         """Make the step durable: events first, then the checkpoint that counts it."""
         if report is not None:
-            line = metrics_line(report, measured)
+            line = metrics_line(report, measured, self.state.forgetting)
             patiently(lambda: self._run.append_metrics(line), self._say_stalled)
         self._session.flush()
         self._use.update()
@@ -491,6 +487,7 @@ class TrainingLoop:
             cpu_seconds=state.cpu_seconds,
             peak_memory_mb=self._use.peak_memory_mb,
             ledger=state.ledger,
+            forgetting=state.forgetting and state.forgetting.without_answers(),
             saved=saved,
             artifacts=Artifacts(run=self._run.path, agent=agent),
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from agentgym.core.components import TRAIN_TOKENS, tokens_name
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
 from agentgym.engines.lengths import answer_words
@@ -18,10 +19,12 @@ from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.hub import require_config
 from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.session import check_rollouts, worker_count
+from agentgym.scenarios.answer_text import answer_notes
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.security.redaction import Redactor
+from agentgym.train.batch import trained_components
 from agentgym.train.export import Identity
 from agentgym.train.tracking import require_tracker
 from agentgym.train.warm_start.plans import check_calls_known
@@ -81,6 +84,9 @@ def make_plan(config: TrainingConfig) -> Plan:
             "With a time, the number of steps depends on the machine's speed, so that "
             "a run cannot be deterministic: leave out --time or --deterministic."
         )
+    trained = trained_components(config, scenario)
+    if (tokens := tokens_name(trained)) in TRAIN_TOKENS:  # for the run's record
+        config = config.replaced(train_tokens=tokens)
     steps = math.ceil(config.episodes / per_step)
     make_tasks(scenario, Split.TRAIN, config.seed, 1)
     if config.warm_start:
@@ -105,8 +111,9 @@ def make_plan(config: TrainingConfig) -> Plan:
         held_out=config.eval_samples * sum(map(len, sets)),
         validations=validations,
         saved_as=saved_as,
-        notes=tuple(scenario.notes()),
         answers=answer_words(given, config),
+        trained=tokens,
+        notes=(*scenario.notes(), *answer_notes(scenario, trained)),
     )
 
 

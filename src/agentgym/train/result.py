@@ -12,6 +12,7 @@ from agentgym.evaluate.compare import Effect, measure_effect
 from agentgym.evaluate.criteria import Goal, compare_goals
 from agentgym.evaluate.metrics import Metrics
 from agentgym.train.export import Saved
+from agentgym.train.measure.forgetting import Forgetting
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.warm_start.record import WarmStart
 
@@ -52,6 +53,7 @@ class TrainingResult(BaseModel, extra="forbid"):
         cpu_seconds: Of this machine's processes, likewise.
         peak_memory_mb: Most memory of all processes together, shared pages once.
         ledger: Where every model call went.
+        forgetting: How far training moved the model on plain questions.
         saved: The version that the agent was saved as, and whether it is the default.
     """
 
@@ -72,6 +74,7 @@ class TrainingResult(BaseModel, extra="forbid"):
     cpu_seconds: float
     peak_memory_mb: float
     ledger: Ledger
+    forgetting: Forgetting | None = None
     saved: Saved
     artifacts: Artifacts
 

@@ -37,6 +37,7 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.progress import StepReport
 from agentgym.security.private import make_private_folder, private
 from agentgym.security.redaction import Redactor
+from agentgym.train.measure.forgetting import Forgetting
 from agentgym.train.measure.watch import Watch
 from agentgym.train.tasks import StreamState
 from agentgym.train.warm_start.record import WarmStart
@@ -66,6 +67,8 @@ class RunState(BaseModel, extra="forbid"):
         confirmations: How many there were in the whole run.
         watch: The results of all validations so far.
         ledger: Model calls so far.
+        forgetting: Answers of the untrained model to plain questions, and how far the
+            model was from it when last measured; None before they were asked.
     """
 
     step: int = 0
@@ -84,6 +87,7 @@ class RunState(BaseModel, extra="forbid"):
     confirmations: int = 0
     watch: Watch = Field(default_factory=Watch)
     ledger: Ledger = Field(default_factory=Ledger)
+    forgetting: Forgetting | None = None
 
     @property
     def start(self) -> Metrics:
@@ -387,17 +391,24 @@ class RunFolder:
         write_atomically(self.path / "metrics.jsonl", text)
 
 
-def metrics_line(report: StepReport, validation: Metrics | None) -> dict[str, Any]:
+def metrics_line(
+    report: StepReport,
+    validation: Metrics | None,
+    forgetting: Forgetting | None = None,
+) -> dict[str, Any]:
     """Return a step's line of metrics.jsonl.
 
     Args:
         report: Of the step; its fields are the line's.
         validation: The validation after the step, added as ``validation``; None if
             there was none, as after most steps.
+        forgetting: As measured after a validation: its ``kl`` is added then.
     """
     line = asdict(report)
     if validation is not None:
         line["validation"] = validation.model_dump(mode="json")
+        if forgetting is not None and forgetting.kl is not None:
+            line["forgetting_kl"] = forgetting.kl
     return line
 
 

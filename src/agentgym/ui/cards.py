@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from agentgym.core.components import tokens_name
 from agentgym.core.task import Split
 from agentgym.core.trajectory import DropKind, Summary
 from agentgym.scenarios.base import Scenario
@@ -17,7 +18,7 @@ from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.versions import Version
 from agentgym.ui.layout import grid, headed, indent
 from agentgym.ui.tables import comparison_view, result_view
-from agentgym.ui.words import duration, number, percent, plural
+from agentgym.ui.words import duration, number, percent, plural, trained_words
 
 _EXAMPLES = 5
 _LOSSES = 20
@@ -32,12 +33,12 @@ _SHARES = {
 def scenario_view(scenario: Scenario) -> RenderableType:
     """Show a scenario's tasks, tools and success criteria."""
     goal = scenario.success_criteria().items()
-    trained = scenario.define_trainable_components().items()
+    trained = tokens_name(scenario.define_trainable_components())
     facts = grid(
         ("difficulty", scenario.difficulty),
         ("time", scenario.estimated_time),
         ("goal", ", ".join(f"{name} {least:g}" for name, least in goal)),
-        ("trained", ", ".join(name for name, on in trained if on)),
+        ("learns from", trained_words(trained)),
     )
     split = Split.TRAIN if Split.TRAIN in scenario.splits else scenario.splits[0]
     tasks = scenario.tasks(split, 0, _EXAMPLES)
@@ -80,6 +81,8 @@ def run_view(
     )
     if form := run.record().get("form"):
         facts.add_row("tool calls", f"{form} form")
+    if config.train_tokens is not None:
+        facts.add_row("learns from", trained_words(config.train_tokens))
     if steps:
         last = steps[-1]
         facts.add_row(

@@ -18,7 +18,13 @@ from agentgym.ui.roles import (
     metrics_lines,
 )
 from agentgym.ui.tables import WARM, saved_as
-from agentgym.ui.words import duration, exported, plural, weights_words
+from agentgym.ui.words import (
+    duration,
+    exported,
+    plural,
+    trained_words,
+    weights_words,
+)
 
 _USE = """```python
 from agentgym import TrainedAgent
@@ -67,6 +73,8 @@ def render_report(result: TrainingResult, machine: str = "") -> str:
     parts += [
         "## Where every model call went\n",
         _table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
+        *([f"Learned from: {trained_words(ledger.tokens)}.\n"] * bool(ledger.tokens)),
+        *_forgetting(result),
         *_roles(result),
         "## Use it\n",
         f"{saved_as(result.saved)}\n",
@@ -89,6 +97,13 @@ def _effect(result: TrainingResult) -> list[str]:
     if goals := goal_words(result.goals):
         parts.append(f"{goals}\n")
     return parts
+
+
+def _forgetting(result: TrainingResult) -> list[str]:
+    """Return how far training moved the model on anything else."""
+    if result.forgetting is None:
+        return []
+    return [f"On plain questions: {result.forgetting.words()}.\n"]
 
 
 def _roles(result: TrainingResult) -> list[str]:

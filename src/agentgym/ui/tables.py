@@ -21,7 +21,13 @@ from agentgym.ui.effect import (
 )
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.roles import roles_view
-from agentgym.ui.words import duration, exported, plural, weights_words
+from agentgym.ui.words import (
+    duration,
+    exported,
+    plural,
+    trained_words,
+    weights_words,
+)
 
 WARM = "warm start"
 """Names the column between before and after."""
@@ -84,6 +90,8 @@ def plan_view(plan: Plan) -> RenderableType:
             f"only {named}: the others are answered by the same weights, and none of "
             "their calls is learned from",
         )
+    if plan.trained:
+        facts.add_row("learns from", trained_words(plan.trained))
     if config.task_choice == "adaptive":
         facts.add_row(
             "tasks",
@@ -174,6 +182,7 @@ def result_view(result: TrainingResult) -> RenderableType:
         *parts,
         Text(""),
         ledger_view(result.ledger),
+        *forgetting_view(result),
         *([*roles, Text("")] if roles else []),
         Text(spent, "dim"),
         Text(""),
@@ -182,6 +191,15 @@ def result_view(result: TrainingResult) -> RenderableType:
         Text(code, "green", overflow="fold"),
         Text(rest, "dim"),
     )
+
+
+def forgetting_view(result: TrainingResult) -> list[RenderableType]:
+    """Show how far training moved the model on anything else, if that was measured."""
+    moved = result.forgetting
+    if moved is None or moved.kl is None:
+        return []
+    style = "yellow" if moved.is_large else "dim"
+    return [Text(f"On plain questions: {moved.words()}.", style)]
 
 
 def saved_as(saved: Saved) -> str:
@@ -247,6 +265,7 @@ def ledger_view(ledger: Ledger) -> Text:
         (f"{plural(ledger.calls, 'model call')}: ", "bold"),
         f"{ledger.trained:,} trained, {ledger.masked.total():,} masked, "
         f"{ledger.dropped.total():,} dropped",
+        f"; learned from: {ledger.tokens}" if ledger.tokens else "",
         ("" if ledger.adds_up else "  (does not add up!)", "bold red"),
     )
     reasons = [

@@ -87,3 +87,16 @@ def exported(result: TrainingResult) -> str:
         spec = result.trained.spec
         has_none = has_none or (spec.agent is None and not spec.tools)
     return f"{result.export}({'tools=[...]' if has_none else ''})"
+
+
+def trained_words(tokens: str) -> str:
+    """Say which of its own tokens a model learns from.
+
+    Args:
+        tokens: A value of ``train_tokens``, or the names of components.
+    """
+    return {
+        "calls": "tool calls: the choice of a tool and its arguments, no other text",
+        "calls+reasoning": "tool calls and reasoning; the text of answers is left out",
+        "all": "all that the model writes: calls, reasoning and the text of answers",
+    }.get(tokens, tokens)

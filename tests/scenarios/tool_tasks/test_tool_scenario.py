@@ -159,6 +159,25 @@ def test_extra_calls_cost_a_little_and_shotguns_all(shop: Path) -> None:
     assert (guessed.success, guessed.reward) == (False, 0.0)
 
 
+def test_looking_twice_is_slow_and_calling_everything_is_wrong(shop: Path) -> None:
+    one = {"instruction": "Where is 5?", "expect": expected(track(5))}
+    scenario = with_line(shop, one, answers="stub")
+    listed = [("list_orders", {"customer": name}) for name in "abcdefghijklmno"]
+    for count, left in ((0, 1.0), (1, 0.95), (4, 0.8), (15, 0.5)):
+        looked = play(scenario, *listed[:count], track(5))
+        assert (looked.success, looked.reward) == (True, pytest.approx(left))
+        again = play(scenario, *[track(5)] * (count + 1))
+        assert (again.success, again.reward) == (True, pytest.approx(left))
+    everything = play(
+        scenario,
+        track(5),
+        listed[0],
+        cancel(5),
+        ("refund", {"order_id": 5, "amount": 1}),
+    )
+    assert (everything.success, everything.reward) == (False, 0.0)
+
+
 def test_a_call_without_arguments_is_worth_nothing_alone(shop: Path) -> None:
     (shop.parent / "look_tools.py").write_text(
         'def look() -> str:\n    """Look."""\n    return ""\n\n\n'

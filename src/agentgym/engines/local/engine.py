@@ -1,7 +1,7 @@
 """The local engine: the policy that answers and the learner share one model."""
 
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
@@ -18,6 +18,8 @@ from agentgym.models.folder import new_rank
 
 class LocalEngine(Engine):
     """Trains a policy in this process, on the CPU or one GPU; use :meth:`create`."""
+
+    compares: ClassVar[bool] = True
 
     def __init__(self, config: TrainingConfig, loaded: LoadedModel) -> None:
         self._config = config
@@ -63,6 +65,11 @@ class LocalEngine(Engine):
             metrics = self._learner.update(batch)
             decoder.version = metrics.step
         return metrics
+
+    def compare(self, batch: TrainingBatch) -> float:
+        """Return how far the weights are from those that sampled a batch."""
+        with self._policy.decoder.paused():
+            return self._learner.compare(batch)
 
     def imitation(self) -> LocalImitation:
         """Return the imitation of the policy, after which updates are smaller."""

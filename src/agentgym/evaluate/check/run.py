@@ -16,6 +16,7 @@ TRIPWIRES: dict[str, tuple[Look, str]] = {
     "tasks": (tripwires.tasks, "every split has as many as are asked for"),
     "episodes": (tripwires.episodes, "no tool crashed on any arguments"),
     "rewards": (tripwires.rewards, "in range; success is paid best"),
+    "answer": (tripwires.answer, "the reward reads no text that is not trained"),
     "do-nothing": (hacks.do_nothing, "earns nothing"),
     "call-everything": (hacks.call_everything, "earns nothing but by luck"),
     "oracle": (tripwires.oracle, "the scenario's needed calls succeed"),

@@ -17,6 +17,7 @@ from agentgym.errors import ScenarioError
 from agentgym.evaluate.check.examination import ORACLE, Examination, Played
 from agentgym.evaluate.check.finding import Remark
 from agentgym.evaluate.criteria import flaws
+from agentgym.scenarios.answer_text import answer_notes
 from agentgym.scenarios.packs import locate_pack, pack_name
 from agentgym.scenarios.scoring import reward_problem
 from agentgym.scenarios.task_lists import task_list
@@ -131,6 +132,13 @@ def rewards(examined: Examination) -> Iterator[str]:
             yield f"{episode.agent} on task {episode.task.id}{wrong}"
             return
     yield from _broadcast(examined)
+
+
+def answer(examined: Examination) -> Iterator[Remark]:
+    """Look for a reward that reads text which is not trained."""
+    scenario = examined.scenario
+    for note in answer_notes(scenario, scenario.define_trainable_components()):
+        yield Remark("warn", note)
 
 
 def _reward_fault(episode: Played, reward_range: tuple[float, float]) -> str:

@@ -1,5 +1,6 @@
 """The reward of a tasks file's line: its expected calls, or the user's function."""
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,6 @@ from agentgym.core.trajectory import Reward, ToolCall
 from agentgym.errors import ScenarioError
 from agentgym.scenarios.plan_reward import (
     EXTRA_CALL,
-    LEAST_FOR_SUCCESS,
     NO_CALL,
     PROGRESS,
     melted,
@@ -21,6 +21,7 @@ from agentgym.scenarios.tool_tasks.task_file import TaskLine
 
 LOWEST = -1.0
 _FAILED_CALL = -0.02
+_LEAST_FOR_SUCCESS = 0.5
 
 Check = Callable[[Task, list[ToolCall], dict[str, Any]], Any]
 
@@ -30,8 +31,10 @@ def score_calls(
 ) -> Reward:
     """Score the calls of an episode against those that its line expects.
 
-    A success made every expected call, in order if the line says so, and few others:
-    it is worth 1 less a little for each, at least 0.9. Else each expected call that
+    A success made every expected call, in order if the line says so. It is worth 1,
+    less a little for each other call, at least 0.5: looking twice is slow, not wrong.
+    Guessing is: calls of every tool that the line does not need, or of the needed ones
+    with more and more different arguments, are no success. Else each expected call that
     was made with right arguments is worth an equal share of 0.45; one that has no
     arguments nothing, for merely looking must not pay. Calls beyond the attempts that
     are still needed melt that away; an agent that has called all needless tools has
@@ -50,19 +53,23 @@ def score_calls(
         return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
     wanted = set[str]().union(*(need.tools for need in expect))
     others = [call.name for call in calls if call.name not in wanted]
-    ran = sum(c.outcome is ToolOutcome.OK for c in calls if c.name in wanted)
+    running = [c for c in calls if c.name in wanted and c.outcome is ToolOutcome.OK]
+    ran = len(running)
     failed = len(calls) - len(others) - ran
     retries = max(0, failed - len(expect) - 1)
     needless = len(others) + max(0, ran - len(expect)) + retries
     unneeded = set(specs) - wanted
     spare = min(len(expect), max(0, len(unneeded) - 1))
-    if len(needed) == len(expect) and needless <= spare:
+    different = {json.dumps([c.name, c.arguments], sort_keys=True) for c in running}
+    guesses = max(0, len(different) - len(expect)) + retries
+    tried_all = bool(unneeded) and unneeded <= set(others)
+    if len(needed) == len(expect) and guesses <= spare and not tried_all:
         cost = EXTRA_CALL * needless + _FAILED_CALL * failed
-        parts = {"outcome": 1.0, "cost": max(cost, LEAST_FOR_SUCCESS - 1.0)}
+        parts = {"outcome": 1.0, "cost": max(cost, _LEAST_FOR_SUCCESS - 1.0)}
         return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
     missing = len(expect) - len(needed)
     credit = PROGRESS * sum(bool(need.arguments) for need in needed) / len(expect)
-    if unneeded and unneeded <= set(others) and len(others) > missing:
+    if tried_all and len(others) > missing:
         credit = 0.0
     credit *= melted(needless - spare - missing)
     return Reward(credit, False, {"progress": credit}, right_tool, right)

@@ -18,6 +18,7 @@ from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import AgentGymError, NotFoundError, UsageError
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.tool_tasks.answers import Answering, ToolEnvironment
+from agentgym.scenarios.tool_tasks.lines import read_train_tokens
 from agentgym.scenarios.tool_tasks.reward import (
     Check,
     score_calls,
@@ -102,7 +103,13 @@ class ToolScenario(Scenario):
             f"{_shared_words(shared)}.",
             splits=tuple(split for split in Split if self._splits[split]),
             max_turns=max(_LEAST_TURNS, 2 * longest + 2),
+            train_tokens=read_train_tokens(file) or Scenario.train_tokens,
         )
+
+    @property
+    def check(self) -> Check | None:
+        """The function that scores instead of the expected calls."""
+        return self._check
 
     @property
     def reference(self) -> str:

@@ -4,7 +4,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,8 +14,16 @@ from pydantic import ValidationError
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split
-from agentgym.core.tools import ToolSpec, is_recordable, result_text
+from agentgym.core.tools import ToolSpec, result_text
 from agentgym.errors import UsageError, first_problem
+from agentgym.scenarios.tool_tasks.lines import (
+    BrokenLineError,
+    check_keys,
+    numbered_lines,
+    read_object,
+    shown,
+    task_lines,
+)
 from agentgym.scenarios.tool_tasks.stubs import example
 
 Specs = Mapping[str, ToolSpec]
@@ -109,10 +117,10 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
     lines: list[TaskLine] = []
     wrong: list[str] = []
     seen: dict[str, int] = {}
-    for number, text in numbered_lines(path):
+    for number, text in task_lines(path):
         try:
             line = read_line(number, text, specs, checked=checked)
-        except _BrokenError as error:
+        except BrokenLineError as error:
             wrong.append(f"line {number}: {error}")
             continue
         if line.id in seen:
@@ -138,36 +146,12 @@ def carries_tools(path: Path) -> bool:
     Raises:
         UsageError: It cannot be read.
     """
-    for _, text in numbered_lines(path):
+    for _, text in task_lines(path):
         try:
-            return "tools" in _object(text)
-        except _BrokenError:
+            return "tools" in read_object(text)
+        except BrokenLineError:
             return False
     return False
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a JSON Lines file that are neither empty nor comments.
-
-    Raises:
-        UsageError: It cannot be read.
-    """
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield number, line
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a file.
-
-    Raises:
-        UsageError: It cannot be read.
-    """
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"Cannot read {path}: {why}.") from None
 
 
 def read_answers(path: Path, specs: Specs) -> list[Answer]:
@@ -183,9 +167,9 @@ def read_answers(path: Path, specs: Specs) -> list[Answer]:
     found = []
     for number, text in numbered_lines(path):
         try:
-            value = _object(text)
+            value = read_object(text)
             found.append(_answer(value, specs, "it"))
-        except _BrokenError as error:
+        except BrokenLineError as error:
             raise UsageError(f"{path}, line {number}: {error}.") from None
     return found
 
@@ -195,27 +179,23 @@ def answers_path(tasks: str | os.PathLike[str]) -> Path:
     return Path(tasks).with_suffix(".answers.jsonl")
 
 
-class _BrokenError(ValueError):
-    """The problem of a line."""
-
-
 def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLine:
     """Read and check one line; see :func:`read_task_lines`.
 
     Raises:
         ValueError: The line is broken; the message names the problem.
     """
-    line = _object(text)
-    _known_keys(line, _KEYS, "it")
+    line = read_object(text)
+    check_keys(line, _KEYS, "it")
     instruction = line.get("instruction")
     if not isinstance(instruction, str) or not instruction.strip():
-        raise _BrokenError(
-            f"`instruction` is {_shown(instruction)}, not the user's text"
+        raise BrokenLineError(
+            f"`instruction` is {shown(instruction)}, not the user's text"
         )
     tools = _own_tools(line)
     specs = tools or specs
     if not specs:
-        raise _BrokenError(
+        raise BrokenLineError(
             "it has no `tools`, and none are named for the whole file (--tools-from)"
         )
     answers: list[Answer] = []
@@ -224,21 +204,21 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
         for place, value in enumerate(_list(line, "expect"))
     )
     if not expect and not checked:
-        raise _BrokenError(
+        raise BrokenLineError(
             "it expects no call, so doing nothing would be paid: name one in `expect`, "
             "or give a check function (--check)"
         )
     ordered = line.get("ordered", True)
     if not isinstance(ordered, bool):
-        raise _BrokenError(f"`ordered` is {_shown(ordered)}, not true or false")
+        raise BrokenLineError(f"`ordered` is {shown(ordered)}, not true or false")
     forbid = [_tool(name, specs, "forbid") for name in _list(line, "forbid")]
     for name in forbid:
         if any(name in need.tools for need in expect):
-            raise _BrokenError(f"{name!r} is both expected and forbidden")
+            raise BrokenLineError(f"{name!r} is both expected and forbidden")
     split = line.get("split")
     if split is not None and split not in list(Split):
-        raise _BrokenError(
-            f"`split` is {_shown(split)}, not one of {', '.join(Split)}; leave it out "
+        raise BrokenLineError(
+            f"`split` is {shown(split)}, not one of {', '.join(Split)}; leave it out "
             "to have it chosen"
         )
     answers += [
@@ -247,12 +227,12 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
     ]
     configurable = line.get("configurable", {})
     if not isinstance(configurable, dict):
-        raise _BrokenError(
-            f"`configurable` is {_shown(configurable)}, not an object in {{}}"
+        raise BrokenLineError(
+            f"`configurable` is {shown(configurable)}, not an object in {{}}"
         )
     name = line.get("id", f"line-{number}")
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise _BrokenError(f"`id` is {_shown(name)}, not a text or a whole number")
+        raise BrokenLineError(f"`id` is {shown(name)}, not a text or a whole number")
     return TaskLine(
         number=number,
         id=str(name),
@@ -277,51 +257,22 @@ def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
         try:
             spec = spec_of_openai(tool)
         except ValueError as error:
-            raise _BrokenError(f"tools[{place}]: {error}") from None
+            raise BrokenLineError(f"tools[{place}]: {error}") from None
         if spec.name in found:
-            raise _BrokenError(f"tools[{place}]: two tools are named {spec.name!r}")
+            raise BrokenLineError(f"tools[{place}]: two tools are named {spec.name!r}")
         found[spec.name] = spec
     if "tools" in line and not found:
-        raise _BrokenError("`tools` is empty: name some, or leave it out")
-    return found
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text, object_pairs_hook=_without_repeats)
-    except _BrokenError:
-        raise
-    except json.JSONDecodeError as error:
-        raise _BrokenError(
-            f"it is not JSON ({error.msg}, column {error.colno})"
-        ) from None
-    except ValueError:
-        raise _BrokenError("it has a number of too many digits") from None
-    except RecursionError:
-        raise _BrokenError("it is nested too deeply") from None
-    if not isinstance(value, dict):
-        raise _BrokenError(f"it is {_shown(value)}, not an object in {{}}")
-    if not is_recordable(value):
-        raise _BrokenError("it has a number or a character that JSON cannot hold")
-    return value
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _BrokenError(f"{twice!r} stands in it twice")
+        raise BrokenLineError("`tools` is empty: name some, or leave it out")
     return found
 
 
 def _need(value: Any, specs: Specs, where: str, answers: list[Answer]) -> NeededCall:
     """Return an expected call with its alternatives; add its answer."""
     if isinstance(value, dict) and "any" in value:
-        _known_keys(value, ("any", "answer"), where)
+        check_keys(value, ("any", "answer"), where)
         options = _list(value, "any")
         if not options:
-            raise _BrokenError(f"{where}.any names no call")
+            raise BrokenLineError(f"{where}.any names no call")
         shared = value.get("answer", _NO_TEXT)
         first, *rest = (
             _call(option, specs, f"{where}.any[{n}]", answers, shared)
@@ -337,14 +288,14 @@ def _call(
     value: Any, specs: Specs, where: str, answers: list[Answer], shared: Any
 ) -> NeededCall:
     if not isinstance(value, dict):
-        raise _BrokenError(
-            f'{where} is {_shown(value)}, not {{"tool": "…", "args": {{…}}}}'
+        raise BrokenLineError(
+            f'{where} is {shown(value)}, not {{"tool": "…", "args": {{…}}}}'
         )
-    _known_keys(value, _CALL_KEYS, where)
+    check_keys(value, _CALL_KEYS, where)
     spec = specs[_tool(value.get("tool"), specs, f"{where}.tool")]
     args = value.get("args", {})
     if not isinstance(args, dict):
-        raise _BrokenError(f"{where}.args is {_shown(args)}, not an object in {{}}")
+        raise BrokenLineError(f"{where}.args is {shown(args)}, not an object in {{}}")
     open_ones = frozenset(n for n, v in args.items() if v == {"anything": True})
     schema = spec.parameters
     choices = [
@@ -352,7 +303,7 @@ def _call(
         for name, v in args.items()
     ]
     if _product(map(len, choices)) > _MOST_VALUES:
-        raise _BrokenError(
+        raise BrokenLineError(
             f"{where} accepts more than {_MOST_VALUES} combinations of values"
         )
     accepted = [
@@ -373,23 +324,22 @@ def _values(value: Any, where: str) -> list[Any]:
         return [value]
     accepted = value["one_of"]
     if not isinstance(accepted, list) or not accepted:
-        raise _BrokenError(
-            f"{where}.one_of is {_shown(accepted)}, not a list of values"
+        raise BrokenLineError(
+            f"{where}.one_of is {shown(accepted)}, not a list of values"
         )
     return accepted
 
 
 def _answer(value: Any, specs: Specs, where: str) -> Answer:
     if not isinstance(value, dict) or "answer" not in value:
-        raise _BrokenError(
-            f"{where} is {_shown(value)}, not an object with `tool`, `args` and "
-            "`answer`"
+        raise BrokenLineError(
+            f"{where} is {shown(value)}, not an object with `tool`, `args` and `answer`"
         )
-    _known_keys(value, _CALL_KEYS, where)
+    check_keys(value, _CALL_KEYS, where)
     spec = specs[_tool(value.get("tool"), specs, f"{where}.tool")]
     args = value.get("args", {})
     if not isinstance(args, dict):
-        raise _BrokenError(f"{where}.args is {_shown(args)}, not an object in {{}}")
+        raise BrokenLineError(f"{where}.args is {shown(args)}, not an object in {{}}")
     _validate(spec, args, where)
     return Answer(NeededCall(spec.name, args), result_text(value["answer"]))
 
@@ -400,7 +350,7 @@ def _validate(spec: ToolSpec, arguments: dict[str, Any], where: str) -> None:
     except ValidationError as error:
         known = spec.parameters.get("properties", {})
         takes = f"it takes {', '.join(known)}" if known else "it takes none"
-        raise _BrokenError(
+        raise BrokenLineError(
             f"{where}: these are not arguments of {spec.name!r}: "
             f"{first_problem(error)}; {takes}"
         ) from None
@@ -416,31 +366,16 @@ def _tool(name: Any, specs: Specs, where: str) -> str:
             " If it hands over to another agent, leave it out: expect the calls that "
             "the other agent has to make."
         )
-    raise _BrokenError(
-        f"{where}: no tool is named {_shown(name)}.{hint} There are: {', '.join(specs)}"
+    raise BrokenLineError(
+        f"{where}: no tool is named {shown(name)}.{hint} There are: {', '.join(specs)}"
     )
 
 
 def _list(line: Mapping[str, Any], key: str) -> list[Any]:
     value = line.get(key, [])
     if not isinstance(value, list):
-        raise _BrokenError(f"`{key}` is {_shown(value)}, not a list")
+        raise BrokenLineError(f"`{key}` is {shown(value)}, not a list")
     return value
-
-
-def _known_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    for key in value:
-        if key not in known:
-            close = get_close_matches(key, known, n=1)
-            hint = f"did you mean {close[0]!r}? It may have" if close else "it may have"
-            raise _BrokenError(f"{where} has {key!r}; {hint}: {', '.join(known)}")
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "missing"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _product(counts: Iterator[int]) -> int:

@@ -19,6 +19,7 @@ from agentgym.evaluate.progress import Progress
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks, needs_of
+from agentgym.train.measure.forgetting import ask_questions, compare
 from agentgym.train.run_folder import RunFolder, RunState
 
 _CONFIRMED = 48
@@ -92,7 +93,25 @@ class Measuring:
             state.confirmations += 1
         self.progress.validated(state.step, state.validation, self.goal_reached)
         self._watch(state.validation)
+        self._compare()
         return state.validation
+
+    def ask_questions(self) -> None:
+        """Let the untrained model answer plain questions, to compare with later."""
+        config, state = self.config, self.state
+        if state.forgetting is None:
+            rollouts = config.episodes + 2 * config.test_tasks * config.eval_samples
+            state.forgetting = ask_questions(
+                self.engine, config, rollouts, state.rollout_seconds
+            )
+
+    def _compare(self, *, warns: bool = False) -> None:
+        """Measure how far the model has moved on plain questions, and say so if far."""
+        if self.state.forgetting is None:
+            return
+        found = self.state.forgetting = compare(self.engine, self.state.forgetting)
+        if warns and found.is_large:
+            self.progress.warned([f"On plain questions: {found.words()}."])
 
     def _watch(self, found: Metrics) -> None:
         state, patience = self.state, self.config.patience
@@ -132,6 +151,8 @@ class Measuring:
         cut = max(found.answers_cut.value for found in done.values())
         if told := cut_words(cut, config.answer_tokens):
             self.progress.warned([told])
+        if phase == "after":
+            self._compare(warns=True)
         return {name: done[f"{phase} {name}"] for name in sets}
 
     def _fresh(self, name: str) -> Metrics:

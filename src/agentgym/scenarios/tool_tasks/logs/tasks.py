@@ -9,6 +9,7 @@ from typing import Any
 
 from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
+from agentgym.scenarios.tool_tasks.lines import read_text
 from agentgym.scenarios.tool_tasks.logs.langfuse import Observations, is_observation
 from agentgym.scenarios.tool_tasks.logs.langsmith import Runs, is_run
 from agentgym.scenarios.tool_tasks.logs.message import (
@@ -19,7 +20,6 @@ from agentgym.scenarios.tool_tasks.logs.message import (
 from agentgym.scenarios.tool_tasks.logs.opentelemetry import Spans, is_export
 from agentgym.scenarios.tool_tasks.logs.secrets import Secrets
 from agentgym.scenarios.tool_tasks.logs.trace import LeftOutError, Trace, read_task
-from agentgym.scenarios.tool_tasks.task_file import read_text
 
 _HEAD = """\
 # From {file} ({kinds}): {tasks} requests, with the calls that were made for them.

@@ -1,0 +1,139 @@
+"""Lines of JSON Lines files, and the problem of a broken one."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.components import TRAIN_TOKENS, TrainTokens
+from agentgym.core.tools import is_recordable
+from agentgym.errors import UsageError
+
+_HEADER_KEYS = ("train_tokens",)
+
+
+class BrokenLineError(ValueError):
+    """The problem of a line."""
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a JSON Lines file that are neither empty nor comments.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, line
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"Cannot read {path}: {why}.") from None
+
+
+def read_train_tokens(path: Path) -> TrainTokens | None:
+    """Return ``train_tokens`` of a file's first line, if that line has settings.
+
+    Settings of the whole file are one object without an ``instruction`` at its top:
+    ``{"train_tokens": "all"}``.
+
+    Raises:
+        UsageError: The file cannot be read, or the value is not one of the choices.
+    """
+    number, text = next(numbered_lines(path), (0, ""))
+    header = _header(text)
+    if header is None:
+        return None
+    try:
+        check_keys(header, _HEADER_KEYS, "it")
+    except BrokenLineError as error:
+        raise UsageError(f"{path}, line {number}: {error}.") from None
+    for tokens in TRAIN_TOKENS:
+        if header["train_tokens"] == tokens:
+            return tokens
+    raise UsageError(
+        f"{path}, line {number}: `train_tokens` is {shown(header['train_tokens'])}, "
+        f"not one of {', '.join(TRAIN_TOKENS)}."
+    )
+
+
+def _header(text: str) -> dict[str, Any] | None:
+    """Return the settings that a file's first line holds; None if it is a task."""
+    try:
+        value = read_object(text)
+    except BrokenLineError:
+        return None
+    is_header = "instruction" not in value and any(key in value for key in _HEADER_KEYS)
+    return value if is_header else None
+
+
+def task_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the numbered lines of a file, without settings at its top."""
+    for place, (number, text) in enumerate(numbered_lines(path)):
+        if place or _header(text) is None:
+            yield number, text
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """Parse a line as a JSON object.
+
+    Raises:
+        BrokenLineError: It is something else.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repeats)
+    except BrokenLineError:
+        raise
+    except json.JSONDecodeError as error:
+        raise BrokenLineError(
+            f"it is not JSON ({error.msg}, column {error.colno})"
+        ) from None
+    except ValueError:
+        raise BrokenLineError("it has a number of too many digits") from None
+    except RecursionError:
+        raise BrokenLineError("it is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise BrokenLineError(f"it is {shown(value)}, not an object in {{}}")
+    if not is_recordable(value):
+        raise BrokenLineError("it has a number or a character that JSON cannot hold")
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BrokenLineError(f"{twice!r} stands in it twice")
+    return found
+
+
+def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    """Check that an object has no other keys than ``known``.
+
+    Raises:
+        BrokenLineError: It has one; names the nearest known key.
+    """
+    for key in value:
+        if key not in known:
+            close = get_close_matches(key, known, n=1)
+            hint = f"did you mean {close[0]!r}? It may have" if close else "it may have"
+            raise BrokenLineError(f"{where} has {key!r}; {hint}: {', '.join(known)}")
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error message quotes it."""
+    if value is None:
+        return "missing"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,163 @@
+"""What else the model can do: its distance from the untrained model on plain questions.
+
+Training for tool calls can change how a model answers anything else. The KL divergence
+of a trained model from the untrained one predicts how much it forgets of other tasks
+(arXiv:2509.04259, measured there on the new task). Here it is KL(untrained || trained)
+per token, on answers that the untrained model gave to plain questions, by the k3
+estimate (http://joschu.net/blog/kl-approx.html): the mean of ``r - 1 - log r``, where
+``r`` is a token's probability now over that when it was sampled. Every term is at least
+0, so the estimate varies little from answer to answer.
+"""
+
+import asyncio
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field
+
+from agentgym.core.background import in_background
+from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.evaluate.numbers import plural
+from agentgym.models.folder import is_small
+
+if TYPE_CHECKING:
+    from agentgym.engines.base import Engine
+
+MOST_TOKENS = 64
+"""Of an answer: how it begins shows a changed habit as well as all of it would."""
+LARGE = 0.1
+"""Nats per token from which on a run warns: an answer of 64 tokens that the untrained
+model gives is then about 600 times (e^6.4) less likely."""
+_SHARE = 0.04
+"""Of a run's rollouts and time, for the questions: an answer takes no longer than a
+rollout of several calls does."""
+_LEAST = 8
+"""Questions: fewer say too little."""
+
+
+class PlainAnswer(BaseModel):
+    """An answer of the untrained model, in tokens."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    logprobs: list[float]
+
+
+class Forgetting(BaseModel, extra="forbid"):
+    """How far a model has moved from the untrained one.
+
+    Attributes:
+        answers: Those of the untrained model; not in a run's result.
+        questions: How many were asked.
+        tokens: Of all answers.
+        kl: Nats per token, as last measured; None if it was not.
+        skipped: Why nothing is measured; empty if it is.
+    """
+
+    answers: list[PlainAnswer] = Field(default_factory=list)
+    questions: int = 0
+    tokens: int = 0
+    kl: float | None = None
+    skipped: str = ""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the model has moved so far that other abilities may be lost."""
+        return self.kl is not None and self.kl >= LARGE
+
+    def without_answers(self) -> "Forgetting":
+        """Return the figures alone, for a run's result."""
+        return self.model_copy(update={"answers": []})
+
+    def words(self) -> str:
+        """Return what was measured, or why nothing was, in a sentence."""
+        if self.kl is None:
+            return f"not measured: {self.skipped or 'the run has not ended'}"
+        said = (
+            f"{self.kl:.3f} nats a token from the untrained model, in its answers to "
+            f"{plural(self.questions, 'plain question')} (KL)"
+        )
+        if not self.is_large:
+            return said
+        return (
+            f"{said}: a lot, from {LARGE:g} on. It may have lost other abilities. Try "
+            "fewer steps, a lower learning_rate, or no warm start"
+        )
+
+
+def read_questions() -> list[str]:
+    """Return the plain questions that ship with the package."""
+    text = files(__package__).joinpath("questions.txt").read_text(encoding="utf-8")
+    return text.splitlines()
+
+
+def ask_questions(
+    engine: "Engine",
+    config: TrainingConfig,
+    rollouts: int,
+    rollout_seconds: float | None = None,
+) -> Forgetting:
+    """Let the untrained model answer plain questions.
+
+    Args:
+        engine: Whose policy answers, before it is trained.
+        config: Every setting.
+        rollouts: Of the whole run at most, measured ones included.
+        rollout_seconds: Wall seconds per rollout, if they were timed.
+    """
+    count = min(config.forgetting_questions, int(_SHARE * rollouts))
+    if config.time is not None and rollout_seconds:
+        count = min(count, int(_SHARE * config.time / rollout_seconds))
+    policy = engine.policy
+    if not config.forgetting_questions:
+        return Forgetting(skipped="forgetting_questions is 0")
+    if is_small(config.model):
+        return Forgetting(skipped=f"{config.model} calls tools and cannot chat")
+    if not engine.compares or not isinstance(policy, Policy):
+        return Forgetting(skipped=f"the engine {config.engine} does not compare models")
+    if count < _LEAST:
+        return Forgetting(skipped=f"the run is too short for {_LEAST} questions")
+    requests = [
+        ChatRequest(
+            [{"role": "user", "content": question}],
+            max_tokens=MOST_TOKENS,
+            seed=config.seed + number,
+        )
+        for number, question in enumerate(read_questions()[:count])
+    ]
+    with engine.sampling():
+        answers = [
+            PlainAnswer(
+                prompt_ids=made.prompt_ids,
+                response_ids=made.response_ids,
+                logprobs=made.logprobs,
+            )
+            for made in in_background(_all_of(policy, requests))
+        ]
+    tokens = sum(len(answer.response_ids) for answer in answers)
+    return Forgetting(answers=answers, questions=len(answers), tokens=tokens)
+
+
+async def _all_of(policy: Policy, requests: list[ChatRequest]) -> list[ChatResult]:
+    return await asyncio.gather(*map(policy.chat, requests))
+
+
+def compare(engine: "Engine", found: Forgetting) -> Forgetting:
+    """Return the distance of the weights as they are now from the untrained ones."""
+    if not found.answers:
+        return found
+    sequences = [
+        TrainingSequence(
+            "",
+            number,
+            [*answer.prompt_ids, *answer.response_ids],
+            [
+                TrainedToken(len(answer.prompt_ids) + place, logprob, 1.0)
+                for place, logprob in enumerate(answer.logprobs)
+            ],
+        )
+        for number, answer in enumerate(found.answers)
+    ]
+    return found.model_copy(update={"kl": engine.compare(TrainingBatch(sequences))})
