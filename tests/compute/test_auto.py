@@ -113,4 +113,5 @@ def test_settings_that_make_a_model_fit_are_named_before_a_machine_to_rent(
     assert said.index("It fits here") < said.index("rented GPU")
     roomy = Offer("local", "CPU", "", 0, 0.0, 24.0)
     monkeypatch.setattr(LocalMachine, "offers", lambda _: [roomy])
-    assert gpu(str(tmp_path), gradient_checkpointing=False) == "auto"
+    shorter = {"gradient_checkpointing": False, "max_tokens": 160}
+    assert gpu(str(tmp_path), **shorter) == "auto"

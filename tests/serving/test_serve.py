@@ -336,7 +336,7 @@ def test_a_taken_port_is_told(agentgym: Command, tmp_path: Path) -> None:
         (["--host", "::"], "could use the model"),
         (["--host", "0.0.0.0", "--api-key", ""], "could use the model"),
         (["--host", "nothing.invalid", "--api-key", "k"], "cannot be listened on"),
-        (["--port", "70000"], "70000 is no port"),
+        (["--port", "70000"], "70000 is not a port"),
         (["--api-key", "schlüssel"], "characters that no HTTP header can hold"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
