@@ -205,7 +205,8 @@ def test_cut_last_metrics_line_is_left_out(run: RunFolder) -> None:
 def test_record_without_settings_is_refused(run: RunFolder, record: str) -> None:
     (run.path / "run.json").write_bytes(record.encode("latin-1"))
     for look in (run.record, run.config):
-        with pytest.raises(RunFolderError, match=r"no readable run: .* start a new run"):
+        words = r"no readable run: .* start a new run"
+        with pytest.raises(RunFolderError, match=words):
             look()
 
 
