@@ -105,7 +105,7 @@ class Merged:
     """A model to sample from: another one with its adapter merged into its weights.
 
     The adapter costs two small products and five other operations in each linear layer
-    of each decoding step; merged it costs none. What is merged are copies, made anew
+    of each decoding step; merged it costs none. Merged weights are copies, made again
     from the weights below at each :meth:`refresh`, so that nothing has to be taken out
     again and rounding cannot add up; all other weights are the other model's own.
 

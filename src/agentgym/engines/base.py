@@ -135,7 +135,7 @@ class Imitation(ABC):
         """Return an answer in the tokens that the policy would sample to give it.
 
         Args:
-            request: What is answered. Its session's next request continues this
+            request: The request to answer. Its session's next request continues this
                 answer token by token, as it would a sampled one.
             content: The answer's text, empty for none.
             calls: Its tool calls.
@@ -270,8 +270,8 @@ class EngineFactory(ABC):
     Attributes:
         imitates: Whether its engines have :meth:`Engine.imitation`; ``warm_start`` is
             refused if not.
-        environment: What ``agentgym engine install`` makes; None if the engine needs
-            no environment of its own.
+        environment: The one that ``agentgym engine install`` makes; None if the engine
+            needs none of its own.
     """
 
     imitates: ClassVar[bool] = False

@@ -93,5 +93,5 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     if not complete or manifest["format"] != _FORMAT:
-        raise CheckpointError(f"{path} is no checkpoint of format {_FORMAT}.")
+        raise CheckpointError(f"{path} is not a checkpoint of format {_FORMAT}.")
     return dict(manifest)

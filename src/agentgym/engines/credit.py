@@ -6,8 +6,8 @@ Two baselines, both from the group itself, so that no value model is needed:
 - GRPO (arXiv:2402.03300): the group's mean, divided by its standard deviation.
 
 Division by each group's own deviation weights nearly-solved and nearly-hopeless tasks
-up (Dr. GRPO, arXiv:2503.20783), so RLOO does without. What keeps its scale apart from
-the reward's is one division by the root mean square over the whole batch
+up (Dr. GRPO, arXiv:2503.20783), so RLOO does without. Its scale does not depend on
+the reward's because of one division by the root mean square over the whole batch
 (:func:`normalise`), which leaves the weights between tasks alone.
 """
 
@@ -38,12 +38,12 @@ def group_advantages(
         rewards: For each rollout one reward per model call, or None if the rollout
             was never scored; it is then no part of the others' baseline.
         algorithm: Which baseline.
-        charges: For each rollout what is taken off its calls' advantages; no part of
+        charges: Of each rollout, the penalties of its calls' advantages; not part of
             any baseline, so that no other call gains by a failure.
 
     Returns:
         For each rollout its calls' advantages, None where it has no reward; None
-        altogether if the group teaches nothing: fewer than two scored rollouts, or
+        altogether if the group has no signal: fewer than two scored rollouts, or
         all their calls with the same reward and none charged.
     """
     scored = [calls for calls in rewards if calls]

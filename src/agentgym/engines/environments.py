@@ -32,9 +32,9 @@ class Environment:
         engine: Whose it is, and the name of its main package.
         called: That package, as its authors write it.
         release: Of that package: the one whose interfaces are used.
-        holds: What takes the room, in words.
-        requirements: What resolves and runs together, as pip takes it.
-        gigabytes: About what it takes on the disk.
+        holds: Its largest packages, in words.
+        requirements: Versions that resolve and run together, as pip takes them.
+        gigabytes: Its approximate size on the disk.
     """
 
     engine: str

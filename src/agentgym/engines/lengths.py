@@ -19,11 +19,11 @@ from agentgym.scenarios.task_lists import make_tasks, tools_of
 
 _LOOKED_AT = 100
 _CHARACTERS = 3.0
-"""Of a token, at least: English and JSON have about four."""
+"""Characters of a token, at least: English and JSON have about four."""
 _RESULT_TOKENS = 256
 """Tokens of a tool's result; most return a line."""
 _OWN_PROMPT_TOKENS = 1024
-"""Of an agent's own prompt, which only the agent knows."""
+"""Tokens of an agent's own prompt, which only the agent knows."""
 _ANSWER = 1024
 """Tokens of an answer: a call with a page of text as its argument. TRL and verl sample
 as many by default or in their examples."""
@@ -31,8 +31,9 @@ _REASONED = 4096
 """Tokens of an answer with its reasoning, which has 500 to 3,000 (Qwen3's report,
 arXiv:2505.09388, gives accuracy by budgets of 1,024 to 32,768 tokens)."""
 _TIMEOUT_S = 600.0
-"""Of a rollout with answers of up to 1,024 tokens: it took 38 to 117 s with a model of
-0.5 billion parameters on two cores (docs/models.md). Longer answers have more."""
+"""Time limit of a rollout with answers of up to 1,024 tokens: one took 38 to 117 s with
+a model of 0.5 billion parameters on two cores (docs/models.md). Longer answers have
+more."""
 CPU_IN_FLIGHT = 32
 """Rollouts in flight of a large model on processors: more only wait."""
 _OF_CONTEXT = 2
@@ -127,7 +128,7 @@ def longest_episode(config: TrainingConfig) -> int:
         turns = scenario.max_turns * (answer + _RESULT_TOKENS)
         own = _OWN_PROMPT_TOKENS * (config.agent is not None)
         return min(most, _longest_prompt(scenario, config.seed) + own + turns)
-    except Exception:  # noqa: BLE001 - the scenario's own code; others say what it is
+    except Exception:  # noqa: BLE001 - the scenario's own code; others report it
         return most
     finally:
         scenario.close()

@@ -2,7 +2,7 @@
 
 Sizes are those of the engine in this process: the weights that learn, with an adapter
 one more copy of the linear layers to sample from (:mod:`agentgym.engines.adapter`),
-AdamW's two moments, what a backward pass keeps, and the KV cache. Importing this
+AdamW's two moments, activations for the backward pass, and the KV cache. Importing this
 imports no torch.
 """
 
@@ -29,10 +29,10 @@ from agentgym.models.folder import (
 )
 
 LIBRARIES = ("torch", "transformers", "peft", "safetensors")
-"""Of the engine in this process."""
+"""Packages of the engine in this process."""
 GIB = 2**30
 CACHE_BYTES = 4 * GIB
-"""Of the KV cache of running responses on a CPU, at most."""
+"""Size of the KV cache of running responses on a CPU, at most."""
 RECOMPUTED_PARAMETERS = 100_000_000
 """Of larger models an update computes each layer twice, and keeps less of it."""
 _CHUNK_TOKENS = 1024
@@ -62,7 +62,7 @@ class Estimate:
         weights: As they are loaded.
         copies: Of weights, to sample from. On a GPU they are left out if need be.
         adapter: Its weights; 0 without.
-        gradients: Of what is trained.
+        gradients: Those of the trained weights.
         optimizer: AdamW's moments.
         activations: Most that an update keeps and computes with at once.
         cache_token: Keys and values of one token.
@@ -244,8 +244,8 @@ def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | N
         fetch: Whether to download the ``config.json`` of an id.
 
     Returns:
-        None if its ``config.json`` is not here, or the libraries are not that measure
-        the kinds that are not counted by it.
+        None if its ``config.json`` is not on this machine, or the libraries are missing
+        that measure the kinds that are not counted by it.
 
     Raises:
         ModelError: It is of a kind that cannot be trained in this process.
@@ -302,22 +302,23 @@ def check_memory(
     device: str,
     *,
     fetch: bool = False,
-    beside: float | None = None,
+    server_share: float | None = None,
 ) -> str:
     """Check that a model fits, and describe its memory; empty if unknown.
 
-    Unknown is a model whose ``config.json`` is not here yet, or whose kind is not, and
-    a GPU whose driver tells nothing.
+    Unknown is a model whose ``config.json`` is not on this machine yet, a kind of model
+    that is not known, and a GPU whose driver reports nothing.
 
     Args:
         config: Its ``model`` and how that is trained.
         device: ``cpu`` or ``cuda``.
         fetch: Whether to download the ``config.json`` of an id.
-        beside: None if this process samples too. Else the share of the GPU's memory
-            that a server takes while the learner waits; 0 if it has GPUs of its own.
+        server_share: None if this process samples too. Else the share of the GPU's
+            memory that a server takes while the learner waits; 0 if it has GPUs of its
+            own.
 
     Raises:
-        NotEnoughMemoryError: It does not fit; says what takes how much, and what to
+        NotEnoughMemoryError: It does not fit; lists the sizes, and the settings to
             lower.
     """
     known = shape_of(config.model, fetch=fetch)
@@ -327,14 +328,14 @@ def check_memory(
     on_gpu = device == "cuda"
     free, has_half = free_gpu() if on_gpu else (free_ram(), False)
     use = told_use(config, on_gpu=on_gpu, has_half=has_half)
-    use = replace(use, samples=beside is None)
+    use = replace(use, samples=server_share is None)
     estimate = Estimate.of(shape, use, held)
     if free is None:
         return f"at most {gib(estimate.need)} GiB: {estimate.words()}"
     # A small model's most is many threads with an episode each: hardly ever so.
     alone = Estimate.of(shape, replace(use, cores=1), held)
     if alone.need <= free:
-        _check_beside(config, estimate, free, beside or 0.0)
+        _check_with_server(config, estimate, free, server_share or 0.0)
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
     told = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
     lower = f"Less takes, one with the other: {', '.join(told)}. " if told else ""
@@ -346,7 +347,7 @@ def check_memory(
     )
 
 
-def _check_beside(
+def _check_with_server(
     config: TrainingConfig, estimate: Estimate, free: int, share: float
 ) -> None:
     """Check that the learner's memory fits next to a server that is awake."""

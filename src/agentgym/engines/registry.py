@@ -58,7 +58,7 @@ def paced_settings(config: TrainingConfig) -> TrainingConfig:
     factory = _factory(config)
     try:
         return paced(factory.paced(config))
-    except ModelError:  # whatever loads the model says what is wrong with it
+    except ModelError:  # loading the model reports the problem
         return config
 
 
@@ -94,8 +94,8 @@ def _factory(config: TrainingConfig) -> EngineFactory:
     if config.cache_requests is not None:
         raise UnsupportedError(
             f"cache_requests = {str(config.cache_requests)!r} is for evaluations of a "
-            "model that servers answer for, PROVIDER:MODEL or an address. What trains "
-            "is sampled anew each time, and what answers in this process costs nothing."
+            "model that servers answer for, PROVIDER:MODEL or an address. A model "
+            "in training is sampled each time, and one in this process costs nothing."
         )
     if is_remote(config.model):
         raise UnsupportedError(

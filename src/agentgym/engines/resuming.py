@@ -14,7 +14,7 @@ MACHINE = (
     "concurrency",
     "rollout_timeout_s",
 )
-"""Settings of memory and speed: none of them changes what is learned from."""
+"""Settings of memory and speed: none of them changes the tokens that are trained."""
 LIBRARIES = ("vllm", "verl")
 MAY_CHANGE = (*_BUDGET, *MACHINE, *LIBRARIES)
 _OF_VERL = (

@@ -40,7 +40,7 @@ def context_length(config: TrainingConfig) -> int:
 def log_file(config: TrainingConfig) -> Path:
     """Return the path of the log of an engine's processes: in the run's folder.
 
-    Without a run it is beside the runs.
+    Without a run it is next to the runs.
     """
     if config.name and (run := config.output / config.name).is_dir():
         return run / f"{config.engine}.log"

@@ -14,7 +14,7 @@ from agentgym.engines.environments import Finding
 from agentgym.errors import AgentGymError, EngineError
 from agentgym.models.folder import NANO
 
-NOT_TRIED = Finding("start", False, "nothing was started: see what is missing above")
+NOT_TRIED = Finding("start", False, "nothing was started: see the missing parts above")
 _ANSWERS_S = 120.0
 
 

@@ -129,9 +129,9 @@ class ToolLoop(Conversation):
 
     Args:
         episode: Whose tools it uses.
-        ask: Returns what asks the model, which is told of the tools there are by then.
+        ask: Returns a function that asks the model, with the tools there are by then.
         prompt: How tools and calls are written.
-        system_prompt: What the model is told first.
+        system_prompt: The first message.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ logger = get_logger(__name__)
 _GRACE_S = 1.0
 _PACKAGE = Path(__file__).parents[1]
 _PARTS = 3
-"""Of a path, in a reason: enough to find a file in a package, without its folder."""
+"""Parts of a path, in a reason: enough to find a file in a package."""
 
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (ReplyError, "garbage reply"),

@@ -106,7 +106,7 @@ class BatchBuilder:
 
         Args:
             config: Every setting.
-            scenario: Decides what is trained where ``config`` does not.
+            scenario: Decides which tokens are trained where ``config`` does not.
             label: Of the engine.
         """
         return cls(

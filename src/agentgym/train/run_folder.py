@@ -432,7 +432,7 @@ def _refuse_secrets(config: TrainingConfig) -> None:
             raise ConfigError(
                 f"{name} = {clean!r:.200} holds a secret, and a run's folder keeps its "
                 "settings. Put it into an environment variable, or into .env, and let "
-                "your code read it from there."
+                "your code read it."
             )
 
 

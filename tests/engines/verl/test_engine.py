@@ -107,7 +107,7 @@ def test_a_checkpoint_that_is_not_whole_is_refused(make: Make, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"engine": "local"}, "is no checkpoint of engine verl"),
+        ({"engine": "local"}, "is not a checkpoint of engine verl"),
         ({"model": {"name": "another"}}, "'another'"),
         (None, "cannot be read"),
     ],

@@ -1,4 +1,4 @@
-"""Find what a model's layers allow: packed tokens, or one sequence at a time.
+"""Find which input a model's layers allow: packed tokens, or one sequence at a time.
 
 Tokens of several sequences can be packed into one row (:mod:`.attention`) where every
 layer attends to all earlier tokens, and lets that be replaced. All other models take
@@ -95,10 +95,10 @@ def find_class(name: str, source: str) -> Any:
     """Return the class of transformers' that loads a model, by its ``config.json``.
 
     Of one for text and images that is the whole model: only its text part is sampled
-    from and trained, and what is saved fits the folder that it came from.
+    from and trained, and saved weights fit the folder that they came from.
 
     Args:
-        name: What the user calls the model.
+        name: The model's name, as the user wrote it.
         source: Its folder, or its id.
 
     Raises:
@@ -106,7 +106,7 @@ def find_class(name: str, source: str) -> Any:
     """
     try:
         config = AutoConfig.from_pretrained(source)
-    except OSError:  # not there, or no network
+    except OSError:  # missing, or no network
         raise
     except Exception as error:
         reason = first_line(error)
@@ -131,7 +131,7 @@ def find_traits(name: str, model: PreTrainedModel) -> Traits:
     """Run a model on a few tokens, with or without weights, and look at its layers.
 
     Args:
-        name: What the user calls it.
+        name: Its name, as the user wrote it.
         model: On any device; its numbers do not matter.
 
     Raises:
@@ -174,7 +174,7 @@ def find_traits(name: str, model: PreTrainedModel) -> Traits:
     if not growing + bounded:
         raise ModelError(
             f"The model {name!r} (architecture {model.config.model_type!r}) keeps "
-            "nothing in a cache of transformers, so it cannot be sampled from here. "
+            "nothing in a cache of transformers, so this engine cannot sample from it. "
             "Use another model."
         )
     if len(shapes) > 1:

@@ -1,9 +1,10 @@
 """Attention for tokens of several rows, or of trees, that are packed into one row.
 
 Models run as transformers has them, on one row, so that nothing is computed for filling
-up; a :class:`Layout` says what each token attends to. The newest tokens of a batch
-attend to its cache: grouped keys are read in place, where transformers' ``sdpa`` would
-repeat them for every query head, and a prefix that rows share is read once.
+up; a :class:`Layout` gives the tokens that each token attends to. The newest tokens of
+a batch attend to its cache: grouped keys are read in place, where transformers'
+``sdpa`` would repeat them for every query head, and a prefix that rows share is read
+once.
 """
 
 from abc import ABC, abstractmethod

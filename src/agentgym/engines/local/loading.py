@@ -1,4 +1,4 @@
-"""Loads a policy: weights, tokenizer and what the engine must know of both."""
+"""Loads a policy: weights, tokenizer, and the facts of both that the engine needs."""
 
 import sys
 from contextlib import suppress
@@ -65,7 +65,7 @@ def load_model(
         seed: Of the new adapter's first weights.
         precision: Of weights below an adapter: ``bf16``, ``float32``, or ``auto``,
             which is bfloat16 on a GPU that has it. All others are float32.
-        recompute: Whether layers are computed anew in the backward pass; None if the
+        recompute: Whether layers are computed again in the backward pass; None if the
             model is large.
         template: How its chat template is used; None: as its folder says.
 
@@ -77,7 +77,7 @@ def load_model(
     _remove_empty_caches()
     if device == "cuda" and not torch.cuda.is_available():
         raise GPUNotAvailableError(
-            "A GPU is there, but this torch cannot use it (torch.cuda.is_available() "
+            "There is a GPU, but this torch cannot use it (torch.cuda.is_available() "
             "is false). Install a CUDA build of torch, or use --gpu none."
         )
     source = model_source(model)
@@ -183,7 +183,7 @@ def _recomputed(
     found = [m for m in layers if isinstance(m, GradientCheckpointingLayer)]
     if not found and given:
         raise ModelError(
-            f"The layers of {model!r} cannot be computed anew in the backward pass. "
+            f"The layers of {model!r} cannot be computed again in the backward pass. "
             "Set gradient_checkpointing to false."
         )
     return tuple(found)
@@ -205,8 +205,8 @@ def _free_bytes(causal: PreTrainedModel) -> int:
 def _cache_budget(causal: PreTrainedModel, merged: int) -> int:
     """Return the bytes that the keys and values of running responses may take.
 
-    On a GPU a quarter of what is free beside the weights, ``merged`` bytes of which are
-    yet to come: training needs the most.
+    On a GPU a quarter of the memory that the weights leave free, ``merged`` bytes of
+    which are yet to come: training needs the most.
     """
     if causal.device.type == "cuda":
         return (_free_bytes(causal) - merged) // 4
@@ -263,8 +263,8 @@ def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
     if _apart(_continued(causal, ids, [3, 1, 1, 1, 1]), alone) > _FAR:
         raise ModelError(
             f"The cache of {model!r} (architecture {causal.config.model_type!r}) does "
-            "not continue a text as the model does without one, so it cannot be "
-            "sampled from here. Use another model."
+            "not continue a text as the model does without one, so this engine "
+            "cannot sample from it. Use another model."
         )
     several = _apart(_continued(causal, ids, [3, 3, 1]), alone) < _FAR
     return replace(traits, continues=several)

@@ -256,7 +256,7 @@ class PolicyLoss:
     def _predict(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log-probability of each token, and the entropy there.
 
-        Logits of a large vocabulary are made block by block, and anew in the backward
+        Logits of a large vocabulary are made block by block, and again in the backward
         pass: those of a long sequence would take more memory than the model.
         """
 

@@ -35,7 +35,7 @@ def measure(name: str, folder: Path) -> MeasuredShape:
     """Return the shape of a model by its ``config.json``.
 
     Args:
-        name: What the user calls it.
+        name: Its name, as the user wrote it.
         folder: With its ``config.json``.
 
     Raises:

@@ -30,7 +30,7 @@ class LoadedModel:
     """A causal language model that can call tools.
 
     Attributes:
-        name: What the user asked for.
+        name: The model's name, as the user wrote it.
         model: The model; with LoRA its adapters are injected in place.
         adapter: The same model as peft sees it, None without LoRA.
         tokenizer: Its tokenizer.
@@ -41,7 +41,8 @@ class LoadedModel:
         stop_ids: Tokens that end a response.
         cache_bytes: Memory for keys and values of running responses.
         cache_tokens: How many tokens that holds.
-        traits: What its layers allow: packed tokens, or one sequence at a time.
+        traits: The input that its layers allow: packed tokens, or one sequence at a
+            time.
         merges: Whether it is sampled from with its adapter merged, in weights of
             their own; on a GPU that may not hold them it is not.
         recomputed: Layers whose activations are not kept for the backward pass.
@@ -110,7 +111,7 @@ class LoadedModel:
         Args:
             ids: Of the tokens, (tokens,).
             positions: Of each in its sequence, same shape.
-            layout: What each attends to.
+            layout: The tokens that each attends to.
             at: Indices of the tokens that count; None for all.
         """
         states = self.states(ids, positions, layout)
@@ -132,13 +133,14 @@ class LoadedModel:
         Args:
             ids: Of the tokens, (tokens,).
             positions: Of each in its sequence, same shape.
-            layout: What each attends to; None for one sequence from its beginning.
+            layout: The tokens that each attends to; None for one sequence from its
+                beginning.
         """
         return decoder_states(self.model, ids, positions, layout)
 
     @contextmanager
     def recomputing(self) -> Iterator[None]:
-        """Keep of a layer in ``recomputed`` its input alone; backward computes it anew.
+        """Keep only inputs of the layers in ``recomputed``; backward computes the rest.
 
         Activation checkpointing (Chen et al. 2016, https://arxiv.org/abs/1604.06174):
         a third more arithmetic, and the activations of one layer instead of all.
@@ -180,7 +182,7 @@ def decoder_states(
 def head_of(model: PreTrainedModel) -> PreTrainedModel:
     """Return a model without its layers: from the last one's output to logits.
 
-    Some models scale or cap what their last linear layer gives. This is their own
+    Some models scale or cap the output of their last linear layer. This is their own
     forward pass, with the weights that the model has now.
     """
     decoder = model.get_decoder()

@@ -4,8 +4,8 @@ Rollouts of a group begin alike: the same prompt, often the same first calls and
 results. Their sequences are laid out as a tree, one token per node, and a token
 attends to its ancestors alone, so the result for each is that of its own sequence.
 A tree is made of branches, the runs of nodes that one sequence adds, and attention is
-computed branch by branch: what other branches hold is not even looked at.
-What all sequences share (system prompt and tools) is cut off as their head, which is
+computed branch by branch: other branches are not even looked at.
+The prefix of all sequences (system prompt and tools) is cut off as their head, which is
 computed once for all trees. Neither changes loss or gradients, as a test shows.
 """
 

@@ -21,7 +21,7 @@ class Use:
     Attributes:
         rank: Of its adapter; 0 trains all weights.
         is_half: Whether weights below an adapter are bfloat16.
-        recomputes: Whether backward computes layers anew; None if the model is large.
+        recomputes: Whether backward computes layers again; None if the model is large.
         longest: Most tokens of a trained sequence.
         on_gpu: Whether it is on a GPU.
         cores: Of the CPU.
@@ -238,9 +238,9 @@ class MeasuredShape(Shape):
         adapted: Inputs and outputs of each layer that an adapter gets.
         growing: Numbers that each token adds to the cache.
         fixed: Numbers of the cache that do not grow.
-        largest: What the largest layer keeps for the backward pass, by the bytes of a
-            number.
-        whole: What all layers keep, likewise.
+        largest: Bytes that the largest layer keeps for the backward pass, by the bytes
+            of a number.
+        whole: Bytes that all layers keep, likewise.
     """
 
     blocked: tuple[str, ...]

@@ -45,7 +45,7 @@ class LocalEngines(EngineFactory):
         if held and config.lora_rank not in (None, 0, held):
             raise UnsupportedError(
                 f"lora_rank = {config.lora_rank} with model = {config.model!r}: that "
-                f"folder holds an adapter of rank {held}, which is what is trained. "
+                f"folder holds an adapter of rank {held}, which is trained. "
                 "Leave lora_rank unset, or give the adapter's base model."
             )
         rank = held or new_rank(config.model, config.lora_rank)
@@ -129,7 +129,7 @@ def require_libraries(purpose: str) -> None:
     """Check that torch and the libraries around it are installed.
 
     Args:
-        purpose: What they are needed for, as a sentence begins.
+        purpose: The beginning of a sentence: who needs them.
 
     Raises:
         MissingExtraError: One is not.

@@ -94,7 +94,7 @@ class ChatTokens:
         return len(self._renderer.render(request.messages, request.tools).ids)
 
     def growing(self, prompt: Prompt) -> GrowingContent:
-        """Return what turns the tokens of an answer into content as they come."""
+        """Return a reader that turns tokens of an answer into content as they come."""
         return GrowingContent(self._reader, prompt.end)
 
     def result(

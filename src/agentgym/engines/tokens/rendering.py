@@ -47,7 +47,7 @@ class _Head:
     ids: list[int]  # of ``text``
     is_apart: dict[frozenset[tuple[str, bool]], bool] = field(default_factory=dict)
     """By the roles of a conversation (and whether they call tools): whether the
-    template was found to keep the head apart from what follows."""
+    template was found to keep the head apart from the rest."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Renderer:
     """Renders requests through a chat template, from any thread.
 
     A request that continues a turn of its session keeps that turn's tokens and gets
-    only what the template adds for the new messages. What it adds is found by
+    only the tokens that the template adds for the new messages. They are found by
     difference: the turn's answer is rendered with and without the new messages. So a
     prompt always begins with the tokens that were seen and sampled before, however
     the policy spelled them. Where the template would drop an earlier turn's reasoning,
-    or writes the end of the answer in another way, the request is rendered anew.
+    or writes the end of the answer in another way, the request is rendered again.
 
     Templates spend their time on the tools, which are the same in every request. So
     the head (system prompt and tools) of a new conversation is rendered once and kept,
@@ -125,7 +125,7 @@ class Renderer:
         The end of the answer is among them, and may be followed by other tokens.
 
         Raises:
-            EngineError: The template refuses it, or writes what came before otherwise.
+            EngineError: The template refuses it, or writes earlier messages otherwise.
         """
         with self._lock:
             listed = self._template.prepared_all(messages)

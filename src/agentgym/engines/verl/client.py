@@ -22,7 +22,7 @@ class VerlClient:
     Args:
         address: ``host:port``.
         key: Which the server asks for.
-        busy_s: Between two tries of a server that answers somebody else.
+        busy_s: Between two tries of a server that answers another client.
     """
 
     def __init__(self, address: str, key: str, *, busy_s: float = _BUSY_S) -> None:

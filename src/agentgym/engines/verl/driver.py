@@ -1,6 +1,6 @@
 """The process that drives verl: reads requests as lines of JSON, answers in lines.
 
-It is started by the server and ends with it. What libraries print goes to the log.
+It is started by the server and ends with it. Output of libraries goes to the log.
 """
 
 import json
@@ -33,7 +33,7 @@ def main(make: Callable[[dict[str, Any]], Any]) -> None:
                 else:
                     found = getattr(cluster, verb)(**given)
                 answer = {"found": found}
-            except Exception as error:  # noqa: BLE001 - told to whoever asked
+            except Exception as error:  # noqa: BLE001 - sent to the client
                 traceback.print_exc()
                 answer = {"error": told(error)}
             answers.write(json.dumps(answer) + "\n")

@@ -26,7 +26,7 @@ class LocalServer:
     Ray's files and its HOME are in a folder of this run's, removed at the end.
 
     Args:
-        log: Where what verl and Ray print is added.
+        log: The file that output of verl and Ray is added to.
     """
 
     def __init__(self, log: Path) -> None:

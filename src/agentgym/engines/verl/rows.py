@@ -12,8 +12,8 @@ EMPTY: Row = {"ids": [0, 0], "start": 1, "trained": []}
 def to_tensors(rows: Sequence[Row]) -> dict[str, Any]:
     """Return a batch as verl names it: prompts padded left, responses right.
 
-    What stands before the first trained token is the prompt; from there on everything
-    is response, of which ``response_mask`` has the trained tokens alone.
+    Tokens before the first trained token are the prompt; all others are the
+    response, of which ``response_mask`` has the trained tokens alone.
 
     Returns:
         Tensors of (rows, …): ``prompts``, ``responses``, ``input_ids``,

@@ -5,7 +5,7 @@
     AGENTGYM_ENGINE_KEY=… python -m agentgym.engines.verl.server --host 0.0.0.0
 
 It is light until a client starts a cluster. The answer to ``/start`` goes on for as
-long as the client lives: once nobody reads it any more, all that was started ends.
+long as the client lives: once its reader is gone, all that was started ends.
 """
 
 import argparse
@@ -36,7 +36,7 @@ _MOST_BYTES = 2**31
 _SHOWN_LINES = 12
 _LAST_WORDS_S = 1.0
 DRIVER = (sys.executable, "-m", "agentgym.engines.verl.driver")
-"""Starts what drives verl."""
+"""Starts the process that drives verl."""
 
 
 class Refused(Exception):

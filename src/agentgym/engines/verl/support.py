@@ -88,7 +88,7 @@ class VerlEngines(EngineFactory):
                 "and set RAY_ADDRESS to its address."
             )
         if os.environ.get("VERL_PLATFORM", "nvidia") != "nvidia":
-            return  # verl itself is told what the devices are
+            return  # verl itself is given the kind of devices
         found = len(list(Path("/dev").glob("nvidia[0-9]*")))
         if found < config.gpus_per_node:
             raise GPUNotAvailableError(

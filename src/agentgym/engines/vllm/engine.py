@@ -118,7 +118,7 @@ class VllmEngine(Engine):
             yield
         except BaseException:
             if self._shares:
-                with suppress(EngineError):  # what went wrong first is what is told
+                with suppress(EngineError):  # report the first error
                     _sleep(self._server)
             raise
         if self._shares:

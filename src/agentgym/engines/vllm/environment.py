@@ -27,7 +27,7 @@ def require_command() -> Path:
     if not command.exists():
         raise UsageError(
             f"{command} is missing, though vLLM is installed there. Remove "
-            f"{command.parent.parent} and make it anew. {ENVIRONMENT.advice}"
+            f"{command.parent.parent} and install it again. {ENVIRONMENT.advice}"
         )
     return command
 

@@ -15,7 +15,7 @@ NAME = f"{BASE}-proof"
 _WEIGHTS = "adapter_model.safetensors"
 _SCALE = 0.1
 _PROMPT = [40, 41, 42, 43]
-"""Tokens that every vocabulary has; what they say does not matter."""
+"""Tokens that every vocabulary has; their text does not matter."""
 _TOKENS = 8
 _ROUNDING = 0.05
 """Nats by which the same weights may differ, as with a cached prefix."""
@@ -24,8 +24,8 @@ _ROUNDING = 0.05
 def check_adapters_are_used(server: VllmServer, folder: Path) -> None:
     """Check that an answer of vLLM changes with an adapter that changes much.
 
-    An adapter in training cannot show this: a server in bfloat16 rounds away what the
-    first updates change, and then answers as if it had none.
+    An adapter in training cannot show this: a server in bfloat16 rounds away the
+    changes of the first updates, and then answers as if it had none.
 
     Args:
         server: Awake.
@@ -51,8 +51,8 @@ def check_adapters_are_used(server: VllmServer, folder: Path) -> None:
     if bare == adapted and max(gaps, default=0.0) < _ROUNDING:
         raise EngineError(
             "vLLM answers the same with an adapter as without: it takes adapters and "
-            "does not use them, so that nothing it samples would come from what is "
-            f"trained. Leave out vllm flags that this may be due to; its log is "
+            "does not use them, so that nothing it samples would come from the trained "
+            f"weights. Leave out vllm flags that this may be due to; its log is "
             f"{server.log}."
         )
 

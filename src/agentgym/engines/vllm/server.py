@@ -102,7 +102,7 @@ class VllmServer:
                 server.close()
                 lost = isinstance(error, EngineError) and _TAKEN in str(error).lower()
                 if lost and not wanted and left:
-                    continue  # somebody was quicker
+                    continue  # another process was quicker
                 raise
             watch = threading.Thread(
                 target=server._watch, name="agentgym-vllm", daemon=True
@@ -182,7 +182,7 @@ class VllmServer:
         names = self.models()
         if BASE not in names:
             raise EngineError(
-                f"What answers at {self.address} is another server: it has the models "
+                f"Another server answers at {self.address}: it has the models "
                 f"{names}, not {BASE!r}. {self._last_words()}"
             )
 
@@ -192,13 +192,13 @@ class VllmServer:
         try:
             return [str(card["id"]) for card in told["data"]]
         except (KeyError, TypeError):
-            raise EngineError(f"vLLM tells no models: {told!r:.200}.") from None
+            raise EngineError(f"vLLM lists no models: {told!r:.200}.") from None
 
     def _watch(self) -> None:
         """Wait for its end, and report it unless it was closed."""
         code = self._process.wait()
         if not self._is_closing:
-            self._kill_group()  # its own guard may be what was killed
+            self._kill_group()  # the process that was killed may be its own guard
             self.failure = f"vLLM has ended (exit code {code}). {self._last_words()}"
             self._on_end(self.failure)
 

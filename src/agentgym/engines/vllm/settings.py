@@ -55,7 +55,7 @@ _FIXED = frozenset(
         "uds",
     }
 )
-"""Flags without which it could not be reached, or would not say what is learnt from."""
+"""Flags without which it could not be reached, or would not return tokens to learn."""
 
 
 def on_cpu(config: TrainingConfig) -> bool:
@@ -122,8 +122,8 @@ def _cpu_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return the flags for vLLM's CPU build.
 
     The precision is the learner's, which is float32 unless ``precision`` is ``bf16``:
-    in bfloat16 vLLM rounds away what the first updates change. A prompt is read in one
-    piece: requests with a seed end vLLM's worker where prompts are read in pieces.
+    in bfloat16 vLLM rounds away the changes of the first updates. A prompt is read in
+    one piece: requests with a seed end vLLM's worker where prompts are read in pieces.
     """
     length = config.vllm.get("max_model_len") or context_length(config)
     return {
@@ -243,13 +243,13 @@ def _check_rank(config: TrainingConfig, rank: int) -> None:
     if not rank:
         raise UnsupportedError(
             "lora_rank = 0 with engine = 'vllm': it is given a new adapter after each "
-            "update, and all weights would have to be written out and loaded anew each "
+            "update, and all weights would have to be written out and loaded each "
             "time. Leave lora_rank unset, or choose --engine local or verl."
         )
     if config.lora_rank not in (None, rank):
         raise UnsupportedError(
             f"lora_rank = {config.lora_rank} with model = {config.model!r}: that "
-            f"folder holds an adapter of rank {rank}, which is what is trained. Leave "
+            f"folder holds an adapter of rank {rank}, which is trained. Leave "
             "lora_rank unset, or give the adapter's base model."
         )
     if rank > LORA_RANKS[-1]:

@@ -47,7 +47,7 @@ class VllmEngines(EngineFactory):
             )
         vllm_settings(config)
         model = describe_model(config.model, trained_rank(config))
-        require_libraries("Learning beside vLLM")
+        require_libraries("Learning with vLLM")
         require_command()
         place = _place(config)
         settings.free_port(config.vllm.get("port"))
@@ -94,10 +94,10 @@ class VllmEngines(EngineFactory):
 
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
     """Return the learner's memory, next to vLLM or on a GPU of its own."""
-    beside = memory_share(config) if shares_gpu(config) else 0.0
+    share = memory_share(config) if shares_gpu(config) else 0.0
     trained = config.replaced(lora_rank=trained_rank(config))
     device = "cpu" if on_cpu(config) else "cuda"
-    return check_memory(trained, device, fetch=fetch, beside=beside)
+    return check_memory(trained, device, fetch=fetch, server_share=share)
 
 
 def _place(config: TrainingConfig) -> str:

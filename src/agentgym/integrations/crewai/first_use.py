@@ -1,4 +1,4 @@
-"""Builds what CrewAI makes at its first use and all threads share, before episodes do.
+"""Builds, before episodes, the objects of CrewAI that all threads share.
 
 CrewAI's episodes run in threads. At its first run, CrewAI reads the attributes of its
 executor's class in a loop, and then adds one: of two episodes that begin together, one
@@ -12,6 +12,6 @@ from agentgym.integrations.openai_client import build_models
 
 
 def build_shared() -> None:
-    """Build in this thread what threads would build at once; do nothing later on."""
+    """Build here, once, the objects that threads would otherwise build at once."""
     AgentExecutor.flow_definition()
     build_models()

@@ -1,4 +1,4 @@
-"""Multi-turn entries: what the user says in each turn, and which calls are right."""
+"""Multi-turn entries: the user's message of each turn, and the right calls."""
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence

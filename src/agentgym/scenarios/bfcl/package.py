@@ -91,7 +91,7 @@ class Package:
         """Check that the programs of multi-turn tasks are those of the known version.
 
         Raises:
-            UsageError: One differs, or is not there.
+            UsageError: One differs, or is missing.
         """
         self._require("multi-turn programs", PROGRAMS, _PROGRAMS_SHA256)
 

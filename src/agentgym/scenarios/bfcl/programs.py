@@ -29,7 +29,7 @@ _TIMEOUT_S = 20.0
 
 
 def write_programs(package: Package, folder: Path) -> None:
-    """Write what the sandbox imports: the package's programs, and mpmath for one.
+    """Write the modules that the sandbox imports: the programs, and mpmath for one.
 
     Raises:
         UsageError: The programs are not those of the known version, or mpmath is not

@@ -1,6 +1,6 @@
 """Play calls on the benchmark's simulated programs, or judge a whole conversation.
 
-This file runs in the sandbox, beside the package's own modules: a model may ask for a
+This file runs in the sandbox, next to the package's own modules: a model may ask for a
 power with a billion digits. It imports nothing of AgentGym, reads ``job.json``, and
 prints one JSON object: the last call's ``result``, or whether the calls are ``valid``.
 """
@@ -22,7 +22,7 @@ def written(call: list[Any]) -> str:
 
 
 def last_result(entry: dict[str, Any], turns: list[list[list[Any]]]) -> str:
-    """Return what the last call gives, after all others were made."""
+    """Return the result of the last call, after all others were made."""
     calls = [written(call) for turn in turns for call in turn]
     play = import_module(f"{_PLACE}.multi_turn_utils").execute_multi_turn_func_call
     results, _ = play(
@@ -47,7 +47,7 @@ def is_valid(
 
 
 def main() -> None:
-    """Do what ``job.json`` asks for."""
+    """Do the job of ``job.json``."""
     job = json.loads(Path("job.json").read_text(encoding="utf-8"))
     entry, turns = job["entry"], job["turns"]
     if job["answers"] is None:

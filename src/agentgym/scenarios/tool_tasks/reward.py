@@ -34,8 +34,8 @@ def score_calls(
     A success made every expected call, in order if the line says so. It is worth 1,
     less a little for each other call, at least 0.5: looking twice is slow, not wrong.
     Guessing is: calls of every tool that the line does not need, or of the needed ones
-    with more and more different arguments, are no success. Else each expected call that
-    was made with right arguments is worth an equal share of 0.45; one that has no
+    with more and more different arguments, are not a success. Else each expected call
+    that was made with right arguments is worth an equal share of 0.45; one that has no
     arguments nothing, for merely looking must not pay. Calls beyond the attempts that
     are still needed melt that away; an agent that has called all needless tools has
     none left. No call at all is worth less than any try, a forbidden call least.

@@ -1,4 +1,4 @@
-"""What else the model can do: its distance from the untrained model on plain questions.
+"""Forgetting: the distance from the untrained model on plain questions.
 
 Training for tool calls can change how a model answers anything else. The KL divergence
 of a trained model from the untrained one predicts how much it forgets of other tasks
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from agentgym.engines.base import Engine
 
 MOST_TOKENS = 64
-"""Of an answer: how it begins shows a changed habit as well as all of it would."""
+"""Tokens of an answer: its beginning shows a changed habit as well as all of it."""
 LARGE = 0.1
 """Nats per token from which on a run warns: an answer of 64 tokens that the untrained
 model gives is then about 600 times (e^6.4) less likely."""
 _SHARE = 0.04
-"""Of a run's rollouts and time, for the questions: an answer takes no longer than a
-rollout of several calls does."""
+"""Share of a run's rollouts and time, for the questions: an answer takes no longer than
+a rollout of several calls does."""
 _LEAST = 8
 """Questions: fewer say too little."""
 
@@ -72,7 +72,7 @@ class Forgetting(BaseModel, extra="forbid"):
         return self.model_copy(update={"answers": []})
 
     def words(self) -> str:
-        """Return what was measured, or why nothing was, in a sentence."""
+        """Return the measurement, or why there is none, in a sentence."""
         if self.kl is None:
             return f"not measured: {self.skipped or 'the run has not ended'}"
         said = (

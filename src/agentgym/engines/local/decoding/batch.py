@@ -1,10 +1,10 @@
 """Answers many requests in one continuous batch.
 
-Requests join the running batch between decoding steps and leave it when done. What a
-request shares with earlier ones is not computed again: the head of its prompt (system
-prompt and tools), the earlier turns of its session, and an identical prompt, which
-attempts at one task often have as long as they go the same way. A step checks a draft
-of several tokens a row, so that a response takes fewer steps than it has tokens.
+Requests join the running batch between decoding steps and leave it when done. A
+prefix shared with earlier requests is not computed again: the head of its prompt
+(system prompt and tools), the earlier turns of its session, and an identical prompt,
+which attempts at one task often have as long as they go the same way. A step checks a
+draft of several tokens a row, so that a response takes fewer steps than it has tokens.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _SHARING_ROWS = 4
 _DRAFTED = 7
 _PARKED_TOKENS = 60_000
 _LOGITS = 2**25
-"""Of a step, most of which are of drafts: 128 MiB."""
+"""Logits of a step, most of which are of drafts: 128 MiB."""
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ class BatchDecoder(Decoder):
     ) -> None:
         """Sample tokens for rows from ``first`` on, and let finished ones go.
 
-        Where a token is sampled that was not drafted, what follows the draft is of no
-        use, and the row goes on in the next step.
+        Where a token is sampled that was not drafted, the rest of the draft is dropped,
+        and the row goes on in the next step.
 
         Args:
             first: First row.

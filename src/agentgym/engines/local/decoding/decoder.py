@@ -151,8 +151,8 @@ class Decoder(ABC):
     def paused(self) -> Iterator[None]:
         """Let running responses finish, and hold new ones back within the block.
 
-        Every response is so from one version of the weights. What was computed from
-        the old ones is forgotten.
+        Every response is so from one version of the weights. Caches of the old
+        ones are dropped.
         """
         with self._wake:
             self._paused = True

@@ -16,7 +16,7 @@ from agentgym.engines.local.model import LoadedModel
 _WIDTH_STEP = 16
 _FIXED_WIDTH_STEP = 128
 _LEAST_TOKENS = 32
-"""Of a part: with fewer, calling the operations takes longer than computing them."""
+"""Tokens of a part: with fewer, the calls take longer than the operations."""
 
 
 class BatchForward:
@@ -74,7 +74,7 @@ class BatchForward:
             ids: New tokens of each row, at least one; their numbers may differ.
             starts: How many tokens each row holds already.
             first: First row.
-            only_last: Predict only what follows each row's last token.
+            only_last: Predict only the token after each row's last one.
             shared_prefix: How many first tokens are the same in every row.
 
         Returns:

@@ -2,7 +2,7 @@
 
 For models whose tokens cannot be packed (:mod:`agentgym.engines.local.architecture`).
 The cache is that of transformers, which has windows and states as the model needs
-them. It cannot be cut back, so what is kept of a request is whole caches: after the
+them. It cannot be cut back, so whole caches of a request are kept: after the
 head of its prompt (system prompt and tools), after its prompt, which attempts at one
 task share, and after its response, which the next turn continues.
 """
@@ -20,7 +20,7 @@ from agentgym.engines.local.decoding.decoder import Decoder, Job, Row
 from agentgym.engines.local.model import LoadedModel
 
 _CHUNK_TOKENS = 512
-"""Of a prompt at once: the scores of attention may need memory for each pair."""
+"""Tokens of a prompt at once: the scores of attention may need memory for each pair."""
 
 
 class CacheStore:

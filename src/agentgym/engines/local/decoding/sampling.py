@@ -2,8 +2,8 @@
 
 Drafts are guesses of how a response goes on, which one forward pass then checks:
 speculative decoding (Leviathan et al. 2023, https://arxiv.org/abs/2211.17192) with
-what was said before in place of a draft model (prompt lookup): a tool call is mostly a
-form filled in with what the prompt holds. A wrong guess costs a little arithmetic and
+the conversation so far as the draft model (prompt lookup): a tool call is mostly a
+form filled in with words of the prompt. A wrong guess costs a little arithmetic and
 changes nothing: each token is sampled as it would be without, from the same number.
 """
 
