@@ -33,7 +33,7 @@ def sample(model: str, precision: str, rows: int, tokens: int) -> None:
     """Print what one precision took, and how far the learner is off, as JSON."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.policy import ChatRequest, ChatResult
-    from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+    from agentgym.engines.base import TrainingBatch, TrainingSequence
     from agentgym.engines.local.engine import LocalEngine
 
     settings = {"model": model, "lora_rank": 16, "gpu": "none", "precision": precision}
@@ -60,14 +60,8 @@ def sample(model: str, precision: str, rows: int, tokens: int) -> None:
     made = asyncio.run(answer(rows, tokens))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     sequences = [
-        TrainingSequence(
-            "agent",
-            number,
-            [*each.prompt_ids, *each.response_ids],
-            [
-                TrainedToken(len(each.prompt_ids) + place, logprob, 1.0)
-                for place, logprob in enumerate(each.logprobs)
-            ],
+        TrainingSequence.of_answer(
+            number, each.prompt_ids, each.response_ids, each.logprobs
         )
         for number, each in enumerate(made)
     ]

@@ -195,7 +195,7 @@ def test_without_a_terminal_nothing_is_rented(
 ) -> None:
     ended = agentgym(*TRAIN, "--gpu", "runpod")
     assert ended.code == 2
-    assert "There is no terminal to ask on" in ended.err
+    assert "Nothing was rented, since this is not a terminal" in ended.err
     assert "--yes" in ended.err
     assert not [asked for asked in runpod.asked if asked.method == "POST"]
     assert not Path("runs/r").exists()

@@ -130,7 +130,10 @@ def test_a_run_is_rented_for_once_somebody_agrees(
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [(None, "There is no terminal.*--yes"), (False, "Nothing was rented")],
+    [
+        (None, "Nothing was rented, since this is not a terminal.*--yes"),
+        (False, "Nothing was rented"),
+    ],
 )
 def test_nothing_is_rented_that_nobody_agreed_to(
     runpod: FakeRunPod, there: There, answer: bool | None, words: str

@@ -165,7 +165,8 @@ def named_model(name: str) -> "TrainedAgent | str":
     """Resolve ``name``: a saved agent, or else a model.
 
     Raises:
-        NotFoundError: There is no such agent or model; names the nearest agent.
+        NotFoundError: The agent or model is unknown; the message names the nearest
+            agent.
     """
     from agentgym.errors import NotFoundError
     from agentgym.models import hub

@@ -92,7 +92,7 @@ class Rented(Place):
             record = MachineRecord.read(run.path)
             if record is not None and record.fate == "never" and not record.before:
                 (run.path / MACHINE_FILE).unlink()
-            run.discard_unless_begun()  # there are no results to keep
+            run.discard_unless_begun()  # keep a folder only if it has results
             raise
 
     def _train(
@@ -200,7 +200,7 @@ def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
     """Return settings whose ``max_cost`` is the rest of it.
 
     Raises:
-        UsageError: There is no rest.
+        UsageError: The whole sum is spent.
     """
     if config.max_cost is None:
         return config
@@ -273,9 +273,8 @@ def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -
     answer = progress.may_rent(words)
     if answer is None:
         raise UsageError(
-            f"{_paragraph(words)} There is no terminal to ask on, so nothing was "
-            "rented: "
-            "give --yes to rent it."
+            f"{_paragraph(words)} Nothing was rented, since this is not a terminal and "
+            "the question cannot be asked: give --yes to rent it."
         )
     if not answer:
         raise UsageError("Nothing was rented, and nothing trained.")

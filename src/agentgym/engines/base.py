@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
@@ -70,6 +70,28 @@ class TrainingSequence:
     group: int
     ids: list[int]
     trained: list[TrainedToken] = field(default_factory=list)
+
+    @classmethod
+    def of_answer(
+        cls,
+        group: int,
+        prompt_ids: Sequence[int],
+        response_ids: Sequence[int],
+        logprobs: Sequence[float],
+    ) -> Self:
+        """Return one answer, all of whose tokens are trained, with an advantage of 1.
+
+        Args:
+            group: Its number.
+            prompt_ids: Tokens of the prompt.
+            response_ids: Tokens of the answer.
+            logprobs: Of the answer's tokens, when they were sampled.
+        """
+        trained = [
+            TrainedToken(position, logprob, 1.0)
+            for position, logprob in enumerate(logprobs, len(prompt_ids))
+        ]
+        return cls("", group, [*prompt_ids, *response_ids], trained)
 
 
 @dataclass

@@ -113,16 +113,11 @@ def multi_turn_checker(made, answers, entry, category, model):
     return {"valid": True}
 """,
 }
-_FILES = (
-    "gorilla_file_system",
-    "math_api",
-    "message_api",
-    "posting_api",
-    "ticket_api",
-    "trading_bot",
-    "travel_booking",
-    "vehicle_control",
-)
+_FILES = [
+    Path(name).stem
+    for name in package.PROGRAMS
+    if "func_source_code" in name and "long_context" not in name
+]
 _TICKETS = [
     {
         "name": name,

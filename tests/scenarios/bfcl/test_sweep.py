@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from agentgym.core.task import Split
-from agentgym.core.tools import parse_arguments
+from agentgym.core.tools import ToolSpec, parse_arguments
 from agentgym.errors import AgentGymError
 from agentgym.sandbox import LazySandbox, SandboxConfig
 from agentgym.scenarios.bfcl import package
 from agentgym.scenarios.bfcl.answers import right_calls
-from agentgym.scenarios.bfcl.conversations import Conversation, read_conversations
+from agentgym.scenarios.bfcl.conversations import ConversationEntry, read_conversations
 from agentgym.scenarios.bfcl.entries import (
     MULTI_TURN,
     RELEVANCE,
@@ -78,6 +78,13 @@ def answers_to(entry: Entry) -> Iterator[Written]:
     yield [(spare, "{")]
 
 
+def require_same(spec: ToolSpec, theirs: dict[str, Any]) -> None:
+    """Check that a tool is described as the package describes it."""
+    function = theirs["function"]
+    assert (spec.name, spec.description) == (function["name"], function["description"])
+    assert spec.parameters == {"additionalProperties": False, **function["parameters"]}
+
+
 def ask_them(
     fetched: package.Package, asked: Sequence[tuple[Entry, object]]
 ) -> dict[str, Any]:
@@ -96,7 +103,7 @@ def ask_them(
     return found
 
 
-def conversations_of(entry: Conversation) -> Iterator[list[Written]]:
+def conversations_of(entry: ConversationEntry) -> Iterator[list[Written]]:
     """Yield the calls of each turn, the first time right, then wrong in a way each."""
     calls = iter(entry.named_calls())
     right = [[next(calls) for _ in turn] for turn in entry.right_calls]
@@ -140,16 +147,7 @@ def test_every_verdict_and_tool_of_conversations_is_the_packages_own(
     for entry in entries:
         ours = program_tools(entry)
         for tool in theirs["tools"][entry.id]:
-            function = tool["function"]
-            spec = ours[function["name"]]
-            assert (spec.name, spec.description) == (
-                function["name"],
-                function["description"],
-            )
-            assert spec.parameters == {
-                "additionalProperties": False,
-                **function["parameters"],
-            }
+            require_same(ours[tool["function"]["name"]], tool)
 
 
 def test_every_verdict_and_tool_is_the_packages_own(fetched: package.Package) -> None:
@@ -167,15 +165,7 @@ def test_every_verdict_and_tool_is_the_packages_own(fetched: package.Package) ->
     assert all(seen[name, good] for name in SINGLE_TURN for good in (True, False))
     for entry in entries:
         for spec, tool in zip(specs_of(entry), theirs["tools"][entry.id], strict=True):
-            function = tool["function"]
-            assert (spec.name, spec.description) == (
-                function["name"],
-                function["description"],
-            )
-            assert spec.parameters == {
-                "additionalProperties": False,
-                **function["parameters"],
-            }
+            require_same(spec, tool)
 
 
 def test_nothing_is_in_two_splits(fetched: package.Package) -> None:

@@ -188,11 +188,13 @@ class VllmServer:
 
     def models(self) -> list[str]:
         """Return the names of the models and adapters that it answers as."""
-        told = self.ask("GET", "/v1/models")
+        answer = self.ask("GET", "/v1/models")
         try:
-            return [str(card["id"]) for card in told["data"]]
+            return [str(card["id"]) for card in answer["data"]]
         except (KeyError, TypeError):
-            raise EngineError(f"vLLM lists no models: {told!r:.200}.") from None
+            raise EngineError(
+                f"vLLM does not list its models: {answer!r:.200}."
+            ) from None
 
     def _watch(self) -> None:
         """Wait for its end, and report it unless it was closed."""

@@ -25,7 +25,7 @@ _NEW_FUNCTIONS = "DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC"
 
 
 @dataclass(frozen=True)
-class Conversation(Entry):
+class ConversationEntry(Entry):
     """An entry of several turns, whose functions act on simulated programs.
 
     Attributes:
@@ -62,7 +62,7 @@ class Conversation(Entry):
 
 def read_conversations(
     package: Package, categories: Iterable[str]
-) -> list[Conversation]:
+) -> list[ConversationEntry]:
     """Return all entries of multi-turn categories.
 
     Raises:
@@ -102,7 +102,7 @@ def _read(
     answer: list[list[str]],
     described: Mapping[str, list[dict[str, Any]]],
     asks: str,
-) -> Conversation:
+) -> ConversationEntry:
     try:
         functions = [f for name in line["involved_classes"] for f in described[name]]
         later = {
@@ -113,7 +113,7 @@ def _read(
         turns = ["\n\n".join(m["content"] for m in turn) for turn in line["question"]]
         if len(turns) != len(answer):
             raise ValueError(f"{len(turns)} turns and {len(answer)} answers")
-        made = Conversation(
+        made = ConversationEntry(
             id=str(line["id"]),
             category=category,
             messages=[{"role": "user", "content": turns[0]}],

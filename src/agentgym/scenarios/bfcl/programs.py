@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from agentgym.core.trajectory import ModelCall, Reward, Trajectory
 from agentgym.errors import SandboxError, ToolError, UsageError
 from agentgym.sandbox import LazySandbox, PythonScript, SandboxResult
 from agentgym.scenarios.base import Environment
-from agentgym.scenarios.bfcl.conversations import Conversation
+from agentgym.scenarios.bfcl.conversations import ConversationEntry
 from agentgym.scenarios.bfcl.functions import specs_of
 from agentgym.scenarios.bfcl.package import NAME, PROGRAMS, Package
 
@@ -71,7 +71,7 @@ class Programs(Environment):
 
     def __init__(
         self,
-        entry: Conversation,
+        entry: ConversationEntry,
         specs: Mapping[str, ToolSpec],
         sandbox: LazySandbox,
     ) -> None:
@@ -128,7 +128,9 @@ class Programs(Environment):
             return False
 
 
-def score(entry: Conversation, programs: Programs, trajectory: Trajectory) -> Reward:
+def score(
+    entry: ConversationEntry, programs: Programs, trajectory: Trajectory
+) -> Reward:
     """Score a conversation: 1 if the benchmark's checker accepts it, else 0.
 
     Shares of right tools and arguments count the right calls of all turns that were
@@ -165,7 +167,7 @@ def _keeps_to_steps(trajectory: Trajectory) -> bool:
     return True
 
 
-def program_tools(entry: Conversation) -> dict[str, ToolSpec]:
+def program_tools(entry: ConversationEntry) -> dict[str, ToolSpec]:
     """Return the tools of a conversation by name, those that come later too."""
     every = [*entry.functions, *(f for added in entry.later.values() for f in added)]
     return {spec.name: _unchecked(spec) for spec in specs_of(entry, every)}
@@ -189,7 +191,7 @@ class _UnfinishedError(Exception):
 
 
 def _files(
-    entry: Conversation,
+    entry: ConversationEntry,
     turns: Sequence[Sequence[Any]],
     answers: Sequence[Sequence[str]] | None,
 ) -> dict[str, str]:
@@ -202,8 +204,12 @@ def _files(
         "turns": turns,
         "answers": answers,
     }
-    script = Path(__file__).with_name(_SCRIPT).read_text(encoding="utf-8")
-    return {_SCRIPT: script, "job.json": json.dumps(job)}
+    return {_SCRIPT: _script(), "job.json": json.dumps(job)}
+
+
+@cache
+def _script() -> str:
+    return Path(__file__).with_name(_SCRIPT).read_text(encoding="utf-8")
 
 
 def _read(result: SandboxResult) -> dict[str, Any]:

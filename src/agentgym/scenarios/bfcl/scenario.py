@@ -16,7 +16,7 @@ from agentgym.errors import NotFoundError
 from agentgym.sandbox import Limits, SandboxConfig
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.bfcl.answers import right_calls
-from agentgym.scenarios.bfcl.conversations import Conversation, read_conversations
+from agentgym.scenarios.bfcl.conversations import ConversationEntry, read_conversations
 from agentgym.scenarios.bfcl.entries import (
     IRRELEVANCE,
     MULTI_TURN,
@@ -128,7 +128,7 @@ class BfclScenario(Scenario):
         Those of a single turn take calls and do nothing; others act on programs.
         """
         entry = self._entry(task)
-        if isinstance(entry, Conversation):
+        if isinstance(entry, ConversationEntry):
             if entry.id not in self._program_tools:
                 self._program_tools[entry.id] = program_tools(entry)
             return Programs(entry, self._program_tools[entry.id], self.sandbox)
@@ -162,7 +162,7 @@ class BfclScenario(Scenario):
     ) -> Reward:
         """Score a conversation, or the calls of the first answer that has some."""
         entry = self._entry(task)
-        if isinstance(entry, Conversation) and isinstance(environment, Programs):
+        if isinstance(entry, ConversationEntry) and isinstance(environment, Programs):
             return score(entry, environment, trajectory)
         names = {spec.name for spec in self._specs_of(entry)}
         calls = answer_calls(trajectory, names)
@@ -184,7 +184,7 @@ class BfclScenario(Scenario):
         None too for conversations, whose calls have to be made in the right turn.
         """
         entry = self._entry(task)
-        if isinstance(entry, Conversation):
+        if isinstance(entry, ConversationEntry):
             return None
         if not entry.answers:
             return [] if entry.category in IRRELEVANCE else None
@@ -272,11 +272,12 @@ def _name(tool: Mapping[str, Any]) -> str:
 
 
 def _task(entry: Entry, split: Split) -> Task:
-    answers: list[Any]
-    answers, level = list(entry.answers), 2 if len(entry.answers) > 1 else 1
-    talks = isinstance(entry, Conversation)
-    if isinstance(entry, Conversation):
-        answers, level = [list(calls) for calls in entry.right_calls], 3
+    answers: Sequence[Any] = entry.answers
+    level, one_answer = 1, True
+    if isinstance(entry, ConversationEntry):
+        answers, level, one_answer = entry.right_calls, 3, False
+    elif len(answers) > 1:
+        level = 2
     return Task(
         id=entry.id,
         split=split,
@@ -284,6 +285,6 @@ def _task(entry: Entry, split: Split) -> Task:
         family=entry.category,
         level=level,
         instruction=entry.request,
-        goal={"answers": answers},
-        one_answer=not talks,
+        goal={"answers": [*answers]},
+        one_answer=one_answer,
     )

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from agentgym.core.background import in_background
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
-from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.engines.base import TrainingBatch, TrainingSequence
 from agentgym.evaluate.numbers import plural
 from agentgym.models.folder import is_small
 
@@ -149,14 +149,8 @@ def compare(engine: "Engine", found: Forgetting) -> Forgetting:
     if not found.answers:
         return found
     sequences = [
-        TrainingSequence(
-            "",
-            number,
-            [*answer.prompt_ids, *answer.response_ids],
-            [
-                TrainedToken(len(answer.prompt_ids) + place, logprob, 1.0)
-                for place, logprob in enumerate(answer.logprobs)
-            ],
+        TrainingSequence.of_answer(
+            number, answer.prompt_ids, answer.response_ids, answer.logprobs
         )
         for number, answer in enumerate(found.answers)
     ]
