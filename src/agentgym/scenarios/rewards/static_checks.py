@@ -18,7 +18,7 @@ from agentgym.errors import MissingExtraError, ScenarioError
 from agentgym.sandbox.commands import check_files
 
 Kind = Literal["bug", "style", "security", "complexity"]
-"""What a finding is about; :data:`KINDS` has all of them."""
+"""The topic of a finding; :data:`KINDS` has all of them."""
 Severity = Literal["high", "medium", "low"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
