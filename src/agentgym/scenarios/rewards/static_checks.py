@@ -1,0 +1,275 @@
+"""Static checks of Python code: ruff, bandit and radon, as one list of findings.
+
+They parse the code and never run it. A comment in the code cannot silence them:
+``# noqa`` and ``# nosec`` are ignored, and so are configuration files among the code.
+Results are remembered by content.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, get_args
+
+from agentgym.errors import MissingExtraError, ScenarioError
+from agentgym.sandbox.commands import check_files
+
+Kind = Literal["bug", "style", "security", "complexity"]
+"""The topic of a finding; :data:`KINDS` has all of them."""
+Severity = Literal["high", "medium", "low"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+EXTRA = "code-quality"
+MOST_CHARACTERS = 400_000
+"""Of all files together; more is one finding, and is not checked."""
+COMPLEX = 10
+"""Highest cyclomatic complexity of a function without a finding, as radon's grade B."""
+VERY_COMPLEX = 20
+
+_REMEMBERED = 512
+_TIMEOUT_S = 120.0
+_BUGS = ("B", "E9", "F", "PLE")
+_STYLE = ("C4", "E", "I", "N", "RET", "SIM", "UP", "W")
+_NOT_STYLE = ("E902",)
+_FAILS_WHEN_RUN = ("E9", "F82", "PLE")
+_OPTIONS = ("--isolated", "--no-cache", "--ignore-noqa", "--exit-zero", "--quiet")
+_TARGET = "--target-version=py312"
+_ORDER = {severity: place for place, severity in enumerate(get_args(Severity))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeFinding:
+    """One problem that a static check found.
+
+    Attributes:
+        path: The file, as it was given.
+        line: From 1.
+        severity: ``high`` fails or is exploited when run, ``low`` is a matter of taste.
+        kind: ``bug``, ``style``, ``security`` or ``complexity``.
+        rule: The identity of the rule, e.g. ``F401``, ``B602``, ``CC``.
+        message: The problem, for people.
+        tool: ``ruff``, ``bandit`` or ``radon``.
+    """
+
+    path: str
+    line: int
+    severity: Severity
+    kind: Kind
+    rule: str
+    message: str
+    tool: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.rule} {self.message}"
+
+
+def find_problems(
+    files: Mapping[str, str], kinds: Iterable[Kind] = KINDS
+) -> list[CodeFinding]:
+    """Return the problems in Python files, by file and line, worst first in a line.
+
+    Files with other endings are left out. ``assert`` is not reported in tests.
+
+    Args:
+        files: Relative path to text.
+        kinds: What to look for; checks of other kinds do not run.
+
+    Raises:
+        MissingExtraError: The extra ``code-quality`` is not installed.
+        SandboxError: A path is absolute or climbs.
+        ScenarioError: A kind does not exist, or a check failed by itself.
+    """
+    wanted = frozenset(kinds)
+    if unknown := wanted - set(KINDS):
+        raise ScenarioError(
+            f"There is no kind of finding {sorted(unknown)[0]!r}; there are "
+            f"{', '.join(KINDS)}."
+        )
+    sources = tuple(sorted((p, t) for p, t in files.items() if p.endswith(".py")))
+    check_files(path for path, _ in sources)
+    if not sources:
+        return []
+    if sum(len(text) for _, text in sources) > MOST_CHARACTERS:
+        path = max(sources, key=lambda source: len(source[1]))[0]
+        found = [_unchecked(path, kind, "too long to check") for kind in KINDS]
+    else:
+        found = [*_linted(sources), *_scanned(sources), *_measured(sources)]
+    return sorted((f for f in found if f.kind in wanted), key=_place)
+
+
+def is_test_file(path: str) -> bool:
+    """Return whether a path is that of a test: in ``tests/``, or named like one."""
+    *folders, name = path.split("/")
+    named = name.startswith("test_") or name.endswith("_test.py")
+    return named or name == "conftest.py" or "tests" in folders or "test" in folders
+
+
+def _place(found: CodeFinding) -> tuple[str, int, int, str]:
+    return found.path, found.line, _ORDER[found.severity], found.rule
+
+
+def _unchecked(path: str, kind: Kind, why: str) -> CodeFinding:
+    """Return the finding for a file that a check of ``kind`` cannot read."""
+    tools = {"security": "bandit", "complexity": "radon"}
+    return CodeFinding(
+        path=path,
+        line=1,
+        severity="high",
+        kind=kind,
+        rule="unchecked",
+        message=f"The file is {why}.",
+        tool=tools.get(kind, "ruff"),
+    )
+
+
+@lru_cache(_REMEMBERED)
+def _linted(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
+    """Return ruff's findings: bugs and style."""
+    try:
+        from ruff.__main__ import find_ruff_bin
+    except ImportError:
+        raise MissingExtraError(EXTRA, "Checking the style of code") from None
+    with TemporaryDirectory(prefix="agentgym-checks-") as folder:
+        paths = _write(folder, sources)
+        select = f"--select={','.join(sorted({*_BUGS, *_STYLE} - {*_NOT_STYLE}))}"
+        command = [find_ruff_bin(), "check", *_OPTIONS, _TARGET, select]
+        try:
+            done = subprocess.run(
+                [*command, "--output-format=json", "--", *paths],
+                cwd=folder,
+                env={},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+            report: list[dict[str, Any]] = json.loads(done.stdout)
+        except subprocess.TimeoutExpired:
+            raise ScenarioError(
+                f"ruff gave no answer in {_TIMEOUT_S:.0f} s; is this machine busy?"
+            ) from None
+        except ValueError:  # It crashed: the code did that.
+            why = "not readable for ruff"
+            return tuple(_unchecked(p, "bug", why) for p, _ in sources)
+        return tuple(_of_ruff(item, paths) for item in report)
+
+
+def _of_ruff(item: dict[str, Any], paths: Mapping[str, str]) -> CodeFinding:
+    code = item["code"] or "invalid-syntax"
+    if code in ("invalid-syntax", "E902"):
+        severity, kind = "high", "bug"
+    elif code.startswith(_BUGS):
+        severity = "high" if code.startswith(_FAILS_WHEN_RUN) else "medium"
+        kind = "bug"
+    else:
+        severity, kind = "low", "style"
+    return CodeFinding(
+        path=paths[item["filename"]],
+        line=item["location"]["row"] if item["location"] else 1,
+        severity=severity,  # type: ignore[arg-type]
+        kind=kind,  # type: ignore[arg-type]
+        rule=code,
+        message="".join(c if c.isprintable() else " " for c in item["message"]),
+        tool="ruff",
+    )
+
+
+@lru_cache(_REMEMBERED)
+def _scanned(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
+    """Return bandit's findings: security."""
+    try:
+        from bandit.core.config import BanditConfig
+        from bandit.core.manager import BanditManager
+    except ImportError:
+        raise MissingExtraError(EXTRA, "Checking the security of code") from None
+    with TemporaryDirectory(prefix="agentgym-checks-") as folder:
+        paths = _write(folder, sources)
+        manager = BanditManager(BanditConfig(), "file", quiet=True, ignore_nosec=True)
+        manager.files_list = [*paths]
+        manager.run_tests()
+        found = [
+            CodeFinding(
+                path=paths[issue.fname],
+                line=issue.lineno,
+                severity=issue.severity.lower(),
+                kind="security",
+                rule=issue.test_id,
+                message=issue.text,
+                tool="bandit",
+            )
+            for issue in manager.get_issue_list()
+            if not (issue.test_id == "B101" and is_test_file(paths[issue.fname]))
+        ]
+        skipped = [paths[path] for path, _ in manager.get_skipped()]
+    why = "not readable for bandit"
+    return (*found, *(_unchecked(path, "security", why) for path in skipped))
+
+
+@lru_cache(_REMEMBERED)
+def _measured(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
+    """Return radon's findings: functions with many paths through them."""
+    return tuple(found for path, text in sources for found in _complex(path, text))
+
+
+def _complex(path: str, text: str) -> Iterator[CodeFinding]:
+    try:
+        blocks = complexities(text)
+    except ValueError:
+        yield _unchecked(path, "complexity", "not valid Python")
+        return
+    for name, line, complexity in blocks:
+        if complexity > COMPLEX:
+            yield CodeFinding(
+                path=path,
+                line=line,
+                severity="high" if complexity > VERY_COMPLEX else "medium",
+                kind="complexity",
+                rule="CC",
+                message=f"{name} has a cyclomatic complexity of {complexity}; keep it "
+                f"at {COMPLEX} or less.",
+                tool="radon",
+            )
+
+
+def complexities(text: str) -> list[tuple[str, int, int]]:
+    """Return each function of a source: name, line, cyclomatic complexity.
+
+    Methods and functions inside of functions are counted on their own.
+
+    Raises:
+        MissingExtraError: The extra ``code-quality`` is not installed.
+        ValueError: The source is not valid Python, or is nested too deeply.
+    """
+    try:
+        from radon.complexity import cc_visit
+        from radon.visitors import Function
+    except ImportError:
+        raise MissingExtraError(EXTRA, "Measuring the complexity of code") from None
+    try:
+        blocks = cc_visit(text, no_assert=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"It does not parse: {error}.") from error
+    inner = [
+        closure
+        for block in blocks
+        if isinstance(block, Function)
+        for closure in block.closures
+    ]
+    functions = [block for block in blocks if isinstance(block, Function)]
+    return [(f.fullname, f.lineno, f.complexity) for f in (*functions, *inner)]
+
+
+def _write(folder: str, sources: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Write the sources below ``folder``; return their real paths and their own."""
+    written = {}
+    root = Path(folder).resolve()
+    for name, text in sources:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
+        written[str(path)] = name
+    return written
