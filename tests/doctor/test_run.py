@@ -9,7 +9,7 @@ import pytest
 from agentlightning.schemas import RolloutCreate, RolloutState, RolloutStatusPatch
 
 from agentgym import TrainingConfig
-from agentgym.core.ledger import NO_VARIANCE, ROLE_NOT_TRAINED, Ledger
+from agentgym.core.ledger import FAR_OFF, NO_VARIANCE, ROLE_NOT_TRAINED, Ledger
 from agentgym.core.trajectory import Reason
 from agentgym.doctor.evidence import Evidence, read_evidence
 from agentgym.doctor.run import Finding, diagnose
@@ -319,6 +319,16 @@ def test_calls_of_roles_that_are_not_trained_are_no_fault() -> None:
     masked["spans not found in the token ids"] = 50
     finding = only(healthy(ledger=Ledger(calls=1000, trained=50, masked=masked)))
     assert "50 of 100 model calls (50%)" in finding.evidence
+
+
+def test_calls_far_from_their_sampling_are_a_finding_of_their_own() -> None:
+    ledger = Ledger(calls=1000, trained=970, masked=Counter({FAR_OFF: 30}))
+    finding = only(healthy(ledger=ledger))
+    assert finding.severity == "warning"
+    assert finding.title == "sampling and learning disagree"
+    assert finding.evidence.startswith("30 of 1,000 model calls (3.0%) were masked")
+    few = Ledger(calls=1000, trained=991, masked=Counter({FAR_OFF: 9}))
+    assert titles(healthy(ledger=few)) == []
 
 
 def test_answers_that_are_cut_are_named() -> None:

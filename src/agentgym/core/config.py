@@ -185,6 +185,10 @@ class TrainingConfig(Settings, BaseSettings):
         learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
             it where the budget ends; None takes the model's default.
         entropy_coefficient: Weight of the entropy bonus.
+        ratio_limit: For ``local`` and ``vllm``: an update leaves out, and counts, each
+            sequence whose tokens' probability at the learner, before the update, is in
+            the geometric mean more than so many times that of sampling, or less than
+            one part in so many. None leaves out none.
         warm_start: Imitate the calls that training tasks need (``needed_calls``) before
             training on own attempts; lifts a model that hardly ever succeeds.
         warm_start_tasks: Training tasks whose calls a warm start imitates, at most;
@@ -278,6 +282,7 @@ class TrainingConfig(Settings, BaseSettings):
     failure_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
     entropy_coefficient: float = Field(default=0.0, ge=0)
+    ratio_limit: float | None = Field(default=2.0, gt=1)
     warm_start: bool = False
     warm_start_tasks: int | None = Field(default=None, ge=8, le=_MANY)
     temperature: float = Field(default=1.0, gt=0)

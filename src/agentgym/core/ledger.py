@@ -28,6 +28,7 @@ TRAINED = Bucket("trained")
 NO_VARIANCE = "no reward variance in its group"
 TOO_LONG = "beyond max_episode_tokens"
 NOT_FINITE = "the update was not finite and was refused"
+FAR_OFF = "its probability is far from that of sampling"
 
 
 ROLE_NOT_TRAINED = "role not trained"

@@ -8,7 +8,7 @@ from math import isfinite
 from statistics import fmean
 from typing import Any, Literal
 
-from agentgym.core.ledger import NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED
+from agentgym.core.ledger import FAR_OFF, NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED
 from agentgym.doctor.evidence import Evidence
 from agentgym.evaluate.outlook import MOST_CUT
 
@@ -16,6 +16,8 @@ Severity = Literal["critical", "warning", "info"]
 """A critical finding stops learning, a warning slows it, and an info explains."""
 
 _FEW_STEPS = 10
+_FAR_OFF = 0.01
+"""Share of model calls; where sampling and learning compute the same there are none."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ _info = partial(Finding, "info")
 def diagnose(run: Evidence) -> list[Finding]:
     """Return the findings, the likeliest cause first; empty if all is well."""
     checks = (
-        *(_broken, _lost, _base, _watched, _signal, _cut, _updates),
+        *(_broken, _lost, _base, _watched, _signal, _far_off, _cut, _updates),
         *(_outcome, _regressions),
     )
     found = [finding for check in checks for finding in check(run)]
@@ -176,7 +178,8 @@ def _signal(run: Evidence) -> Iterator[Finding]:
             "See define_trainable_components() of the scenario, and the masked calls "
             "of the ledger.",
         )
-    explained = (NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED)  # no fault of these calls
+    # No fault of these calls, or a finding of its own.
+    explained = (NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED, FAR_OFF)
     masked = Counter({w: n for w, n in run.ledger.masked.items() if w not in explained})
     calls = run.ledger.calls - run.ledger.masked[ROLE_NOT_TRAINED]
     share = masked.total() / max(1, calls)
@@ -191,6 +194,21 @@ def _signal(run: Evidence) -> Iterator[Finding]:
             "A call is masked when its spans cannot be found in its token ids or its "
             "component is not trained: see define_trainable_components() and the "
             "model's chat template; or when it ends beyond max_episode_tokens.",
+        )
+
+
+def _far_off(run: Evidence) -> Iterator[Finding]:
+    """Look for calls that the learner gives another probability than sampling did."""
+    count = run.ledger.masked[FAR_OFF]
+    share = count / max(1, run.ledger.calls)
+    if share >= _FAR_OFF:
+        yield _warning(
+            "sampling and learning disagree",
+            f"{count:,} of {run.ledger.calls:,} model calls ({share:.1%}) were masked: "
+            f"{FAR_OFF}.",
+            "See ratio_p99 and logprob_gap in metrics.jsonl. Where they are large from "
+            "the first step on, set precision = 'float32', or look for a server that "
+            "answers with other weights or at another temperature.",
         )
 
 

@@ -64,12 +64,14 @@ class TrainingSequence:
         group: The rollout's group, by number.
         ids: Tokens of the last call's prompt and response.
         trained: The tokens of all its calls that the loss covers.
+        calls: Those with such a token.
     """
 
     agent: str
     group: int
     ids: list[int]
     trained: list[TrainedToken] = field(default_factory=list)
+    calls: list[ModelCall] = field(default_factory=list, repr=False, compare=False)
 
     @classmethod
     def of_answer(
@@ -131,6 +133,8 @@ class UpdateMetrics:
         ratio_max: The largest such ratio.
         effective_share: Effective sample size of the tokens, weighed by these ratios,
             as a share of their number.
+        far_off: Sequences that the loss left out, since the learner's probability of
+            them is too far from that of sampling: beyond ``ratio_limit``.
         refused: Why the weights were left as they were; empty if they were not.
     """
 
@@ -144,6 +148,7 @@ class UpdateMetrics:
     ratio_p99: float | None = None
     ratio_max: float | None = None
     effective_share: float | None = None
+    far_off: Sequence[TrainingSequence] = ()
     refused: str = ""
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.ledger import NOT_FINITE
+from agentgym.core.ledger import FAR_OFF, NOT_FINITE
 from agentgym.engines.base import (
     BETAS,
     CLIP,
@@ -75,7 +75,11 @@ class Learner:
             fused=True,
         )
         self._loss = PolicyLoss(
-            loaded, CLIP, config.entropy_coefficient, config.temperature
+            loaded,
+            CLIP,
+            config.entropy_coefficient,
+            config.temperature,
+            config.ratio_limit,
         )
 
     @property
@@ -87,7 +91,7 @@ class Learner:
         """Do one on-policy update.
 
         An update whose gradients are not finite is refused: the weights stay, and the
-        loss is reported as it came.
+        loss is reported as it came. So is one of which all sequences are far off.
 
         Raises:
             EngineError: The batch was sampled with other weights than these.
@@ -116,8 +120,11 @@ class Learner:
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRAD_NORM)
         if self._servers and torch.isfinite(norm):
             check_gap(gap, self._servers)
+        far_off = ratios.far_off if ratios else ()
         refused, kl = "", 0.0
-        if total and torch.isfinite(norm):
+        if far_off and len(far_off) == len(batch.sequences) and torch.isfinite(norm):
+            refused = FAR_OFF
+        elif total and torch.isfinite(norm):
             for group in self._optimizer.param_groups:
                 group["lr"] = scheduled_rate(self._peak_rate, self.step, batch.spent)
             self._optimizer.step()
@@ -136,6 +143,7 @@ class Learner:
             ratio_p99=ratios and ratios.p99,
             ratio_max=ratios and ratios.most,
             effective_share=ratios and ratios.effective,
+            far_off=far_off,
             refused=refused,
         )
 

@@ -92,6 +92,8 @@ class StepReport:
             compute the same.
         effective_share: Effective sample size of the trained tokens, weighed by these
             ratios, as a share of their number.
+        sequences_masked: Sequences of the step that the loss left out, since their
+            ratio is beyond ``ratio_limit`` in the mean.
     """
 
     step: int
@@ -123,6 +125,7 @@ class StepReport:
     ratio_p99: float | None = None
     ratio_max: float | None = None
     effective_share: float | None = None
+    sequences_masked: int = 0
 
 
 class Progress:

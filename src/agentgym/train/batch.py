@@ -72,6 +72,16 @@ class Credited:
         """Calls that continue a conversation, and not its tokens."""
         return sum(_count_breaks(made.model_calls) for made in self.rollouts)
 
+    def mask(self, sequences: Sequence[TrainingSequence], reason: str) -> None:
+        """Mask the trained calls of sequences that the engine's loss has left out."""
+        left_out = {id(call) for sequence in sequences for call in sequence.calls}
+        masked = Bucket("masked", reason)
+        for rollout in self.rollouts:
+            buckets = self.ledger[rollout.rollout_id]
+            for place, call in enumerate(rollout.model_calls):
+                if id(call) in left_out and buckets[place] == TRAINED:
+                    buckets[place] = masked
+
     def refuse(self, reason: str) -> None:
         """Mask the trained calls: the engine has left its weights unchanged."""
         masked = Bucket("masked", reason)
@@ -253,6 +263,7 @@ def merged(
         sequence.trained += [
             TrainedToken(start + p, call.logprobs[p], advantage) for p in positions
         ]
+        sequence.calls += [call] * bool(positions)
     return sequences
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from agentgym.core.components import tokens_name
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import disk_trouble, patiently
-from agentgym.core.ledger import Bucket
+from agentgym.core.ledger import FAR_OFF, Bucket
 from agentgym.core.task import Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import UpdateMetrics
@@ -361,6 +361,7 @@ class TrainingLoop:
     def _account(self, credited: Credited, update: UpdateMetrics) -> None:
         """Count the step, and put each of its model calls into its bucket."""
         state = self.state
+        credited.mask(update.far_off, FAR_OFF)
         if update.refused:
             credited.refuse(update.refused)
         for trajectory in credited.rollouts:

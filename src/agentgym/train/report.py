@@ -51,6 +51,7 @@ def report_step(
         trained_tokens=credited.batch.trained_tokens,
         sequences=credited.sequences,
         breaks=credited.breaks,
+        sequences_masked=len(update.far_off),
         answers_cut=sum(a.finish_reason == "length" for a in answers)
         / max(1, len(answers)),
         skipped_groups=credited.skipped_groups,

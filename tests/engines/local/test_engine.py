@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.ledger import NOT_FINITE
+from agentgym.core.ledger import FAR_OFF, NOT_FINITE, TRAINED, Bucket
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.engines.local.engine import LocalEngine
@@ -147,6 +147,44 @@ def test_a_few_tokens_that_are_far_off_show_in_the_ratios_and_not_in_the_mean(
     assert found.ratio_p99 == pytest.approx(ratio if count < 100 else 1, rel=0.01)
     effective = (count - 1 + ratio) ** 2 / (count * (count - 1 + ratio**2))
     assert found.effective_share == pytest.approx(effective, rel=0.01)
+
+
+def test_sequences_that_other_weights_have_sampled_are_masked_and_counted(
+    make: Make,
+) -> None:
+    engine = make()
+    groups = play(engine)
+    far = groups[0][0].model_calls[0]
+    far.logprobs = [logprob - 1.0 for logprob in far.logprobs]  # a ratio of e
+    credited = credit(engine, groups, ALL)
+    found = engine.update(credited.batch)
+    credited.mask(found.far_off, FAR_OFF)
+
+    assert [sequence.calls for sequence in found.far_off] == [[far]]
+    assert found.refused == ""
+    buckets = [b for entries in credited.ledger.values() for b in entries]
+    assert credited.ledger[groups[0][0].rollout_id] == [Bucket("masked", FAR_OFF)]
+    assert buckets.count(TRAINED) == len(buckets) - 1
+
+    usual = engine.update(credit(engine, play(engine), ALL).batch)
+    assert usual.far_off == []
+
+    lenient = make(ratio_limit=3.0)
+    assert not lenient.update(credit(lenient, groups, ALL).batch).far_off
+
+
+def test_an_update_without_a_sequence_near_its_sampling_is_refused(make: Make) -> None:
+    engine = make()
+    before = weights(engine)
+    groups = play(engine)
+    for made in (made for group in groups for made in group):
+        for one in made.model_calls:
+            one.logprobs = [logprob + 1.0 for logprob in one.logprobs]
+    found = engine.update(credit(engine, groups, ALL).batch)
+
+    assert (len(found.far_off), found.refused) == (32, FAR_OFF)
+    assert all(torch.equal(before[n], p) for n, p in weights(engine).items())
+    assert engine.step == 1
 
 
 def test_metrics_describe_the_update(make: Make) -> None:

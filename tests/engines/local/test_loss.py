@@ -1,5 +1,6 @@
 """The loss with shared prefixes equals the plain one, sequence by sequence."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,10 +36,10 @@ def sequences(loaded: LoadedModel, seed: int = 0) -> list[TrainingSequence]:
 
 
 def plain_gradients(
-    loaded: LoadedModel, found: list[TrainingSequence]
+    loaded: LoadedModel, found: list[TrainingSequence], total: int | None = None
 ) -> tuple[float, list[torch.Tensor]]:
     """PPO's dually clipped loss as the papers write it, one sequence at a time."""
-    total = sum(len(s.trained) for s in found)
+    total = total or sum(len(s.trained) for s in found)
     loaded.model.zero_grad()
     policy_loss = 0.0
     for sequence in found:
@@ -87,6 +88,61 @@ def test_gradients_with_shared_prefixes_equal_plain_ones(
     ):
         difference = float((parameter.grad - gradient).abs().max())
         assert difference < 1e-5 * max(1.0, scale), name
+
+
+def mean_ratios(loaded: LoadedModel, found: list[TrainingSequence]) -> list[float]:
+    """The geometric mean of the ratios of each sequence's trained tokens."""
+    ratios = []
+    for sequence in found:
+        with torch.no_grad():
+            logits = loaded.model(torch.tensor([sequence.ids])).logits[0]
+        logprobs = torch.log_softmax(logits / TEMPERATURE, -1)
+        apart = [
+            float(logprobs[t.position - 1, sequence.ids[t.position]]) - t.logprob
+            for t in sequence.trained
+        ]
+        ratios.append(math.exp(sum(apart) / len(apart)))
+    return ratios
+
+
+@pytest.mark.parametrize(("chunk_tokens", "cores"), [(4096, 1), (64, 3)])
+@pytest.mark.parametrize("power", [-3, 3])
+def test_sequences_far_from_their_sampling_leave_the_gradient_to_the_others(
+    loaded: LoadedModel, power: int, chunk_tokens: int, cores: int
+) -> None:
+    """Their first tokens are those of others too, which still count once."""
+    found = sequences(loaded)
+    limit = 1.5 * max(max(r, 1 / r) for r in mean_ratios(loaded, found))
+    for sequence in found[::3]:
+        sequence.trained = [
+            replace(token, logprob=token.logprob - power * math.log(limit))
+            for token in sequence.trained
+        ]
+    means = mean_ratios(loaded, found)
+    near = [s for s, r in zip(found, means, strict=True) if 1 / limit < r < limit]
+    assert 0 < len(near) < len(found)
+    total = sum(len(s.trained) for s in found)
+    expected_loss, expected = plain_gradients(loaded, near, total)
+
+    made = replace(loaded, cores=cores)
+    loss = PolicyLoss(made, CLIP, ENTROPY, TEMPERATURE, limit)
+    loss.chunk_tokens = chunk_tokens
+    [forest] = plant(found, 1536)
+    sums = loss.backward(forest, total)
+    ratios = loss.take_ratios()
+
+    assert ratios is not None
+    left_out = set(map(id, ratios.far_off))
+    assert left_out == set(map(id, found)) - set(map(id, near))
+    assert sums.tokens == total
+    assert sums.loss == pytest.approx(expected_loss, rel=1e-4)
+    scale = max(float(g.abs().max()) for g in expected)
+    for (name, parameter), gradient in zip(
+        loaded.trained_parameters(), expected, strict=True
+    ):
+        difference = float((parameter.grad - gradient).abs().max())
+        assert difference < 1e-5 * max(1.0, scale), name
+    assert loss.take_ratios() is None
 
 
 def test_agents_of_a_team_have_heads_of_their_own(loaded: LoadedModel) -> None:

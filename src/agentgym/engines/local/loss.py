@@ -7,6 +7,11 @@ sampled and A the advantage of its model call, the loss is PPO's clipped objecti
 trained tokens of the whole batch, not within sequences (Dr. GRPO, arXiv:2503.20783: a
 mean within sequences favours short ones when they succeed). Of examples to imitate it
 is ``-A log p``.
+
+A sequence whose mean ratio, ``exp(mean log r)`` over its trained tokens (GSPO,
+arXiv:2507.18071), is beyond ``1 / limit`` and ``limit`` adds nothing to the loss: other
+weights than these have sampled it, so that its gradient says little about these. That
+is the masking of DeepSeek-V3.2 (arXiv:2512.02556) on both sides, for either sign of A.
 """
 
 import math
@@ -53,15 +58,16 @@ class Ratios(NamedTuple):
     ``p99`` and ``most`` are of the ratio of a token's probability before the update to
     that when it was sampled. ``effective`` is the effective sample size (Kish 1965),
     ``(sum of ratios)² / sum of squares``, as a share of the tokens: 1 if all ratios are
-    equal.
+    equal. ``far_off`` are the sequences that the loss left out.
     """
 
     p99: float
     most: float
     effective: float
+    far_off: Sequence[TrainingSequence]
 
     @classmethod
-    def of(cls, ratios: Tensor) -> Self:
+    def of(cls, ratios: Tensor, far_off: Sequence[TrainingSequence]) -> Self:
         """Return those of one ratio per token, of at least one token."""
         ordered = ratios.double().sort().values
         count = len(ordered)
@@ -69,14 +75,96 @@ class Ratios(NamedTuple):
             float(ordered[math.ceil(0.99 * count) - 1]),
             float(ordered[-1]),
             float(ordered.sum() ** 2 / (count * ordered.square().sum())),
+            far_off,
         )
+
+
+class _Covered(NamedTuple):
+    """The tokens that the loss of some trees covers, in tensors.
+
+    Attributes:
+        tokens: Of each target, as are ``counts``, its occurrences, and ``sampled``,
+            its log-probability when sampled, their mean.
+        target: Of each occurrence, as are its ``sequence`` among those of all trees,
+            its ``logprob`` when sampled and its ``advantage``.
+        sequences: Of all trees.
+    """
+
+    tokens: Tensor
+    counts: Tensor
+    sampled: Tensor
+    target: Tensor
+    sequence: Tensor
+    logprob: Tensor
+    advantage: Tensor
+    sequences: Sequence[TrainingSequence]
+
+    @classmethod
+    def of(cls, trees: Sequence[PrefixTree], device: torch.device) -> Self:
+        """Return those of at least one tree."""
+        targets = [target for tree in trees for target in tree.targets.values()]
+        before = accumulate((len(tree.sequences) for tree in trees), initial=0)
+        first = [
+            b for b, tree in zip(before, trees, strict=False) for _ in tree.targets
+        ]
+        target, sequence, logprob, advantage = torch.tensor(
+            [
+                (number, first[number] + own, logprob, advantage)
+                for number, each in enumerate(targets)
+                for own, logprob, advantage in each.occurrences
+            ],
+            dtype=torch.float64,
+        ).unbind(1)
+        which = target.long()
+        counts = torch.bincount(which, minlength=len(targets))
+        sampled = torch.zeros(len(targets), dtype=torch.float64)
+        sampled.index_add_(0, which, logprob)
+        return cls(
+            torch.tensor([each.token for each in targets], device=device),
+            counts.to(device),
+            (sampled / counts).float().to(device),
+            which.to(device),
+            sequence.long().to(device),
+            logprob.float().to(device),
+            advantage.float().to(device),
+            [each for tree in trees for each in tree.sequences],
+        )
+
+    def near(self, now: Tensor, limit: float) -> Tensor:
+        """Return 1 for each sequence whose mean ratio is within a limit, else 0.
+
+        Args:
+            now: Log-probability of each target.
+            limit: Above 1; the reciprocal is the lower one.
+        """
+        apart = now.detach().index_select(0, self.target) - self.logprob
+        sums = torch.zeros(len(self.sequences), 2, device=now.device)
+        sums.index_add_(
+            0, self.sequence, torch.stack([apart, apart.new_ones(len(apart))], 1)
+        )
+        mean = sums[:, 0] / sums[:, 1]
+        return (~(mean.abs() > math.log(limit))).float()
+
+    def sums(self, near: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return sums by target: of positive and negative advantages, and occurrences.
+
+        Args:
+            near: 1 for each sequence that counts, else 0.
+        """
+        kept = near.index_select(0, self.sequence)
+        weighed = kept * self.advantage
+        parts = torch.stack([weighed.clamp(min=0), weighed.clamp(max=0), kept], 1)
+        found = parts.new_zeros(len(self.tokens), 3)
+        gain, loss, counts = found.index_add_(0, self.target, parts).unbind(1)
+        return gain, loss, counts
 
 
 class PolicyLoss:
     """Computes the loss of forests and adds its gradients to the parameters.
 
     The ratio is clipped beyond ``1 - clip`` and ``1 + clip``; with None the tokens were
-    not sampled, but are to be imitated. ``temperature`` is that of sampling.
+    not sampled, but are to be imitated. ``temperature`` is that of sampling. Sequences
+    whose mean ratio is beyond ``limit`` are left out; None leaves out none.
 
     Attributes:
         chunk_tokens: Most tokens of a micro-batch, but for a tree that has more. 0
@@ -91,12 +179,15 @@ class PolicyLoss:
         clip: float | None,
         entropy_coefficient: float,
         temperature: float,
+        limit: float | None = None,
     ) -> None:
         self._loaded = loaded
         self._clip = clip
         self._entropy_coefficient = entropy_coefficient
         self._temperature = temperature
+        self._limit = limit
         self._ratios: list[Tensor] = []
+        self._far_off: list[TrainingSequence] = []
         self.predicted_floats = PREDICTED_FLOATS
         self.chunk_tokens, self.tree_nodes = micro_batch(loaded.vocabulary)
         if not loaded.traits.is_packed:
@@ -105,7 +196,8 @@ class PolicyLoss:
     def take_ratios(self) -> Ratios | None:
         """Return the ratios of all tokens since this was called last; None of none."""
         found, self._ratios = self._ratios, []
-        return Ratios.of(torch.cat(found)) if found else None
+        far_off, self._far_off = self._far_off, []
+        return Ratios.of(torch.cat(found), far_off) if found else None
 
     def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
         """Lay sequences out as the model can take them: trees, or one by one."""
@@ -216,20 +308,18 @@ class PolicyLoss:
             torch.tensor([depth for tree in trees for depth in tree.depths]).to(device),
             TreeLayout.of(trees, head) if self._loaded.traits.is_packed else None,
         ).index_select(0, torch.tensor(places, device=device))
-        targets = [target for tree in trees for target in tree.targets.values()]
-        tokens = torch.tensor([t.token for t in targets], device=device)
-        counts, sampled, gain, loss = torch.tensor(
-            [
-                (len(t.logprobs), sum(t.logprobs) / len(t.logprobs), t.gain, t.loss)
-                for t in targets
-            ],
-            device=device,
-        ).unbind(1)
-        now, entropy = self._predict(states, tokens)
+        covered = _Covered.of(trees, device)
+        now, entropy = self._predict(states, covered.tokens)
+        if self._clip is None or self._limit is None:
+            near = now.new_ones(len(covered.sequences))
+        else:
+            near = covered.near(now, self._limit)
+        gain, loss, kept = covered.sums(near)
         if self._clip is None:
             policy = -now * (gain + loss)
             return policy.sum(), LossSums(loss=float(policy.sum().detach()))
-        log_ratio = now - sampled
+        counts = covered.counts
+        log_ratio = now - covered.sampled
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
         policy = -(
@@ -238,15 +328,21 @@ class PolicyLoss:
                 torch.minimum(ratio * loss, clipped * loss), CLIP_BOUND * loss
             )
         )
-        entropy = entropy * counts
-        objective = policy.sum() - self._entropy_coefficient * entropy.sum()
+        objective = policy.sum() - self._entropy_coefficient * (entropy * kept).sum()
         with torch.no_grad():
             is_clipped = (ratio - 1).abs() > self._clip
             if objective.requires_grad:
-                self._ratios.append(ratio.repeat_interleave(counts.long()))
+                self._ratios.append(ratio.repeat_interleave(counts))
+                self._far_off += [
+                    each
+                    for each, is_near in zip(
+                        covered.sequences, near.tolist(), strict=True
+                    )
+                    if not is_near
+                ]
             return objective, LossSums(
                 loss=float(policy.sum()),
-                entropy=float(entropy.sum()),
+                entropy=float((entropy * counts).sum()),
                 clipped=float((is_clipped * counts).sum()),
                 kl=float(((ratio - 1 - log_ratio) * counts).sum()),
                 gap=float((log_ratio.abs() * counts).sum()),

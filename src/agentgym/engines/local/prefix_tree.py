@@ -35,16 +35,13 @@ class Target:
     Attributes:
         node: Whose prediction it is: its prefix's last token.
         token: The token.
-        logprobs: When sampled, one per occurrence.
-        gain: Sum of the positive advantages.
-        loss: Sum of the negative ones.
+        occurrences: Of each sequence that has it, the sequence's number in the tree,
+            the log-probability when sampled, and the advantage.
     """
 
     node: int
     token: int
-    logprobs: list[float] = field(default_factory=list)
-    gain: float = 0.0
-    loss: float = 0.0
+    occurrences: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 class PrefixTree:
@@ -54,6 +51,7 @@ class PrefixTree:
         offset: Length of the head, which is not in the tree.
 
     Attributes:
+        sequences: Those that were added.
         targets: The tokens that the loss covers.
         tokens: Of each node, branch after branch; parents come before children.
         depths: Position of each in the sequence, head included.
@@ -64,6 +62,7 @@ class PrefixTree:
     def __init__(self, offset: int) -> None:
         self._offset = offset
         self._children: dict[tuple[int, int], int] = {}
+        self.sequences: list[TrainingSequence] = []
         self.targets: dict[tuple[int, int, float], Target] = {}
         self.tokens: list[int] = []
         self.depths: list[int] = []
@@ -87,15 +86,15 @@ class PrefixTree:
                 else:
                     self.tokens.append(token)
                     self.depths.append(position)
+        self.sequences.append(sequence)
         if len(self) > start:
             self.branches.append([*self._path(parent), range(start, len(self))])
 
     def _aim(self, node: int, token: int, trained: TrainedToken) -> None:
         key = (node, token, round(trained.logprob, 3))
         target = self.targets.setdefault(key, Target(node, token))
-        target.logprobs.append(trained.logprob)
-        target.gain += max(0.0, trained.advantage)
-        target.loss += min(0.0, trained.advantage)
+        own = len(self.sequences)
+        target.occurrences.append((own, trained.logprob, trained.advantage))
 
     def _path(self, node: int) -> list[range]:
         """Return the runs of nodes from the head to ``node`` and with it."""
