@@ -114,6 +114,7 @@ class TeamEnvironment(Environment):
         note: str = "",
     ) -> str:
         """Hand over to a role, or finish."""
+        self._stands_in = False
         with self._recorded("hand_over", to=to):
             allowed = next_roles(self.facts())
             if to not in allowed:
@@ -134,6 +135,7 @@ class TeamEnvironment(Environment):
             self.fallbacks.append(role)
             self._stands_in = True
         elif event == "hand_over":
+            self._stands_in = False
             self._hand_over(role)
         elif event == "take_back":
             self.workspace.files = dict(self._accepted)
@@ -283,7 +285,6 @@ class TeamEnvironment(Environment):
         }
 
     def _hand_over(self, to: str) -> None:
-        self._stands_in = False
         if to != GENERATOR:
             return
         self._accepted = dict(self.workspace.files)

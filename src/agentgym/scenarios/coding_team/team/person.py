@@ -18,15 +18,15 @@ _LEAST_WORDS = 2
 def understood(answer: Any) -> str | None:
     """Return ``yes``, ``no``, or an instruction in words; None for nonsense.
 
-    An instruction has two words at least. A person who has left, which is the answer
-    None, says no.
+    An instruction has two words at least. A person who has left says no: the answer
+    None, or one of ``{"answer": None}`` where LangGraph takes no None.
     """
+    if isinstance(answer, Mapping):
+        answer = answer.get("answer", "")
     if answer is None:
         return NO
     if isinstance(answer, bool):
         return YES if answer else NO
-    if isinstance(answer, Mapping):
-        answer = answer.get("answer")
     if not isinstance(answer, str):
         return None
     text = answer.strip()
