@@ -44,7 +44,7 @@ class CodingTeamScenario(Scenario):
     )
     estimated_time: ClassVar[str] = "about 20 minutes on 2 cores"
     reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    max_turns: ClassVar[int] = 16
+    max_turns: ClassVar[int] = 10
     splits: ClassVar[tuple[Split, ...]] = tuple(Split)
     options: ClassVar[tuple[str, ...]] = ("generator",)
     agents: ClassVar[dict[str, str]] = {
