@@ -59,7 +59,7 @@ BUILT_IN = {
         ),
         ScenarioCard(
             "coding_team",
-            "Lead a coding team: route, review and test what a generator writes.",
+            "Lead a coding team: route, review and test the code of a generator.",
             "intermediate",
             "about 20 minutes on 2 cores",
             "agentgym.scenarios.coding_team.scenario:CodingTeamScenario",

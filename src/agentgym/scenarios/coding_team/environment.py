@@ -48,8 +48,8 @@ class TeamEnvironment(Environment):
         sandbox: Where all code runs.
         max_rounds: Turns of the generator.
         target: Where code belongs that names no file.
-        drafts: What a scripted generator writes, one set of files a round, the last
-            one again and again. None if a model writes.
+        drafts: Files that a scripted generator writes, one set a round, the last one
+            again and again. None if a model writes.
 
     Attributes:
         workspace: The files.
@@ -263,7 +263,7 @@ class TeamEnvironment(Environment):
             return measured(_sound(result))
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts that decide who is next; see ``team.routing``."""
+        """Return the facts that decide the routing; see ``team.routing``."""
         changed = self._changed_code()
         reviewed = changed and all(
             self._checked.get(path, set()) >= _REVIEW for path in changed

@@ -1,7 +1,7 @@
 """Small problems for the team, with the drafts that a scripted generator writes.
 
-The supervisor, the reviewer and the executor are what the tasks train; the generator's
-part is played by a script, so that a policy that cannot write code can learn the rest.
+The tasks train the supervisor, the reviewer and the executor; the generator's part is
+played by a script, so that a policy that cannot write code can learn the rest.
 A task's drafts decide how the work goes: right at once, wrong at first, long enough to
 need a review, or with a serious finding at first.
 """

@@ -27,7 +27,7 @@ class CodingTeamScenario(Scenario):
     """A supervisor routes between a generator, a reviewer and an executor.
 
     Args:
-        generator: Who writes the code: ``script``, so that a policy learns the other
+        generator: The writer of the code: ``script``, so that a policy learns the other
             roles; or ``policy``, for models that can write code.
         sandbox: Where tests run; it stays the caller's. If None, the scenario's own.
 
@@ -37,7 +37,7 @@ class CodingTeamScenario(Scenario):
 
     name: ClassVar[str] = "coding_team"
     description: ClassVar[str] = (
-        "Lead a coding team: route, review and test what a generator writes."
+        "Lead a coding team: route, review and test the code of a generator."
     )
     difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
         "intermediate"
@@ -122,7 +122,7 @@ class CodingTeamScenario(Scenario):
         return rewards.needed(task) if self._is_scripted else None
 
     def notes(self) -> list[str]:
-        """Return what is trained, and what a script does."""
+        """Return notes on the trained roles, and on the scripted one."""
         if not self._is_scripted:
             return []
         note = (

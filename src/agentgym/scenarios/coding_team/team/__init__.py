@@ -2,8 +2,8 @@
 
 - ``state``: the graph's typed state, shared by all roles.
 - ``routing``: the rules of who may take the next turn.
-- ``prompts``: what each role is asked.
-- ``turns``: one turn of a role: its attempts, and what stands in for it if they fail.
+- ``prompts``: the system prompts, and the request of each turn.
+- ``turns``: one turn of a role: its attempts, and its stand-in if they fail.
 - ``person``: the questions to a person.
 - ``graph``: the nodes, put together by :func:`graph.build_team`.
 

@@ -251,7 +251,7 @@ def _turn(state: TeamState, role: str, did: str, said: str = "") -> Turn:
 
 
 def _did(role: str, made: TurnResult) -> str:
-    """Return what came of a turn, in a few words."""
+    """Return the result of a turn in a few words."""
     if made.problem:
         return f"could not be used: {made.problem}"
     if role == GENERATOR:

@@ -1,4 +1,4 @@
-"""The system prompt of each role, and what it is asked in a turn."""
+"""The system prompt of each role, and the request of a turn."""
 
 from agentgym.scenarios.coding_team.team.routing import (
     EXECUTOR,
@@ -21,12 +21,12 @@ ROLE_PROMPTS = {
         "you were given."
     ),
     REVIEWER: (
-        "You review code. Check each changed file with your tools, report what they "
-        "cannot see, then answer in a few words. Do not change files."
+        "You review code. Check each changed file with your tools, report problems "
+        "that they cannot see, then answer in a few words. Do not change files."
     ),
     EXECUTOR: (
         "You test code. Run the tests with your tools; write tests if there are none. "
-        "Then say in a few words what failed and why. Do not change the code."
+        "Then name the failure and its cause in a few words. Do not change the code."
     ),
 }
 _MOST_SHOWN = 6
@@ -39,7 +39,7 @@ def supervisor_brief(state: TeamState) -> str:
 
 
 def role_brief(role: str, state: TeamState) -> str:
-    """Return what a role is asked in its turn."""
+    """Return the request to a role in its turn."""
     changed = ", ".join(state["facts"].get("changed", ())) or "none"
     if role == REVIEWER:
         return f"Request: {state['problem']}\nReview: {changed}"

@@ -43,9 +43,9 @@ class Turn(TypedDict):
     """One entry of the history.
 
     Attributes:
-        role: Who had the turn.
+        role: The role that had the turn.
         round: The round it belongs to, from 1.
-        did: What came of it, in a few words.
+        did: The result in a few words.
         said: The role's last message; empty if there is none.
     """
 
@@ -66,7 +66,7 @@ class TeamState(TypedDict, total=False):
         tests: The last test run since the last edit; None if there was none.
         history: Every turn so far.
         facts: Short facts that decide the routing; see ``routing.next_roles``.
-        note: What the next role should know, from the supervisor or a person.
+        note: Advice for the next role, from the supervisor or a person.
         question: The question that waits for a person; None if there is none.
         outcome: ``passed``, ``failed``, ``untested`` or ``stopped`` at the end.
     """

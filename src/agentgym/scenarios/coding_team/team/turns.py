@@ -1,4 +1,4 @@
-"""One turn of a role: its attempts, and what stands in for it if they all fail."""
+"""One turn of a role: its attempts, and its stand-in if they all fail."""
 
 import asyncio
 import json
@@ -118,13 +118,13 @@ async def take_turn(
     brief: str,
     before: Mapping[str, Any],
 ) -> TurnResult:
-    """Ask a role until its work can be used; else do what its tools can do.
+    """Ask a role until its work can be used; else use its tools without a model.
 
     Args:
         role: Its name.
         agents: Its agents; the first is asked twice, each other one once.
         tools: Of the whole team.
-        brief: What it is asked.
+        brief: The request to it.
         before: The state of the work so far.
     """
     problem, said = "", ""
