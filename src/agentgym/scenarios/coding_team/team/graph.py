@@ -6,7 +6,7 @@
     state = await graph.ainvoke({"messages": [("user", "Write a function that …")]})
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -106,10 +106,7 @@ def _model_of(models: Models, role: str) -> BaseChatModel:
     return found
 
 
-Node = Callable[[TeamState], Awaitable[Command[Any]]]
-
-
-def _supervisor(models: list[BaseChatModel], tools: Toolbox, human: bool) -> Node:
+def _supervisor(models: list[BaseChatModel], tools: Toolbox, human: bool) -> Any:
     hand_over = tools["hand_over"]
     offered = [model.bind_tools([hand_over]) for model in models]
 
@@ -170,7 +167,7 @@ async def _chosen(
     return None, ""
 
 
-def _role(name: str, agents: list[Any], tools: Toolbox, human: bool) -> Node:
+def _role(name: str, agents: list[Any], tools: Toolbox, human: bool) -> Any:
     async def node(state: TeamState) -> Command[Any]:
         """Let the role work, then return to the supervisor."""
         before = {key: state.get(key) for key in ("files", "facts", "tests")}
@@ -196,7 +193,7 @@ def _question(state: TeamState, work: Mapping[str, Any]) -> dict[str, Any] | Non
     return about_deadlock() if work["facts"]["repeated"] else None
 
 
-def _person(tools: Toolbox) -> Node:
+def _person(tools: Toolbox) -> Any:
     async def person(state: TeamState) -> Command[Any]:
         """Ask first: this node runs again from its start when the answer has come."""
         question = state["question"] or {}
