@@ -68,6 +68,9 @@ class Scenario(ABC):
             test tasks in words that no other split uses.
         options: Names of options that its reference may have, as ``data`` in
             ``bfcl?data=wheel.whl``; its class takes them by name, as text.
+        agents: The scenario's own agent, as ``module:name``, by framework, for users
+            who name none. Empty, the default: an agent of the framework's usual kind,
+            with the scenario's prompt and tools.
         train_tokens: Which of its own tokens the model learns from: ``calls``,
             ``calls+reasoning`` or ``all``. Choose ``all`` if the reward reads the text
             of the answer. The setting of the same name overrides it.
@@ -83,6 +86,7 @@ class Scenario(ABC):
     max_turns: ClassVar[int] = 10
     splits: ClassVar[tuple[Split, ...]] = (Split.TRAIN, Split.VALIDATION, Split.TEST)
     options: ClassVar[tuple[str, ...]] = ()
+    agents: ClassVar[dict[str, str]] = {}
     train_tokens: ClassVar[TrainTokens] = "calls"
     unsafe_local_exec: bool = False
 

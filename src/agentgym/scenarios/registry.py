@@ -58,6 +58,13 @@ BUILT_IN = {
             "agentgym.scenarios.customer_support.scenario:SupportScenario",
         ),
         ScenarioCard(
+            "coding_team",
+            "Lead a coding team: route, review and test the code of a generator.",
+            "intermediate",
+            "about 20 minutes on 2 cores",
+            "agentgym.scenarios.coding_team.scenario:CodingTeamScenario",
+        ),
+        ScenarioCard(
             "bfcl",
             "Call the right functions: Berkeley Function Calling Leaderboard v4.",
             "advanced",

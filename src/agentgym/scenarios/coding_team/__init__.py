@@ -1,0 +1,10 @@
+"""The coding team: a supervisor, a generator, a reviewer and an executor.
+
+- ``team``: the LangGraph graph, as any user could write it.
+- ``environment``: the project that it works on, with the tools of all roles.
+- ``measuring``: time and memory of one call.
+- ``projects``: small problems to train on, with the drafts of a scripted generator.
+- ``rewards``: the score of an episode.
+- ``agent``: the graph as training makes it.
+- ``scenario``: the scenario.
+"""

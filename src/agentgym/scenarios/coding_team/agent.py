@@ -1,0 +1,18 @@
+"""The team's graph as training makes it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.tools import BaseTool
+    from langgraph.graph.state import CompiledStateGraph
+
+
+def make_team(
+    llm: "BaseChatModel", tools: "Sequence[BaseTool]"
+) -> "CompiledStateGraph[Any, Any, Any, Any]":
+    """Return the team's graph, in which one model answers for all roles."""
+    from agentgym.scenarios.coding_team.team.graph import build_team
+
+    return build_team(llm, tools)

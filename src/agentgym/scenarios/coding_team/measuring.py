@@ -1,0 +1,66 @@
+"""Measure one call of a function in the sandbox: its time and its memory."""
+
+import ast
+import json
+
+from agentgym.errors import ToolError
+from agentgym.sandbox import SandboxResult
+
+SCRIPT = "measure_call.py"
+"""The script's name in the workspace."""
+
+_SOURCE = """\
+import importlib, json, time, tracemalloc
+
+module = importlib.import_module({module!r})
+code = compile({call!r}, "call", "eval")
+took = []
+for _ in range(5):
+    start = time.perf_counter()
+    eval(code, vars(module))
+    took.append(time.perf_counter() - start)
+    if sum(took) > 1:
+        break
+tracemalloc.start()
+eval(code, vars(module))
+print()
+kib = tracemalloc.get_traced_memory()[1] / 1024
+print(json.dumps({{"ms": 1000 * min(took), "kib": kib}}))
+"""
+_SHOWN = 160
+
+
+def script_for(path: str, call: str) -> str:
+    """Return the script that measures a call of a module's function.
+
+    Args:
+        path: The module's file.
+        call: An expression in the module's names, such as ``total(2, 3)``.
+
+    Raises:
+        ToolError: The file is not Python, or the call is not an expression.
+    """
+    if not path.endswith(".py"):
+        raise ToolError(f"{path} is not a Python file; only those can be measured.")
+    try:
+        ast.parse(call.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ToolError(f"{call!r} is not an expression, such as f(2).") from error
+    module = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    return _SOURCE.format(module=module, call=call.strip())
+
+
+def measured(result: SandboxResult) -> str:
+    """Return the time and the memory in words, or why there are none.
+
+    The process that is measured writes the numbers: they inform, they prove nothing.
+    """
+    if result.status != "exited":
+        return f"The call was stopped: {result.error or result.status}."
+    lines = result.stdout.strip().splitlines()
+    try:
+        numbers = json.loads(lines[-1])
+        return f"{numbers['ms']:.3f} ms, {numbers['kib']:.1f} KiB at most."
+    except (IndexError, KeyError, TypeError, ValueError):
+        last = (result.stderr.strip().splitlines() or ["no output"])[-1]
+        return f"The call failed: {last[:_SHOWN]}"

@@ -1,0 +1,135 @@
+"""The score of a team's episode: the outcome first, then how far it came."""
+
+from collections.abc import Sequence
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import Task
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.scenarios.books import Call
+from agentgym.scenarios.coding.execution import AnySandbox, repaired
+from agentgym.scenarios.coding_team.environment import TeamEnvironment
+from agentgym.scenarios.plan_reward import (
+    NEXT_TOOL,
+    NO_CALL,
+    PROGRESS,
+    Attempts,
+    melted,
+    success_parts,
+    tools_called,
+)
+from agentgym.scenarios.rewards.static_checks import is_test_file
+
+ERROR = -0.04
+VIOLATION = -0.1
+FALLBACK = -0.05
+SPARE_CALLS = 3
+"""Needless calls that a success may hold."""
+CORRECT, FINISHED = 0.7, 0.3
+"""Parts of a success where the policy writes the code too."""
+_MOST_COUNTED = 4
+
+
+def needed(task: Task) -> list[NeededCall]:
+    """Return the task's plan."""
+    return [
+        NeededCall(step["tool"], step["args"], _others(step["tool"]))
+        for step in task.goal["plan"]
+    ]
+
+
+def _others(tool: str) -> tuple[dict[str, str], ...]:
+    """Return other arguments that are as good: all tests are one file's here."""
+    return ({"path": ""}, {"path": "tests"}) if tool == "run_tests" else ()
+
+
+def score_routing(
+    task: Task, environment: TeamEnvironment, trajectory: Trajectory
+) -> Reward:
+    """Score an episode whose code a script wrote, by the calls of its plan.
+
+    A success, worth at least 0.9, made every call of the plan in order, broke no rule,
+    and needed no rule or code of the graph's own to take a turn.
+    """
+    plan = needed(task)
+    attempts = Attempts.of(environment.books, trajectory)
+    made = _progress(plan, attempts.done)
+    over = max(0, len(attempts.tools) - len(plan) - SPARE_CALLS)
+    is_clean = not attempts.violations and not environment.fallbacks and not over
+    tool, arguments = _shares(plan, attempts)
+    if made == len(plan) and is_clean:
+        parts = success_parts(attempts, len(plan), ERROR)
+        return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
+    if not attempts.tools:
+        return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
+    share = PROGRESS / len(plan)
+    next_tool = 0.0
+    if made < len(plan) and plan[made].tool in attempts.failed:
+        next_tool = NEXT_TOOL
+    parts = {
+        "progress": share
+        * (made + next_tool)
+        * melted(len(attempts.tools) - made - SPARE_CALLS),
+        "errors": ERROR * min(len(attempts.failed), _MOST_COUNTED),
+        "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
+        "fallbacks": FALLBACK * min(len(environment.fallbacks), _MOST_COUNTED),
+    }
+    return Reward(max(-1.0, sum(parts.values())), False, parts, tool, arguments)
+
+
+def score_outcome(
+    task: Task,
+    environment: TeamEnvironment,
+    trajectory: Trajectory,
+    sandbox: AnySandbox,
+) -> Reward:
+    """Score an episode whose code the policy wrote, by hidden values of the code.
+
+    Raises:
+        SandboxError: The code could not be run.
+    """
+    files = {
+        path: text
+        for path, text in environment.workspace.files.items()
+        if not is_test_file(path)
+    }
+    hidden = task.goal["hidden"]
+    attempts = Attempts.of(environment.books, trajectory)
+    if not attempts.tools:
+        return Reward(NO_CALL, False, {"no_call": NO_CALL})
+    correct = all(path in files for path in hidden) and repaired(sandbox, files, hidden)
+    finished = Call("hand_over", {"to": "finish"}) in attempts.done
+    is_clean = not attempts.violations and not environment.fallbacks
+    parts = {
+        "correct": CORRECT if correct else 0.0,
+        "finished": FINISHED if correct and finished else 0.0,
+        "errors": ERROR * min(len(attempts.failed), 2),
+        "rules": ERROR * min(attempts.violations, 2),
+        "fallbacks": ERROR * min(len(environment.fallbacks), 2),
+    }
+    return Reward(sum(parts.values()), correct and finished and is_clean, parts)
+
+
+def _progress(plan: Sequence[NeededCall], done: Sequence[Call]) -> int:
+    """Return how many calls of the plan were made, in order."""
+    made = 0
+    for call in done:
+        if made < len(plan) and _matches(plan[made], call):
+            made += 1
+    return made
+
+
+def _matches(need: NeededCall, call: Call) -> bool:
+    return need.tool == call.tool and call.args in (need.arguments, *need.others)
+
+
+def _shares(plan: Sequence[NeededCall], attempts: Attempts) -> tuple[float, float]:
+    """Return the shares of the plan whose tool was called, and called rightly."""
+    tools = tools_called((need.tool for need in plan), attempts.tools)
+    left = list(attempts.done)
+    right = 0
+    for need in plan:
+        found = next((call for call in left if _matches(need, call)), None)
+        if found is not None:
+            left.remove(found)
+            right += 1
+    return tools / len(plan), right / len(plan)

@@ -1,0 +1,137 @@
+"""The scenario: a team of four roles that solves small programming problems."""
+
+from random import Random
+from typing import ClassVar, Literal
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.errors import ScenarioError, UsageError
+from agentgym.scenarios.base import Environment, Scenario
+from agentgym.scenarios.coding.execution import AnySandbox
+from agentgym.scenarios.coding_team import rewards
+from agentgym.scenarios.coding_team.environment import WRITING, TeamEnvironment
+from agentgym.scenarios.coding_team.projects import FAMILIES, make_task
+from agentgym.scenarios.rewards.static_checks import find_problems
+
+SYSTEM_PROMPT = (
+    "You are a coding team. Hand over to the generator, which writes the code; to the "
+    "reviewer, who checks code that is not simple with lint and check_security; to the "
+    "executor, who runs the tests; then finish."
+)
+GENERATORS = ("script", "policy")
+
+
+class CodingTeamScenario(Scenario):
+    """A supervisor routes between a generator, a reviewer and an executor.
+
+    Args:
+        generator: The writer of the code: ``script``, so that a policy learns the other
+            roles; or ``policy``, for models that can write code.
+        sandbox: Where tests run; it stays the caller's. If None, the scenario's own.
+
+    Raises:
+        UsageError: No generator has this name.
+    """
+
+    name: ClassVar[str] = "coding_team"
+    description: ClassVar[str] = (
+        "Lead a coding team: route, review and test the code of a generator."
+    )
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
+        "intermediate"
+    )
+    estimated_time: ClassVar[str] = "about 20 minutes on 2 cores"
+    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    max_turns: ClassVar[int] = 10
+    splits: ClassVar[tuple[Split, ...]] = tuple(Split)
+    options: ClassVar[tuple[str, ...]] = ("generator",)
+    agents: ClassVar[dict[str, str]] = {
+        "langchain": "agentgym.scenarios.coding_team.agent:make_team"
+    }
+
+    def __init__(
+        self, generator: str = "script", sandbox: AnySandbox | None = None
+    ) -> None:
+        if generator not in GENERATORS:
+            known = " or ".join(GENERATORS)
+            raise UsageError(
+                f"The generator of coding_team is {known}, not {generator!r}."
+            )
+        self._is_scripted = generator == "script"
+        self._given = sandbox
+
+    def system_prompt(self) -> str:
+        """Return the order of the work, for an agent that plays all roles."""
+        return SYSTEM_PROMPT
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the tools of all roles."""
+        found = tool_specs(TeamEnvironment)
+        if not self._is_scripted:
+            return found
+        return [spec for spec in found if spec.name not in WRITING]
+
+    def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
+        """Return small problems, families interleaved.
+
+        Raises:
+            MissingExtraError: The reviewer's checks are not installed.
+        """
+        find_problems({"ready.py": "READY = True\n"})
+        mixed = Random(0).sample(FAMILIES, len(FAMILIES))
+        return [
+            make_task(mixed[i % len(mixed)], split, seed, i // len(mixed))
+            for i in range(count)
+        ]
+
+    def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
+        """Return held-out tasks, then some in unknown words."""
+        return {
+            "held-out": self.tasks(Split.TEST, seed, count),
+            "out-of-vocabulary": self.tasks(
+                Split.OUT_OF_VOCABULARY, seed, max(1, count // 6)
+            ),
+        }
+
+    def create_environment(self, task: Task) -> TeamEnvironment:
+        """Return a fresh project with the task's tests."""
+        state = task.initial_state
+        return TeamEnvironment(
+            state["files"],
+            self._runs_in(),
+            target=state["target"],
+            drafts=state["drafts"] if self._is_scripted else None,
+        )
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score an episode; see :mod:`agentgym.scenarios.coding_team.rewards`."""
+        if not isinstance(environment, TeamEnvironment):
+            raise ScenarioError(
+                f"{environment!r} is not an environment of this scenario."
+            )
+        if self._is_scripted:
+            return rewards.score_routing(task, environment, trajectory)
+        return rewards.score_outcome(task, environment, trajectory, self._runs_in())
+
+    def needed_calls(self, task: Task) -> list[NeededCall] | None:
+        """Return the task's plan; None where the policy writes the code."""
+        return rewards.needed(task) if self._is_scripted else None
+
+    def notes(self) -> list[str]:
+        """Return notes on the trained roles, and on the scripted one."""
+        if not self._is_scripted:
+            return []
+        note = (
+            "A script plays the generator: the supervisor's routing and the tool calls "
+            "of the reviewer and the executor are trained. `coding_team?generator="
+            "policy` lets the model write the code, which is too hard for the shipped "
+            "policy."
+        )
+        return [note]
+
+    def _runs_in(self) -> AnySandbox:
+        return self._given or self.sandbox

@@ -1,0 +1,192 @@
+"""One turn of a role: its attempts, and its stand-in if they all fail."""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import BaseTool
+from langgraph.errors import GraphBubbleUp
+
+from agentgym.scenarios.coding_team.team.prompts import ROLE_PROMPTS
+from agentgym.scenarios.coding_team.team.routing import (
+    EXECUTOR,
+    GENERATOR,
+    REVIEWER,
+)
+
+ROLE_TOOLS: Mapping[str, tuple[str, ...]] = {
+    GENERATOR: ("list_files", "read_file", "write_file", "edit_file"),
+    REVIEWER: (
+        "read_file",
+        "lint",
+        "check_security",
+        "check_complexity",
+        "report_finding",
+    ),
+    EXECUTOR: ("read_file", "run_tests", "write_test", "measure"),
+}
+"""Names of each role's tools; those that the team was not given are left out."""
+TURN_S = 600.0
+"""Seconds after which a turn counts as one that hangs."""
+
+_STEPS = 40
+_REFUSED = frozenset({401, 403, 404})
+"""HTTP statuses that another attempt cannot change."""
+_CODE = re.compile(r"```[\w+-]*\n(.*?)```", re.DOTALL)
+_MOST_SAID = 2_000
+_AGAIN = "Your last attempt could not be used: {problem} Use your tools."
+
+
+class Toolbox:
+    """The tools of a team, by name.
+
+    Args:
+        tools: Those that the team was given.
+
+    Raises:
+        ValueError: ``hand_over`` or ``team_state`` is missing.
+    """
+
+    def __init__(self, tools: Sequence[BaseTool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        for name in ("hand_over", "team_state"):
+            if name not in self._tools:
+                raise ValueError(f"The team needs a tool named {name!r}.")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tools
+
+    def __getitem__(self, name: str) -> BaseTool:
+        return self._tools[name]
+
+    def of_role(self, role: str) -> list[BaseTool]:
+        """Return the tools that a role may call."""
+        return [self._tools[n] for n in ROLE_TOOLS[role] if n in self._tools]
+
+    async def record(self, event: str = "look", role: str = "") -> dict[str, Any]:
+        """Report an event, and return the state of the work after it."""
+        text = await self._tools["team_state"].ainvoke({"event": event, "role": role})
+        state: dict[str, Any] = json.loads(text)
+        return state
+
+
+_UNUSABLE = {
+    GENERATOR: "no file was written.",
+    REVIEWER: "not every changed file was checked.",
+    EXECUTOR: "the tests were not run.",
+}
+
+
+@dataclass(frozen=True)
+class TurnResult:
+    """The result of a turn.
+
+    Attributes:
+        work: The state of the work after it.
+        said: The role's last message.
+        problem: Why its own work could not be used; empty if it could.
+    """
+
+    work: dict[str, Any]
+    said: str
+    problem: str = ""
+
+
+def agents_of(role: str, models: Sequence[BaseChatModel], tools: Toolbox) -> list[Any]:
+    """Return one compiled agent for each model.
+
+    Returns:
+        An empty list for a generator that was given no tool to write with: another
+        program plays it.
+    """
+    if role == GENERATOR and "write_file" not in tools:
+        return []
+    own, prompt = tools.of_role(role), ROLE_PROMPTS[role]
+    return [create_agent(m, own, system_prompt=prompt, name=role) for m in models]
+
+
+async def take_turn(
+    role: str,
+    agents: Sequence[Any],
+    tools: Toolbox,
+    brief: str,
+    before: Mapping[str, Any],
+) -> TurnResult:
+    """Ask a role until its work can be used; else use its tools without a model.
+
+    Args:
+        role: Its name.
+        agents: Its agents; the first is asked twice, each other one once.
+        tools: Of the whole team.
+        brief: The request to it.
+        before: The state of the work so far.
+    """
+    problem, said = "", ""
+    for agent in (*agents[:1], *agents):
+        asked = f"{brief}\n{_AGAIN.format(problem=problem)}" if problem else brief
+        said, problem = await _asked(agent, asked)
+        work = await tools.record()
+        if _is_usable(role, before, work):
+            return TurnResult(work, said)
+        if role == GENERATOR and await _keep_code(tools, said, before):
+            return TurnResult(await tools.record(), said)
+        problem = problem or _UNUSABLE[role]
+    if agents:
+        await tools.record("fall_back", role)
+        await _stand_in(role, tools, before)
+    return TurnResult(await tools.record(), said, problem)
+
+
+def _is_usable(role: str, before: Mapping[str, Any], work: Mapping[str, Any]) -> bool:
+    if role == GENERATOR:
+        return bool(work["files"] != before["files"])
+    if role == REVIEWER:
+        return bool(work["facts"]["reviewed"])
+    return work["tests"] is not None
+
+
+async def _keep_code(tools: Toolbox, said: str, before: Mapping[str, Any]) -> bool:
+    """Write the one block of code that a generator only showed; say if it did."""
+    blocks = _CODE.findall(said)
+    if len(blocks) != 1 or not blocks[0].strip():
+        return False
+    given = {"path": before["facts"]["target"], "text": blocks[0]}
+    await tools["write_file"].ainvoke(given)
+    return True
+
+
+async def _stand_in(role: str, tools: Toolbox, before: Mapping[str, Any]) -> None:
+    """Run the checks or the tests without a model."""
+    if role == EXECUTOR:
+        await tools["run_tests"].ainvoke({})
+    if role != REVIEWER:
+        return
+    for path in before["facts"]["changed"]:
+        for name in ("lint", "check_security", "check_complexity"):
+            if name in tools:
+                await tools[name].ainvoke({"path": path})
+
+
+async def _asked(agent: Any, brief: str) -> tuple[str, str]:
+    """Return an agent's last message, and the problem if it failed.
+
+    Raises:
+        Exception: The provider refuses the key or the model.
+    """
+    given = {"messages": [HumanMessage(brief)]}
+    try:
+        async with asyncio.timeout(TURN_S):
+            state = await agent.ainvoke(given, {"recursion_limit": _STEPS})
+    except GraphBubbleUp:
+        raise
+    except Exception as error:
+        if getattr(error, "status_code", None) in _REFUSED:
+            raise
+        return "", f"it failed with {type(error).__name__}: {error}"[:300]
+    return str(state["messages"][-1].text)[:_MOST_SAID], ""
