@@ -126,6 +126,18 @@ def test_texts_for_readers_use_plain_words(name: str) -> None:
     assert not found, shown
 
 
+def test_a_public_class_name_stands_once() -> None:
+    """Two classes of one name: a search for it, or an import, finds the wrong one."""
+    files: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        if "__pycache__" in path.parts:
+            continue
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                files.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in files.items() if len(found) > 1} == {}
+
+
 def test_each_pattern_finds_its_phrase() -> None:
     texts = (
         "Return what holds.",

@@ -24,7 +24,7 @@ from agentgym.scenarios.customer_support.families import (
     Scene,
     Step,
 )
-from agentgym.scenarios.customer_support.names import NAMES, Names
+from agentgym.scenarios.customer_support.names import NAMES, SupportNames
 from agentgym.scenarios.customer_support.scenario import ROLE, SYSTEM_PROMPT
 from recipes.nano import pools
 from recipes.nano.conversation import Argument, Conversation, ToolLine
@@ -60,15 +60,15 @@ FORBIDDEN = {
 class NamedScene(Scene):
     """A scene of the train split whose names may be invented."""
 
-    pool: Names | None = None
+    pool: SupportNames | None = None
 
     @property
-    def names(self) -> Names:
+    def names(self) -> SupportNames:
         """The names to draw from."""
         return self.pool or NAMES[Split.TRAIN]
 
 
-def invented(rng: Random) -> Names:
+def invented(rng: Random) -> SupportNames:
     """Return a pool of words that no split uses."""
     known = {w.lower() for names in NAMES.values() for w in names.words()}
 
@@ -77,7 +77,7 @@ def invented(rng: Random) -> Names:
         return tuple(sorted(w for w in made if w.isalpha() and len(w) > 2))
 
     prefix = word(rng)[:3].lower()
-    return Names(
+    return SupportNames(
         first=tuple(w.capitalize() for w in words(8)),
         last=tuple(surname(rng) for _ in range(4)),
         domains=words(8),

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from agentgym.compute import watchdog
-from agentgym.compute.watchdog import Limits, Watchdog
+from agentgym.compute.watchdog import EndLimits, Watchdog
 from agentgym.core.config import TrainingConfig
 from agentgym.version import __version__
 from tests.compute.home import make_sleepy
@@ -68,7 +68,11 @@ class Guarded:
             "resume": False,
             "variables": {},
         }
-        order = {"train": train, "ending": ending, "limits": Limits(**limits).as_json()}
+        order = {
+            "train": train,
+            "ending": ending,
+            "limits": EndLimits(**limits).as_json(),
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "agentgym.compute.watchdog", str(self.attempt)],
             stdin=subprocess.PIPE,
@@ -122,7 +126,7 @@ class Alone:
         self.heartbeat = folder / "run" / "heartbeat"
         self.ended: list[float] = []
         ending = {"url": "", "method": "", "key": "", "body": ""}
-        order = {"train": {}, "limits": Limits(**limits).as_json()}
+        order = {"train": {}, "limits": EndLimits(**limits).as_json()}
         monkeypatch.setattr(watchdog, "time", self.clock)
         self.watchdog = Watchdog(self.attempt, {**order, "ending": ending})
         self.child = subprocess.Popen(["sh", "-c", words], start_new_session=True)

@@ -12,7 +12,7 @@ from agentgym import TrainingConfig
 from agentgym.core.ledger import FAR_OFF, NO_VARIANCE, ROLE_NOT_TRAINED, Ledger
 from agentgym.core.trajectory import Reason
 from agentgym.doctor.evidence import Evidence, read_evidence
-from agentgym.doctor.run import Finding, diagnose
+from agentgym.doctor.run import Obstacle, diagnose
 from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
@@ -43,7 +43,7 @@ def titles(evidence: Evidence) -> list[str]:
     return [finding.title for finding in diagnose(evidence)]
 
 
-def only(evidence: Evidence) -> Finding:
+def only(evidence: Evidence) -> Obstacle:
     found = diagnose(evidence)
     assert len(found) == 1, found
     return found[0]

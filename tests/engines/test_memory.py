@@ -22,7 +22,7 @@ from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.prefix_tree import plant
 from agentgym.engines.local.shape import CountedShape, Use
 from agentgym.engines.local.support import LocalEngines
-from agentgym.engines.memory import Estimate, cheaper, told_use
+from agentgym.engines.memory import MemoryEstimate, cheaper, told_use
 from agentgym.errors import ModelError, NotEnoughMemoryError
 from agentgym.models.folder import count_parameters
 from tests.engines.allocations import branching, peak
@@ -144,7 +144,7 @@ def test_weights_adapter_optimizer_and_cache_are_what_torch_allocates(
     folder = make()
     loaded = load_model(str(folder), device="cpu", rank=4, seed=0, precision=precision)
     use = Use(4, is_half=precision == "bf16", longest=256)
-    estimate = Estimate.of(told(folder), use)
+    estimate = MemoryEstimate.of(told(folder), use)
     trained = [p for _, p in loaded.trained_parameters()]
     frozen = [p for p in loaded.model.parameters() if not p.requires_grad]
     optimizer = torch.optim.AdamW(trained)
@@ -178,7 +178,7 @@ def test_all_weights_are_trained_with_their_gradients_and_moments(
     folder = make("llama")
     loaded = load_model(str(folder), device="cpu", rank=0, seed=0)
     size = sum(p.nbytes for _, p in loaded.trained_parameters())
-    estimate = Estimate.of(told(folder), Use(0, is_half=True))
+    estimate = MemoryEstimate.of(told(folder), Use(0, is_half=True))
 
     assert (estimate.weights, estimate.adapter) == (size, 0)
     assert (estimate.gradients, estimate.optimizer) == (size, 2 * size)
@@ -205,7 +205,7 @@ def test_an_update_stays_within_the_estimate_and_not_far_below(
         recompute=recompute,
     )
     use = Use(rank, precision == "bf16", recompute, longest)
-    estimate = Estimate.of(told(folder), use)
+    estimate = MemoryEstimate.of(told(folder), use)
     loss = PolicyLoss(replace(loaded, cores=1), 0.2, 0.0, 1.0)
     (forest,) = plant(branching(longest), loss.tree_nodes)
     assert len(list(forest.chunks(loss.chunk_tokens))) > 1
@@ -221,7 +221,7 @@ def test_large_models_are_recomputed_unless_told_otherwise() -> None:
     shape = shape_of(QWEN)
 
     def activations(recomputes: bool | None) -> int:
-        return Estimate.of(shape, Use(16, recomputes=recomputes)).activations
+        return MemoryEstimate.of(shape, Use(16, recomputes=recomputes)).activations
 
     assert activations(None) == activations(True) < activations(False) / 4
 
@@ -282,10 +282,10 @@ def test_what_to_lower_says_what_is_then_taken() -> None:
         "precision = 'bf16'",
         "max_episode_tokens = 2048",
     ]
-    needs = [Estimate.of(shape, use).need, *(need for _, need in found)]
+    needs = [MemoryEstimate.of(shape, use).need, *(need for _, need in found)]
     assert needs == sorted(needs, reverse=True)
     least = Use(16, is_half=True, recomputes=True, longest=2048, on_gpu=True)
-    assert needs[-1] == Estimate.of(shape, least).need
+    assert needs[-1] == MemoryEstimate.of(shape, least).need
     assert list(cheaper(shape, least)) == []
 
 

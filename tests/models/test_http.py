@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from agentgym.models import http
-from agentgym.models.http import Attempts, ModelClient, overflow_message
+from agentgym.models.http import ModelClient, ServerAttempts, overflow_message
 from agentgym.models.servers import Replicas
 from tests.rollout.stub_server import Handler, StubServer
 
@@ -57,7 +57,7 @@ async def send(
 ) -> tuple[int, bytes]:
     """Return the status and the body of the answer to one call."""
     heard = [] if told is None else told
-    async for attempt in Attempts(client, "session", heard.append):
+    async for attempt in ServerAttempts(client, "session", heard.append):
         async with attempt.at(Replicas((url,), "m", key)):
             response = await attempt.post("chat/completions", b"{}", stream=stream)
             attempt.has_begun = stream

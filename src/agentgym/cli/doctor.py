@@ -11,7 +11,7 @@ from agentgym.cli.output import print_json, progress_console
 
 if TYPE_CHECKING:
     from agentgym.engines.base import EngineFactory
-    from agentgym.engines.environments import Environment
+    from agentgym.engines.environments import EngineEnvironment
 
 engines = typer.Typer(
     name="engine",
@@ -88,7 +88,7 @@ def check(engine: Named, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def _environment(engine: str) -> "tuple[EngineFactory, Environment]":
+def _environment(engine: str) -> "tuple[EngineFactory, EngineEnvironment]":
     from agentgym.engines.registry import ENGINES
     from agentgym.errors import UsageError
 

@@ -140,7 +140,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Ending:
+class EndRequest:
     """A request over HTTP by which a machine can be ended, also by itself.
 
     Attributes:
@@ -223,6 +223,6 @@ class Provider(ABC):
         """
         return
 
-    def ending(self, machine: Machine) -> Ending | None:
+    def ending(self, machine: Machine) -> EndRequest | None:
         """Return how a machine can end itself; None where nothing is rented."""
         return None

@@ -17,7 +17,7 @@ from typing import Any, Self
 from agentgym.compute.base import (
     NAME_PREFIX,
     Address,
-    Ending,
+    EndRequest,
     Machine,
     MachineState,
     Offer,
@@ -182,7 +182,7 @@ class Lease:
         self._write(guarded=True)
 
     @property
-    def ending(self) -> Ending | None:
+    def ending(self) -> EndRequest | None:
         """How the machine can end itself."""
         assert self._machine is not None
         return self._provider.ending(self._machine)

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from agentgym.compute.base import Address, Ending
+from agentgym.compute.base import Address, EndRequest
 from agentgym.compute.elsewhere.arrival import arrived, ended_with
 from agentgym.compute.elsewhere.channel import Channel
 from agentgym.compute.elsewhere.mirror import Mirror
@@ -20,7 +20,7 @@ from agentgym.compute.elsewhere.progress_lines import replay_progress
 from agentgym.compute.elsewhere.upload import Upload, make_upload
 from agentgym.compute.reconnect import LONG_S, SHORT_S, Reconnect, RetryingShell
 from agentgym.compute.shell import Shell
-from agentgym.compute.watchdog import Limits
+from agentgym.compute.watchdog import EndLimits
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, TrainingInterrupted, UnreachableError
 from agentgym.evaluate.progress import Plan, Progress
@@ -48,8 +48,8 @@ def train_elsewhere(
     run: RunFolder,
     progress: Progress,
     *,
-    ending: Ending | None = None,
-    limits: Callable[[], Limits] = Limits,
+    ending: EndRequest | None = None,
+    limits: Callable[[], EndLimits] = EndLimits,
     measured: Callable[[float], None] = lambda seconds: None,
 ) -> TrainingResult:
     """Train a run on another machine, as if it were here.

@@ -13,7 +13,7 @@ from agentgym.compute.registry import PROVIDERS
 from agentgym.compute.remote import KNOWN_HOSTS, fetch_results, train_elsewhere
 from agentgym.compute.sizes import need_of
 from agentgym.compute.ssh import plan_elsewhere
-from agentgym.compute.watchdog import Limits
+from agentgym.compute.watchdog import EndLimits
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import (
     ComputeError,
@@ -178,7 +178,7 @@ class Rented(Place):
         return None
 
 
-def _limits(lease: Lease) -> Limits:
+def _limits(lease: Lease) -> EndLimits:
     """Return the limits from this moment on, with and without the client.
 
     The client stops the run in time; the machine does by itself, a little later.
@@ -187,7 +187,7 @@ def _limits(lease: Lease) -> Limits:
         lease.guarded()
     left, paid = lease.seconds_left, lease.seconds_paid
     longest = None if left is None or paid is None else (left + paid) / 2
-    return Limits(longest_s=longest, ends_s=paid, silent_s=SILENT_S)
+    return EndLimits(longest_s=longest, ends_s=paid, silent_s=SILENT_S)
 
 
 def _cost_so_far(run: RunFolder) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
-from agentgym.engines.memory import Estimate, shape_of, told_use
+from agentgym.engines.memory import MemoryEstimate, shape_of, told_use
 from agentgym.errors import ModelError, UsageError
 from agentgym.models.folder import (
     ADAPTER_FILE,
@@ -90,7 +90,7 @@ def need_of(config: TrainingConfig) -> Need:
     if known is not None:
         shape, held = known
         use = told_use(config, on_gpu=True, has_half=True)
-        found = Estimate.of(shape, use, held)
+        found = MemoryEstimate.of(shape, use, held)
         return Need(
             parameters=held or shape.parameters,
             source="by its config.json",

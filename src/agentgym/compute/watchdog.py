@@ -28,7 +28,7 @@ _TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class EndLimits:
     """When a machine ends its work without a request; None: never.
 
     Attributes:
@@ -66,7 +66,7 @@ class Watchdog:
 
     def __init__(self, attempt: Path, order: dict[str, Any]) -> None:
         self._attempt = attempt
-        self._limits = Limits(**order["limits"])
+        self._limits = EndLimits(**order["limits"])
         self._ending: dict[str, str] | None = order["ending"]
         self._train = order["train"]
         self._begun = self._heard = time.monotonic()

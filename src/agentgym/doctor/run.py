@@ -21,7 +21,7 @@ _FAR_OFF = 0.01
 
 
 @dataclass(frozen=True)
-class Finding:
+class Obstacle:
     """An obstacle to learning, with the numbers that show it."""
 
     severity: Severity
@@ -57,12 +57,12 @@ _ADVICE = {
 }
 
 
-_critical = partial(Finding, "critical")
-_warning = partial(Finding, "warning")
-_info = partial(Finding, "info")
+_critical = partial(Obstacle, "critical")
+_warning = partial(Obstacle, "warning")
+_info = partial(Obstacle, "info")
 
 
-def diagnose(run: Evidence) -> list[Finding]:
+def diagnose(run: Evidence) -> list[Obstacle]:
     """Return the findings, the likeliest cause first; empty if all is well."""
     checks = (
         *(_broken, _lost, _base, _watched, _signal, _far_off, _cut, _updates),
@@ -74,7 +74,7 @@ def diagnose(run: Evidence) -> list[Finding]:
     return found or list(_no_progress(run))
 
 
-def _broken(run: Evidence) -> Iterator[Finding]:
+def _broken(run: Evidence) -> Iterator[Obstacle]:
     """Look for the cause that ended the run or spoilt its policy."""
     if run.checkpoint_error:
         yield _critical(
@@ -99,7 +99,7 @@ def _broken(run: Evidence) -> Iterator[Finding]:
         )
 
 
-def _lost(run: Evidence) -> Iterator[Finding]:
+def _lost(run: Evidence) -> Iterator[Obstacle]:
     """Look for calls that were not made, or not accounted for, and lost rollouts."""
     calls, counted, episodes = run.ledger.calls, run.ledger.counted, run.episodes
     if run.steps and not calls:
@@ -124,7 +124,7 @@ def _lost(run: Evidence) -> Iterator[Finding]:
         if reason.startswith("timeout"):
             advice = "Raise rollout_timeout_s, or lower concurrency so that each is "
             advice += "faster."
-        yield Finding(
+        yield Obstacle(
             "critical" if share >= 0.3 else "warning",
             "many rollouts were dropped",
             f"{dropped:,} of {episodes:,} rollouts ({share:.0%})"
@@ -133,7 +133,7 @@ def _lost(run: Evidence) -> Iterator[Finding]:
         )
 
 
-def _base(run: Evidence) -> Iterator[Finding]:
+def _base(run: Evidence) -> Iterator[Obstacle]:
     """Check the results of the untrained policy."""
     if run.baseline is None:
         return
@@ -155,16 +155,16 @@ def _base(run: Evidence) -> Iterator[Finding]:
         )
 
 
-def _watched(run: Evidence) -> Iterator[Finding]:
+def _watched(run: Evidence) -> Iterator[Obstacle]:
     """Report the remarks on the newest validation."""
     for remark in run.remarks:
         severity: Severity = "info" if remark.kind == "unsolved" else "warning"
         evidence = f"{remark.text[:1].upper()}{remark.text[1:]}."
         title = _REMARKS[remark.kind]
-        yield Finding(severity, title, evidence, _ADVICE[remark.kind])
+        yield Obstacle(severity, title, evidence, _ADVICE[remark.kind])
 
 
-def _signal(run: Evidence) -> Iterator[Finding]:
+def _signal(run: Evidence) -> Iterator[Obstacle]:
     """Look for steps and calls without a training signal."""
     groups = sum(step["groups"] for step in run.recent)
     skipped = sum(step["skipped_groups"] for step in run.recent)
@@ -186,7 +186,7 @@ def _signal(run: Evidence) -> Iterator[Finding]:
     if share >= 0.25:
         reason, count = masked.most_common(1)[0]
         title = "most model calls were masked"
-        yield Finding(
+        yield Obstacle(
             "critical" if share >= 0.8 else "warning",
             title if share >= 0.5 else "many calls were masked",
             f"{masked.total():,} of {calls:,} model calls ({share:.0%}), "
@@ -197,7 +197,7 @@ def _signal(run: Evidence) -> Iterator[Finding]:
         )
 
 
-def _far_off(run: Evidence) -> Iterator[Finding]:
+def _far_off(run: Evidence) -> Iterator[Obstacle]:
     """Look for calls that the learner gives another probability than sampling did."""
     count = run.ledger.masked[FAR_OFF]
     share = count / max(1, run.ledger.calls)
@@ -212,7 +212,7 @@ def _far_off(run: Evidence) -> Iterator[Finding]:
         )
 
 
-def _cut(run: Evidence) -> Iterator[Finding]:
+def _cut(run: Evidence) -> Iterator[Obstacle]:
     """Look for answers that ended at their most tokens."""
     known = [step for step in run.recent if "answers_cut" in step]
     share = _mean(known, "answers_cut") if known else 0.0
@@ -226,7 +226,7 @@ def _cut(run: Evidence) -> Iterator[Finding]:
         )
 
 
-def _equal_rewards(run: Evidence, skipped: int, groups: int) -> Finding:
+def _equal_rewards(run: Evidence, skipped: int, groups: int) -> Obstacle:
     success = _mean(run.recent, "success_rate")
     numbers = (
         f"{skipped} of the last {groups} groups had equal rewards, at {success:.0%} "
@@ -252,7 +252,7 @@ def _equal_rewards(run: Evidence, skipped: int, groups: int) -> Finding:
     )
 
 
-def _updates(run: Evidence) -> Iterator[Finding]:
+def _updates(run: Evidence) -> Iterator[Obstacle]:
     """Look for updates that go too far, or a policy that no longer explores."""
     kl = max((step["kl"] for step in run.recent), default=0.0)
     clipped = max((step["clip_fraction"] for step in run.recent), default=0.0)
@@ -276,7 +276,7 @@ def _updates(run: Evidence) -> Iterator[Finding]:
             )
 
 
-def _outcome(run: Evidence) -> Iterator[Finding]:
+def _outcome(run: Evidence) -> Iterator[Obstacle]:
     """Check how much was learned, and how much was tried."""
     if run.validation is not None and run.baseline is not None:
         before, after = _thirds([step["success_rate"] for step in run.steps])
@@ -299,7 +299,7 @@ def _outcome(run: Evidence) -> Iterator[Finding]:
         )
 
 
-def _regressions(run: Evidence) -> Iterator[Finding]:
+def _regressions(run: Evidence) -> Iterator[Obstacle]:
     """List results that fell on held-out tasks, beyond chance."""
     if run.effect is None:
         return
@@ -327,7 +327,7 @@ def _regressions(run: Evidence) -> Iterator[Finding]:
         )
 
 
-def _no_progress(run: Evidence) -> Iterator[Finding]:
+def _no_progress(run: Evidence) -> Iterator[Obstacle]:
     """Report a flat reward that no other finding explains.
 
     Validation decides where there was enough of it: training concentrates on failing

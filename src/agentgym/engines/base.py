@@ -12,7 +12,7 @@ from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult, Policy, ServedPolicy
 from agentgym.core.trajectory import ModelCall, RequestedCall
-from agentgym.engines.environments import Environment, Finding
+from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.errors import EngineError, UnsupportedError
 
 CLIP = 0.2
@@ -302,7 +302,7 @@ class EngineFactory(ABC):
     """
 
     imitates: ClassVar[bool] = False
-    environment: ClassVar[Environment | None] = None
+    environment: ClassVar[EngineEnvironment | None] = None
 
     @abstractmethod
     def check(self, config: TrainingConfig) -> EngineSummary:
@@ -329,7 +329,7 @@ class EngineFactory(ABC):
         """Return the configuration for the engine's library; empty without one."""
         return ""
 
-    def examine(self) -> Iterator[Finding]:
+    def examine(self) -> Iterator[Checked]:
         """Check environment and machine, and start a tiny model if that is possible.
 
         ``agentgym engine check`` shows each finding as it comes.

@@ -16,7 +16,7 @@ from agentgym.errors import EngineError, UsageError
 _LEAST_MEMORY_GB = 4.0
 
 
-class Finding(NamedTuple):
+class Checked(NamedTuple):
     """The result of one check: whether it is right, and its evidence."""
 
     name: str
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Environment:
+class EngineEnvironment:
     """A virtual environment in ``AGENTGYM_HOME/engines``, made with uv.
 
     Attributes:
@@ -82,11 +82,11 @@ class Environment:
             )
         return python
 
-    def packages(self, python: Path, *names: str) -> list[Finding]:
+    def packages(self, python: Path, *names: str) -> list[Checked]:
         """Say which versions of packages an interpreter has."""
         versions = {name: installed_version(python, name) for name in names}
         return [
-            Finding(name, version is not None, version or f"missing. {self.advice}")
+            Checked(name, version is not None, version or f"missing. {self.advice}")
             for name, version in versions.items()
         ]
 
@@ -132,7 +132,7 @@ def installed_version(python: Path, package: str) -> str | None:
     return None
 
 
-def imports(python: Path, modules: str, timeout_s: float = 180) -> Finding:
+def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
     """Say whether an interpreter can import ``modules``, and how many GPUs torch sees.
 
     Args:
@@ -151,44 +151,44 @@ def imports(python: Path, modules: str, timeout_s: float = 180) -> Finding:
             timeout=timeout_s,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("imports", False, f"{first} cannot be imported: {error}")
+        return Checked("imports", False, f"{first} cannot be imported: {error}")
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:]
         told = f"{first} cannot be imported: {' '.join(last)}"
-        return Finding("imports", False, told)
+        return Checked("imports", False, told)
     count, cuda = done.stdout.split()[-2:]
     told = f"{modules}; torch, built for CUDA {cuda}, sees {count} GPUs"
-    return Finding("imports", True, told)
+    return Checked("imports", True, told)
 
 
-def machine() -> list[Finding]:
+def machine() -> list[Checked]:
     """Look at the GPUs, the memory, and whether servers may listen on loopback."""
     return [gpus(), _memory(), _ports()]
 
 
-def _memory() -> Finding:
+def _memory() -> Checked:
     import psutil
 
     free = psutil.virtual_memory().available / 2**30
     told = f"{free:.0f} GB free; weights of servers that sleep are kept there"
-    return Finding("memory", free >= _LEAST_MEMORY_GB, told)
+    return Checked("memory", free >= _LEAST_MEMORY_GB, told)
 
 
-def _ports() -> Finding:
+def _ports() -> Checked:
     try:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
     except OSError as error:
-        return Finding("ports", False, f"no port of loopback is free: {error.strerror}")
-    return Finding("ports", True, f"loopback has free ones, such as {port}")
+        return Checked("ports", False, f"no port of loopback is free: {error.strerror}")
+    return Checked("ports", True, f"loopback has free ones, such as {port}")
 
 
-def gpus() -> Finding:
+def gpus() -> Checked:
     """Return the GPUs with their free memory, as the driver reports them."""
     if (tool := which("nvidia-smi")) is None:
-        return Finding("GPUs", False, "nvidia-smi is missing: this machine has none")
+        return Checked("GPUs", False, "nvidia-smi is missing: this machine has none")
     words = [tool, "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     lines = done.stdout.strip().splitlines()
-    return Finding("GPUs", bool(lines), "; ".join(lines) or done.stderr.strip())
+    return Checked("GPUs", bool(lines), "; ".join(lines) or done.stderr.strip())

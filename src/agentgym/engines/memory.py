@@ -55,7 +55,7 @@ def micro_batch(vocabulary: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MemoryEstimate:
     """Bytes that a model takes while it is trained.
 
     Attributes:
@@ -203,10 +203,10 @@ def cheaper(
         ("precision = 'bf16'", not use.is_half, {"is_half": True}),
         ("max_episode_tokens = 2048", use.longest > 2048, {"longest": 2048}),
     ]
-    before = Estimate.of(shape, use, parameters).need
+    before = MemoryEstimate.of(shape, use, parameters).need
     for words, applies, change in changes:
         changed = replace(use, **change)
-        need = Estimate.of(shape, changed, parameters).need
+        need = MemoryEstimate.of(shape, changed, parameters).need
         if applies and need < before:
             yield words, need
             use, before = changed, need
@@ -287,7 +287,7 @@ def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
         return None
     shape, held = known
     use = replace(told_use(config, on_gpu=False, has_half=False), cores=1)
-    if Estimate.of(shape, use, held).need <= free:
+    if MemoryEstimate.of(shape, use, held).need <= free:
         return []
     changes: list[str] = []
     for words, need in cheaper(shape, use, held):
@@ -329,11 +329,11 @@ def check_memory(
     free, has_half = free_gpu() if on_gpu else (free_ram(), False)
     use = told_use(config, on_gpu=on_gpu, has_half=has_half)
     use = replace(use, samples=server_share is None)
-    estimate = Estimate.of(shape, use, held)
+    estimate = MemoryEstimate.of(shape, use, held)
     if free is None:
         return f"at most {gib(estimate.need)} GiB: {estimate.words()}"
     # A small model's most is many threads with an episode each: hardly ever so.
-    alone = Estimate.of(shape, replace(use, cores=1), held)
+    alone = MemoryEstimate.of(shape, replace(use, cores=1), held)
     if alone.need <= free:
         _check_with_server(config, estimate, free, server_share or 0.0)
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
@@ -348,7 +348,7 @@ def check_memory(
 
 
 def _check_with_server(
-    config: TrainingConfig, estimate: Estimate, free: int, share: float
+    config: TrainingConfig, estimate: MemoryEstimate, free: int, share: float
 ) -> None:
     """Check that the learner's memory fits next to a server that is awake."""
     kept = estimate.weights + estimate.adapter + estimate.optimizer + estimate.overhead

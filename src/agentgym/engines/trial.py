@@ -10,15 +10,15 @@ import httpx
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, Policy, ServedPolicy
 from agentgym.engines.base import EngineFactory
-from agentgym.engines.environments import Finding
+from agentgym.engines.environments import Checked
 from agentgym.errors import AgentGymError, EngineError
 from agentgym.models.folder import NANO
 
-NOT_TRIED = Finding("start", False, "nothing was started: see the missing parts above")
+NOT_TRIED = Checked("start", False, "nothing was started: see the missing parts above")
 _ANSWERS_S = 120.0
 
 
-def trial(factory: EngineFactory, engine: str) -> Finding:
+def trial(factory: EngineFactory, engine: str) -> Checked:
     """Say whether a tiny model answers through an engine whose servers are its own.
 
     Args:
@@ -31,9 +31,9 @@ def trial(factory: EngineFactory, engine: str) -> Finding:
         try:
             _ask(factory, config)
         except (AgentGymError, httpx.HTTPError) as error:
-            return Finding("start", False, f"{NANO} did not answer: {error}")
+            return Checked("start", False, f"{NANO} did not answer: {error}")
     took = time.monotonic() - begun
-    return Finding("start", True, f"{NANO} answered, {took:.0f} s after its start")
+    return Checked("start", True, f"{NANO} answered, {took:.0f} s after its start")
 
 
 def _ask(factory: EngineFactory, config: TrainingConfig) -> None:

@@ -41,7 +41,7 @@ from agentgym.errors import (
     RolloutError,
     UsageError,
 )
-from agentgym.models.reply import Llm, Reply, read_reply
+from agentgym.models.reply import Llm, ModelReply, read_reply
 from agentgym.scenarios.base import Environment
 from agentgym.security.audit import asking, digest, is_audited, note
 
@@ -169,7 +169,7 @@ class Episode:
         offer_tools: bool = True,
         agent: str = DEFAULT_AGENT,
         **options: Any,
-    ) -> Reply:
+    ) -> ModelReply:
         """Ask the model, and record the call.
 
         Args:

@@ -22,13 +22,13 @@ from agentgym.integrations.base import (
 )
 from agentgym.integrations.episode import Episode, current_episode
 from agentgym.integrations.tool_sets import ToolSets
-from agentgym.models.reply import Reply, read_reply
+from agentgym.models.reply import ModelReply, read_reply
 
 Messages = list[dict[str, Any]]
-Ask = Callable[[Messages], Awaitable[Reply]]
+Ask = Callable[[Messages], Awaitable[ModelReply]]
 
 
-class Move(NamedTuple):
+class NextMove(NamedTuple):
     """The action in a reply: run calls, else answer, else correct an error."""
 
     calls: Sequence[RequestedCall] = ()
@@ -36,7 +36,7 @@ class Move(NamedTuple):
     complaint: str = ""
 
 
-class Prompt:
+class ToolPrompt:
     """Describes tools to a model and parses its calls, as chat completions do.
 
     Attributes:
@@ -51,18 +51,18 @@ class Prompt:
             return []
         return [{"role": "system", "content": system_prompt}]
 
-    def read(self, reply: Reply) -> Move:
+    def read(self, reply: ModelReply) -> NextMove:
         """Return the action in a reply."""
         if reply.tool_calls:
-            return Move(reply.tool_calls)
-        return Move(answer=reply.content)
+            return NextMove(reply.tool_calls)
+        return NextMove(answer=reply.content)
 
     def with_result(self, call: RequestedCall, result: str) -> dict[str, Any]:
         """Return the message with a call's result for the model."""
         return {"role": "tool", "tool_call_id": call.id, "content": result}
 
 
-class ReAct(Prompt):
+class ReAct(ToolPrompt):
     """Thoughts and actions as text (Yao et al., arXiv:2210.03629), in any model's."""
 
     options = MappingProxyType({"offer_tools": False, "stop": ["\nObservation:"]})
@@ -98,17 +98,17 @@ Final Answer: the answer
         prompt = f"{system_prompt}\n{offered}{self._FORMAT}"
         return [{"role": "system", "content": prompt}]
 
-    def read(self, reply: Reply) -> Move:
+    def read(self, reply: ModelReply) -> NextMove:
         """Return the first action or final answer, whichever comes first."""
         text = reply.content
         action, answer = self._ACTION.search(text), self._ANSWER.search(text)
         if answer is not None and (action is None or answer.start() < action.start()):
-            return Move(answer=text[answer.end() :].strip())
+            return NextMove(answer=text[answer.end() :].strip())
         if action is None:
-            return Move(complaint=self._NEITHER)
+            return NextMove(complaint=self._NEITHER)
         label = self._INPUT.match(text, action.end())
         arguments = "" if label is None else _object(text[label.end() :])
-        return Move([RequestedCall(id="", name=action[1], arguments=arguments)])
+        return NextMove([RequestedCall(id="", name=action[1], arguments=arguments)])
 
     def with_result(self, call: RequestedCall, result: str) -> dict[str, Any]:
         """Return an observation."""
@@ -138,7 +138,7 @@ class ToolLoop(Conversation):
         self,
         episode: Episode,
         ask: Callable[[], Ask],
-        prompt: Prompt,
+        prompt: ToolPrompt,
         system_prompt: str,
     ) -> None:
         self._episode = episode
@@ -179,7 +179,7 @@ class NativeAgent(AgentLoop):
         import aiohttp
 
         self._blueprint = blueprint
-        self._prompt = Prompt()
+        self._prompt = ToolPrompt()
         self._offered = ToolSets(blueprint.tools, _as_openai)
         self._session = aiohttp.ClientSession(
             blueprint.gateway,
@@ -197,7 +197,7 @@ class NativeAgent(AgentLoop):
 
         return ToolLoop(current_episode(), ask, self._prompt, prompt)
 
-    async def _ask(self, tools: list[dict[str, Any]], messages: Messages) -> Reply:
+    async def _ask(self, tools: list[dict[str, Any]], messages: Messages) -> ModelReply:
         episode = current_episode()
         episode.begin_turn()
         body = {"model": self._blueprint.model, "messages": messages}

@@ -10,8 +10,8 @@ from agentgym.core.openai import Completion
 from agentgym.errors import ContextLengthError, ModelCallError, ProviderError
 from agentgym.models.answers import AnswerCache
 from agentgym.models.http import (
-    Attempts,
     ModelClient,
+    ServerAttempts,
     failure_message,
     overflow_message,
 )
@@ -75,7 +75,7 @@ class EndpointLlm:
         messages = body["messages"]
         data = orjson.dumps(body)
         session = blake2b(orjson.dumps(messages[:2]), digest_size=8).hexdigest()
-        tries, where = Attempts(self._client, session), self._endpoint.description
+        tries, where = ServerAttempts(self._client, session), self._endpoint.description
         try:
             async for attempt in tries:
                 async with attempt.at(self._replicas) as server:

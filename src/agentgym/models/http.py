@@ -132,7 +132,7 @@ class ModelClient:
             return False
 
 
-class Attempts:
+class ServerAttempts:
     """The tries of one call, each at a server that :meth:`at` chooses.
 
     To be looped over: each try is the same object, and there is no further one once a

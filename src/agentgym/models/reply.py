@@ -23,7 +23,7 @@ _SHOWN = 120
 
 
 @dataclass(frozen=True)
-class Reply:
+class ModelReply:
     """The answer of a model.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Message(BaseModel):
     tool_calls: list[_Call] | None = None
 
 
-def read_reply(value: Any, *, step: int = 0) -> Reply:
+def read_reply(value: Any, *, step: int = 0) -> ModelReply:
     """Read the result of a model function.
 
     Args:
@@ -72,7 +72,7 @@ def read_reply(value: Any, *, step: int = 0) -> Reply:
         ReplyError: It is none of these; the message quotes it.
     """
     if isinstance(value, str):
-        return Reply(value, [], {"role": "assistant", "content": value}, "stop")
+        return ModelReply(value, [], {"role": "assistant", "content": value}, "stop")
     if isinstance(value, dict) and "choices" in value:
         completion = Completion(value)
         message = completion.choice.get("message")
@@ -97,7 +97,7 @@ def read_reply(value: Any, *, step: int = 0) -> Reply:
 
 def _read_message(
     message: dict[str, Any], step: int, recorded: dict[str, Any], finish_reason: Any
-) -> Reply:
+) -> ModelReply:
     try:
         read = _Message.model_validate(message)
     except ValidationError as error:
@@ -121,7 +121,7 @@ def _read_message(
         said["tool_calls"] = [call.to_openai() for call in calls]
     if not isinstance(finish_reason, str):
         finish_reason = "tool_calls" if calls else "stop"
-    return Reply(content or "", calls, said, finish_reason, recorded)
+    return ModelReply(content or "", calls, said, finish_reason, recorded)
 
 
 def _as_text(arguments: str | dict[str, Any] | None) -> str:

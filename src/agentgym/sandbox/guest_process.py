@@ -21,7 +21,7 @@ from agentgym.sandbox import launch
 from agentgym.sandbox.commands import Job, SandboxConfig
 from agentgym.sandbox.filter import build_filter
 from agentgym.sandbox.guest.box import remove_tree
-from agentgym.sandbox.guest.settings import Rung, Settings
+from agentgym.sandbox.guest.settings import Rung, ZygoteSettings
 from agentgym.sandbox.memory import MemoryGroup
 from agentgym.sandbox.packages import (
     INSIDE,
@@ -150,7 +150,7 @@ class GuestProcess:
         if scratch and start_as is not None:  # It removes them, if this process dies.
             for path, _ in [*entries(scratch)]:
                 os.chown(path, start_as, start_as, follow_symlinks=False)
-        settings = Settings(
+        settings = ZygoteSettings(
             rung=rung,
             limits=config.limits,
             identity=identity if rung.own_identity else None,
@@ -220,7 +220,7 @@ class GuestProcess:
                 socket.send_fds(self._control, [line.encode() + b"\n"], theirs)
             except OSError as error:
                 raise GuestDiedError(self._last_words()) from error
-            longest_s = Settings.far_s(job.timeout_s) + _ANSWER_S
+            longest_s = ZygoteSettings.far_s(job.timeout_s) + _ANSWER_S
             deadline = time.monotonic() + longest_s
             self._wait_for("started", deadline)
             kills = self._group.killed if self._group else 0

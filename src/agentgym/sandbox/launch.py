@@ -27,7 +27,7 @@ from agentgym.sandbox.guest.settings import (
     SYSTEM,
     SYSTEM_FILES,
     ZERO,
-    Settings,
+    ZygoteSettings,
 )
 from agentgym.sandbox.packages import INSIDE, PythonHome
 
@@ -182,7 +182,7 @@ def environment(home: PythonHome) -> dict[str, str]:
 
 
 def command_line(
-    settings: Settings,
+    settings: ZygoteSettings,
     home: PythonHome,
     guest: Path,
     control: int,
@@ -203,7 +203,7 @@ def command_line(
 
 
 def _bubblewrap(
-    settings: Settings, python: Path, guest: Path, mounts: list[str]
+    settings: ZygoteSettings, python: Path, guest: Path, mounts: list[str]
 ) -> list[str]:
     options = [
         shutil.which("bwrap") or "bwrap",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from agentgym.errors import RuleViolation, ToolError
 
 
-class Call(NamedTuple):
+class ReceivedCall(NamedTuple):
     """A tool call that reached the environment.
 
     Attributes:
@@ -30,12 +30,12 @@ class Books:
         violations: Calls that a rule forbade.
     """
 
-    calls: list[Call] = field(default_factory=list)
-    errors: list[Call] = field(default_factory=list)
-    violations: list[Call] = field(default_factory=list)
+    calls: list[ReceivedCall] = field(default_factory=list)
+    errors: list[ReceivedCall] = field(default_factory=list)
+    violations: list[ReceivedCall] = field(default_factory=list)
 
     @contextmanager
-    def recording(self, call: Call) -> Iterator[None]:
+    def recording(self, call: ReceivedCall) -> Iterator[None]:
         """Write ``call`` down once the block has shown how it went."""
         try:
             yield
@@ -55,4 +55,4 @@ class Books:
         """
         if enforce:
             raise RuleViolation(message)
-        self.violations.append(Call("", {"rule": message}))
+        self.violations.append(ReceivedCall("", {"rule": message}))

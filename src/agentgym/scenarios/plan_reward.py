@@ -11,7 +11,7 @@ from typing import Self
 
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
-from agentgym.scenarios.books import Books, Call
+from agentgym.scenarios.books import Books, ReceivedCall
 
 PROGRESS = 0.45
 NO_CALL = -0.04
@@ -41,7 +41,7 @@ class Attempts:
         violations: How many broke a rule.
     """
 
-    done: Sequence[Call]
+    done: Sequence[ReceivedCall]
     tools: Sequence[str]
     failed: Sequence[str]
     violations: int

@@ -11,7 +11,7 @@ from agentgym.ui.words import number, number_span, share_span
 
 
 @dataclass(frozen=True)
-class Row:
+class MetricRow:
     """One metric before and after training, in words."""
 
     label: str
@@ -85,7 +85,7 @@ def rows(
     after: Metrics,
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
-) -> list[Row]:
+) -> list[MetricRow]:
     """Return the comparison of two measurements, paired if the tasks are the same.
 
     Args:
@@ -108,7 +108,7 @@ def rows(
 
 def family_rows(
     before: Metrics, after: Metrics, warm: Metrics | None = None
-) -> list[Row]:
+) -> list[MetricRow]:
     """Return success by family of tasks, the worst after training first.
 
     Of a single family there is nothing to compare.
@@ -121,7 +121,7 @@ def family_rows(
     for name in [name for name in new if name in old]:
         first, last = old[name], new[name]
         rows.append(
-            Row(
+            MetricRow(
                 name,
                 share_span(first),
                 share_span(last),
@@ -148,13 +148,13 @@ def _row(
     difference: Estimate,
     k: int,
     warm: Metrics | None,
-) -> Row:
+) -> MetricRow:
     old, new = before[measure.name], after[measure.name]
     clear = (new.low > old.high) - (new.high < old.low)
     if difference.n:
         clear = (difference.low > 0) - (difference.high < 0)
     gain, interval = _gain(measure.kind, old.value, new.value, difference)
-    return Row(
+    return MetricRow(
         measure.label.format(k=k),
         measure.text(before),
         measure.text(after),

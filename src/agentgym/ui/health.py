@@ -8,8 +8,8 @@ from rich.text import Text
 
 from agentgym.doctor.evidence import Evidence
 from agentgym.doctor.machine import Check
-from agentgym.doctor.run import Finding
-from agentgym.evaluate.check import Finding as Tripped
+from agentgym.doctor.run import Obstacle
+from agentgym.evaluate.check import Finding
 from agentgym.ui.layout import grid
 from agentgym.ui.roles import roles_view
 from agentgym.ui.tables import ledger_view
@@ -33,7 +33,7 @@ def checks_view(checks: Sequence[Check]) -> RenderableType:
     return table
 
 
-def tripwires_view(findings: Sequence[Tripped]) -> RenderableType:
+def tripwires_view(findings: Sequence[Finding]) -> RenderableType:
     """Show the finding of each tripwire of a scenario."""
     return grid(
         *((_styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
@@ -41,7 +41,7 @@ def tripwires_view(findings: Sequence[Tripped]) -> RenderableType:
 
 
 def findings_view(
-    run: Evidence, findings: Sequence[Finding], status: str
+    run: Evidence, findings: Sequence[Obstacle], status: str
 ) -> RenderableType:
     """Show a run's ledger and the obstacles to learning."""
     head = f"{status}, {plural(len(run.steps), 'step')}, "

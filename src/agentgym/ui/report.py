@@ -6,7 +6,7 @@ from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult
-from agentgym.ui.comparison import BRIEF, Row, family_rows, rows, values
+from agentgym.ui.comparison import BRIEF, MetricRow, family_rows, rows, values
 from agentgym.ui.effect import better_words, goal_words, verdict_words, worse_words
 from agentgym.ui.evaluation import confusion_cells, family_lines, verdict
 from agentgym.ui.roles import (
@@ -182,7 +182,7 @@ def _made(found: Evaluation) -> str:
 
 
 def _gains(
-    compared: Iterable[Row],
+    compared: Iterable[MetricRow],
     names: Sequence[str] = ("before", "after", "gain"),
     left: int = 3,
 ) -> str:

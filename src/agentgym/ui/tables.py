@@ -11,7 +11,7 @@ from agentgym.evaluate.progress import Plan
 from agentgym.train.export import Saved
 from agentgym.train.places import Elsewhere
 from agentgym.train.result import TrainingResult
-from agentgym.ui.comparison import BRIEF, USUAL, Row, family_rows, rows, values
+from agentgym.ui.comparison import BRIEF, USUAL, MetricRow, family_rows, rows, values
 from agentgym.ui.effect import (
     STYLES,
     better_words,
@@ -236,7 +236,7 @@ def effect_view(result: TrainingResult) -> list[RenderableType]:
     return [*parts, Text("")] if parts else []
 
 
-def families_view(found: list[Row]) -> RenderableType:
+def families_view(found: list[MetricRow]) -> RenderableType:
     """Show success by family of tasks; of many those that changed most."""
     most = sorted(found, key=lambda row: -abs(row.change))[:_FAMILIES]
     parts = [comparison_table([row for row in found if row in most])]
@@ -282,7 +282,7 @@ def ledger_view(ledger: Ledger) -> Text:
 
 
 def comparison_table(
-    compared: list[Row], names: tuple[str, str, str] = ("before", "after", "gain")
+    compared: list[MetricRow], names: tuple[str, str, str] = ("before", "after", "gain")
 ) -> RenderableType:
     """Show rows side by side, under the names of the three columns.
 

@@ -22,7 +22,7 @@ from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.local.shape import CountedShape, Use
 from agentgym.engines.local.support import LocalEngines
-from agentgym.engines.memory import Estimate
+from agentgym.engines.memory import MemoryEstimate
 from agentgym.errors import ModelError
 from agentgym.train.batch import BatchBuilder
 from tests.engines.allocations import peak
@@ -222,7 +222,7 @@ def test_a_plain_update_stays_within_its_estimate(
     folder = save(kind, tmp_path, num_hidden_layers=4, layer_types=None)
     loaded = load_model(str(folder), device="cpu", rank=2, seed=0, recompute=recompute)
     longest = 1024
-    estimate = Estimate.of(
+    estimate = MemoryEstimate.of(
         measure(kind, folder), Use(2, recomputes=recompute, longest=longest)
     )
     loss = PolicyLoss(replace(loaded, cores=1), 0.2, 0.0, 1.0)

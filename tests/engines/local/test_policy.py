@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from agentgym.core.policy import ChatRequest, ChatResult
-from agentgym.engines.local.decoding.decoder import Generation, Job
+from agentgym.engines.local.decoding.decoder import DecodingJob, Generation
 from agentgym.engines.local.decoding.forward import BatchForward
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
@@ -289,7 +289,7 @@ def test_a_call_within_reasoning_that_the_prompt_began_is_not_made(
     thought = 'Perhaps <tool_call>{"name": "read", "arguments": {}}</tool_call>'
     ids = tokenizer.encode(thought)
 
-    def think(job: Job) -> None:
+    def think(job: DecodingJob) -> None:
         job.future.set_result(Generation(ids, [-1.0] * len(ids), "length", 0))
 
     monkeypatch.setattr(policy.decoder, "submit", think)

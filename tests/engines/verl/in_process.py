@@ -24,13 +24,13 @@ def main(asked: Path, folder: Path) -> None:
     from omegaconf import OmegaConf
 
     from agentgym.engines.verl.compose import compose
-    from agentgym.engines.verl.learner import Learner
+    from agentgym.engines.verl.learner import VerlLearner
     from agentgym.engines.verl.updates import Updates
 
     given = json.loads(asked.read_text())
     config = compose(given["settings"])
     OmegaConf.resolve(config)
-    worker = Learner(config=config.actor_rollout_ref, role="actor")
+    worker = VerlLearner(config=config.actor_rollout_ref, role="actor")
     worker.init_model()
     updates = Updates(worker, config, ranks=1)
     done = [updates.learn(**batch) for batch in given["batches"]]

@@ -8,7 +8,7 @@ import torch
 from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.engines.base import TrainingBatch
 from agentgym.engines.verl.engine import row_of
-from agentgym.engines.verl.protocol import Row, row_problem
+from agentgym.engines.verl.protocol import UpdateRow, row_problem
 from agentgym.engines.verl.rows import divisible, to_tensors
 from agentgym.train.batch import BatchBuilder
 from tests.engines.local.rollouts import TRAINABLE, broadcast, rollout
@@ -76,7 +76,7 @@ def test_each_role_has_rows_of_its_own_and_some_may_be_left_out() -> None:
 
 
 def test_tensors_are_padded_left_and_right_and_cover_only_what_is_trained() -> None:
-    rows: list[Row] = [
+    rows: list[UpdateRow] = [
         {"ids": [1, 2, 3, 4], "start": 2, "trained": [(3, -0.5, 2.0)]},
         {"ids": [5, 6, 7], "start": 1, "trained": [(1, -1.0, -1.0), (2, -2.0, 0.5)]},
     ]
@@ -93,7 +93,9 @@ def test_tensors_are_padded_left_and_right_and_cover_only_what_is_trained() -> N
 
 
 def test_empty_rows_make_a_batch_divisible_and_are_not_trained() -> None:
-    rows: list[Row] = [{"ids": [1, 2], "start": 1, "trained": [(1, -0.5, 1.0)]}] * 3
+    rows: list[UpdateRow] = [
+        {"ids": [1, 2], "start": 1, "trained": [(1, -0.5, 1.0)]}
+    ] * 3
     padded = divisible(rows, 4)
     assert len(padded) == 4
     assert to_tensors(padded)["response_mask"].sum() == 3

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from agentgym.engines.local.decoding.decoder import Job
+from agentgym.engines.local.decoding.decoder import DecodingJob
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.policy import LocalPolicy
 
@@ -42,7 +42,7 @@ class FakeWeights:
 
     async def sample(self, body: dict[str, Any], hotter: float) -> dict[str, Any]:
         """Return the choice of a completion of token ids."""
-        job = Job(
+        job = DecodingJob(
             prompt=body["prompt"],
             head=0,
             session="",

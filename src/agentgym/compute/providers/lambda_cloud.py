@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from agentgym.compute.base import (
     NAME_PREFIX,
     Address,
-    Ending,
+    EndRequest,
     Machine,
     MachineState,
     Offer,
@@ -153,11 +153,11 @@ class LambdaCloud(Provider):
             and machine.state is not MachineState.GONE
         ]
 
-    def ending(self, machine: Machine) -> Ending:
+    def ending(self, machine: Machine) -> EndRequest:
         """Return the request that terminates an instance."""
         body = f'{{"instance_ids": ["{_id(machine)}"]}}'
         api = self._api()
-        return Ending("POST", api.url + _TERMINATE, api.key, body)
+        return EndRequest("POST", api.url + _TERMINATE, api.key, body)
 
     def _register(self, name: str, public_key: str) -> None:
         """Make a key known, once."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from agentgym.compute.base import (
     NAME_PREFIX,
     Address,
-    Ending,
+    EndRequest,
     Machine,
     MachineState,
     Offer,
@@ -142,10 +142,10 @@ class RunPod(Provider):
         ]
         return [pod for pod in pods if pod.state is not MachineState.GONE]
 
-    def ending(self, machine: Machine) -> Ending:
+    def ending(self, machine: Machine) -> EndRequest:
         """Return the request that deletes a pod."""
         api = self._api()
-        return Ending("DELETE", f"{api.url}/pods/{_id(machine)}", api.key)
+        return EndRequest("DELETE", f"{api.url}/pods/{_id(machine)}", api.key)
 
     def _api(self) -> Api:
         key = key_from(self.key, self.name, _KEYS_AT)

@@ -11,7 +11,7 @@ from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.device import check_device
 from agentgym.engines.local.decoding.batch import BatchDecoder
-from agentgym.engines.local.decoding.decoder import Decoder, Generation, Job
+from agentgym.engines.local.decoding.decoder import Decoder, DecodingJob, Generation
 from agentgym.engines.local.decoding.forward import BatchForward, rows_are_independent
 from agentgym.engines.local.decoding.plain import PlainDecoder
 from agentgym.engines.local.loading import load_model
@@ -108,9 +108,9 @@ class LocalPolicy(Policy):
         """Stop generating; requests that run or wait fail with EngineError."""
         self.decoder.close()
 
-    def _job(self, request: ChatRequest) -> tuple[Prompt, Job]:
+    def _job(self, request: ChatRequest) -> tuple[Prompt, DecodingJob]:
         prompt, room = self.tokens.prompt(request)
-        return prompt, Job(
+        return prompt, DecodingJob(
             prompt=prompt.ids,
             head=prompt.head,
             session=request.session,

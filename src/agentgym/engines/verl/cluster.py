@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym.engines.verl.compose import compose
-from agentgym.engines.verl.protocol import Row
+from agentgym.engines.verl.protocol import UpdateRow
 from agentgym.engines.verl.updates import Updates
 
 
@@ -41,7 +41,7 @@ class Cluster:
         pools.create_resource_pool()
         pool = pools.get_resource_pool(role)
         worker = RayClassWithInitArgs(
-            cls=ray.remote(learner.Learner),
+            cls=ray.remote(learner.VerlLearner),
             config=config.actor_rollout_ref,
             distillation_config=config.get("distillation"),
             role=role,
@@ -73,7 +73,7 @@ class Cluster:
         return {"servers": servers, "model": model, "version": self.version}
 
     def update(
-        self, rows: Sequence[Row], version: int, rate: float, temperature: float
+        self, rows: Sequence[UpdateRow], version: int, rate: float, temperature: float
     ) -> dict[str, float]:
         """Take one step of the optimizer; the servers answer with its weights then.
 

@@ -23,7 +23,7 @@ from agentgym.engines.base import (
 from agentgym.engines.settings import log_file
 from agentgym.engines.verl.client import VerlClient
 from agentgym.engines.verl.launch import LocalServer
-from agentgym.engines.verl.protocol import KEY_VARIABLE, Row
+from agentgym.engines.verl.protocol import KEY_VARIABLE, UpdateRow
 from agentgym.engines.verl.settings import (
     CHAT_TEMPLATE,
     TOOL_PARSER,
@@ -231,7 +231,7 @@ class VerlEngine(Engine):
             raise
 
 
-def row_of(sequence: TrainingSequence) -> Row:
+def row_of(sequence: TrainingSequence) -> UpdateRow:
     """Return a sequence as a row: nothing after its last trained token is read."""
     positions = [token.position for token in sequence.trained]
     return {

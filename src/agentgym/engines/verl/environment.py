@@ -4,11 +4,11 @@ import os
 import subprocess
 from pathlib import Path
 
-from agentgym.engines.environments import Environment, Finding, imports, machine
+from agentgym.engines.environments import Checked, EngineEnvironment, imports, machine
 from agentgym.engines.verl.protocol import SUPPORTED
 from agentgym.errors import UsageError
 
-ENVIRONMENT = Environment(
+ENVIRONMENT = EngineEnvironment(
     engine="verl",
     called="verl",
     release=SUPPORTED,
@@ -27,12 +27,12 @@ ENVIRONMENT = Environment(
 """verl imports the last three without asking for them."""
 
 
-def check() -> list[Finding]:
+def check() -> list[Checked]:
     """Look at the environment, the GPUs and the Ray cluster, and start nothing."""
     try:
         python = ENVIRONMENT.interpreter()
     except UsageError as error:
-        return [Finding("environment", False, str(error))]
+        return [Checked("environment", False, str(error))]
     found = ENVIRONMENT.packages(python, "verl", "ray", "torch", "vllm")
     found += [imports(python, "verl, ray, torch"), *machine()]
     if address := os.environ.get("RAY_ADDRESS"):
@@ -40,7 +40,7 @@ def check() -> list[Finding]:
     return found
 
 
-def _cluster(python: Path, address: str) -> Finding:
+def _cluster(python: Path, address: str) -> Checked:
     words = f"import ray; ray.init({address!r}); print(ray.cluster_resources())"
     try:
         done = subprocess.run(
@@ -51,6 +51,6 @@ def _cluster(python: Path, address: str) -> Finding:
             timeout=60,
         )
     except subprocess.TimeoutExpired:
-        return Finding("Ray", False, f"RAY_ADDRESS = {address} does not answer")
+        return Checked("Ray", False, f"RAY_ADDRESS = {address} does not answer")
     lines = (done.stdout if not done.returncode else done.stderr).strip().splitlines()
-    return Finding("Ray", not done.returncode, f"{address}: {' '.join(lines[-1:])}")
+    return Checked("Ray", not done.returncode, f"{address}: {' '.join(lines[-1:])}")

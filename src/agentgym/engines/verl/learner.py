@@ -11,7 +11,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 from verl.workers.utils.padding import no_padding_2_padding
 
 
-class Learner(ActorRolloutRefWorker):
+class VerlLearner(ActorRolloutRefWorker):
     """One process of the actor: it learns, and gives its weights to the servers."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)

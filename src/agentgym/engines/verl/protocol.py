@@ -9,7 +9,7 @@ SUPPORTED = (0, 9)
 """The release of verl whose workers and settings these are."""
 
 
-class Row(TypedDict):
+class UpdateRow(TypedDict):
     """Tokens that an update reads, and those of them that its loss covers.
 
     Attributes:

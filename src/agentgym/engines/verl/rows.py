@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.engines.verl.protocol import Row
+from agentgym.engines.verl.protocol import UpdateRow
 
-EMPTY: Row = {"ids": [0, 0], "start": 1, "trained": []}
+EMPTY: UpdateRow = {"ids": [0, 0], "start": 1, "trained": []}
 """Nothing of it is trained: it makes a batch divisible among workers."""
 
 
-def to_tensors(rows: Sequence[Row]) -> dict[str, Any]:
+def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
     """Return a batch as verl names it: prompts padded left, responses right.
 
     Tokens before the first trained token are the prompt; all others are the
@@ -51,6 +51,6 @@ def to_tensors(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def divisible(rows: Sequence[Row], by: int) -> list[Row]:
+def divisible(rows: Sequence[UpdateRow], by: int) -> list[UpdateRow]:
     """Return the rows, and as many empty ones as make their number divisible."""
     return [*rows, *[EMPTY] * (-len(rows) % by)]

@@ -12,7 +12,7 @@ import yaml
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
-from agentgym.engines.environments import Finding
+from agentgym.engines.environments import Checked
 from agentgym.engines.settings import log_file
 from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.verl.environment import ENVIRONMENT, check
@@ -139,7 +139,7 @@ class VerlEngines(EngineFactory):
             raise EngineError(f"verl cannot compose its configuration: {said}")
         return f"{ours}---\n# All of verl's settings, with these:\n{done.stdout}"
 
-    def examine(self) -> Iterator[Finding]:
+    def examine(self) -> Iterator[Checked]:
         """Look at verl's environment and the machine, and start nano with it."""
         found = check()
         yield from found

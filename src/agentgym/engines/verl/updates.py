@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.engines.verl.protocol import Row
+from agentgym.engines.verl.protocol import UpdateRow
 from agentgym.engines.verl.rows import divisible, to_tensors
 
 _MEASURED_ROWS = 8
@@ -14,7 +14,7 @@ class Updates:
     """Learns from rows.
 
     Args:
-        workers: A group of :class:`~agentgym.engines.verl.learner.Learner`, or one.
+        workers: A group of :class:`~agentgym.engines.verl.learner.VerlLearner`, or one.
         config: verl's, composed.
         ranks: How many workers share a batch.
     """
@@ -23,7 +23,7 @@ class Updates:
         self._workers, self._config, self._ranks = workers, config, ranks
 
     def learn(
-        self, rows: Sequence[Row], rate: float, temperature: float
+        self, rows: Sequence[UpdateRow], rate: float, temperature: float
     ) -> dict[str, float]:
         """Take one step of the optimizer on ``rows``; return its measures.
 
@@ -63,7 +63,7 @@ class Updates:
             "clip": float(actor.clip_ratio),
         }
 
-    def _batch(self, rows: Sequence[Row], temperature: float) -> Any:
+    def _batch(self, rows: Sequence[UpdateRow], temperature: float) -> Any:
         """Return rows as verl's workers take them."""
         from tensordict import TensorDict
         from verl.utils import tensordict_utils
@@ -80,7 +80,7 @@ class Updates:
         )
         return data
 
-    def _moved(self, rows: Sequence[Row], temperature: float) -> float:
+    def _moved(self, rows: Sequence[UpdateRow], temperature: float) -> float:
         """Return the mean k3 estimate of some tokens between sampling and now."""
         from verl.utils import tensordict_utils
         from verl.workers.utils.padding import no_padding_2_padding

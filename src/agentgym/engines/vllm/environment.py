@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from agentgym.engines.environments import Environment, Finding, imports, machine
+from agentgym.engines.environments import Checked, EngineEnvironment, imports, machine
 from agentgym.errors import UsageError
 
 SUPPORTED = (0, 32)
 """The release of vLLM whose flags and endpoints these are."""
-ENVIRONMENT = Environment(
+ENVIRONMENT = EngineEnvironment(
     engine="vllm",
     called="vLLM",
     release=SUPPORTED,
@@ -32,11 +32,11 @@ def require_command() -> Path:
     return command
 
 
-def check() -> list[Finding]:
+def check() -> list[Checked]:
     """Look at the environment and the machine, and start nothing."""
     try:
         python = require_command().with_name("python")
     except UsageError as error:
-        return [Finding("environment", False, str(error))]
+        return [Checked("environment", False, str(error))]
     found = ENVIRONMENT.packages(python, "vllm", "torch", "transformers")
     return [*found, imports(python, "vllm, torch"), *machine()]

@@ -13,8 +13,8 @@ from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.engines.tokens.rendering import Prompt
 from agentgym.errors import ContextLengthError, EngineError
 from agentgym.models.http import (
-    Attempts,
     ModelClient,
+    ServerAttempts,
     failure_message,
     overflow_message,
 )
@@ -65,7 +65,7 @@ class VllmPolicy(Policy):
         """Answer one request."""
         prompt, body, version = self._asked(request)
         replicas = self._replicas()
-        attempts = Attempts(self._client(), request.session)
+        attempts = ServerAttempts(self._client(), request.session)
         try:
             async for attempt in attempts:
                 async with attempt.at(replicas):
@@ -86,7 +86,7 @@ class VllmPolicy(Policy):
         prompt, body, version = self._asked(request)
         content = self._tokens.growing(prompt)
         whole: dict[str, Any] = {"token_ids": [], "logprobs": {"token_logprobs": []}}
-        attempts = Attempts(self._client(), request.session)
+        attempts = ServerAttempts(self._client(), request.session)
         try:
             async for attempt in attempts:
                 async with attempt.at(self._replicas()):

@@ -6,7 +6,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import elsewhere_hint
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import describe_device
-from agentgym.engines.environments import Finding
+from agentgym.engines.environments import Checked
 from agentgym.engines.lengths import CPU_IN_FLIGHT, paced
 from agentgym.engines.local.support import path_of, require_libraries
 from agentgym.engines.memory import check_memory
@@ -76,7 +76,7 @@ class VllmEngines(EngineFactory):
             program = "vllm"
         return shown(config, program)
 
-    def examine(self) -> Iterator[Finding]:
+    def examine(self) -> Iterator[Checked]:
         """Look at vLLM's environment and the machine, and start nano with it."""
         found = check()
         yield from found

@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 
-class Remark(NamedTuple):
+class Note(NamedTuple):
     """A note on a scenario, instead of the usual one, if nothing is wrong."""
 
     status: Literal["pass", "warn", "skip"]

@@ -9,7 +9,7 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.tools import ToolSpec
 from agentgym.core.trajectory import ToolCall
 from agentgym.evaluate.check.examination import ORACLE, Examination, Played
-from agentgym.evaluate.check.finding import Remark
+from agentgym.evaluate.check.finding import Note
 
 _NEAR_ZERO = 0.05
 _TOO_MUCH = 0.15
@@ -33,7 +33,7 @@ class _Pay:
     episodes: int
 
 
-def do_nothing(examined: Examination) -> Iterator[str | Remark]:
+def do_nothing(examined: Examination) -> Iterator[str | Note]:
     """An agent that answers at once must earn nothing, unless that is the plan."""
     top = max(map(abs, examined.scenario.reward_range))
     unknown = []
@@ -48,7 +48,7 @@ def do_nothing(examined: Examination) -> Iterator[str | Remark]:
     yield from _without_plan(unknown, top, "no call at all")
 
 
-def call_everything(examined: Examination) -> Iterator[str | Remark]:
+def call_everything(examined: Examination) -> Iterator[str | Note]:
     """An agent that calls everything must earn little, but by luck; it may lose.
 
     Where there are few tools, it sometimes makes just the calls that a task needs,
@@ -73,12 +73,12 @@ def call_everything(examined: Examination) -> Iterator[str | Remark]:
             )
     yield from _without_plan(unknown, top, "any calls")
     if lucky:
-        yield Remark("pass", f"{'; '.join(lucky)}. With few tools guesses are right")
+        yield Note("pass", f"{'; '.join(lucky)}. With few tools guesses are right")
 
 
 def _without_plan(
     pays: Sequence[_Pay], top: float, message: str
-) -> Iterator[str | Remark]:
+) -> Iterator[str | Note]:
     """Compare with the highest reward where the scenario does not know a plan."""
     paid = [pay for pay in pays if pay.mean > _NEAR_ZERO * top]
     if not paid:
@@ -93,7 +93,7 @@ def _without_plan(
             f"without a known plan: {names}"
         )
     else:
-        yield Remark(
+        yield Note(
             "warn",
             f"{message} pays {mean:.3f} on average for tasks without a known plan: "
             f"{names}. See that a right answer pays more",

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check import hacks, repeats, tripwires
 from agentgym.evaluate.check.examination import Examination, Finding
-from agentgym.evaluate.check.finding import Remark
+from agentgym.evaluate.check.finding import Note
 from agentgym.scenarios.registry import get_scenario
 
 _MOST_SHOWN = 4
-Look = Callable[[Examination], Iterator[str | Remark]]
+Look = Callable[[Examination], Iterator[str | Note]]
 TRIPWIRES: dict[str, tuple[Look, str]] = {
     "card": (tripwires.card, "attributes and limits make sense"),
     "tools": (tripwires.tools, "named, described and typed"),
@@ -63,7 +63,7 @@ def run_tripwire(name: str, examined: Examination) -> Finding:
     except Exception as error:  # noqa: BLE001 - the scenario's own code
         return Finding(name, "fail", f"it raised {type(error).__name__}: {error}")
     wrong = [each for each in said if isinstance(each, str)]
-    remarks = [each for each in said if isinstance(each, Remark)]
+    remarks = [each for each in said if isinstance(each, Note)]
     if not wrong:
         return Finding(name, *(remarks[0] if remarks else ("pass", holds)))
     more = len(wrong) - _MOST_SHOWN

@@ -1,6 +1,6 @@
 """Tripwires on the texts, rewards and tools of a scenario.
 
-Each yields problems, or a :class:`Remark` on something that is not a fault.
+Each yields problems, or a :class:`Note` on something that is not a fault.
 """
 
 import json
@@ -15,7 +15,7 @@ from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check.examination import ORACLE, Examination, Played
-from agentgym.evaluate.check.finding import Remark
+from agentgym.evaluate.check.finding import Note
 from agentgym.evaluate.criteria import flaws
 from agentgym.scenarios.answer_text import answer_notes
 from agentgym.scenarios.packs import locate_pack, pack_name
@@ -29,7 +29,7 @@ _DIFFICULTIES = ("beginner", "intermediate", "advanced")
 _TYPED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
 
 
-def card(examined: Examination) -> Iterator[str | Remark]:
+def card(examined: Examination) -> Iterator[str | Note]:
     """Look at the attributes that lists show, and at limits."""
     scenario = examined.scenario
     said = scenario.card()
@@ -37,7 +37,7 @@ def card(examined: Examination) -> Iterator[str | Remark]:
         if not said[name]:
             yield f"{name} is empty"
     if not said["system_prompt"]:
-        yield Remark("warn", "system_prompt is empty: agents know the request alone")
+        yield Note("warn", "system_prompt is empty: agents know the request alone")
     if said["difficulty"] not in _DIFFICULTIES:
         yield f"difficulty is {said['difficulty']!r}, not one of {_DIFFICULTIES}"
     low, high = scenario.reward_range
@@ -51,7 +51,7 @@ def card(examined: Examination) -> Iterator[str | Remark]:
         yield f"the folder is {pack_name(path)!r} but `name` is {scenario.name!r}"
 
 
-def tools(examined: Examination) -> Iterator[str | Remark]:
+def tools(examined: Examination) -> Iterator[str | Note]:
     """Check names, descriptions and types of the tools, as models see them."""
     usual = examined.scenario.tools()
     sets = [("the scenario", usual)]
@@ -70,7 +70,7 @@ def tools(examined: Examination) -> Iterator[str | Remark]:
         yield from _unlike(usual, sets[1:])
 
 
-def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Remark]:
+def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Note]:
     silent, untyped = [], []
     for spec in {spec.name: spec for spec in specs}.values():
         if not _TOOL_NAME.fullmatch(spec.name):
@@ -95,7 +95,7 @@ def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Remark]:
             f"argument {', '.join(untyped)} has no type: any value passes as valid"
         )
     if notes:
-        yield Remark("warn", "; ".join(notes))
+        yield Note("warn", "; ".join(notes))
 
 
 def _unlike(
@@ -134,11 +134,11 @@ def rewards(examined: Examination) -> Iterator[str]:
     yield from _broadcast(examined)
 
 
-def answer(examined: Examination) -> Iterator[Remark]:
+def answer(examined: Examination) -> Iterator[Note]:
     """Look for a reward that reads text which is not trained."""
     scenario = examined.scenario
     for note in answer_notes(scenario, scenario.define_trainable_components()):
-        yield Remark("warn", note)
+        yield Note("warn", note)
 
 
 def _reward_fault(episode: Played, reward_range: tuple[float, float]) -> str:
@@ -179,7 +179,7 @@ def _broadcast(examined: Examination) -> Iterator[str]:
         yield f"broadcast_rewards returned {given}, not {calls} finite numbers"
 
 
-def oracle(examined: Examination) -> Iterator[str | Remark]:
+def oracle(examined: Examination) -> Iterator[str | Note]:
     """The scenario's own solutions must succeed."""
     played = [e for e in examined.episodes if e.agent == ORACLE]
     failed = [e for e in played if e.error or (e.reward and not e.reward.success)]
@@ -187,10 +187,10 @@ def oracle(examined: Examination) -> Iterator[str | Remark]:
         score = episode.error or repr(episode.reward)
         yield f"{len(failed)} of {len(played)} fail; task {episode.task.id}: {score}"
     if not examined.of(ORACLE):
-        yield Remark("skip", "no needed_calls(task) that could be scored")
+        yield Note("skip", "no needed_calls(task) that could be scored")
 
 
-def tasks(examined: Examination) -> Iterator[str | Remark]:
+def tasks(examined: Examination) -> Iterator[str | Note]:
     """Every split must give a list with tasks, as many as are asked for if it can."""
     few = []
     for split in REQUIRED:
@@ -211,7 +211,7 @@ def tasks(examined: Examination) -> Iterator[str | Remark]:
                 few.append(f"{split.value} has {len(made)}")
     if few:
         asked = f"of {examined.asked} tasks that were asked for: they will come again"
-        yield Remark("warn", f"{', '.join(few)} {asked}")
+        yield Note("warn", f"{', '.join(few)} {asked}")
 
 
 def splits(examined: Examination) -> Iterator[str]:
@@ -251,10 +251,10 @@ def _said(tasks: Iterable[Task]) -> set[str]:
     return {" ".join(task.instruction.lower().split()) for task in tasks}
 
 
-def prompts(examined: Examination) -> Iterator[Remark]:
+def prompts(examined: Examination) -> Iterator[Note]:
     """First prompts should leave room in the context of the shipped policy."""
     if find_spec("transformers") is None:
-        yield Remark("skip", "needs the extra 'local' to count tokens")
+        yield Note("skip", "needs the extra 'local' to count tokens")
         return
     from transformers import PreTrainedTokenizerFast  # AutoTokenizer imports torch
 
@@ -277,6 +277,6 @@ def prompts(examined: Examination) -> Iterator[Remark]:
     )
     why = f"the longest first prompt has {longest} tokens; nano's context is {context}"
     if longest + _MOST_TOKENS <= context:
-        yield Remark("pass", why)
+        yield Note("pass", why)
     else:
-        yield Remark("warn", f"{why}: choose a larger model")
+        yield Note("warn", f"{why}: choose a larger model")

@@ -62,11 +62,11 @@ class CrewAIAgent(AgentLoop):
 
     def _build(self, specs: list[ToolSpec]) -> Any:
         from agentgym.integrations.crewai.crews import default_agent
-        from agentgym.integrations.crewai.tools import EpisodeTool, require_apart
+        from agentgym.integrations.crewai.tools import CrewEpisodeTool, require_apart
 
         blueprint = self._blueprint
         require_apart(specs)
-        tools = [EpisodeTool.of(spec) for spec in specs]
+        tools = [CrewEpisodeTool.of(spec) for spec in specs]
         if blueprint.agent is None:
             prompt, most = blueprint.system_prompt, blueprint.max_turns
             form = default_agent(self._llm, tools, prompt, most)

@@ -51,11 +51,11 @@ def require_apart(specs: Sequence[ToolSpec]) -> None:
             )
 
 
-class EpisodeTool(BaseTool):
+class CrewEpisodeTool(BaseTool):
     """A tool that acts on the current episode's environment."""
 
     @classmethod
-    def of(cls, spec: ToolSpec) -> "EpisodeTool":
+    def of(cls, spec: ToolSpec) -> "CrewEpisodeTool":
         """Return the tool, which appears with its own name to GatewayLLM alone."""
         return cls(**_fields(spec))
 
@@ -82,7 +82,7 @@ class RoutedTool(BaseTool):
     @classmethod
     def of(cls, tool: BaseTool) -> BaseTool:
         """Return the tool; one of training's is that already."""
-        if isinstance(tool, EpisodeTool | RoutedTool):
+        if isinstance(tool, CrewEpisodeTool | RoutedTool):
             return tool
         routed = cls(
             name=tool.name,

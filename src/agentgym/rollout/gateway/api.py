@@ -59,7 +59,7 @@ class FinishRequest(BaseModel):
     retry: bool = True
 
 
-class Api:
+class ApiHandlers:
     """The handlers below ``/api``.
 
     Requests that may need the database run in another thread: model calls do not wait.

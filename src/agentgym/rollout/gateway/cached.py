@@ -9,7 +9,7 @@ from agentgym.models.answers import AnswerCache
 from agentgym.rollout.gateway.protocol import ProxyCall
 from agentgym.rollout.gateway.remote import ForwardingUpstream
 from agentgym.rollout.gateway.sse import StreamAssembler
-from agentgym.rollout.gateway.upstream import Answer, Exchange, Upstream
+from agentgym.rollout.gateway.upstream import CallOutcome, Exchange, Upstream
 from agentgym.rollout.gateway.wire import load_json
 
 _CACHE = "cache"
@@ -50,7 +50,7 @@ class CachedUpstream(Upstream):
         """Close the connections."""
         await self._upstream.close()
 
-    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
+    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
         """Yield the cached answer, or a server's, which is then cached."""
         key = None
         if call.mode != "train":
@@ -76,7 +76,7 @@ class CachedUpstream(Upstream):
                             self._cache.keep(key, b"".join(parts))
                     yield item
 
-    def _again(self, call: ProxyCall, kept: bytes) -> list[bytes | Answer]:
+    def _again(self, call: ProxyCall, kept: bytes) -> list[bytes | CallOutcome]:
         """Return an answer as it came the first time."""
         replicas, version, body = self._upstream.prepare(call)
         sent = Exchange(call, replicas.model, _CACHE, version, orjson.dumps(body))

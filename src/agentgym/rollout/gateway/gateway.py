@@ -13,7 +13,7 @@ from agentgym.errors import RolloutError
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.admission import Admission
-from agentgym.rollout.gateway.api import Api
+from agentgym.rollout.gateway.api import ApiHandlers
 from agentgym.rollout.gateway.cached import CachedUpstream
 from agentgym.rollout.gateway.http.keys import Keys, agent_key
 from agentgym.rollout.gateway.http.listener import Listener
@@ -56,10 +56,11 @@ class Gateway:
         self.store = store
         self.admission = Admission(self._settings)
         self._upstream = _upstream(store, policy, self._settings, cache)
+        handlers = ApiHandlers(store, takes_models=policy is None)
         self._listener = Listener(
             [
                 *Proxy(store, self._upstream, self.admission, self._settings).routes(),
-                *map(self._kept, Api(store, takes_models=policy is None).routes()),
+                *map(self._kept, handlers.routes()),
                 Route("GET", "/api/refused", self._count_refused),
             ],
             self._settings,

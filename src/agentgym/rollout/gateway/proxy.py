@@ -26,7 +26,7 @@ from agentgym.rollout.gateway.protocol import (
     reply,
 )
 from agentgym.rollout.gateway.sse import frame
-from agentgym.rollout.gateway.upstream import Answer, Upstream
+from agentgym.rollout.gateway.upstream import CallOutcome, Upstream
 from agentgym.rollout.gateway.wire import is_writable, read_json
 from agentgym.rollout.store.store import Store
 from agentgym.security.redaction import beginning, get_logger, quoted
@@ -100,7 +100,7 @@ class Proxy:
             try:
                 async for item in items:
                     data = item if isinstance(item, bytes) else item.payload
-                    if isinstance(item, Answer):  # first: the agent may end it
+                    if isinstance(item, CallOutcome):  # first: the agent may end it
                         self._record(call, item)
                         await self._store.kept()
                         if response is None:
@@ -123,7 +123,7 @@ class Proxy:
         await response.write_eof()
         return response
 
-    def _record(self, call: ProxyCall, answer: Answer) -> None:
+    def _record(self, call: ProxyCall, answer: CallOutcome) -> None:
         self._store.record_call(
             call.rollout_id, call.attempt_id, answer.raw, routed=answer.routed
         )

@@ -13,8 +13,8 @@ from agentgym.core.openai import CONTEXT_LENGTH, ApiError, Completion
 from agentgym.core.policy import ServedPolicy
 from agentgym.errors import ContextLengthError, NoServerError
 from agentgym.models.http import (
-    Attempts,
     ModelClient,
+    ServerAttempts,
     failure_message,
     overflow_message,
 )
@@ -24,7 +24,7 @@ from agentgym.models.servers import Replicas
 from agentgym.rollout.gateway.chat import chat_request, refused_option
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall, engine_error
 from agentgym.rollout.gateway.sse import StreamAssembler
-from agentgym.rollout.gateway.upstream import Answer, Exchange, Upstream
+from agentgym.rollout.gateway.upstream import CallOutcome, Exchange, Upstream
 from agentgym.rollout.gateway.wire import load_json
 from agentgym.rollout.store.store import Store
 from agentgym.security.redaction import Redactor, beginning, get_logger, redacted
@@ -52,9 +52,10 @@ class ForwardingUpstream(Upstream):
     """Forwards calls over HTTP; a subclass says where to, and with which body.
 
     A failed call is tried again, at another server if there is one, as long as nothing
-    of the answer was passed on; see :class:`Attempts`. A call is recorded once, however
-    often it was tried, with the server and the weights that answered. A conversation
-    longer than the model's context gets OpenAI's error, whatever the server's.
+    of the answer was passed on; see :class:`ServerAttempts`. A call is recorded once,
+    however often it was tried, with the server and the weights that answered. A
+    conversation longer than the model's context gets OpenAI's error, whatever the
+    server's.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -81,7 +82,7 @@ class ForwardingUpstream(Upstream):
         """Close the connections."""
         await self._client.close()
 
-    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
+    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
         """Pass on a server's answer, a stream byte for byte as it comes."""
         sent = Exchange(call, "", "", None, b"")
 
@@ -89,7 +90,7 @@ class ForwardingUpstream(Upstream):
             sent.retries += 1
             logger.warning("%s", why)
 
-        attempts = Attempts(self._client, call.session, retry)
+        attempts = ServerAttempts(self._client, call.session, retry)
         try:
             async for attempt in attempts:
                 replicas, sent.version, body = self.prepare(call)
@@ -245,13 +246,13 @@ class ProviderUpstream(ForwardingUpstream):
         """The model's name at its provider."""
         return self._endpoint.model
 
-    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
+    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
         """Forward a call, unless it is known to be of no use."""
         if self.failure is not None:
             raise ApiError(503, self.failure, "provider_refused", "server_error")
         async with aclosing(super().answer(call)) as items:
             async for item in items:
-                if isinstance(item, Answer):
+                if isinstance(item, CallOutcome):
                     self._judge(item)
                 yield item
 
@@ -265,7 +266,7 @@ class ProviderUpstream(ForwardingUpstream):
             body.setdefault("stream_options", {"include_usage": True})
         return Forwarded(self._replicas, 0, body)
 
-    def _judge(self, answer: Answer) -> None:
+    def _judge(self, answer: CallOutcome) -> None:
         status = answer.status
         if status < 400:
             self._has_answered = True
@@ -318,8 +319,8 @@ def _free(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _passed_on(
-    sent: Exchange, attempts: Attempts, response: aiohttp.ClientResponse
-) -> AsyncGenerator[bytes | Answer]:
+    sent: Exchange, attempts: ServerAttempts, response: aiohttp.ClientResponse
+) -> AsyncGenerator[bytes | CallOutcome]:
     """Yield a server's stream, as it comes."""
     stream = StreamAssembler()
     held: list[bytes] = []
@@ -359,7 +360,7 @@ async def _passed_on(
 
 def _whole(
     sent: Exchange, status: int, payload: bytes, tried: str
-) -> tuple[Answer, str | None]:
+) -> tuple[CallOutcome, str | None]:
     """Return an answer, and its problem if it should be a completion."""
     overflow = overflow_message(payload) if status == 400 else None
     if status >= 500 and tried:

@@ -17,7 +17,7 @@ from agentgym.rollout.gateway.sse import frame
 from agentgym.rollout.store.events import RecordedCall
 
 
-class Answer(NamedTuple):
+class CallOutcome(NamedTuple):
     """How a model call ended.
 
     Attributes:
@@ -58,7 +58,7 @@ class Exchange:
         *,
         is_whole: bool = False,
         code: str | None = None,
-    ) -> Answer:
+    ) -> CallOutcome:
         """Return the answer; routed experts are recorded, and not passed on.
 
         Args:
@@ -94,9 +94,9 @@ class Exchange:
         }
         if code is not None:
             record["error_code"] = code
-        return Answer(payload, orjson.dumps(record), status, bool(routes))
+        return CallOutcome(payload, orjson.dumps(record), status, bool(routes))
 
-    def refusal(self, error: ApiError, *, has_begun: bool = False) -> Answer:
+    def refusal(self, error: ApiError, *, has_begun: bool = False) -> CallOutcome:
         """Return an error as the answer, in the stream if that has begun."""
         body = frame(error.body) if has_begun else orjson.dumps(error.body)
         return self.answer(error.body, body, error.status)
@@ -121,7 +121,7 @@ class Upstream(ABC):
         """The name that agents see."""
 
     @abstractmethod
-    def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
+    def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
         """Yield the bytes of a streamed answer as they come, and finally an Answer.
 
         A failure of the model is an answer too. One before any bytes is JSON, sent
@@ -159,7 +159,7 @@ class PolicyUpstream(Upstream):
         """Close the policy's connections."""
         await self._policy.release()
 
-    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | Answer]:
+    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
         """Yield the policy's samples."""
         if call.path != "chat/completions":
             message = "This policy answers chat completions only; ask chat/completions."

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from agentgym.errors import NotFoundError, UsageError
 from agentgym.integrations.episode import Episode
-from agentgym.integrations.native import Prompt, ReAct, ToolLoop
+from agentgym.integrations.native import ReAct, ToolLoop, ToolPrompt
 from agentgym.integrations.registry import load_factory
 from agentgym.integrations.run import talk
 
@@ -54,7 +54,7 @@ class ToolAgent(RolloutAgent):
 
     name = "tool"
     system_prompt = "Solve the user's task. Use the tools where they help, then answer."
-    prompt: ClassVar[Prompt] = Prompt()
+    prompt: ClassVar[ToolPrompt] = ToolPrompt()
 
     async def run(self, episode: Episode) -> str | None:
         """Run the loop."""

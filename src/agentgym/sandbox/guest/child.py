@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TextIO
 from . import libc, testrun
 from .box import Box
 from .confine import confine
-from .settings import Settings
+from .settings import ZygoteSettings
 
 _REPORT_FD = 3
 _SETUP_FAILED = 125
@@ -29,7 +29,7 @@ _OURS = os.path.dirname(__file__)
 
 
 def execute(
-    settings: Settings, box: Box, timeout_s: float, files: list[int]
+    settings: ZygoteSettings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
     """Run one execution in this process and exit.
 
@@ -58,7 +58,7 @@ def execute(
 
 
 def collect(
-    settings: Settings, box: Box, timeout_s: float, files: list[int]
+    settings: ZygoteSettings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
     """Report the text files that an execution with these descriptors changed."""
     given, _, _, report = files
@@ -71,7 +71,11 @@ def collect(
 
 
 def _enter(
-    settings: Settings, box: Box, timeout_s: float, given: int, streams: dict[int, int]
+    settings: ZygoteSettings,
+    box: Box,
+    timeout_s: float,
+    given: int,
+    streams: dict[int, int],
 ) -> dict[str, Any]:
     """Put the streams in place, confine this process, and return the payload."""
     with open(given, "rb") as source:

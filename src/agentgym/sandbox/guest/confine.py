@@ -9,13 +9,15 @@ import signal
 import sys
 
 from . import landlock, libc, seccomp
-from .settings import DEVICES, SYSTEM, SYSTEM_FILES, ZERO, Settings
+from .settings import DEVICES, SYSTEM, SYSTEM_FILES, ZERO, ZygoteSettings
 
 _MOST_SIGNALS = 1024
 """Timers, and queued signals; on some rungs its caller has no more than are left."""
 
 
-def confine(settings: Settings, timeout_s: float, writable: tuple[str, ...]) -> None:
+def confine(
+    settings: ZygoteSettings, timeout_s: float, writable: tuple[str, ...]
+) -> None:
     """Set limits, change user, enter the Landlock domain, install the filter.
 
     ``writable`` are the trees of this execution alone.
@@ -49,7 +51,7 @@ def become(identity: int) -> None:
         raise PermissionError(f"could not become user {identity}")
 
 
-def _set_limits(settings: Settings, timeout_s: float) -> None:
+def _set_limits(settings: ZygoteSettings, timeout_s: float) -> None:
     """Set the resource limits, soft and hard, no higher than they are."""
     limits = settings.limits
     values = {

@@ -116,7 +116,7 @@ RUNGS = {rung.name: rung for rung in _RUNGS}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ZygoteSettings:
     """Settings of a zygote; they hold for all of its executions.
 
     Attributes:

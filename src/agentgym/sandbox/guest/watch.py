@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from . import box
-from .settings import Settings
+from .settings import ZygoteSettings
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -27,14 +27,14 @@ class _Process(NamedTuple):
     runs: bool
 
 
-class Watch:
+class ProcessWatch:
     """Looks at the processes of one execution, whose first is ``pid``.
 
     Attributes:
         due: When to look again, on the monotonic clock.
     """
 
-    def __init__(self, settings: Settings, pid: int, timeout_s: float) -> None:
+    def __init__(self, settings: ZygoteSettings, pid: int, timeout_s: float) -> None:
         self._settings = settings
         self._pid = pid
         self._timeout_s = timeout_s

@@ -22,8 +22,8 @@ from typing import Any
 
 from . import box, child, libc
 from .confine import become
-from .settings import Settings
-from .watch import Watch
+from .settings import ZygoteSettings
+from .watch import ProcessWatch
 
 _PRELOAD = """
 argparse collections collections.abc contextlib copy csv dataclasses datetime decimal
@@ -49,7 +49,7 @@ _OVER = {
 class Zygote:
     """Serves the jobs that come through a socket, one at a time, until it closes."""
 
-    def __init__(self, control: socket.socket, settings: Settings) -> None:
+    def __init__(self, control: socket.socket, settings: ZygoteSettings) -> None:
         self._control = control
         self._settings = settings
         self._rung = settings.rung
@@ -149,7 +149,7 @@ class Zygote:
         if pid == 0:
             child.execute(self._settings, self._box, timeout_s, files)
         self._send({"started": True})
-        watch = Watch(self._settings, pid, timeout_s)
+        watch = ProcessWatch(self._settings, pid, timeout_s)
         reply = self._wait(pid, watch)
         self._sweep(pid)
         if watch.killed_for_memory():
@@ -164,7 +164,7 @@ class Zygote:
             pid = os.fork()
             if pid == 0:
                 child.collect(self._settings, self._box, timeout_s, files)
-            self._wait(pid, Watch(self._settings, pid, _COLLECT_S))
+            self._wait(pid, ProcessWatch(self._settings, pid, _COLLECT_S))
             self._sweep(pid)
         for descriptor in files:
             os.close(descriptor)
@@ -173,7 +173,7 @@ class Zygote:
             reply |= _killed(_LEFT_TOO_MUCH) | {"exit_code": None}
         return reply | {"spoiled": spoiled}
 
-    def _wait(self, pid: int, watch: Watch) -> dict[str, Any]:
+    def _wait(self, pid: int, watch: ProcessWatch) -> dict[str, Any]:
         """Return how a child ended, in the words of a ``SandboxResult``.
 
         If the host is gone, exit.
@@ -264,7 +264,7 @@ def main(descriptor: int, settings: str) -> None:
     """Serve on an inherited socket with these encoded settings, then exit."""
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
-    zygote = Zygote(control, Settings.decode(settings))
+    zygote = Zygote(control, ZygoteSettings.decode(settings))
     try:
         zygote.serve()
     except (ConnectionError, SystemExit):

@@ -8,7 +8,7 @@ from agentgym.core.tools import tool
 from agentgym.errors import ToolError
 from agentgym.sandbox.workspace import Workspace
 from agentgym.scenarios.base import Environment
-from agentgym.scenarios.books import Books, Call
+from agentgym.scenarios.books import Books, ReceivedCall
 from agentgym.scenarios.coding import checks, execution
 from agentgym.scenarios.coding.execution import (
     TESTS,
@@ -60,7 +60,7 @@ class CodingEnvironment(Environment):
     def list_files(self, path: str = ".") -> str:
         """List the files in a folder."""
         call = {"path": path}
-        with self.books.recording(Call("list_files", call)):
+        with self.books.recording(ReceivedCall("list_files", call)):
             folder = call["path"] = self.workspace.resolve(path)
             found = self.workspace.below(folder)
             if not found:
@@ -71,7 +71,7 @@ class CodingEnvironment(Environment):
     def read_file(self, path: str) -> str:
         """Read a file."""
         call = {"path": path}
-        with self.books.recording(Call("read_file", call)):
+        with self.books.recording(ReceivedCall("read_file", call)):
             name = call["path"] = self.workspace.file(path)
             self.books.read.add(name)
             return self.workspace.files[name][:_MOST_CHARACTERS].rstrip("\n")
@@ -79,7 +79,7 @@ class CodingEnvironment(Environment):
     @tool
     def search_code(self, query: str) -> str:
         """Search all files for a text."""
-        with self.books.recording(Call("search_code", {"query": query})):
+        with self.books.recording(ReceivedCall("search_code", {"query": query})):
             found = search(self.workspace.files, query)
             if not found:
                 raise ToolError(f"{query!r} was not found.")
@@ -92,7 +92,7 @@ class CodingEnvironment(Environment):
     def edit_file(self, path: str, old: str, new: str) -> str:
         """Replace a text in a file."""
         call = {"path": path, "old": old, "new": new}
-        with self.books.recording(Call("edit_file", call)):
+        with self.books.recording(ReceivedCall("edit_file", call)):
             name = call["path"] = self.workspace.file(path)
             if is_test_path(name):
                 self._forbid(f"files under {TESTS}/ may not be changed.")
@@ -106,7 +106,7 @@ class CodingEnvironment(Environment):
     async def run_tests(self, path: str = TESTS) -> str:
         """Run all tests, or one test file."""
         call = {"path": path}
-        with self.books.recording(Call("run_tests", call)):
+        with self.books.recording(ReceivedCall("run_tests", call)):
             name = call["path"] = self.workspace.resolve(path)
             if name == ".":
                 name = call["path"] = TESTS
@@ -126,7 +126,7 @@ class CodingEnvironment(Environment):
     async def run_script(self, path: str, args: str = "") -> str:
         """Run a script with arguments."""
         call = {"path": path, "args": args}
-        with self.books.recording(Call("run_script", call)):
+        with self.books.recording(ReceivedCall("run_script", call)):
             name = call["path"] = self.workspace.file(path)
             if name not in self.books.read:
                 self._forbid(f"read {name} before you run it.")
@@ -142,7 +142,7 @@ class CodingEnvironment(Environment):
     def lint(self, path: str) -> str:
         """Check a file for problems."""
         call = {"path": path}
-        with self.books.recording(Call("lint", call)):
+        with self.books.recording(ReceivedCall("lint", call)):
             name = call["path"] = self.workspace.file(path)
             found = checks.problems(self.workspace.files[name])
             lines = [f"{name}:{line}: {text}" for line, text in found[:3]]
@@ -152,7 +152,7 @@ class CodingEnvironment(Environment):
     def format_file(self, path: str) -> str:
         """Format a file."""
         call = {"path": path}
-        with self.books.recording(Call("format_file", call)):
+        with self.books.recording(ReceivedCall("format_file", call)):
             name = call["path"] = self.workspace.file(path)
             if is_test_path(name):
                 self._forbid(f"files under {TESTS}/ may not be changed.")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.scenarios.books import Call
+from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.coding import checks, execution
 from agentgym.scenarios.coding.environment import CodingEnvironment, search
 from agentgym.scenarios.coding.execution import AnySandbox, is_test_path
@@ -89,10 +89,10 @@ def _charged(attempts: Attempts) -> int:
     return min(bool(attempts.failed) + again, _MOST_ERRORS)
 
 
-def _repeated(done: Sequence[Call]) -> int:
+def _repeated(done: Sequence[ReceivedCall]) -> int:
     """Count calls made again with the same arguments and nothing edited between."""
     count = 0
-    seen: list[Call] = []
+    seen: list[ReceivedCall] = []
     for call in done:
         if call.tool in ("edit_file", "format_file"):
             seen.clear()
@@ -101,7 +101,7 @@ def _repeated(done: Sequence[Call]) -> int:
     return count
 
 
-def _matches(step: Step, call: Call, task: Task, repaired: bool) -> bool:
+def _matches(step: Step, call: ReceivedCall, task: Task, repaired: bool) -> bool:
     """Return whether a call has the effect of a step of the plan."""
     if step.tool != call.tool:
         return False
@@ -119,7 +119,7 @@ def _matches(step: Step, call: Call, task: Task, repaired: bool) -> bool:
 
 
 def _progress(
-    plan: Sequence[Step], done: Sequence[Call], task: Task, repaired: bool
+    plan: Sequence[Step], done: Sequence[ReceivedCall], task: Task, repaired: bool
 ) -> int:
     """Return how many steps of the plan were made, in order."""
     made = 0

@@ -14,7 +14,7 @@ from agentgym.core.tools import Tool, ToolOutcome
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.errors import RuleViolation, ScenarioError, ToolError
 from agentgym.scenarios.customer_support.environment import SupportEnvironment
-from agentgym.scenarios.customer_support.families import Step
+from agentgym.scenarios.customer_support.families import SupportStep
 from agentgym.scenarios.customer_support.rewards import score
 from agentgym.scenarios.customer_support.scenario import SYSTEM_PROMPT
 
@@ -33,7 +33,7 @@ REFUSALS = ("Sorry, that is not possible.", "Sorry, I may not do that.")
 
 
 @dataclass(frozen=True)
-class Demonstration:
+class SupportDemonstration:
     """One episode of the oracle.
 
     Attributes:
@@ -47,7 +47,7 @@ class Demonstration:
 
 def solve(
     task: Task, *, follow_rules: float = 1.0, rng: Random | None = None
-) -> list[Step]:
+) -> list[SupportStep]:
     """Return the calls that solve a task.
 
     Args:
@@ -57,7 +57,7 @@ def solve(
         rng: Decides which are kept; needed if ``follow_rules`` is below 1.
     """
     rng = rng or Random(task.id)
-    plan = [Step.from_json(step) for step in task.goal["plan"]]
+    plan = [SupportStep.from_json(step) for step in task.goal["plan"]]
     if follow_rules >= 1 or task.goal["every_step"]:
         return plan
     # Later facts come up when the identity is checked.
@@ -86,7 +86,7 @@ async def demonstrate(
     follow_rules: float = 1.0,
     rng: Random | None = None,
     system_prompt: str = SYSTEM_PROMPT,
-) -> Demonstration:
+) -> SupportDemonstration:
     """Play the oracle's calls and record the conversation.
 
     Args:
@@ -109,7 +109,7 @@ async def demonstrate(
     talk.say(rng.choice(REFUSALS if task.goal["refuse"] else ANSWERS))
     reward = score(task, environment, talk.trajectory)
     environment.close()
-    return Demonstration(talk.messages, reward)
+    return SupportDemonstration(talk.messages, reward)
 
 
 class _Talk:
@@ -132,7 +132,7 @@ class _Talk:
             rollout_id="oracle", scenario="customer_support", task_id=task.id
         )
 
-    async def make(self, step: Step) -> None:
+    async def make(self, step: SupportStep) -> None:
         """Make a step's call, once all of its arguments are known."""
         if step.request > self._request:
             self._request = step.request

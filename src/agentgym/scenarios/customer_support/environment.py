@@ -11,7 +11,7 @@ from typing import Any, Literal
 from agentgym.core.tools import tool
 from agentgym.errors import ToolError
 from agentgym.scenarios.base import Environment
-from agentgym.scenarios.books import Books, Call
+from agentgym.scenarios.books import Books, ReceivedCall
 from agentgym.scenarios.customer_support.customer import Customer
 from agentgym.scenarios.customer_support.database import open_database, snapshot
 
@@ -294,4 +294,4 @@ class SupportEnvironment(Environment):
         self.books.forbid(message, enforce=self._enforce)
 
     def _recorded(self, name: str, **args: Any) -> AbstractContextManager[None]:
-        return self.books.recording(Call(name, args))
+        return self.books.recording(ReceivedCall(name, args))

@@ -13,7 +13,7 @@ _LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ"
 
 
 @dataclass(frozen=True)
-class Names:
+class SupportNames:
     """One split's words.
 
     Attributes:
@@ -70,7 +70,7 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 NAMES = {
-    Split.TRAIN: Names(
+    Split.TRAIN: SupportNames(
         first=_words("""
             Anna Ben Carla David Elena Felix Greta Hugo Jonas Kira Leo Maria Nina
             Oscar Paula Quinn Rosa Simon Tara Uwe Vera Walter Xenia Yusuf Zoe Alba
@@ -107,7 +107,7 @@ NAMES = {
         """),
         numbers=("9999", "99999", "ord_9999", "ord_999", "A-9999", "AA-999"),
     ),
-    Split.VALIDATION: Names(
+    Split.VALIDATION: SupportNames(
         first=_words("Ingrid Matteo Saskia Torben Liliana Caspian Dragan Philippa"),
         last=_words("""
             Halvorsen Bianchi Stojanovic Kowalczyk Andersson Delacroix Eriksen
@@ -126,7 +126,7 @@ NAMES = {
         """),
         numbers=("99-9999", "A99-99"),
     ),
-    Split.TEST: Names(
+    Split.TEST: SupportNames(
         first=_words(
             "Marguerite Stefano Annika Rasheed Beatrix Leonid Henrike Octavio"
         ),
@@ -147,7 +147,7 @@ NAMES = {
         """),
         numbers=("9999A", "AA9-999"),
     ),
-    Split.OUT_OF_VOCABULARY: Names(
+    Split.OUT_OF_VOCABULARY: SupportNames(
         first=_words("""
             Wilhelmina Giacomo Svetlana Ibrahim Clementine Archibald Penelope
             Thaddeus

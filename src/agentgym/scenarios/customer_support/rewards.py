@@ -5,10 +5,10 @@ from typing import Any
 
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.scenarios.books import Call
+from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.customer_support.database import expected
 from agentgym.scenarios.customer_support.environment import SupportEnvironment
-from agentgym.scenarios.customer_support.families.base import Step
+from agentgym.scenarios.customer_support.families.base import SupportStep
 from agentgym.scenarios.plan_reward import (
     DAMAGE,
     NEXT_TOOL,
@@ -77,42 +77,44 @@ def score(
     )
 
 
-def matches(step: Step, call: Call) -> bool:
+def matches(step: SupportStep, call: ReceivedCall) -> bool:
     """Return whether a call has the effect of a step of a plan."""
     return step.tool == call.tool and all(
         _same(call.args[name], value) for name, value in step.args.items()
     )
 
 
-def _repeated(done: Sequence[Call]) -> int:
+def _repeated(done: Sequence[ReceivedCall]) -> int:
     """Count calls that ran again with the same arguments."""
     return sum(call in done[:index] for index, call in enumerate(done))
 
 
-def _plan(task: Task, done: Sequence[Call]) -> list[Step]:
+def _plan(task: Task, done: Sequence[ReceivedCall]) -> list[SupportStep]:
     """Return a task's plan, each order looked up in the way that the agent took.
 
     A list of the owner's orders shows the same fields as a look at each.
     """
     owners = {number: owner for number, owner, *_ in task.initial_state["orders"]}
     plan = []
-    for step in map(Step.from_json, task.goal["plan"]):
+    for step in map(SupportStep.from_json, task.goal["plan"]):
         if step.tool == "get_order" and not _made(step, done):
             owner = owners.get(step.args["order_id"])
-            listed = Step("list_orders", {"customer_id": owner}, step.request)
+            listed = SupportStep("list_orders", {"customer_id": owner}, step.request)
             step = listed if _made(listed, done) else step
         plan.append(step)
     return plan
 
 
-def _made(step: Step, done: Sequence[Call]) -> bool:
+def _made(step: SupportStep, done: Sequence[ReceivedCall]) -> bool:
     return any(matches(step, call) for call in done)
 
 
-def _missing(plan: Sequence[Step], done: Sequence[Call]) -> list[Step]:
+def _missing(
+    plan: Sequence[SupportStep], done: Sequence[ReceivedCall]
+) -> list[SupportStep]:
     """Return the steps of the plan that no call was."""
     left = list(done)
-    missing: list[Step] = []
+    missing: list[SupportStep] = []
     for step in plan:
         found = next((call for call in left if matches(step, call)), None)
         if found is None:
@@ -123,7 +125,7 @@ def _missing(plan: Sequence[Step], done: Sequence[Call]) -> list[Step]:
 
 
 def _next_tool(
-    plan: Sequence[Step], missing: Sequence[Step], attempts: Attempts
+    plan: Sequence[SupportStep], missing: Sequence[SupportStep], attempts: Attempts
 ) -> float:
     """Return the part of the next step's share that its tool alone earns."""
     if not missing:

@@ -18,9 +18,9 @@ from agentgym.scenarios.customer_support.environment import (
 )
 from agentgym.scenarios.customer_support.families import (
     FAMILIES,
-    Family,
-    Scene,
-    Step,
+    SupportFamily,
+    SupportScene,
+    SupportStep,
 )
 from agentgym.scenarios.customer_support.names import NAMES
 from agentgym.scenarios.leveled import LeveledScenario
@@ -39,7 +39,7 @@ RULES = (
 SYSTEM_PROMPT = f"{ROLE} {RULES}"
 
 
-class SupportScenario(LeveledScenario[Family]):
+class SupportScenario(LeveledScenario[SupportFamily]):
     """Answer a shop's customers: look up, verify, change, refuse or hand over."""
 
     name: ClassVar[str] = "customer_support"
@@ -61,11 +61,13 @@ class SupportScenario(LeveledScenario[Family]):
         """Return the twelve tools."""
         return tool_specs(SupportEnvironment)
 
-    def families(self) -> Sequence[Family]:
+    def families(self) -> Sequence[SupportFamily]:
         """Return the families of all levels."""
         return FAMILIES
 
-    def make_task(self, family: Family, split: Split, seed: int, index: int) -> Task:
+    def make_task(
+        self, family: SupportFamily, split: Split, seed: int, index: int
+    ) -> Task:
         """Return the ``index``-th task of a family."""
         return make_task(family, split, seed, index)
 
@@ -92,7 +94,7 @@ class SupportScenario(LeveledScenario[Family]):
                 {**step.args, **free.get(step.tool, {})},
                 by_outcome=frozenset({"reason"}),
             )
-            for step in map(Step.from_json, task.goal["plan"])
+            for step in map(SupportStep.from_json, task.goal["plan"])
         ]
 
     def vocabulary(self, split: Split) -> set[str]:
@@ -112,10 +114,10 @@ class SupportScenario(LeveledScenario[Family]):
         }
 
 
-def make_task(family: Family, split: Split, seed: int, index: int) -> Task:
+def make_task(family: SupportFamily, split: Split, seed: int, index: int) -> Task:
     """Return the ``index``-th task of a family; the arguments decide it wholly."""
     identity = f"{split}/{family.name}/{seed}/{index}"
-    draft = family.draft(Scene(Random(identity), split))
+    draft = family.draft(SupportScene(Random(identity), split))
     return Task(
         id=identity,
         split=split,

@@ -16,7 +16,7 @@ from agentgym.engines.registry import ENGINES
 from agentgym.errors import ScenarioError
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import make_tasks
-from agentgym.train.warm_start.routes import Move, Place, Routes
+from agentgym.train.warm_start.routes import Move, Routes, TeamMember
 
 ANSWER = "Done."
 """The answer after all calls were made."""
@@ -91,7 +91,7 @@ class _Progress:
 
     made: int = 0
     last: RequestedCall | None = None
-    before: tuple[Place, Move] | None = None
+    before: tuple[TeamMember, Move] | None = None
     moves: int = 0
 
 

@@ -10,7 +10,7 @@ from agentgym.core.policy import ChatRequest
 from agentgym.scenarios.tool_tasks.stubs import example
 
 
-class Place(NamedTuple):
+class TeamMember(NamedTuple):
     """An agent of a team, with the tools that it is offered."""
 
     role: str
@@ -45,18 +45,18 @@ class Routes:
     own: frozenset[str]
     addressee: str
     roles: Sequence[str]
-    ways: dict[Place, dict[Move, Place | None]] = field(default_factory=dict)
+    ways: dict[TeamMember, dict[Move, TeamMember | None]] = field(default_factory=dict)
 
-    def place_of(self, request: ChatRequest) -> Place:
+    def place_of(self, request: ChatRequest) -> TeamMember:
         """Return who is asked, and note the moves that it may make."""
         names = (tool["function"]["name"] for tool in request.tools)
-        place = Place(request.session.split("/")[-1], frozenset(names))
+        place = TeamMember(request.session.split("/")[-1], frozenset(names))
         known = self.ways.setdefault(place, {})
         for move in self._moves(request):
             known.setdefault(move, None)
         return place
 
-    def untried(self, place: Place) -> Move | None:
+    def untried(self, place: TeamMember) -> Move | None:
         """Return a move towards a place with untried moves; None if all were tried."""
         for first, at in [(None, place), *self._reached(place)]:
             for move, reached in self.ways[at].items():
@@ -64,7 +64,7 @@ class Routes:
                     return first or move
         return None
 
-    def towards(self, place: Place, tool: str) -> Move | None:
+    def towards(self, place: TeamMember, tool: str) -> Move | None:
         """Return a move on the shortest way to an agent that is offered a tool."""
         for first, at in self._reached(place):
             if tool in at.tools:
@@ -92,7 +92,7 @@ class Routes:
         }
         return made | ({move.argument: move.value} if move.argument else {})
 
-    def _reached(self, place: Place) -> Iterator[tuple[Move, Place]]:
+    def _reached(self, place: TeamMember) -> Iterator[tuple[Move, TeamMember]]:
         """Yield the places that moves reach, nearest first, with the first move."""
         seen = {place}
         waiting = deque((move, to) for move, to in self.ways[place].items() if to)

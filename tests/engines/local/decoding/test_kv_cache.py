@@ -14,7 +14,7 @@ from agentgym.core.policy import ChatRequest
 from agentgym.engines.local import loading
 from agentgym.engines.local.decoding import forward as forward_module
 from agentgym.engines.local.decoding.batch import BatchDecoder
-from agentgym.engines.local.decoding.decoder import Generation, Job
+from agentgym.engines.local.decoding.decoder import DecodingJob, Generation
 from agentgym.engines.local.decoding.forward import BatchForward
 from agentgym.engines.local.decoding.kv_cache import (
     BatchCache,
@@ -55,7 +55,7 @@ def answers(
     decoder = BatchDecoder(forward)
     futures: list[Future[Generation]] = []
     for seed, prompt in enumerate(prompts):
-        job = Job(prompt, 6, f"s{seed}", 1.0, len(prompt) + 2, seed)
+        job = DecodingJob(prompt, 6, f"s{seed}", 1.0, len(prompt) + 2, seed)
         decoder.submit(job)
         futures.append(job.future)
     found = [future.result(timeout=60) for future in futures]
@@ -119,7 +119,7 @@ def test_idle_sessions_are_kept_as_memory_permits(loaded: LoadedModel) -> None:
     small = replace(loaded, cache_tokens=600, stop_ids=frozenset())
     decoder = BatchDecoder(BatchForward(small, 2))
     for session in range(8):
-        job = Job(list(range(5, 105)), 0, f"s{session}", 1.0, 2, 0)
+        job = DecodingJob(list(range(5, 105)), 0, f"s{session}", 1.0, 2, 0)
         decoder.submit(job)
         job.future.result(timeout=60)
     decoder.close()

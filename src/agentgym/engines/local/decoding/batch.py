@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from agentgym.engines.local.decoding import sampling
-from agentgym.engines.local.decoding.decoder import Decoder, Job, Row
+from agentgym.engines.local.decoding.decoder import Decoder, DecodingJob, Row
 from agentgym.engines.local.decoding.forward import BatchForward
 from agentgym.engines.local.decoding.kv_cache import SegmentStore
 
@@ -29,7 +29,7 @@ _LOGITS = 2**25
 
 @dataclass(frozen=True)
 class _Plan:
-    jobs: list[Job]  # that have it; one is prefilled, the others are copies
+    jobs: list[DecodingJob]  # that have it; one is prefilled, the others are copies
     head: torch.Tensor | None  # keys and values of its head,
     start: int  # which is so long;
     parked: torch.Tensor | None  # those that follow, of its session or an equal prompt
@@ -81,7 +81,7 @@ class BatchDecoder(Decoder):
     def _free_rows(self) -> int:
         return (self._fixed_rows or self._cache.most_rows) - len(self._rows)
 
-    def _fitting(self, waiting: Sequence[Job]) -> int:
+    def _fitting(self, waiting: Sequence[DecodingJob]) -> int:
         free = self._free_rows()
         columns = max((row.job.columns for row in self._rows), default=0)
         for count, job in enumerate(islice(waiting, free)):
@@ -90,7 +90,7 @@ class BatchDecoder(Decoder):
                 return count
         return min(free, len(waiting))
 
-    def _advance(self, jobs: list[Job]) -> None:
+    def _advance(self, jobs: list[DecodingJob]) -> None:
         self._admit(jobs)
         self._step()
 
@@ -101,7 +101,7 @@ class BatchDecoder(Decoder):
     def _refresh(self) -> None:
         self._forward.refresh()
 
-    def _admit(self, jobs: list[Job]) -> None:
+    def _admit(self, jobs: list[DecodingJob]) -> None:
         """Prefill new rows, identical prompts once, in chunks of like lengths."""
         if not jobs:
             return
@@ -109,7 +109,7 @@ class BatchDecoder(Decoder):
         columns = max(job.columns for job in running)
         used = max((row.length for row in self._rows), default=0)
         self._cache.make_room(len(running), columns, held=(len(self._rows), used))
-        unique: dict[tuple[int, ...], list[Job]] = {}
+        unique: dict[tuple[int, ...], list[DecodingJob]] = {}
         for job in jobs:
             unique.setdefault(tuple(job.prompt), []).append(job)
         plans = sorted(map(self._plan, unique.values()), key=lambda p: len(p.new))
@@ -118,7 +118,7 @@ class BatchDecoder(Decoder):
             self._prefill(plans[:count])
             plans = plans[count:]
 
-    def _plan(self, jobs: list[Job]) -> _Plan:
+    def _plan(self, jobs: list[DecodingJob]) -> _Plan:
         job = jobs[0]
         most = len(job.prompt) - 1  # the last token's logits are always needed
         start = job.head if job.head <= most else 0

@@ -41,7 +41,7 @@ class Generation:
 
 
 @dataclass
-class Job:
+class DecodingJob:
     """One request as the decoder takes it; see :class:`ChatRequest`.
 
     Attributes:
@@ -69,7 +69,7 @@ class Job:
 class Row:
     """A running response: its job, and the tokens so far."""
 
-    job: Job
+    job: DecodingJob
     stream: NDArray[np.float32]  # random numbers, one per token
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Decoder(ABC):
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[DecodingJob] = deque()
         self._wake = threading.Condition()
         self._paused = self._closed = self._busy = False
         self.version = 0
@@ -118,11 +118,11 @@ class Decoder(ABC):
         """Return how many more responses could run if they were short."""
 
     @abstractmethod
-    def _fitting(self, waiting: Sequence[Job]) -> int:
+    def _fitting(self, waiting: Sequence[DecodingJob]) -> int:
         """Return how many waiting jobs there is room for, first come, first served."""
 
     @abstractmethod
-    def _advance(self, jobs: list[Job]) -> None:
+    def _advance(self, jobs: list[DecodingJob]) -> None:
         """Start jobs, and sample at least one more token of all that run."""
 
     @abstractmethod
@@ -133,7 +133,7 @@ class Decoder(ABC):
     def _refresh(self) -> None:
         """Take over the weights, which may have changed."""
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: DecodingJob) -> None:
         """Queue a job; its future is the answer.
 
         Raises:
@@ -196,14 +196,14 @@ class Decoder(ABC):
         self._fail(self._waiting, "The policy was closed while the request ran.")
         self._waiting.clear()
 
-    def _fail(self, jobs: Iterable[Job], reason: str) -> None:
+    def _fail(self, jobs: Iterable[DecodingJob], reason: str) -> None:
         """Answer some jobs, and all that run, with an error."""
         for job in [*(row.job for row in self._running()), *jobs]:
             with suppress(InvalidStateError):  # it has ended already
                 job.future.set_exception(EngineError(reason))
         self._drop_rows()
 
-    def _next_jobs(self) -> list[Job] | None:
+    def _next_jobs(self) -> list[DecodingJob] | None:
         """Wait until there is something to do; return jobs to admit, None to end."""
         with self._wake:
             self._wake.wait_for(

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from agentgym.engines.local.decoding import sampling
-from agentgym.engines.local.decoding.decoder import Decoder, Job, Row
+from agentgym.engines.local.decoding.decoder import Decoder, DecodingJob, Row
 from agentgym.engines.local.model import LoadedModel
 
 _CHUNK_TOKENS = 512
@@ -102,7 +102,7 @@ class PlainDecoder(Decoder):
     def _free_rows(self) -> int:
         return 1 - len(self._rows)
 
-    def _fitting(self, waiting: Sequence[Job]) -> int:
+    def _fitting(self, waiting: Sequence[DecodingJob]) -> int:
         return min(self._free_rows(), len(waiting))
 
     def _forget(self) -> None:
@@ -113,7 +113,7 @@ class PlainDecoder(Decoder):
             self._merged.refresh()
 
     @torch.inference_mode()
-    def _advance(self, jobs: list[Job]) -> None:
+    def _advance(self, jobs: list[DecodingJob]) -> None:
         if jobs:
             (job,) = jobs
             stream = sampling.random_stream(job.seed, job.max_tokens)
@@ -127,7 +127,7 @@ class PlainDecoder(Decoder):
             return
         self._sample(row, self._sampled.predict(states[-1:]))
 
-    def _prefill(self, job: Job) -> Tensor:
+    def _prefill(self, job: DecodingJob) -> Tensor:
         """Compute a prompt as far as that is not kept; return the last states."""
         ids, held = job.prompt, 0
         self._cache = DynamicCache(config=self._loaded.model.config)

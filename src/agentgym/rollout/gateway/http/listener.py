@@ -21,8 +21,8 @@ from agentgym.errors import (
 )
 from agentgym.rollout.gateway.http.direct import DirectRequest, NotDirectError
 from agentgym.rollout.gateway.http.keys import Keys
-from agentgym.rollout.gateway.http.requests import Request, Server
-from agentgym.rollout.gateway.http.routes import Route, Routes
+from agentgym.rollout.gateway.http.requests import HttpServer, Request
+from agentgym.rollout.gateway.http.routes import Route, RouteTable
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
 from agentgym.security.redaction import get_logger, quoted
 
@@ -63,7 +63,7 @@ class Listener:
         ] = lambda request, status: None,
     ) -> None:
         self._noted = noted
-        self._routes = Routes([Route("GET", "/healthz", _health), *routes])
+        self._routes = RouteTable([Route("GET", "/healthz", _health), *routes])
         self._settings = settings
         self._keys = keys
         self._grace_s = grace_s
@@ -135,7 +135,7 @@ class Listener:
 
     async def _serve(self) -> None:
         server = web.ServerRunner(
-            Server(self._answer, self._settings, self._keys.know),
+            HttpServer(self._answer, self._settings, self._keys.know),
             shutdown_timeout=self._grace_s,
         )
         self._loop = asyncio.get_running_loop()

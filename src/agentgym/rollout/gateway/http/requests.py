@@ -92,7 +92,7 @@ class Connection(web.RequestHandler):
         is_used: Whether a whole request has come.
     """
 
-    def __init__(self, server: "Server", settings: GatewaySettings) -> None:
+    def __init__(self, server: "HttpServer", settings: GatewaySettings) -> None:
         self.busy = 0
         self.is_used = False
         self._is_closing = False
@@ -270,7 +270,7 @@ class Connection(web.RequestHandler):
         return reply(text.body, text.status, _TIMEOUT)
 
 
-class Server(web.Server):
+class HttpServer(web.Server):
     """Makes connections, and parses their requests.
 
     Args:

@@ -32,7 +32,7 @@ class Route(NamedTuple):
     handler: Handler
 
 
-class Routes:
+class RouteTable:
     """Finds the handler of a request; the first matching route wins."""
 
     def __init__(self, routes: Sequence[Route]) -> None:

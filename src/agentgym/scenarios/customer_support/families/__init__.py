@@ -2,12 +2,12 @@
 
 from agentgym.scenarios.customer_support.families import level1, level2, level3
 from agentgym.scenarios.customer_support.families.base import (
-    Draft,
-    Family,
-    Scene,
-    Step,
+    SupportDraft,
+    SupportFamily,
+    SupportScene,
+    SupportStep,
 )
 
 FAMILIES = (*level1.FAMILIES, *level2.FAMILIES, *level3.FAMILIES)
 
-__all__ = ["FAMILIES", "Draft", "Family", "Scene", "Step"]
+__all__ = ["FAMILIES", "SupportDraft", "SupportFamily", "SupportScene", "SupportStep"]

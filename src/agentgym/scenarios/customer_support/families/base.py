@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from agentgym.core.task import Split
 from agentgym.scenarios.customer_support.database import expected
-from agentgym.scenarios.customer_support.names import NAMES, Names
+from agentgym.scenarios.customer_support.names import NAMES, SupportNames
 from agentgym.scenarios.customer_support.wording import INTENTS, talk
 from agentgym.scenarios.wording.grammar import request
 
@@ -16,7 +16,7 @@ Level = Literal[1, 2, 3]
 
 
 @dataclass(frozen=True)
-class Step:
+class SupportStep:
     """One call of the shortest correct plan.
 
     Attributes:
@@ -34,13 +34,13 @@ class Step:
         return {"tool": self.tool, "args": self.args, "request": self.request}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Step":
+    def from_json(cls, data: dict[str, Any]) -> "SupportStep":
         """Read the JSON of :meth:`to_json`."""
         return cls(data["tool"], data["args"], data["request"])
 
 
 @dataclass(frozen=True)
-class Scene:
+class SupportScene:
     """The source of a family's random choices.
 
     Attributes:
@@ -52,7 +52,7 @@ class Scene:
     split: Split
 
     @property
-    def names(self) -> Names:
+    def names(self) -> SupportNames:
         """The split's names."""
         return NAMES[self.split]
 
@@ -87,7 +87,7 @@ class Order:
 class Story:
     """A task in the making: the shop, its customer, the script and the plan."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: SupportScene) -> None:
         self.scene = scene
         self.rng = rng = scene.rng
         names = scene.names
@@ -98,7 +98,7 @@ class Story:
         self.email = f"{first}{ending}@{domain}".lower()
         self.customer = f"cus_{rng.randint(10, 9999)}"
         self.postcode = str(rng.randint(1000, 99999))
-        self.plan: list[Step] = []
+        self.plan: list[SupportStep] = []
         self.facts: dict[str, list[str]] = {
             "email": [self.say("email", self.email)],
             "postcode": [self.say("postcode", self.postcode)],
@@ -172,8 +172,8 @@ class Story:
         self.needs.append("postcode")
         self.text = text
         self.plan += [
-            Step("get_customer", {"email": self.email}),
-            Step(
+            SupportStep("get_customer", {"email": self.email}),
+            SupportStep(
                 "verify_identity",
                 {"customer_id": self.customer, "postcode": self.postcode},
             ),
@@ -181,11 +181,11 @@ class Story:
 
     def do(self, tool: str, *, request: int = 0, **args: Any) -> None:
         """Add a step to the plan."""
-        self.plan.append(Step(tool, args, request))
+        self.plan.append(SupportStep(tool, args, request))
 
 
 @dataclass(frozen=True)
-class Draft:
+class SupportDraft:
     """A task without its identity.
 
     Attributes:
@@ -200,7 +200,7 @@ class Draft:
 
     instruction: str
     state: dict[str, Any]
-    plan: tuple[Step, ...]
+    plan: tuple[SupportStep, ...]
     every_step: bool
     refuse: bool
     goal_state: dict[str, Any]
@@ -222,13 +222,13 @@ def draft(
     refuse: bool = False,
     products: list[list[Any]] | None = None,
     **changed: Any,
-) -> Draft:
+) -> SupportDraft:
     """Make a draft of a story.
 
     Args:
         story: The finished story, its orders as they are at the start.
-        every_step: See :class:`Draft`.
-        refuse: See :class:`Draft`; every step must then be made.
+        every_step: See :class:`SupportDraft`.
+        refuse: See :class:`SupportDraft`; every step must then be made.
         products: Rows of the stock.
         changed: Rows that the goal adds to tables, or for ``orders`` a mapping from
             number to changed fields.
@@ -248,7 +248,7 @@ def draft(
     goal = {**state, **changed, "orders": [order.row() for order in after]}
     goal["refunds"] = state["refunds"] + changed.get("refunds", [])
     script = {"facts": story.facts, "needs": story.needs, "later": story.later}
-    return Draft(
+    return SupportDraft(
         story.text,
         {**state, "customer": script},
         tuple(story.plan),
@@ -266,7 +266,7 @@ def _shipment(order: Order) -> str:
 
 
 @dataclass(frozen=True)
-class Family:
+class SupportFamily:
     """One kind of task.
 
     Attributes:
@@ -277,4 +277,4 @@ class Family:
 
     name: str
     level: Level
-    draft: Callable[[Scene], Draft]
+    draft: Callable[[SupportScene], SupportDraft]

@@ -1,15 +1,15 @@
 """Level 1: one call is right, and no rule stands in its way."""
 
 from agentgym.scenarios.customer_support.families.base import (
-    Draft,
-    Family,
-    Scene,
     Story,
+    SupportDraft,
+    SupportFamily,
+    SupportScene,
     draft,
 )
 
 
-def _track(scene: Scene) -> Draft:
+def _track(scene: SupportScene) -> SupportDraft:
     story = Story(scene)
     order = story.add_order(scene.rng.choice(("shipped", "processing", "delivered")))
     story.open(story.ask("track", order=story.number(order)))
@@ -17,7 +17,7 @@ def _track(scene: Scene) -> Draft:
     return draft(story, every_step=True)
 
 
-def _details(scene: Scene) -> Draft:
+def _details(scene: SupportScene) -> SupportDraft:
     story = Story(scene)
     order = scene.rng.choice(story.orders)
     story.open(story.ask("details", order=story.number(order)))
@@ -25,7 +25,7 @@ def _details(scene: Scene) -> Draft:
     return draft(story, every_step=True)
 
 
-def _stock(scene: Scene) -> Draft:
+def _stock(scene: SupportScene) -> SupportDraft:
     rng = scene.rng
     story = Story(scene)
     products = rng.sample(scene.names.products, 4)
@@ -35,7 +35,7 @@ def _stock(scene: Scene) -> Draft:
     return draft(story, every_step=True, products=rows)
 
 
-def _human(scene: Scene) -> Draft:
+def _human(scene: SupportScene) -> SupportDraft:
     story = Story(scene)
     story.open(story.ask("human"))
     story.do("escalate")
@@ -43,8 +43,8 @@ def _human(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("track", 1, _track),
-    Family("order_details", 1, _details),
-    Family("check_stock", 1, _stock),
-    Family("ask_for_human", 1, _human),
+    SupportFamily("track", 1, _track),
+    SupportFamily("order_details", 1, _details),
+    SupportFamily("check_stock", 1, _stock),
+    SupportFamily("ask_for_human", 1, _human),
 )

@@ -1,17 +1,17 @@
 """Level 3: four or five calls, found out on the way, some after a change of mind."""
 
 from agentgym.scenarios.customer_support.families.base import (
-    Draft,
-    Family,
-    Scene,
     Story,
+    SupportDraft,
+    SupportFamily,
+    SupportScene,
     draft,
 )
 from agentgym.scenarios.customer_support.families.level2 import UNSHIPPED
 from agentgym.scenarios.customer_support.wording import talk
 
 
-def _refund(scene: Scene) -> Draft:
+def _refund(scene: SupportScene) -> SupportDraft:
     story = Story(scene)
     order = story.add_order("delivered")
     story.open(story.ask("refund", order=story.number(order)), verified=True)
@@ -20,7 +20,7 @@ def _refund(scene: Scene) -> Draft:
     return draft(story, refunds=[[order.number, order.total]])
 
 
-def _return_item(scene: Scene) -> Draft:
+def _return_item(scene: SupportScene) -> SupportDraft:
     story = Story(scene)
     order = story.add_order(scene.rng.choice(("delivered", "shipped")))
     item = scene.rng.choice(order.items)[0]
@@ -31,7 +31,7 @@ def _return_item(scene: Scene) -> Draft:
     return draft(story, returns=[[order.number, item, 1]])
 
 
-def _cancel_too_late(scene: Scene) -> Draft:
+def _cancel_too_late(scene: SupportScene) -> SupportDraft:
     """A cancelled order that has shipped is a return of its one item."""
     story = Story(scene)
     order = story.add_order("shipped")
@@ -45,7 +45,7 @@ def _cancel_too_late(scene: Scene) -> Draft:
     return draft(story, returns=[[order.number, item, quantity]])
 
 
-def _forgotten_number(scene: Scene) -> Draft:
+def _forgotten_number(scene: SupportScene) -> SupportDraft:
     story = Story(scene)
     order = story.add_order(scene.rng.choice(UNSHIPPED))
     item = order.items[0][0]
@@ -57,7 +57,7 @@ def _forgotten_number(scene: Scene) -> Draft:
     return draft(story, orders={order.number: {"status": "cancelled"}})
 
 
-def _wrong_number(scene: Scene) -> Draft:
+def _wrong_number(scene: SupportScene) -> SupportDraft:
     """The customer gives a number that does not exist, and corrects it when asked."""
     story = Story(scene)
     order = story.add_order(scene.rng.choice(UNSHIPPED))
@@ -74,7 +74,7 @@ def _wrong_number(scene: Scene) -> Draft:
     return draft(story, orders={order.number: {"status": "cancelled"}})
 
 
-def _changed_mind(scene: Scene) -> Draft:
+def _changed_mind(scene: SupportScene) -> SupportDraft:
     """A cancellation becomes a change of address when the postcode is asked for."""
     story = Story(scene)
     order = story.add_order(scene.rng.choice(UNSHIPPED))
@@ -91,7 +91,7 @@ def _changed_mind(scene: Scene) -> Draft:
     return draft(story, orders={order.number: {"street": street, "city": city}})
 
 
-def _two_requests(scene: Scene) -> Draft:
+def _two_requests(scene: SupportScene) -> SupportDraft:
     """A return, and a complaint once it is done."""
     story = Story(scene)
     order = story.add_order("delivered")
@@ -121,11 +121,11 @@ def _lower(text: str) -> str:
 
 
 FAMILIES = (
-    Family("refund", 3, _refund),
-    Family("return_item", 3, _return_item),
-    Family("cancel_too_late", 3, _cancel_too_late),
-    Family("forgotten_number", 3, _forgotten_number),
-    Family("wrong_number", 3, _wrong_number),
-    Family("changed_mind", 3, _changed_mind),
-    Family("two_requests", 3, _two_requests),
+    SupportFamily("refund", 3, _refund),
+    SupportFamily("return_item", 3, _return_item),
+    SupportFamily("cancel_too_late", 3, _cancel_too_late),
+    SupportFamily("forgotten_number", 3, _forgotten_number),
+    SupportFamily("wrong_number", 3, _wrong_number),
+    SupportFamily("changed_mind", 3, _changed_mind),
+    SupportFamily("two_requests", 3, _two_requests),
 )

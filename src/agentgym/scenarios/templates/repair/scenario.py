@@ -85,7 +85,7 @@ PHRASES = ["{name} is wrong, repair {path}", "the test of {name} fails: mend {pa
 TIMEOUT_S = 5.0
 
 
-class Project(Environment):
+class RepairProject(Environment):
     """One episode: a few files in memory, and a sandbox where they run."""
 
     def __init__(self, files: dict[str, str], sandbox: LazySandbox) -> None:
@@ -137,7 +137,7 @@ class RepairScenario(Scenario):
 
     def tools(self) -> list[ToolSpec]:
         """Return the tools of a project."""
-        return tool_specs(Project)
+        return tool_specs(RepairProject)
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
         """Return tasks; each follows from its number alone."""
@@ -170,9 +170,9 @@ class RepairScenario(Scenario):
             },
         )
 
-    def create_environment(self, task: Task) -> Project:
+    def create_environment(self, task: Task) -> RepairProject:
         """Return the project in the task's initial state."""
-        return Project(task.initial_state, self.sandbox)
+        return RepairProject(task.initial_state, self.sandbox)
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
@@ -183,7 +183,7 @@ class RepairScenario(Scenario):
         process pass. The values that ``gives`` judges have left the sandbox as text,
         and the expected ones were never inside.
         """
-        assert isinstance(environment, Project)
+        assert isinstance(environment, RepairProject)
         path, files = task.goal["path"], environment.workspace.files
         calls = trajectory.get_tool_calls()
         kept = all(call.outcome is not ToolOutcome.RULE_BROKEN for call in calls)

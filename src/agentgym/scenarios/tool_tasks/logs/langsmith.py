@@ -13,7 +13,7 @@ from typing import Any
 
 from agentgym.scenarios.tool_tasks.logs.message import (
     UNREADABLE,
-    Call,
+    LoggedCall,
     Message,
     Result,
     from_json,
@@ -148,7 +148,7 @@ def _tool(run: dict[str, Any]) -> ToolRun:
         identity, text, failed = result.id, result.text, failed or result.failed
     answered = output not in (None, {}) or failed
     answer = Result(identity, text, failed) if answered else None
-    return ToolRun(Call(identity, name, read_arguments(inputs)), answer)
+    return ToolRun(LoggedCall(identity, name, read_arguments(inputs)), answer)
 
 
 def _literal(text: str) -> Any:

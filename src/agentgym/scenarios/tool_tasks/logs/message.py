@@ -39,7 +39,7 @@ _SILENT = ("reasoning", "thinking", "redacted_thinking", "reasoning_content")
 
 
 @dataclass(frozen=True)
-class Call:
+class LoggedCall:
     """A tool call that a model made.
 
     Attributes:
@@ -77,7 +77,7 @@ class Message:
 
     role: str
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[LoggedCall, ...] = ()
     results: tuple[Result, ...] = ()
     whole: bool = True
 
@@ -225,7 +225,7 @@ def _is_known(part: Any) -> bool:
     return kind in named or "toolUse" in part or "toolResult" in part
 
 
-def _listed_calls(fields: dict[str, Any]) -> Iterator[Call]:
+def _listed_calls(fields: dict[str, Any]) -> Iterator[LoggedCall]:
     more = fields.get("additional_kwargs")
     more = more if isinstance(more, dict) else {}
     for each in fields.get("tool_calls") or more.get("tool_calls") or []:
@@ -235,7 +235,7 @@ def _listed_calls(fields: dict[str, Any]) -> Iterator[Call]:
         yield _call(alone)
 
 
-def _calls(parts: list[Any]) -> Iterator[Call]:
+def _calls(parts: list[Any]) -> Iterator[LoggedCall]:
     for part in parts:
         if isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call"):
             yield _call(part)
@@ -243,7 +243,7 @@ def _calls(parts: list[Any]) -> Iterator[Call]:
             yield _call(part["toolUse"])
 
 
-def _call(value: dict[str, Any]) -> Call:
+def _call(value: dict[str, Any]) -> LoggedCall:
     inner = value.get("function")
     inner = inner if isinstance(inner, dict) else value
     name = inner.get("name")
@@ -251,7 +251,7 @@ def _call(value: dict[str, Any]) -> Call:
         raise ValueError(f"a tool call names no tool: {shown(value)}")
     given = next((inner[k] for k in ("arguments", "args", "input") if k in inner), None)
     identity = value.get("id") or value.get("toolUseId") or ""
-    return Call(str(identity), name, read_arguments(given))
+    return LoggedCall(str(identity), name, read_arguments(given))
 
 
 def _results(parts: list[Any]) -> Iterator[Result]:

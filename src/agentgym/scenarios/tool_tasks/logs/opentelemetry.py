@@ -21,7 +21,7 @@ from typing import Any
 from agentgym.core.tools import result_text
 from agentgym.scenarios.tool_tasks.logs.message import (
     UNREADABLE,
-    Call,
+    LoggedCall,
     Message,
     Result,
     from_json,
@@ -200,9 +200,9 @@ def _tool(span: _Span) -> ToolRun | None:
     arguments = next((each for each in given if each is not None), None)
     said = found.get("gen_ai.tool.call.result", found.get("output.value"))
     if said is None and not span.failed:
-        return ToolRun(Call(identity, name, arguments), None)
+        return ToolRun(LoggedCall(identity, name, arguments), None)
     answer = Result(identity, read_result(said), span.failed)
-    return ToolRun(Call(identity, name, arguments), answer)
+    return ToolRun(LoggedCall(identity, name, arguments), answer)
 
 
 def _messages(span: _Span) -> Iterator[Message]:

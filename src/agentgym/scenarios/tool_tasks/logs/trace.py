@@ -8,14 +8,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from agentgym.core.tools import ToolSpec
-from agentgym.scenarios.tool_tasks.logs.message import Call, Message, Result
+from agentgym.scenarios.tool_tasks.logs.message import LoggedCall, Message, Result
 
 
 @dataclass(frozen=True)
 class ToolRun:
     """A tool that was run; its answer is None where the log does not have it."""
 
-    call: Call
+    call: LoggedCall
     answer: Result | None
 
 
@@ -98,14 +98,14 @@ def _own_tools(trace: Trace) -> dict[str, ToolSpec]:
     return {spec.name: spec for spec in specs}
 
 
-def _first_turn(trace: Trace) -> tuple[str, list[Call]]:
+def _first_turn(trace: Trace) -> tuple[str, list[LoggedCall]]:
     """Return the first request, and the calls of models, or else of tools, for it."""
     first = (_request(messages) for messages in trace.conversations)
     opening = next((message for message in first if message is not None), None)
     if opening is not None and not opening.whole:
         raise LeftOutError("the request holds more than text")
     request = opening.text.strip() if opening is not None else trace.asked.strip()
-    calls: list[Call] = []
+    calls: list[LoggedCall] = []
     seen: set[tuple[str, int]] = set()
     known: set[tuple[str, str]] = set()
     over = False
@@ -154,7 +154,7 @@ def _answers(trace: Trace) -> dict[str, Result]:
 
 
 def _problem(
-    call: Call, answer: Result | None, specs: Mapping[str, ToolSpec] | None
+    call: LoggedCall, answer: Result | None, specs: Mapping[str, ToolSpec] | None
 ) -> str:
     if call.arguments is None:
         return f"{call.name}: its arguments are no JSON object"
