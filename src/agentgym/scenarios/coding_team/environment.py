@@ -9,7 +9,7 @@ from agentgym.core.tools import Tool, bound_tools, tool
 from agentgym.errors import MissingExtraError, RuleViolation, SandboxError, ToolError
 from agentgym.sandbox import PythonScript, RunTests, SandboxResult, Workspace
 from agentgym.scenarios.base import Environment
-from agentgym.scenarios.books import Books, Call
+from agentgym.scenarios.books import Books, ReceivedCall
 from agentgym.scenarios.coding.execution import AnySandbox
 from agentgym.scenarios.coding_team.measuring import SCRIPT, measured, script_for
 from agentgym.scenarios.coding_team.team.routing import (
@@ -297,7 +297,7 @@ class TeamEnvironment(Environment):
     def _recorded(self, name: str, **arguments: Any) -> Any:
         """Write a model's call down once the block has shown how it went."""
         books = Books() if self._stands_in else self.books
-        return books.recording(Call(name, arguments))
+        return books.recording(ReceivedCall(name, arguments))
 
     def _refuse_tests(self, path: str) -> None:
         if is_test_file(self.workspace.resolve(path)):

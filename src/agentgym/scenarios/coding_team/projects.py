@@ -43,7 +43,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Family:
+class TeamFamily:
     """One way that the work goes.
 
     Attributes:
@@ -113,15 +113,15 @@ def _insecure(rng: Random, split: Split, problem: Problem) -> str:
 
 
 FAMILIES = (
-    Family("direct", 2, 1),
-    Family("wrong_at_first", 2, 1, _faulty),
-    Family("reviewed", 2, _MANY),
-    Family("misspelled_at_first", 3, _MANY, _misspelled, is_found=True),
-    Family("insecure_at_first", 3, _MANY, _insecure, is_found=True),
+    TeamFamily("direct", 2, 1),
+    TeamFamily("wrong_at_first", 2, 1, _faulty),
+    TeamFamily("reviewed", 2, _MANY),
+    TeamFamily("misspelled_at_first", 3, _MANY, _misspelled, is_found=True),
+    TeamFamily("insecure_at_first", 3, _MANY, _insecure, is_found=True),
 )
 
 
-def make_task(family: Family, split: Split, seed: int, index: int) -> Task:
+def make_task(family: TeamFamily, split: Split, seed: int, index: int) -> Task:
     """Return the ``index``-th task of a family; the arguments decide it wholly."""
     identity = f"{split}/{family.name}/{seed}/{index}"
     rng = Random(identity)
@@ -149,7 +149,7 @@ def make_task(family: Family, split: Split, seed: int, index: int) -> Task:
     )
 
 
-def _problem(rng: Random, family: Family, split: Split) -> Problem:
+def _problem(rng: Random, family: TeamFamily, split: Split) -> Problem:
     names = names_for(split, rng)
     templates = _templates(rng, family, split)
     project = build(rng, names, templates=templates, docs=True)
@@ -165,7 +165,7 @@ def _problem(rng: Random, family: Family, split: Split) -> Problem:
     return Problem(module, module.source(docs=True), _asked(rng, split, module, names))
 
 
-def _templates(rng: Random, family: Family, split: Split) -> Sequence[Template]:
+def _templates(rng: Random, family: TeamFamily, split: Split) -> Sequence[Template]:
     """Return the kinds of a module's functions, the first of which can be wrong."""
     if family.first is _faulty:
         kind = rng.choice(_FAULTS)

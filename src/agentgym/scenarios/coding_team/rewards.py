@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.scenarios.books import Call
+from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.coding.execution import AnySandbox, repaired
 from agentgym.scenarios.coding_team.environment import TeamEnvironment
 from agentgym.scenarios.plan_reward import (
@@ -97,7 +97,7 @@ def score_outcome(
     if not attempts.tools:
         return Reward(NO_CALL, False, {"no_call": NO_CALL})
     correct = all(path in files for path in hidden) and repaired(sandbox, files, hidden)
-    finished = Call("hand_over", {"to": "finish"}) in attempts.done
+    finished = ReceivedCall("hand_over", {"to": "finish"}) in attempts.done
     is_clean = not attempts.violations and not environment.fallbacks
     parts = {
         "correct": CORRECT if correct else 0.0,
@@ -109,7 +109,7 @@ def score_outcome(
     return Reward(sum(parts.values()), correct and finished and is_clean, parts)
 
 
-def _progress(plan: Sequence[NeededCall], done: Sequence[Call]) -> int:
+def _progress(plan: Sequence[NeededCall], done: Sequence[ReceivedCall]) -> int:
     """Return how many calls of the plan were made, in order."""
     made = 0
     for call in done:
@@ -118,7 +118,7 @@ def _progress(plan: Sequence[NeededCall], done: Sequence[Call]) -> int:
     return made
 
 
-def _matches(need: NeededCall, call: Call) -> bool:
+def _matches(need: NeededCall, call: ReceivedCall) -> bool:
     return need.tool == call.tool and call.args in (need.arguments, *need.others)
 
 

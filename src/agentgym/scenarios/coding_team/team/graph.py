@@ -42,7 +42,7 @@ from agentgym.scenarios.coding_team.team.routing import (
 )
 from agentgym.scenarios.coding_team.team.state import TeamState, Turn
 from agentgym.scenarios.coding_team.team.turns import (
-    Toolbox,
+    TeamTools,
     TurnResult,
     agents_of,
     take_turn,
@@ -77,7 +77,7 @@ def build_team(
     Raises:
         ValueError: A role has no model, or a tool is missing.
     """
-    box = Toolbox(tools)
+    box = TeamTools(tools)
     by_role = {role: [_model_of(models, role)] for role in ROLES}
     if fallback is not None:
         for answering in by_role.values():
@@ -106,7 +106,7 @@ def _model_of(models: Models, role: str) -> BaseChatModel:
     return found
 
 
-def _supervisor(models: list[BaseChatModel], tools: Toolbox, human: bool) -> Any:
+def _supervisor(models: list[BaseChatModel], tools: TeamTools, human: bool) -> Any:
     hand_over = tools["hand_over"]
     offered = [model.bind_tools([hand_over]) for model in models]
 
@@ -167,7 +167,7 @@ async def _chosen(
     return None, ""
 
 
-def _role(name: str, agents: list[Any], tools: Toolbox, human: bool) -> Any:
+def _role(name: str, agents: list[Any], tools: TeamTools, human: bool) -> Any:
     async def node(state: TeamState) -> Command[Any]:
         """Let the role work, then return to the supervisor."""
         before = {key: state.get(key) for key in ("files", "facts", "tests")}
@@ -193,7 +193,7 @@ def _question(state: TeamState, work: Mapping[str, Any]) -> dict[str, Any] | Non
     return about_deadlock() if work["facts"]["repeated"] else None
 
 
-def _person(tools: Toolbox) -> Any:
+def _person(tools: TeamTools) -> Any:
     async def person(state: TeamState) -> Command[Any]:
         """Ask first: this node runs again from its start when the answer has come."""
         question = state["question"] or {}

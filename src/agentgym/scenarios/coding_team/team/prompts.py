@@ -6,7 +6,7 @@ from agentgym.scenarios.coding_team.team.routing import (
     REVIEWER,
     describe,
 )
-from agentgym.scenarios.coding_team.team.state import Finding, TeamState
+from agentgym.scenarios.coding_team.team.state import ReviewFinding, TeamState
 
 SUPERVISOR_PROMPT = (
     "You lead a coding team. Read the facts and hand over to one role: generator "
@@ -58,6 +58,6 @@ def role_brief(role: str, state: TeamState) -> str:
     return "\n".join(lines)
 
 
-def shown(finding: Finding) -> str:
+def shown(finding: ReviewFinding) -> str:
     """Return a finding as ``path:line: message``."""
     return f"{finding['path']}:{finding['line']}: {finding['message']}"

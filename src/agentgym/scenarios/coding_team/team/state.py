@@ -7,7 +7,7 @@ from langchain_core.messages import AnyMessage
 from langgraph.graph.message import add_messages
 
 
-class Finding(TypedDict):
+class ReviewFinding(TypedDict):
     """A problem in the code.
 
     Attributes:
@@ -74,7 +74,7 @@ class TeamState(TypedDict, total=False):
     messages: Annotated[list[AnyMessage], add_messages]
     problem: str
     files: dict[str, str]
-    findings: list[Finding]
+    findings: list[ReviewFinding]
     tests: TestReport | None
     history: Annotated[list[Turn], operator.add]
     facts: dict[str, Any]

@@ -43,7 +43,7 @@ _MOST_SAID = 2_000
 _AGAIN = "Your last attempt could not be used: {problem} Use your tools."
 
 
-class Toolbox:
+class TeamTools:
     """The tools of a team, by name.
 
     Args:
@@ -98,7 +98,9 @@ class TurnResult:
     problem: str = ""
 
 
-def agents_of(role: str, models: Sequence[BaseChatModel], tools: Toolbox) -> list[Any]:
+def agents_of(
+    role: str, models: Sequence[BaseChatModel], tools: TeamTools
+) -> list[Any]:
     """Return one compiled agent for each model.
 
     Returns:
@@ -114,7 +116,7 @@ def agents_of(role: str, models: Sequence[BaseChatModel], tools: Toolbox) -> lis
 async def take_turn(
     role: str,
     agents: Sequence[Any],
-    tools: Toolbox,
+    tools: TeamTools,
     brief: str,
     before: Mapping[str, Any],
 ) -> TurnResult:
@@ -151,7 +153,7 @@ def _is_usable(role: str, before: Mapping[str, Any], work: Mapping[str, Any]) ->
     return work["tests"] is not None
 
 
-async def _keep_code(tools: Toolbox, said: str, before: Mapping[str, Any]) -> bool:
+async def _keep_code(tools: TeamTools, said: str, before: Mapping[str, Any]) -> bool:
     """Write the one block of code that a generator only showed; say if it did."""
     blocks = _CODE.findall(said)
     if len(blocks) != 1 or not blocks[0].strip():
@@ -161,7 +163,7 @@ async def _keep_code(tools: Toolbox, said: str, before: Mapping[str, Any]) -> bo
     return True
 
 
-async def _stand_in(role: str, tools: Toolbox, before: Mapping[str, Any]) -> None:
+async def _stand_in(role: str, tools: TeamTools, before: Mapping[str, Any]) -> None:
     """Run the checks or the tests without a model."""
     if role == EXECUTOR:
         await tools["run_tests"].ainvoke({})
