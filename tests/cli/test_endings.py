@@ -41,6 +41,7 @@ def end(folder: Path, how: str, *words: str) -> Ended:
     return Ended(process.returncode, process.stdout, process.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.parametrize("words", [TRAIN, EVAL], ids=["train", "eval"])
 @pytest.mark.parametrize("when", ["create-1", "call-1"])
@@ -54,6 +55,7 @@ def test_a_signal_before_anything_is_finished_leaves_nothing(
     assert not (tmp_path / "runs" / "x").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "code"),
     [("SIGINT", 130), ("SIGTERM", 143), ("SIGINT+SIGINT", 130)],
@@ -67,6 +69,7 @@ def test_a_signal_in_the_middle_says_how_to_go_on(
     assert ended.err.rstrip().endswith(RESUME)
 
 
+@pytest.mark.slow
 def test_the_command_that_is_told_goes_on(tmp_path: Path) -> None:
     ended = end(tmp_path, "update-2:SIGTERM+SIGTERM", *TRAIN[:-1], "12")
     *_, program, verb, option, run = ended.err.split()
@@ -75,6 +78,7 @@ def test_the_command_that_is_told_goes_on(tmp_path: Path) -> None:
     assert again.code == 0, again.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", ["EngineError", "RolloutError", "TrainingFailedError", "ValueError"]
 )
@@ -96,6 +100,7 @@ def test_an_error_before_anything_is_finished_does_not(
     assert "--resume" not in ended.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(*TRAIN[:-1], "12"), EVAL], ids=["train", "eval"])
 def test_what_ends_by_itself_leaves_nothing_in_tmpdir(
     tmp_path: Path, words: tuple[str, ...]
@@ -118,6 +123,7 @@ def test_sigterm_ends_a_job_in_which_ctrl_c_is_ignored(tmp_path: Path) -> None:
     assert process.returncode == 143, process.stderr
 
 
+@pytest.mark.slow
 def test_a_run_that_has_learned_nothing_is_not_told_to_go_on(tmp_path: Path) -> None:
     ended = end(tmp_path, "update-0:nothing", *TRAIN[:-1], "4")
     assert ended.code == 1

@@ -260,6 +260,7 @@ class Clock:
         self.now += seconds
 
 
+@pytest.mark.slow
 def test_a_machine_that_cannot_be_ended_while_it_boots_is_ended_after_that(
     lambda_cloud: FakeLambda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,6 +395,7 @@ def test_a_signal_ends_the_machine(
     assert record(tmp_path).fate in ("ended", "never")
 
 
+@pytest.mark.slow
 def test_impatience_does_not_leave_a_machine(
     runpod: FakeRunPod, tmp_path: Path, started: Started
 ) -> None:

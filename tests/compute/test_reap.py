@@ -24,6 +24,7 @@ def run_of(output: Path, name: str) -> RunFolder:
     return RunFolder.create(TrainingConfig.create(output=output, name=name))
 
 
+@pytest.mark.slow
 def test_a_machine_whose_client_was_killed_right_after_its_launch(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:

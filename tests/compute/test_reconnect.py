@@ -58,6 +58,7 @@ def rent(
     )
 
 
+@pytest.mark.slow
 def test_a_failure_while_a_machine_is_prepared(
     tmp_path: Path, machine: Machine
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_failure_while_a_machine_is_prepared(
     assert out.count("Trying again") == out.count("Connected to") == 2
 
 
+@pytest.mark.slow
 def test_a_machine_of_ones_own_that_is_not_there_is_told_at_once(
     tmp_path: Path, machine: Machine
 ) -> None:

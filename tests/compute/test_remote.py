@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import psutil
+import pytest
 
 from agentgym.train.run_folder import RunFolder
 from tests.compute.home import ended, make_sleepy, start, wait_for
@@ -29,6 +30,7 @@ def train(folder: Path, machine: Machine, **more: str) -> "subprocess.Popen[str]
     return process
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_there_and_leaves_nothing(
     tmp_path: Path, machine: Machine
 ) -> None:
@@ -42,6 +44,7 @@ def test_ctrl_c_ends_it_there_and_leaves_nothing(
     assert [*(machine.home / ".agentgym/elsewhere/runs").iterdir()] == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_is_sent_leaves_nothing(
     tmp_path: Path, machine: Machine
 ) -> None:
@@ -56,6 +59,7 @@ def test_ctrl_c_while_it_is_sent_leaves_nothing(
     assert [*(machine.home / ".agentgym/elsewhere/runs").iterdir()] == []
 
 
+@pytest.mark.slow
 def test_what_a_link_leads_to_is_sent(tmp_path: Path, machine: Machine) -> None:
     pack = make_sleepy(tmp_path)
     (pack / "words.py").rename(tmp_path / "words_of_all.py")
@@ -68,6 +72,7 @@ def test_what_a_link_leads_to_is_sent(tmp_path: Path, machine: Machine) -> None:
     assert ended(process)[0] == 130
 
 
+@pytest.mark.slow
 def test_a_broken_connection_is_made_again(tmp_path: Path, machine: Machine) -> None:
     process = train(tmp_path, machine)
     [trainee] = machine.trainees()
@@ -84,6 +89,7 @@ def test_a_broken_connection_is_made_again(tmp_path: Path, machine: Machine) -> 
     assert machine.trainees() == []
 
 
+@pytest.mark.slow
 def test_secrets_are_in_no_process_list_and_on_no_disk(
     tmp_path: Path, machine: Machine
 ) -> None:
@@ -106,6 +112,7 @@ def test_secrets_are_in_no_process_list_and_on_no_disk(
     assert ended(process)[0] == 130
 
 
+@pytest.mark.slow
 def test_a_second_client_is_refused_while_the_first_one_lives(
     tmp_path: Path, machine: Machine
 ) -> None:
@@ -130,6 +137,7 @@ def test_a_second_client_is_refused_while_the_first_one_lives(
     assert not run.exists() or RunFolder(run).record()["status"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_a_killed_training_is_told(tmp_path: Path, machine: Machine) -> None:
     process = train(tmp_path, machine)
     [trainee] = machine.trainees()
@@ -139,6 +147,7 @@ def test_a_killed_training_is_told(tmp_path: Path, machine: Machine) -> None:
     assert "was killed (exit code -9, as it is when memory runs out)" in err
 
 
+@pytest.mark.slow
 def test_what_training_says_there_is_said_here(
     tmp_path: Path, machine: Machine
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_cluster_that_breaks_before_it_is_used(sky: FakeSky, tmp_path: Path) -
     assert (sky["clusters"], record(tmp_path).fate) == ({}, "never")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_launch_waits_for_it_and_ends_the_cluster(

@@ -184,7 +184,9 @@ def test_all_weights_are_trained_with_their_gradients_and_moments(
     assert (estimate.gradients, estimate.optimizer) == (size, 2 * size)
 
 
-@pytest.mark.parametrize("vocabulary", [400, 8_000])
+@pytest.mark.parametrize(
+    "vocabulary", [8_000, pytest.param(400, marks=pytest.mark.sweep)]
+)
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize(("rank", "precision"), [(0, "auto"), (4, "auto"), (4, "bf16")])
 def test_an_update_stays_within_the_estimate_and_not_far_below(

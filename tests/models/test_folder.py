@@ -14,6 +14,7 @@ from agentgym.models.nano import nano_path
 BOMB = {"t": {"dtype": "F32", "shape": [10**300] * 4000, "data_offsets": [0, 0]}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("header", "problem"),
     [

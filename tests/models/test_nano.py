@@ -141,6 +141,7 @@ def test_tool_call_marks_survive_while_role_marks_do_not(tokenizer: Any) -> None
     assert "<|end|>" not in kept
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 @settings(max_examples=200, deadline=None)
 def test_any_text_round_trips(tokenizer: Any, text: str) -> None:

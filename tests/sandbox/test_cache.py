@@ -92,6 +92,7 @@ def test_all_that_matters_is_in_the_key(
     assert len(keys - {None}) == 9
 
 
+@pytest.mark.slow
 def test_forged_reports_do_not_fill_memory(best_rung: str) -> None:
     command = RunTests()
     tracemalloc.start()

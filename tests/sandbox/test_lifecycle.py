@@ -266,6 +266,7 @@ def test_an_interrupt_ends_what_runs(rung: str) -> None:
     processes.wait_until_gone(family)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_no_matter_to_what_needs_none(
     best_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ def test_many_files_are_removed(each: Sandbox, attack: Attack) -> None:
     assert each.restarts == 0
 
 
+@pytest.mark.slow
 def test_too_many_files_are_the_programs_failure(each: Sandbox, attack: Attack) -> None:
     """Where a mount bounds them, the program is told; else it is stopped after."""
     result = attack(each, attacks.MANY_FILES, str(_FAR_TOO_MANY), timeout_s=60)
@@ -90,6 +91,7 @@ def test_too_many_files_are_the_programs_failure(each: Sandbox, attack: Attack) 
     assert each.restarts == each.rung.landlock
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", [rung for rung in ISOLATING if RUNGS[rung].landlock])
 def test_files_are_counted_while_they_are_made(rung: str, attack: Attack) -> None:
     script = (
@@ -229,6 +231,7 @@ def _busy(cpu: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_busy_machine_changes_no_verdict(each: Sandbox, attack: Attack) -> None:
     cpu = min(os.sched_getaffinity(0))
     with _busy(cpu):
@@ -252,6 +255,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", ISOLATING)
 def test_the_second_execution_of_a_zygote_is_judged_like_the_first(
     rung: str, attack: Attack

@@ -64,6 +64,7 @@ def test_each_save_is_a_version_and_a_name_alone_means_the_default(
     assert TrainedAgent.load(tmp_path / "b").name == "b"
 
 
+@pytest.mark.slow
 def test_processes_that_save_at_once_get_numbers_of_their_own(tmp_path: Path) -> None:
     levels = (0.6, 0.9, 0.7)
     agents = [make_agent(tmp_path / str(level), 0.5, level) for level in levels]
@@ -79,6 +80,7 @@ def test_processes_that_save_at_once_get_numbers_of_their_own(tmp_path: Path) ->
     assert TrainedAgent.load("coding").metrics == agents[1].metrics
 
 
+@pytest.mark.slow
 def test_a_kill_while_saving_leaves_no_half_version(
     tmp_path: Path, own_home: Path
 ) -> None:

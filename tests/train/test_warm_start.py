@@ -419,6 +419,7 @@ def test_training_that_is_better_beyond_chance_replaces_its_weights(
     assert result.metrics.pass_1.value == 1.0
 
 
+@pytest.mark.slow
 def test_what_is_better_on_the_validated_tasks_alone_replaces_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -438,6 +439,7 @@ def test_what_is_better_on_the_validated_tasks_alone_replaces_nothing(
     assert (result.steps, result.weights_step) == (4, 0)
 
 
+@pytest.mark.slow
 def test_a_language_model_keeps_its_own_last_answer(
     tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,6 +452,7 @@ def test_a_language_model_keeps_its_own_last_answer(
     assert not any("Done." in text for text in taught)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("losses", "updates"), [([9, 8, 8, 8], 4), ([9, 8, 7, 6], 25)])
 def test_it_ends_where_plans_kept_apart_are_learned_no_better(
     tmp_path: Path,

@@ -125,6 +125,7 @@ def test_expected_calls_are_played_and_imitated(engines: list[Learner]) -> None:
     assert result.warm_start.pass_1.value == result.metrics.pass_1.value == 1.0
 
 
+@pytest.mark.slow
 def test_lines_without_expected_calls_are_left_out(engines: list[Learner]) -> None:
     """A check function scores them; which calls they need is not known."""
     lines = [line(n, **({"expect": []} if n % 2 else {})) for n in range(16)]

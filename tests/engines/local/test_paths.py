@@ -119,6 +119,7 @@ def test_both_paths_have_the_same_losses_and_gradients(
         assert difference < 1e-5 * max(1.0, scale), name
 
 
+@pytest.mark.slow
 def test_a_model_of_text_and_images_with_windows_trains_and_loads_again(
     tmp_path: Path,
 ) -> None:
@@ -214,6 +215,7 @@ def test_all_weights_are_trained_and_load_as_they_came(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("kind", ["mistral", "gemma2", "qwen3_5_text", "gpt_oss"])
 def test_a_plain_update_stays_within_its_estimate(

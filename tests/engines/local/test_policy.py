@@ -338,6 +338,7 @@ del policy, policies
 """
 
 
+@pytest.mark.slow
 def test_a_process_may_end_as_it_lets_policies_go(model_folder: Path) -> None:
     """In a process of its own, whose end is the point."""
     command = [sys.executable, "-c", LET_GO, str(model_folder)]

@@ -54,6 +54,7 @@ def kinds(played: Played) -> list[str]:
     return [line["call"] for line in played.seen()]
 
 
+@pytest.mark.slow
 def test_versions_sleep_and_checkpoints(
     played: Played, engines: Engines, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_versions_sleep_and_checkpoints(
     assert other.step == 0
 
 
+@pytest.mark.slow
 def test_a_server_that_ignores_adapters_is_found_before_it_is_asked(
     played: Played, engines: Engines
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_server_that_ignores_adapters_is_found_before_it_is_asked(
     assert kinds(played) == ["start", "sleep", "wake_up", "sleep"]
 
 
+@pytest.mark.slow
 def test_a_stream_is_the_whole_answer_in_pieces(
     played: Played, engines: Engines
 ) -> None:
@@ -168,6 +171,7 @@ def test_nothing_is_left_of_a_server_whose_guard_was_killed(
     assert "vLLM has ended" in policy.failure
 
 
+@pytest.mark.slow
 def test_two_gpus_are_not_used_by_turns(played: Played, engines: Engines) -> None:
     engine = engines(gpus_per_node=2)
     with engine.sampling():
@@ -179,6 +183,7 @@ def test_two_gpus_are_not_used_by_turns(played: Played, engines: Engines) -> Non
     assert kinds(played)[1:] == ["load", "reset", "complete", "load", "unload", "reset"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "why"),
     [
@@ -207,6 +212,7 @@ def test_what_goes_wrong_is_told(
         assert "vLLM has ended" in engine.policy.failure or engine.policy.failure == ""
 
 
+@pytest.mark.slow
 def test_a_busy_server_is_asked_again(
     played: Played, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +235,7 @@ def test_the_error_that_ended_a_start_is_shown(played: Played, tmp_path: Path) -
     assert processes_of(played.mark) == []
 
 
+@pytest.mark.slow
 def test_a_port_that_somebody_took_meanwhile_is_not_tried_again(
     played: Played,
     engines: Engines,
@@ -245,6 +252,7 @@ def test_a_port_that_somebody_took_meanwhile_is_not_tried_again(
     assert len(played.seen("start")) == 2
 
 
+@pytest.mark.slow
 def test_on_the_cpu_it_never_sleeps(played: Played, engines: Engines) -> None:
     engine = engines(gpu="none")
     with engine.sampling():

@@ -181,6 +181,7 @@ def test_the_command_is_shown_with_and_without_an_environment(own_home: Path) ->
     assert "--port 8123" in told
 
 
+@pytest.mark.slow
 def test_a_check_starts_a_tiny_model_and_asks_it(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:

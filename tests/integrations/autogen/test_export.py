@@ -224,6 +224,7 @@ async def test_an_agent_streams_what_the_policy_samples(
     assert len(chunks) > 1
 
 
+@pytest.mark.slow
 async def test_the_weights_go_with_the_agent(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     agent: Any = agent_in(tmp_path).to_autogen(tools=[])

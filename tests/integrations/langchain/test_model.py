@@ -114,6 +114,7 @@ def test_a_sync_stream_raises_what_the_policy_raises(model: BaseChatModel) -> No
         list(model.stream("hi " * 2000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("used_as", ["model", "copy", "graph"])
 def test_the_weights_go_with_what_uses_them(agent: TrainedAgent, used_as: str) -> None:
     before = set(threading.enumerate())

@@ -168,6 +168,7 @@ def test_validation_asks_for_no_log_probabilities() -> None:
     assert server.bodies[0]["temperature"] == 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("registered", [True, False])
 def test_a_rollout_stays_with_its_server(registered: bool) -> None:
     with StubServer() as one, StubServer() as two:

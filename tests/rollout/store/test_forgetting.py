@@ -67,6 +67,7 @@ def in_memory(kind: type) -> int:
     return sum(type(thing) is kind for thing in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_ended_rollouts_and_all_events_leave_memory(tmp_path: Path) -> None:
     events, live = in_memory(RecordedEvent), in_memory(LiveRollout)
     with Store(tmp_path / "rollouts.db") as store:
@@ -84,6 +85,7 @@ def test_ended_rollouts_and_all_events_leave_memory(tmp_path: Path) -> None:
         assert len(store.model_calls("0-0")) == 1
 
 
+@pytest.mark.slow
 def test_what_nobody_claims_is_forgotten_too(tmp_path: Path) -> None:
     """A controller elsewhere claims nothing: it patches."""
     before = in_memory(LiveRollout)

@@ -62,6 +62,7 @@ def ended(served: GatewayService, name: str, state: RolloutState) -> Trajectory:
     )
 
 
+@pytest.mark.slow
 def test_a_job_runs_its_rollout_and_reports_it(tmp_path: Path) -> None:
     with queued(tmp_path) as (served, name):
         done = job(variables(served, name), "coding", "--framework", "native")
@@ -96,6 +97,7 @@ def test_settings_come_from_the_environment_too(
         assert ended(served, name, RolloutState.SUCCEEDED).reward is not None
 
 
+@pytest.mark.slow
 def test_a_rollout_without_a_reward_says_why(tmp_path: Path) -> None:
     agent = "tests.rollout.workers.test_job:crash"
     with queued(tmp_path) as (served, name):
@@ -122,6 +124,7 @@ def crash(llm: Any, tools: Any) -> Any:
     return StateGraph(MessagesState).add_node(fail).add_edge(START, "fail").compile()
 
 
+@pytest.mark.slow
 def test_an_agent_that_blocks_ends_its_process(tmp_path: Path) -> None:
     agent = "tests.rollout.workers.test_job:block"
     with queued(tmp_path) as (served, name):
@@ -143,6 +146,7 @@ def block(llm: Any, tools: Any) -> Any:
     return StateGraph(MessagesState).add_node(wait).add_edge(START, "wait").compile()
 
 
+@pytest.mark.slow
 def test_an_input_that_is_no_task_is_reported(tmp_path: Path) -> None:
     with service(tmp_path, workers=0) as (served, api):
         body = [{"rollout_id": "r", "input": {"task": "{}"}}]
@@ -154,6 +158,7 @@ def test_an_input_that_is_no_task_is_reported(tmp_path: Path) -> None:
         assert event.data["reason"]["kind"] == "no task"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_run_is_one_sentence(tmp_path: Path) -> None:
     native = "coding", "--framework", "native"
     with queued(tmp_path) as (served, name):

@@ -84,7 +84,9 @@ async def test_doing_nothing_earns_nothing(
     assert reward.right_tool == reward.right_arguments == 0
 
 
-@pytest.mark.parametrize("split", [Split.TRAIN, Split.TEST])
+@pytest.mark.parametrize(
+    "split", [Split.TEST, pytest.param(Split.TRAIN, marks=pytest.mark.sweep)]
+)
 @pytest.mark.parametrize("family", BY_NAME)
 async def test_calling_everything_earns_nothing(
     family: str, split: Split, play: Play

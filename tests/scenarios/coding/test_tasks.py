@@ -111,6 +111,7 @@ def test_a_request_fits_in_a_line(scenario: CodingScenario) -> None:
         assert task.instruction[-1] in ".?"
 
 
+@pytest.mark.slow
 def test_generated_sources_are_clean_unless_meant_not_to_be(
     scenario: CodingScenario,
 ) -> None:

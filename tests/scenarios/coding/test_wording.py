@@ -92,6 +92,7 @@ def test_out_of_vocabulary_phrases_have_a_word_of_their_own(family: Family) -> N
         assert words([frame]) - known, frame
 
 
+@pytest.mark.slow
 def test_no_held_out_frame_occurs_in_training_requests() -> None:
     tasks = CodingScenario().tasks(Split.TRAIN, 3, 5_000)
     requests = {task.instruction.lower() for task in tasks}
@@ -138,6 +139,7 @@ def test_no_held_out_name_occurs_in_training_projects(split: Split) -> None:
     assert not seen & {*names.packages, *names.nouns, *names.adjectives}
 
 
+@pytest.mark.slow
 def test_every_family_has_hundreds_of_surface_forms() -> None:
     tasks = CodingScenario().tasks(Split.TRAIN, 1, 19 * 300)
     for family in FAMILIES:

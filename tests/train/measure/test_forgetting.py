@@ -88,11 +88,13 @@ def test_the_distance_is_none_before_an_update_and_exact_after_one(
     assert moved.kl == pytest.approx(total / asked.tokens, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_the_same_seed_asks_for_the_same_answers(engine: LocalEngine) -> None:
     config = chat_config(forgetting_questions=8)
     assert ask_questions(engine, config, MANY) == ask_questions(engine, config, MANY)
 
 
+@pytest.mark.slow
 def test_questions_take_a_small_share_of_a_run(engine: LocalEngine) -> None:
     def count(rollouts: int, seconds: float | None = None, **given: object) -> int:
         config = chat_config(**given)

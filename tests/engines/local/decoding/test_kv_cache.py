@@ -63,6 +63,7 @@ def answers(
     return found, widest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fused", [True, False])
 def test_rows_share_memory_by_what_they_need(loaded: LoadedModel, fused: bool) -> None:
     generator = torch.Generator().manual_seed(0)

@@ -336,6 +336,7 @@ def test_what_shows_no_task_is_refused(log: Path, text: str, told: str) -> None:
         from_logs(log)
 
 
+@pytest.mark.slow
 def test_mutilated_exports_are_left_out_or_refused(log: Path) -> None:
     """Every value of every export in turn is replaced by something else."""
     for export in (harbour.langsmith(), harbour.genai(), harbour.openinference()):
