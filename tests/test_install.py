@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,28 @@ def test_source_that_is_not_installed_is_its_own_checkout(
         importlib.metadata.distribution(DISTRIBUTION)
     command = install_command("local", "crewai")
     assert command.endswith(f'-e "{ROOT}[local,crewai]"')
+
+
+def test_the_base_install_does_without_agent_lightning() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert not [name for name in project["dependencies"] if "lightning" in name]
+    assert [name for name in extras["lightning"] if name.startswith("agentlightning")]
+    assert "lightning" in extras["all"][0]
+    script = """
+import sys
+for name in ("agentlightning", "fastapi", "hydra", "kr8s", "omegaconf", "starlette"):
+    sys.modules[name] = None  # importing it fails
+import agentgym.cli.main, agentgym.rollout.service, agentgym.rollout.session
+from agentgym.rollout.gateway.gateway import Gateway
+from agentgym.rollout.store.store import Store
+with Store() as store, Gateway(store) as gateway:
+    print(gateway.url)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True
+    )
+    assert done.stdout.startswith("http://"), done.stderr
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from agentlightning.schemas import RolloutState
 
+from agentgym.rollout.store.rollout import RolloutState
 from tests.deploy.cluster import running
 from tests.deploy.manifests import JOB, find, kustomization, pod
 from tests.rollout.foreign import KEY, queue, service, tasks

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentlightning.schemas import RolloutCreate, RolloutState, RolloutStatusPatch
 
 from agentgym import TrainingConfig
 from agentgym.core.ledger import FAR_OFF, NO_VARIANCE, ROLE_NOT_TRAINED, Ledger
@@ -16,6 +15,7 @@ from agentgym.doctor.run import Obstacle, diagnose
 from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
+from agentgym.rollout.store.rollout import NewRollout, RolloutState, StatusChange
 from agentgym.rollout.store.store import Store
 from agentgym.train.run_folder import RunFolder, RunState
 from tests.ui import made_up
@@ -291,12 +291,12 @@ def test_reasons_of_dropped_rollouts_are_read_from_the_database(tmp_path: Path) 
         Reason(kind="timeout", detail="no end"),
     ]
     with Store(run.path / "rollouts.db", max_attempts=1) as store:
-        asked = [RolloutCreate(input={}) for _ in reasons]
-        asked.append(RolloutCreate(input={}, is_train=False))
-        made = store.create_rollouts([*asked, RolloutCreate(input={})])
+        asked = [NewRollout(input={}) for _ in reasons]
+        asked.append(NewRollout(input={}, is_train=False))
+        made = store.create_rollouts([*asked, NewRollout(input={})])
         for rollout, reason in zip(made, [*reasons, reasons[0]], strict=False):
             store.fail(rollout.rollout_id, reason)
-        failed = RolloutStatusPatch(state=RolloutState.FAILED, error_message="why")
+        failed = StatusChange(state=RolloutState.FAILED, error_message="why")
         store.patch(made[-1].rollout_id, failed)
     assert read_evidence(run).failures == {
         "crash: KeyError": 2,

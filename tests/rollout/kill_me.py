@@ -3,9 +3,8 @@
 import sys
 from pathlib import Path
 
-from agentlightning.schemas import EventCreate, RolloutCreate, RolloutState
-
 from agentgym.rollout.store.events import RecordedCall
+from agentgym.rollout.store.rollout import NewEvent, NewRollout, RolloutState
 from agentgym.rollout.store.store import Store
 from tests.rollout.recording import record, recorded_by
 
@@ -24,7 +23,7 @@ def main() -> None:
     store = Store(Path(sys.argv[1]), group_commit_s=0.002)
     for step in range(10_000):
         ids = [f"{step}-{i}" for i in range(4)]
-        store.create_rollouts([RolloutCreate(rollout_id=i, input=step) for i in ids])
+        store.create_rollouts([NewRollout(rollout_id=i, input=step) for i in ids])
         store.claim("w", len(ids))
         for rollout_id in ids:
             for turn in range(3):
@@ -34,8 +33,8 @@ def main() -> None:
                 "0",
                 state=RolloutState.SUCCEEDED,
                 events=[
-                    EventCreate(event_type="tool_call", data={"step": step}),
-                    EventCreate(event_type="reward", data={"value": step}),
+                    NewEvent(event_type="tool_call", data={"step": step}),
+                    NewEvent(event_type="reward", data={"value": step}),
                 ],
             )
         store.flush()

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from agentlightning.schemas import EventCreate, RolloutCreate, RolloutState
 from aiohttp import web
 
 from agentgym.core.policy import ServedPolicy
@@ -19,6 +18,7 @@ from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import UNREADABLE, RolloutRequest
 from agentgym.rollout.session import RolloutSession
+from agentgym.rollout.store.rollout import NewEvent, NewRollout, RolloutState
 from agentgym.rollout.store.store import Store
 from tests.rollout.fake_policy import FakePolicy
 from tests.rollout.sessions import requests, session
@@ -112,7 +112,7 @@ def opened(
             timeout=60,
         ) as client,
     ):
-        store.create_rollouts([RolloutCreate(rollout_id=i, input={}) for i in names])
+        store.create_rollouts([NewRollout(rollout_id=i, input={}) for i in names])
         store.claim("w", len(names))
         yield gateway, client
 
@@ -259,7 +259,7 @@ def test_a_row_that_cannot_be_stored_costs_its_group_nothing(tmp_path: Path) -> 
     """Behind every check of the wire, for who records from this process."""
     path = tmp_path / "rollouts.db"
     with Store(path, group_commit_s=60) as store:
-        store.create_rollouts([RolloutCreate(rollout_id=i, input={}) for i in "abc"])
+        store.create_rollouts([NewRollout(rollout_id=i, input={}) for i in "abc"])
         store.claim("w", 3)
         for name in "abc":
             store.add_event(name, "\ud800" if name == "b" else "0", "note", {})
@@ -267,7 +267,7 @@ def test_a_row_that_cannot_be_stored_costs_its_group_nothing(tmp_path: Path) -> 
                 name,
                 "0",
                 state=RolloutState.SUCCEEDED,
-                events=[EventCreate(event_type="reward", data={"value": 1})],
+                events=[NewEvent(event_type="reward", data={"value": 1})],
             )
         store.flush()
         assert store.refused == 1

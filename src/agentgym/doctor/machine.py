@@ -21,6 +21,7 @@ _EXTRAS = {
     "langchain": ("langchain", "langgraph", "langchain_openai"),
     "autogen": ("autogen_agentchat", "autogen_ext"),
     "crewai": ("crewai",),
+    "lightning": ("agentlightning",),
     "wandb": ("wandb",),
 }
 State = Literal["ok", "missing", "broken"]

@@ -3,8 +3,6 @@
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 
-from agentlightning.schemas import DEFAULT_ATTEMPT_ID, Rollout, RolloutState
-
 from agentgym.core.trajectory import (
     NO_REASON,
     ModelCall,
@@ -16,6 +14,7 @@ from agentgym.core.trajectory import (
     Trajectory,
 )
 from agentgym.rollout.store.events import ATTEMPT_FAILED, RecordedEvent, answered_calls
+from agentgym.rollout.store.rollout import FIRST_ATTEMPT, Rollout, RolloutState
 from agentgym.rollout.task_input import read_task
 
 
@@ -32,7 +31,7 @@ def to_trajectory(
         RolloutError: Its input is not a task.
     """
     task = read_task(rollout.input)
-    last = rollout.status.last_attempt_id or DEFAULT_ATTEMPT_ID
+    last = rollout.status.last_attempt_id or FIRST_ATTEMPT
     events = attempts.get(last, ())
     calls = [call.to_model_call() for call in answered_calls(events)]
     outcomes = [
@@ -44,7 +43,7 @@ def to_trajectory(
     reward = scores[-1] if scores else None
     if rollout.status.state is not RolloutState.SUCCEEDED:
         reward = None
-    metadata = rollout.metadata.model_dump()
+    metadata = rollout.metadata
     trajectory = Trajectory(
         rollout_id=rollout.rollout_id,
         attempt=int(last),

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from agentlightning.schemas import RolloutCreate
-
 from agentgym.core.files import BEAT_S, Beat, no_beat
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.task import Task
@@ -15,6 +13,7 @@ from agentgym.core.trajectory import Reason, RolloutStatus, Trajectory
 from agentgym.errors import RolloutError, StoreError
 from agentgym.rollout.record import to_trajectory
 from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent
+from agentgym.rollout.store.rollout import NewRollout
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
 from agentgym.security.redaction import get_logger
@@ -178,8 +177,8 @@ class Runner:
                 reason = Reason(kind=WORKER_DIED)
                 self._store.requeue(rollout_id, reason, charge=False, worker=worker)
 
-    def _create(self, request: RolloutRequest) -> RolloutCreate:
-        return RolloutCreate(
+    def _create(self, request: RolloutRequest) -> NewRollout:
+        return NewRollout(
             rollout_id=request.rollout_id,
             input=request.task.model_dump(mode="json"),
             is_train=request.train,

@@ -4,8 +4,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
-from agentlightning.schemas import RolloutState
-
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutError
@@ -14,6 +12,7 @@ from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import HANG, WORKER_DIED
 from agentgym.rollout.session import WORKER_LOG
+from agentgym.rollout.store.rollout import RolloutState
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
 from agentgym.rollout.workers.spec import WorkerSpec

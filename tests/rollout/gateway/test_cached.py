@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
-from agentlightning.schemas import RolloutCreate
 from aiohttp import web
 
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint, weights_of
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.store.rollout import NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.gateway.test_remote import CHUNKS, HI, failing, frames, streaming
 from tests.rollout.stub_server import StubServer, completion
@@ -34,7 +34,7 @@ def cached(
         Gateway(store, policy=endpoint, settings=chosen, cache=cache) as gateway,
     ):
         store.create_rollouts(
-            [RolloutCreate(rollout_id=f"r{i}", input={}) for i in range(8)]
+            [NewRollout(rollout_id=f"r{i}", input={}) for i in range(8)]
         )
         yield gateway, cache
 

@@ -12,7 +12,6 @@ import aiohttp
 import httpx
 import openai
 import pytest
-from agentlightning.schemas import RolloutCreate, RolloutState
 from openai import AsyncOpenAI, OpenAI
 
 from agentgym.core.policy import ChatRequest, ChatResult
@@ -20,6 +19,7 @@ from agentgym.core.trajectory import Reason
 from agentgym.errors import ContextLengthError, EngineError, RolloutError
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.store.rollout import NewRollout, RolloutState
 from agentgym.rollout.store.store import Store
 from tests.rollout.fake_policy import FakePolicy, call, say
 
@@ -39,7 +39,7 @@ def serving(
         Gateway(store, policy=policy or FakePolicy(), settings=chosen) as gateway,
     ):
         names = ids or ("r",)
-        store.create_rollouts([RolloutCreate(rollout_id=i, input={}) for i in names])
+        store.create_rollouts([NewRollout(rollout_id=i, input={}) for i in names])
         store.claim("w", len(names))
         yield gateway
 
@@ -521,7 +521,7 @@ def test_everything_survives_a_restart_of_the_gateway(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.db"
     for turn in range(3):
         with Store(path) as store, Gateway(store, policy=FakePolicy()) as gateway:
-            store.create_rollouts([RolloutCreate(rollout_id="r", input={})])
+            store.create_rollouts([NewRollout(rollout_id="r", input={})])
             store.claim("w")
             client(gateway).chat.completions.create(model="m", messages=HI)
             assert len(store.model_calls("r")) == turn + 1
@@ -533,7 +533,7 @@ def test_everything_survives_a_restart_of_the_gateway(tmp_path: Path) -> None:
 def test_closing_cuts_off_who_waits() -> None:
     with Store() as store:
         gateway = Gateway(store, policy=FakePolicy(gate=threading.Event())).start()
-        store.create_rollouts([RolloutCreate(rollout_id="r", input={})])
+        store.create_rollouts([NewRollout(rollout_id="r", input={})])
         errors: list[Exception] = []
 
         def wait() -> None:

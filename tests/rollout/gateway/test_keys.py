@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
-from agentlightning.schemas import RolloutCreate
 
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.http.keys import agent_key
 from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.store.rollout import NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.fake_policy import FakePolicy
 
@@ -24,7 +24,7 @@ def serving(api_key: str | None = "the operator's") -> Iterator[Gateway]:
         Store() as store,
         Gateway(store, policy=FakePolicy(), settings=settings) as gateway,
     ):
-        store.create_rollouts([RolloutCreate(rollout_id="r", input={})])
+        store.create_rollouts([NewRollout(rollout_id="r", input={})])
         store.claim("w")
         yield gateway
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import httpx
 import pytest
-from agentlightning.schemas import Model, RolloutCreate
 from aiohttp import web
 
 from agentgym.core.openai import ApiError
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.store.rollout import ModelServer, NewRollout
 from agentgym.rollout.store.store import Store
 from tests.cycles import only_collected
 from tests.rollout.stub_server import Handler, StubServer
@@ -176,9 +176,11 @@ def serving(respond: Handler | None = None, **settings: Any) -> Iterator[Gateway
         Store() as store,
         Gateway(store, settings=chosen) as gateway,
     ):
-        store.register_models([Model(model="m", endpoint=server.endpoint, version=1)])
+        store.register_models(
+            [ModelServer(model="m", endpoint=server.endpoint, version=1)]
+        )
         ids = ("r", "good")
-        store.create_rollouts([RolloutCreate(rollout_id=i, input={}) for i in ids])
+        store.create_rollouts([NewRollout(rollout_id=i, input={}) for i in ids])
         yield gateway
 
 

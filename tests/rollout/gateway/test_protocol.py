@@ -12,7 +12,7 @@ import httpx
 import pytest
 from agentlightning.client import AgentLightningAsyncClient, AgentLightningSyncClient
 from agentlightning.controller.local_reconciler import LocalReconciler
-from agentlightning.schemas import Event, Model, Rollout, RolloutCreate, RolloutState
+from agentlightning.schemas import Event, Model, Rollout, RolloutState
 from agentlightning.verl.agl_rollout_manager import AglRolloutManager
 from omegaconf import OmegaConf
 
@@ -20,6 +20,7 @@ from agentgym.core.policy import Policy
 from agentgym.core.trajectory import Reason
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.store.rollout import ModelServer, NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.fake_policy import FakePolicy, say
 
@@ -141,7 +142,7 @@ def test_models_are_registered_for_remote_upstreams_only() -> None:
         assert api.post("/api/models", json=[model]).json() == [model]
         newer = {**model, "version": 2}
         assert api.post("/api/models", json=[newer]).status_code == 201
-        assert gateway.store.models("m") == [Model(**newer)]
+        assert gateway.store.models("m") == [ModelServer(**newer)]
         huge = {**model, "version": 10**30}
         assert api.post("/api/models", json=[huge]).status_code == 422
         gateway.store.flush()
@@ -304,12 +305,12 @@ async def test_agent_lightnings_local_controller_works_unchanged(
             }
         )
 
-        def task(name: str, agent: str) -> RolloutCreate:
+        def task(name: str, agent: str) -> NewRollout:
             local = {
                 "agent_class": f"tests.rollout.tiny_agent:{agent}",
                 "env_map": {"QUESTION": "input.question"},
             }
-            return RolloutCreate.model_validate(
+            return NewRollout.model_validate(
                 {
                     "rollout_id": name,
                     "input": {"question": f"What is {name}?"},
@@ -331,12 +332,12 @@ async def test_agent_lightnings_local_controller_works_unchanged(
             reconciler.stop()
             await running
         assert ended == {"good", "bad"}
-        assert gateway.store.get("good").status.state is RolloutState.SUCCEEDED
+        assert gateway.store.get("good").status.state == RolloutState.SUCCEEDED
         assert gateway.store.events("good")[-1].data["value"] == 0.75
         [step] = gateway.store.model_calls("good")
         assert step.messages[0]["content"] == "What is good?"
         bad = gateway.store.get("bad").status
-        assert bad.state is RolloutState.FAILED
+        assert bad.state == RolloutState.FAILED
         assert bad.error_message == "subprocess exited with code 1"
 
 

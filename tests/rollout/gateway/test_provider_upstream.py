@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
-from agentlightning.schemas import RolloutCreate
 from aiohttp import web
 
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.store.rollout import NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.stub_server import Handler, StubServer
 
@@ -36,7 +36,7 @@ def provider(server: StubServer, **settings: Any) -> Iterator[Gateway]:
     endpoint = Endpoint((server.endpoint,), "secret", "model-x")
     chosen = GatewaySettings(upstream_backoff_s=0.001, **settings)
     with Store() as store, Gateway(store, policy=endpoint, settings=chosen) as gateway:
-        store.create_rollouts([RolloutCreate(rollout_id="r0", input={})])
+        store.create_rollouts([NewRollout(rollout_id="r0", input={})])
         yield gateway
 
 

@@ -12,7 +12,6 @@ import httpx
 import openai
 import pytest
 import trustme
-from agentlightning.schemas import Model, RolloutCreate
 from aiohttp import web
 from openai import OpenAI
 
@@ -21,6 +20,7 @@ from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.gateway.upstream import Exchange
+from agentgym.rollout.store.rollout import ModelServer, NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.stub_server import StubServer, completion
 
@@ -38,10 +38,10 @@ def forwarding(
     chosen = GatewaySettings(model_name="m", upstream_backoff_s=0.001, **settings)
     with Store() as store, Gateway(store, policy=policy, settings=chosen) as gateway:
         store.create_rollouts(
-            [RolloutCreate(rollout_id=f"r{i}", input={}) for i in range(ids)]
+            [NewRollout(rollout_id=f"r{i}", input={}) for i in range(ids)]
         )
         store.register_models(
-            [Model(model="m", endpoint=s.endpoint, version=3) for s in servers]
+            [ModelServer(model="m", endpoint=s.endpoint, version=3) for s in servers]
         )
         yield gateway
 

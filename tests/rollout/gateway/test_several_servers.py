@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from agentlightning.schemas import Model, RolloutCreate
 from aiohttp import web
 
 from agentgym.core.policy import ServedPolicy
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.store.rollout import ModelServer, NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.gateway.test_remote import CHUNKS, HI, ask, frames
 from tests.rollout.stub_server import Handler, StubServer, completion
@@ -36,7 +36,7 @@ def gateway_of(
     )
     with Store() as store, Gateway(store, policy=policy, settings=chosen) as gateway:
         store.create_rollouts(
-            [RolloutCreate(rollout_id=f"r{i}", input={}) for i in range(ids)]
+            [NewRollout(rollout_id=f"r{i}", input={}) for i in range(ids)]
         )
         yield gateway
 
@@ -125,7 +125,7 @@ def test_calls_in_flight_are_shared_equally(kind: str) -> None:
         with gateway_of(policies[kind]) as gateway:
             if kind == "registered":
                 gateway.store.register_models(
-                    Model(model="m", endpoint=url) for url in urls
+                    ModelServer(model="m", endpoint=url) for url in urls
                 )
             ask_all(gateway, 32)
         assert [len(server.bodies) for server in servers] == [8, 8, 8, 8]
@@ -295,7 +295,7 @@ def test_where_none_is_left_it_is_said_what_was_tried() -> None:
 def test_an_address_that_is_none_is_left_alone() -> None:
     with StubServer() as server, gateway_of() as gateway:
         gateway.store.register_models(
-            Model(model="m", endpoint=url) for url in ("http://", server.endpoint)
+            ModelServer(model="m", endpoint=url) for url in ("http://", server.endpoint)
         )
         ask_each(gateway, 8)
         assert len(server.bodies) == 8
@@ -384,7 +384,9 @@ def test_a_stream_is_tried_elsewhere_until_some_of_it_was_passed_on() -> None:
 
 def test_only_servers_registered_with_the_newest_weights_answer() -> None:
     with StubServer() as old, StubServer() as new, gateway_of() as gateway:
-        models = [Model(model="m", endpoint=s.endpoint, version=7) for s in (old, new)]
+        models = [
+            ModelServer(model="m", endpoint=s.endpoint, version=7) for s in (old, new)
+        ]
         gateway.store.register_models(models)
         ask_each(gateway, 8)
         assert [len(old.bodies), len(new.bodies)] == [4, 4]
@@ -406,7 +408,7 @@ def test_a_server_that_was_gone_does_not_answer_with_the_weights_it_starts_with(
 ) -> None:
     with StubServer(models=LISTED) as one, StubServer(models=LISTED) as two:
         policy = ServedPolicy("m", [one.endpoint, two.endpoint], 1)
-        models = [Model(model="m", endpoint=s.endpoint) for s in (one, two)]
+        models = [ModelServer(model="m", endpoint=s.endpoint) for s in (one, two)]
         with gateway_of(policy if kind == "served" else None) as gateway:
             if kind == "registered":
                 gateway.store.register_models(models)
@@ -524,7 +526,9 @@ def test_servers_of_the_settings_answer_where_none_are_registered() -> None:
             ask_each(gateway, 8)
             assert [len(one.bodies), len(two.bodies)] == [4, 4]
             assert keys == ["Bearer secret"] * 8
-            gateway.store.register_models([Model(model="m", endpoint=three.endpoint)])
+            gateway.store.register_models(
+                [ModelServer(model="m", endpoint=three.endpoint)]
+            )
             ask_each(gateway, 8)
             assert len(three.bodies) == 8
             assert keys[8:] == [None] * 8

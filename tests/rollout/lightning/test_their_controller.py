@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from agentlightning.schemas import RolloutState
 
 from agentgym.rollout.record import to_trajectory
+from agentgym.rollout.store.rollout import RolloutState
 from tests.rollout.foreign import KEY, queue, service, tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]

@@ -6,22 +6,22 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from agentlightning.schemas import (
-    EventCreate,
-    RolloutCreate,
-    RolloutState,
-    RolloutStatusPatch,
-)
 
 from agentgym.core.trajectory import Reason
 from agentgym.errors import RolloutNotFoundError, StoreError
 from agentgym.rollout.store.database import SCHEMA_VERSION
 from agentgym.rollout.store.events import RecordedEvent
 from agentgym.rollout.store.live import LiveRollout
+from agentgym.rollout.store.rollout import (
+    NewEvent,
+    NewRollout,
+    RolloutState,
+    StatusChange,
+)
 from agentgym.rollout.store.store import Store
 from tests.rollout.recording import record, recorded_by
 
-REWARD = EventCreate(event_type="reward", data={"value": 0.5})
+REWARD = NewEvent(event_type="reward", data={"value": 0.5})
 OLD_SCHEMA = """
 CREATE TABLE rollouts (
     rollout_id TEXT PRIMARY KEY,
@@ -54,7 +54,7 @@ CREATE TABLE models (
 
 def run(store: Store, *ids: str) -> None:
     """Bring rollouts to their end, each with a model call and a reward."""
-    store.create_rollouts([RolloutCreate(rollout_id=i, input={"task": i}) for i in ids])
+    store.create_rollouts([NewRollout(rollout_id=i, input={"task": i}) for i in ids])
     store.claim("w", len(ids))
     for rollout_id in ids:
         store.begin_call(rollout_id, "0", "agent")
@@ -76,7 +76,7 @@ def test_ended_rollouts_and_all_events_leave_memory(tmp_path: Path) -> None:
             store.flush()
         run(store, "last")
         assert in_memory(LiveRollout) - live <= 65
-        store.create_rollouts([RolloutCreate(rollout_id="open", input={})])
+        store.create_rollouts([NewRollout(rollout_id="open", input={})])
         store.claim("w")
         for _ in range(1000):
             recorded_by(store, "open", record())
@@ -92,9 +92,9 @@ def test_what_nobody_claims_is_forgotten_too(tmp_path: Path) -> None:
     with Store(tmp_path / "rollouts.db") as store:
         for number in range(300):
             name = f"r{number}"
-            store.create_rollouts([RolloutCreate(rollout_id=name, input={})])
+            store.create_rollouts([NewRollout(rollout_id=name, input={})])
             for state in (RolloutState.RUNNING, RolloutState.SUCCEEDED):
-                store.patch(name, RolloutStatusPatch(state=state))
+                store.patch(name, StatusChange(state=state))
             store.flush()
         assert store.claim("w", 1000) == []
         assert in_memory(LiveRollout) - before <= 65
@@ -140,7 +140,7 @@ def test_a_clients_delete_forgets_nothing_that_we_report(tmp_path: Path) -> None
 
 def test_who_waits_for_a_rollout_that_a_client_deletes_sees_it_end() -> None:
     with Store() as store:
-        store.create_rollouts([RolloutCreate(rollout_id=i, input={}) for i in "ab"])
+        store.create_rollouts([NewRollout(rollout_id=i, input={}) for i in "ab"])
         store.claim("w")
         for rollout_id in "ab":
             store.hide(rollout_id)
@@ -158,7 +158,7 @@ def test_the_id_of_what_a_client_deleted_is_free_and_the_old_one_is_kept(
     with Store(path) as store:
         run(store, "a")
         store.hide("a")
-        [made] = store.create_rollouts([RolloutCreate(rollout_id="a", input="new")])
+        [made] = store.create_rollouts([NewRollout(rollout_id="a", input="new")])
         assert (made.input, store.events("a")) == ("new", [])
         store.check_shown("a")
     with Store(path) as store:
@@ -202,7 +202,7 @@ def test_a_file_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
 
 def test_rows_that_sqlite_refuses_take_no_others_with_them(tmp_path: Path) -> None:
     with Store(tmp_path / "rollouts.db", group_commit_s=5) as store:
-        store.create_rollouts([RolloutCreate(rollout_id="a", input={})])
+        store.create_rollouts([NewRollout(rollout_id="a", input={})])
         for number in range(100):
             store.add_event("a", "0", "note", {"number": number})
             if number == 50:

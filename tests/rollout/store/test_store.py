@@ -13,13 +13,6 @@ from typing import Any
 
 import orjson
 import pytest
-from agentlightning.schemas import (
-    EventCreate,
-    Model,
-    RolloutCreate,
-    RolloutState,
-    RolloutStatusPatch,
-)
 
 from agentgym.core.trajectory import Reason
 from agentgym.errors import (
@@ -28,18 +21,26 @@ from agentgym.errors import (
     RolloutStateError,
     StoreError,
 )
+from agentgym.rollout.gateway.lightning import triplet_bodies
 from agentgym.rollout.store import signals
 from agentgym.rollout.store.database import SCHEMA_VERSION, Database
-from agentgym.rollout.store.events import RecordedCall, triplets
+from agentgym.rollout.store.events import RecordedCall
+from agentgym.rollout.store.rollout import (
+    ModelServer,
+    NewEvent,
+    NewRollout,
+    RolloutState,
+    StatusChange,
+)
 from agentgym.rollout.store.store import Store
 from tests.rollout.recording import record, recorded_by
 
-REWARD = EventCreate(event_type="reward", data={"value": 0.5})
+REWARD = NewEvent(event_type="reward", data={"value": 0.5})
 
 
 def create(store: Store, *ids: str, **fields: Any) -> None:
     store.create_rollouts(
-        [RolloutCreate(rollout_id=i, input={"task": i}, **fields) for i in ids]
+        [NewRollout(rollout_id=i, input={"task": i}, **fields) for i in ids]
     )
 
 
@@ -71,7 +72,7 @@ def test_a_known_id_is_returned_unchanged() -> None:
     with Store() as store:
         create(store, "a")
         store.claim("w")
-        [again] = store.create_rollouts([RolloutCreate(rollout_id="a", input="other")])
+        [again] = store.create_rollouts([NewRollout(rollout_id="a", input="other")])
         assert again.input == {"task": "a"}
         assert again.status.state is RolloutState.RUNNING
         assert store.claim("w") == []
@@ -108,11 +109,11 @@ def test_patch_keeps_to_the_table_of_transitions() -> None:
     with Store() as store:
         create(store, "a")
         with pytest.raises(RolloutStateError, match="queuing -> succeeded"):
-            store.patch("a", RolloutStatusPatch(state=RolloutState.SUCCEEDED))
-        store.patch("a", RolloutStatusPatch(state=RolloutState.RUNNING))
-        store.patch("a", RolloutStatusPatch(state=RolloutState.SUCCEEDED))
+            store.patch("a", StatusChange(state=RolloutState.SUCCEEDED))
+        store.patch("a", StatusChange(state=RolloutState.RUNNING))
+        store.patch("a", StatusChange(state=RolloutState.SUCCEEDED))
         with pytest.raises(RolloutStateError, match="succeeded -> failed"):
-            store.patch("a", RolloutStatusPatch(state=RolloutState.FAILED))
+            store.patch("a", StatusChange(state=RolloutState.FAILED))
         assert store.claim("w") == []
 
 
@@ -267,7 +268,7 @@ def fill(store: Store) -> None:
             recorded_by(store, "done", recorded(turn, agent=agent))
     recorded_by(store, "running", recorded())
     store.finish("done", "0", state=RolloutState.SUCCEEDED, events=[REWARD])
-    store.register_models([Model(model="m", endpoint="http://one", version=4)])
+    store.register_models([ModelServer(model="m", endpoint="http://one", version=4)])
 
 
 def test_contract_4_a_restart_loses_nothing(tmp_path: Path) -> None:
@@ -280,7 +281,9 @@ def test_contract_4_a_restart_loses_nothing(tmp_path: Path) -> None:
         assert {i: store.get(i) for i in before} == before
         assert {i: store.events(i) for i in before} == events
         assert rewards(store, "done") == [0.5]
-        assert store.models("m") == [Model(model="m", endpoint="http://one", version=4)]
+        assert store.models("m") == [
+            ModelServer(model="m", endpoint="http://one", version=4)
+        ]
         assert store.begin_call("running", "0", "agent") == 1
         [running] = store.list_rollouts([RolloutState.RUNNING])
         assert store.requeue(running.rollout_id, Reason(kind="restart"), charge=False)
@@ -311,7 +314,7 @@ def test_an_ended_rollout_takes_events_and_notes_but_no_calls() -> None:
         events = store.events("done")
         store.add_event("done", "0", "note", {"late": True})
         assert store.events("done")[:-1] == events
-        noted = store.patch("done", RolloutStatusPatch(error_message="late"))
+        noted = store.patch("done", StatusChange(error_message="late"))
         assert store.get("done") == noted
         assert store.list_terminal(0, 9)[0] == [noted]
         with pytest.raises(RolloutStateError, match="has ended"):
@@ -407,7 +410,7 @@ def test_triplets_keep_the_last_of_equal_prompts_only() -> None:
         for turn in (0, 0, 1):
             recorded_by(store, "a", recorded(turn))
         store.add_event("a", "0", "reward", {"value": 1, "source": "x", "other": 2})
-        *calls, reward = triplets(store.events("a"))
+        *calls, reward = triplet_bodies(store.events("a"))
         assert [len(c["data"]["prompt_token_ids"]) for c in calls] == [10, 15]
         assert calls[0]["data"]["response_log_probs"] == [-0.1, -0.25]
         assert calls[0]["data"]["server"] == {"model": "m", "version": 0}
@@ -419,13 +422,13 @@ def test_what_is_not_json_is_refused_and_harms_nothing() -> None:
     with Store() as store:
         with pytest.raises(RolloutError, match="not JSON"):
             store.create_rollouts(
-                [RolloutCreate(rollout_id="b", input=1), RolloutCreate(input=object())]
+                [NewRollout(rollout_id="b", input=1), NewRollout(input=object())]
             )
         create(store, "a", "b")
         with pytest.raises(RolloutError, match="not JSON"):
             store.add_event("a", "0", "note", {"x": object()})
         store.claim("w")
-        bad = EventCreate(event_type="note", data={"x": object()})
+        bad = NewEvent(event_type="note", data={"x": object()})
         with pytest.raises(RolloutError, match="not JSON"):
             store.finish("a", "0", state=RolloutState.SUCCEEDED, events=[REWARD, bad])
         assert store.events("a") == []
@@ -646,7 +649,7 @@ def test_the_file_is_read_without_this_package(tmp_path: Path) -> None:
 
 def test_each_end_is_reported_once() -> None:
     with Store() as store:
-        store.create_rollouts([RolloutCreate(rollout_id=i, input={}) for i in "abcd"])
+        store.create_rollouts([NewRollout(rollout_id=i, input={}) for i in "abcd"])
         store.fail("a", Reason(kind="x"))
         with store.ends("abc") as ends:
             assert ends.wait(10) == {"a"}

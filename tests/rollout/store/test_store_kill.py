@@ -8,8 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from agentlightning.schemas import RolloutState
-
+from agentgym.rollout.store.rollout import RolloutState
 from agentgym.rollout.store.store import Store
 from tests.rollout.kill_me import recorded
 

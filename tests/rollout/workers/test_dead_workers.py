@@ -7,11 +7,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from agentlightning.schemas import EventCreate, RolloutState
 
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.runner import RolloutRequest, Runner
+from agentgym.rollout.store.rollout import NewEvent, RolloutState
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.workers.pool import WorkerDeath, WorkerPool
 from agentgym.rollout.workers.spec import WorkerSpec
@@ -144,7 +144,7 @@ class Racing(Store):
 
     def retire(self, worker: str) -> list[str]:
         held = super().retire(worker)
-        event = EventCreate(event_type="reward", data=REWARD)
+        event = NewEvent(event_type="reward", data=REWARD)
         self.finish(held[0], "0", state=RolloutState.SUCCEEDED, events=[event])
         return held
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentlightning.schemas import RolloutState, RolloutStatusPatch
 
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.errors import UsageError
 from agentgym.rollout.record import to_trajectory
 from agentgym.rollout.service import GatewayService
+from agentgym.rollout.store.rollout import RolloutState, StatusChange
 from agentgym.rollout.workers.job import Assignment, RolloutJob
 from agentgym.rollout.workers.worker import EXIT_BLOCKED
 from tests.rollout.foreign import KEY, queue, service, tasks
@@ -55,7 +55,7 @@ def queued(folder: Path, **fields: Any) -> Iterator[tuple[GatewayService, str]]:
 
 def ended(served: GatewayService, name: str, state: RolloutState) -> Trajectory:
     """End a rollout as a controller would; return what was recorded."""
-    served.store.patch(name, RolloutStatusPatch(state=state))
+    served.store.patch(name, StatusChange(state=state))
     found = served.store.attempts(name)
     return to_trajectory(
         served.store.get(name), {a: served.store.events(name, a) for a in found}

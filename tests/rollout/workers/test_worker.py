@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentlightning.schemas import Rollout
 
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
@@ -13,6 +12,7 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.rollout.runner import RolloutRequest
+from agentgym.rollout.store.rollout import Rollout
 from agentgym.rollout.store.store import Store
 from agentgym.scenarios.new_pack import write_pack
 from agentgym.scenarios.registry import get_scenario

@@ -2,41 +2,28 @@
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from agentlightning.schemas import (
-    EventCreate,
-    Model,
-    RolloutCreate,
-    RolloutPatch,
-    RolloutState,
-    RolloutStatusPatch,
-)
 from aiohttp import web
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
 from agentgym.core.openai import ApiError
 from agentgym.core.trajectory import Reason
+from agentgym.rollout.gateway import lightning
 from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.http.routes import MOST_NAME, Route
 from agentgym.rollout.gateway.protocol import reply
 from agentgym.rollout.gateway.wire import read_json
 from agentgym.rollout.store import signals
-from agentgym.rollout.store.events import (
-    MODEL_REQUEST,
-    answered_calls,
-    check_event,
-    triplets,
-)
+from agentgym.rollout.store.events import MODEL_REQUEST, answered_calls, check_event
+from agentgym.rollout.store.rollout import NewEvent, Rollout, RolloutState
 from agentgym.rollout.store.store import Store
 from agentgym.rollout.store.views import pack_calls
 from agentgym.security.redaction import quoted
 
 _MAX_WAIT_S = 60.0
 _MOST = 2**63 - 1
-_ROLLOUTS = TypeAdapter(list[RolloutCreate])
-_MODELS = TypeAdapter(list[Model])
-_STATES = TypeAdapter(list[RolloutState])
 _ADDRESS = re.compile(r"https?://[^/\s?#]+[^\s]*\Z")
 _NOT_NAMES = (".", "..", "terminal", "claim")
 _FALSE = ("0", "false", "no", "off")
@@ -54,7 +41,7 @@ class FinishRequest(BaseModel):
     """Body of ``POST …/attempt/{a}/finish``: see :meth:`Store.finish`."""
 
     state: RolloutState
-    events: list[EventCreate] = Field(default_factory=list)
+    events: list[NewEvent] = Field(default_factory=list)
     reason: Reason | None = None
     retry: bool = True
 
@@ -90,7 +77,7 @@ class ApiHandlers:
         ]
 
     async def _create_rollouts(self, request: Request) -> web.Response:
-        items = _ROLLOUTS.validate_python(await read_json(request))
+        items = lightning.read_rollouts(await read_json(request))
         for item in items:
             name = item.rollout_id or ""
             if len(name) > MOST_NAME or "/" in name or name in _NOT_NAMES:
@@ -99,11 +86,11 @@ class ApiHandlers:
                 )
                 message += "has another meaning there. Choose another."
                 raise ApiError(422, message, "invalid_value")
-        return reply(self._store.create_rollouts(items), status=201)
+        return _rollouts(self._store.create_rollouts(items), status=201)
 
     async def _list_rollouts(self, request: Request) -> web.Response:
         """List rollouts by state; with ``wait_s``, once there is one."""
-        states = set(_STATES.validate_python(request.query.getall("state_in", [])))
+        states = lightning.read_states(request.query.getall("state_in", []))
         if not states:
             raise ApiError(422, "Query parameter state_in is missing.", "invalid_value")
         limit = max(_number(request, "limit", 500), 0)
@@ -111,12 +98,14 @@ class ApiHandlers:
             await self._store.signals.wait_async(
                 signals.ANY, lambda: self._store.list_rollouts(states, 1), wait_s
             )
-        return reply(await asyncio.to_thread(self._store.list_rollouts, states, limit))
+        found = await asyncio.to_thread(self._store.list_rollouts, states, limit)
+        return _rollouts(found)
 
     async def _claim(self, request: Request) -> web.Response:
         body = ClaimRequest.model_validate(await read_json(request))
         wait_s = min(body.wait_s, _MAX_WAIT_S)
-        return reply(await self._store.claim_async(body.worker, body.n, wait_s=wait_s))
+        claimed = await self._store.claim_async(body.worker, body.n, wait_s=wait_s)
+        return _rollouts(claimed)
 
     async def _list_terminal(self, request: Request) -> web.Response:
         after = max(_number(request, "after", 0), 0)
@@ -124,15 +113,7 @@ class ApiHandlers:
         found, after, total = await asyncio.to_thread(
             self._store.list_terminal, after, limit
         )
-        items = [
-            {
-                "rollout_id": rollout.rollout_id,
-                "state": rollout.status.state,
-                "data_id": _data_id(rollout.input),
-                "is_train": rollout.is_train,
-            }
-            for rollout in found
-        ]
+        items = [lightning.ended_body(rollout) for rollout in found]
         return reply({"items": items, "next_after": after, "total_terminal": total})
 
     async def _get_rollout(self, request: Request) -> web.Response:
@@ -146,15 +127,16 @@ class ApiHandlers:
             )
             rollout = store.get(rollout_id)
         attempts = await asyncio.to_thread(store.attempts, rollout_id)
-        return reply({"rollout": rollout, "attempts": attempts})
+        shown = lightning.rollout_body(rollout)
+        return reply({"rollout": shown, "attempts": attempts})
 
     async def _patch_rollout(self, request: Request) -> web.Response:
-        body = RolloutPatch.model_validate(await read_json(request))
-        status = body.status or RolloutStatusPatch()
+        status = lightning.read_change(await read_json(request))
         if len(name := status.last_attempt_id or "") > MOST_NAME:
             message = f"last_attempt_id = {quoted(name)} is too long."
             raise ApiError(422, message, "invalid_value")
-        return reply(self._store.patch(self._shown(request), status))
+        changed = self._store.patch(self._shown(request), status)
+        return reply(lightning.rollout_body(changed))
 
     async def _delete_rollout(self, request: Request) -> web.Response:
         self._store.hide(request.names["rollout_id"])
@@ -171,14 +153,15 @@ class ApiHandlers:
         if query.get("include_routed_experts", "true").lower() in _FALSE:
             events = [event.without_routes() for event in events]
         if query.get("format") == "triplet":
-            return reply(triplets(events))
-        return reply([event.to_dict() for event in events])
+            return reply(lightning.triplet_bodies(events))
+        return reply([lightning.event_body(event) for event in events])
 
     async def _add_event(self, request: Request) -> web.Response:
-        body = EventCreate.model_validate(await read_json(request))
+        body = lightning.read_event(await read_json(request))
         where = self._where(request)
         self._check(body)
-        return reply(self._store.add_event(**where, **dict(body)).to_dict())
+        added = self._store.add_event(**where, **dict(body))
+        return reply(lightning.event_body(added))
 
     async def _list_calls(self, request: Request) -> web.Response:
         """Return the model calls that were answered, without their token ids."""
@@ -194,15 +177,17 @@ class ApiHandlers:
         where = self._where(request)
         for event in body.events:
             self._check(event)
-        return reply(self._store.finish(**where, **dict(body)))
+        ended = self._store.finish(**where, **dict(body))
+        return reply(lightning.rollout_body(ended))
 
     async def _register_models(self, request: Request) -> web.Response:
-        models = _MODELS.validate_python(await read_json(request))
+        models = lightning.read_servers(await read_json(request))
         for model in models:
             if not _ADDRESS.match(model.endpoint):
-                message = f"endpoint = {quoted(model.endpoint)} is not an address, "
-                "such as "
-                message += "http://127.0.0.1:8000/v1."
+                message = (
+                    f"endpoint = {quoted(model.endpoint)} is not an address, such as "
+                    "http://127.0.0.1:8000/v1."
+                )
                 raise ApiError(422, message, "invalid_value")
         if not self._takes_models:
             message = (
@@ -224,7 +209,7 @@ class ApiHandlers:
         self._shown(request)
         return request.names
 
-    def _check(self, event: EventCreate) -> None:
+    def _check(self, event: NewEvent) -> None:
         """Refuse an event that cannot be read back, or that its sender may not post."""
         if event.event_type == MODEL_REQUEST and not self._takes_models:
             message = "This gateway records the calls of the policy that it was given "
@@ -237,11 +222,8 @@ class ApiHandlers:
         return reply({"status": "ok"})
 
 
-def _data_id(task: Any) -> str:
-    """Return the id of a rollout's task in Agent Lightning's data sets."""
-    if not isinstance(task, dict):
-        return ""
-    return str(task.get("data_id") or task.get("instance_id") or "")
+def _rollouts(found: Sequence[Rollout], status: int = 200) -> web.Response:
+    return reply([lightning.rollout_body(rollout) for rollout in found], status)
 
 
 def _number[N: (int, float)](request: Request, name: str, default: N) -> N:

@@ -61,22 +61,13 @@ class RecordedCall:
         code = self.data.get("error_code")
         return found if code is None else {**found, "code": code}
 
-    def to_triplet(self) -> dict[str, Any]:
-        """Return the payload in Agent Lightning's ``triplet`` format."""
-        completion = self.completion
-        triplet = {
-            "prompt_token_ids": completion.prompt_ids,
-            "response_token_ids": completion.response_ids,
-            "response_log_probs": completion.logprobs,
-            "server": self._server(),
-            "http_status": self.http_status,
-            "status": "ok" if self.ok else "error",
-        }
-        if self.data.get("routed_experts") is not None:
-            triplet["routed_experts"] = self.data["routed_experts"]
-        if "error" in completion.body:
-            triplet["error"] = completion.body["error"]
-        return triplet
+    @property
+    def server(self) -> dict[str, Any]:
+        """The model that answered, and the version of its weights."""
+        found = self.data.get("server") or {}
+        model = found.get("model") or self.data.get("model") or ""
+        version = found.get("version", self.data.get("model_version"))
+        return {"model": model, "version": version}
 
     def to_model_call(self) -> ModelCall:
         """Return the call as a step of a trajectory, its values as recorded."""
@@ -118,7 +109,7 @@ class RecordedCall:
             "content": _text(message.get("content", choice.get("text"))),
             "tool_calls": calls,
             "wants_call": wants_call(request.get("tool_choice")),
-            "model_version": self._server()["version"] or 0,
+            "model_version": self.server["version"] or 0,
             "finish_reason": choice.get("finish_reason") or "stop",
             "latency_ms": self.data.get("latency_ms") or 0.0,
             "prompt_tokens": counts.get("prompt_tokens"),
@@ -131,12 +122,6 @@ class RecordedCall:
         whole = answered.prompt_ids + answered.response_ids
         continues = asked == answered.prompt_ids or asked[: len(whole)] == whole
         return continues and before.data.get("routed_experts") is not None
-
-    def _server(self) -> dict[str, Any]:
-        found = self.data.get("server") or {}
-        model = found.get("model") or self.data.get("model") or ""
-        version = found.get("version", self.data.get("model_version"))
-        return {"model": model, "version": version}
 
 
 def check_event(kind: str, data: dict[str, Any]) -> None:
@@ -204,12 +189,6 @@ class RecordedEvent:
         """The model call, None if this event is of another type."""
         return RecordedCall(self.data) if self.event_type == MODEL_REQUEST else None
 
-    def to_dict(self, data: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the fields of Agent Lightning's ``Event``, to be dumped by orjson."""
-        names = ("event_type", "rollout_id", "attempt_id", "timestamp")
-        fields = {name: getattr(self, name) for name in names}
-        return fields | {"data": orjson.Fragment(self.raw) if data is None else data}
-
     def without_routes(self) -> "RecordedEvent":
         """Return the event without routed experts."""
         rest = {k: v for k, v in self.data.items() if k != "routed_experts"}
@@ -220,27 +199,6 @@ def answered_calls(events: Sequence[RecordedEvent]) -> list[RecordedCall]:
     """Return the model calls that the policy answered, in order."""
     calls = (event.call for event in events)
     return [call for call in calls if call is not None and call.ok]
-
-
-def triplets(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
-    """Return the events in Agent Lightning's ``triplet`` format.
-
-    Of model calls with the same prompt ids only the last is kept: so that trainer
-    expects it. Every call is in the other formats.
-    """
-    kept: dict[Any, dict[str, Any]] = {}
-    for place, event in enumerate(events):
-        key: Any = place
-        data = None
-        if (call := event.call) is not None:
-            key = tuple(call.completion.prompt_ids) or place
-            data = call.to_triplet()
-        elif event.event_type == "reward":
-            wording = {k: v for k, v in event.data.items() if k in ("source", "reason")}
-            data = {"value": event.data.get("value"), **wording}
-        kept.pop(key, None)  # the last one counts, at its own place
-        kept[key] = event.to_dict(data)
-    return list(kept.values())
 
 
 def _with_message(completion: Completion) -> Completion:

@@ -6,19 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from agentlightning.schemas import (
-    DEFAULT_ATTEMPT_ID,
-    TERMINAL_STATES,
-    Rollout,
-    RolloutConfig,
-    RolloutCreate,
-    RolloutLifecycleStatus,
-    RolloutMetadata,
-    RolloutState,
-)
-
 from agentgym.errors import RolloutNotFoundError, RolloutStateError
 from agentgym.rollout.store.events import ATTEMPT_FAILED, RecordedCall, RecordedEvent
+from agentgym.rollout.store.rollout import (
+    FINAL_STATES,
+    FIRST_ATTEMPT,
+    Lifecycle,
+    NewRollout,
+    Rollout,
+    RolloutState,
+)
 
 
 @dataclass(slots=True)
@@ -26,7 +23,7 @@ class LiveRollout:
     """A rollout in memory. Not thread-safe: the store holds its lock.
 
     Attributes:
-        rollout: As Agent Lightning shapes it; replaced, never changed.
+        rollout: The rollout as stored; replaced, never changed.
         hidden: Whether a client has deleted it.
         worker: Who runs it.
         tries: Failed attempts that count against the limit.
@@ -44,17 +41,17 @@ class LiveRollout:
     routed: dict[str, RecordedEvent] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, rollout_id: str, item: RolloutCreate) -> Self:
+    def new(cls, rollout_id: str, item: NewRollout) -> Self:
         """Return a rollout that is queued."""
         now = time.time()
-        status = RolloutLifecycleStatus(created_at=now, updated_at=now)
+        status = Lifecycle(created_at=now, updated_at=now)
         return cls(
             Rollout(
                 rollout_id=rollout_id,
                 input=item.input,
                 is_train=item.is_train,
-                config=item.config or RolloutConfig(),
-                metadata=RolloutMetadata.model_validate(item.metadata or {}),
+                config=item.config,
+                metadata=item.metadata,
                 status=status,
             )
         )
@@ -67,12 +64,12 @@ class LiveRollout:
     @property
     def ended(self) -> bool:
         """Whether the rollout succeeded or failed."""
-        return self.state in TERMINAL_STATES
+        return self.state in FINAL_STATES
 
     @property
     def attempt_id(self) -> str:
         """The current attempt."""
-        return str(self.rollout.status.last_attempt_id or DEFAULT_ATTEMPT_ID)
+        return str(self.rollout.status.last_attempt_id or FIRST_ATTEMPT)
 
     @property
     def next_attempt_id(self) -> str:

@@ -9,17 +9,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
-from agentlightning.schemas import (
-    TERMINAL_STATES,
-    VALID_TRANSITIONS,
-    EventCreate,
-    Model,
-    Rollout,
-    RolloutCreate,
-    RolloutState,
-    RolloutStatusPatch,
-)
-
 from agentgym.core.files import WAIT_S, Beat, no_beat
 from agentgym.core.trajectory import ModelCall, Reason
 from agentgym.errors import RolloutNotFoundError, RolloutStateError
@@ -37,6 +26,16 @@ from agentgym.rollout.store.exact import Exact
 from agentgym.rollout.store.live import LiveRollout
 from agentgym.rollout.store.memory import Memory
 from agentgym.rollout.store.registry import ModelRegistry
+from agentgym.rollout.store.rollout import (
+    FINAL_STATES,
+    NEXT_STATES,
+    ModelServer,
+    NewEvent,
+    NewRollout,
+    Rollout,
+    RolloutState,
+    StatusChange,
+)
 from agentgym.rollout.store.signals import Signals
 
 _DELETED = Reason(kind="deleted", detail="a client of the gateway deleted it")
@@ -88,7 +87,7 @@ class Store:
         self._models = ModelRegistry(database)
         ((last,),) = database.read("SELECT max(terminal_order) FROM rollouts")
         self._ended = last or 0
-        unfinished = set(RolloutState) - TERMINAL_STATES
+        unfinished = set(RolloutState) - FINAL_STATES
         for rollout in tables.read_in_states(database, unfinished, -1):
             live = self._live[rollout.rollout_id] = LiveRollout(rollout)
             live.restore(tables.read_events(database, self._exact, rollout.rollout_id))
@@ -136,7 +135,7 @@ class Store:
 
     # Rollouts
 
-    def create_rollouts(self, items: Sequence[RolloutCreate]) -> list[Rollout]:
+    def create_rollouts(self, items: Sequence[NewRollout]) -> list[Rollout]:
         """Queue rollouts; those whose id is known are returned as they are."""
         created: dict[str, LiveRollout] = {}
         writes: list[Write] = []
@@ -176,7 +175,7 @@ class Store:
         self, states: Collection[RolloutState], limit: int = 500
     ) -> list[Rollout]:
         """Return the oldest rollouts in ``states``."""
-        if TERMINAL_STATES.isdisjoint(states):
+        if FINAL_STATES.isdisjoint(states):
             with self._lock:
                 found = [i.rollout for i in self._live.values() if i.state in states]
             return found[:limit]
@@ -217,13 +216,13 @@ class Store:
         """Listen for the ends of rollouts within a ``with`` block."""
         return Ends.listening(self.signals, ids, self.has_ended)
 
-    def patch(self, rollout_id: str, status: RolloutStatusPatch) -> Rollout:
+    def patch(self, rollout_id: str, status: StatusChange) -> Rollout:
         """Change the fields set in ``status``, as Agent Lightning's states allow."""
         updates = status.model_dump(exclude_unset=True)
         with self._lock:
             live = self._memory.get(rollout_id)
             new = updates.get("state")
-            if "state" in updates and new not in VALID_TRANSITIONS[live.state]:
+            if "state" in updates and new not in NEXT_STATES[live.state]:
                 raise RolloutStateError(
                     f"Rollout {rollout_id}: cannot transition {live.state} -> {new}"
                 )
@@ -287,7 +286,7 @@ class Store:
         attempt_id: str,
         *,
         state: RolloutState,
-        events: Sequence[EventCreate] = (),
+        events: Sequence[NewEvent] = (),
         reason: Reason | None = None,
         retry: bool = True,
     ) -> Rollout:
@@ -299,7 +298,7 @@ class Store:
         with self._lock:
             live = self._memory.get(rollout_id)
             live.check_current(attempt_id)
-            if state not in VALID_TRANSITIONS[live.state] & TERMINAL_STATES:
+            if state not in NEXT_STATES[live.state] & FINAL_STATES:
                 raise RolloutStateError(
                     f"Rollout {rollout_id}: cannot end as {state} from {live.state}."
                 )
@@ -413,14 +412,14 @@ class Store:
         events = self.events(rollout_id, attempt_id)
         return [call.to_model_call() for call in answered_calls(events)]
 
-    # Model servers that a trainer registered
+    # ModelServer servers that a trainer registered
 
-    def models(self, name: str) -> list[Model]:
+    def models(self, name: str) -> list[ModelServer]:
         """Return the servers of a model."""
         with self._lock:
             return self._models.named(name)
 
-    def register_models(self, models: Iterable[Model]) -> None:
+    def register_models(self, models: Iterable[ModelServer]) -> None:
         """Add servers, or replace those with the same model and endpoint."""
         with self._lock:
             self._models.add(models)

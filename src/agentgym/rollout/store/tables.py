@@ -3,12 +3,11 @@
 import zlib
 from collections.abc import Collection, Iterator
 
-from agentlightning.schemas import TERMINAL_STATES, Rollout, RolloutState
-
 from agentgym.errors import RecordError
 from agentgym.rollout.store.database import Database, Write
 from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent
 from agentgym.rollout.store.exact import Exact
+from agentgym.rollout.store.rollout import FINAL_STATES, Rollout, RolloutState
 
 _FASTEST = 1  # level of zlib; the best takes twice the time to save another eighth
 _ROLLOUT = """INSERT INTO rollouts (rollout_id, terminal_order, rollout)
@@ -30,7 +29,7 @@ def write_rollout(
         text = rollout.model_dump_json()
     except ValueError as error:
         raise RecordError(f"Rollout {rollout_id} is not JSON: {error}") from error
-    is_over = rollout.status.state in TERMINAL_STATES
+    is_over = rollout.status.state in FINAL_STATES
     return _ROLLOUT, (rollout_id, terminal_order, exact.clean_rollout(text, is_over))
 
 

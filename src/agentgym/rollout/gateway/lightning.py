@@ -1,0 +1,178 @@
+"""Convert the bodies of Agent Lightning 1.0's requests and replies.
+
+Its package is not needed: requests are checked against the same fields as those of
+``agentlightning.schemas``, and become the store's types.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from agentgym.rollout.store.events import RecordedCall, RecordedEvent
+from agentgym.rollout.store.rollout import (
+    ModelServer,
+    NewEvent,
+    NewRollout,
+    Rollout,
+    RolloutState,
+    StatusChange,
+)
+
+
+class _LocalConfig(BaseModel):
+    agent_class: str | None = None
+    env_map: dict[str, str] = Field(default_factory=dict)
+
+
+class _KubernetesConfig(BaseModel):
+    job_template: str | None = None
+
+
+class _ControllerConfig(BaseModel):
+    """Settings of a rollout for a controller, which starts a process for it."""
+
+    timeout_seconds: int = 3600
+    local: _LocalConfig | None = None
+    k8s: _KubernetesConfig | None = None
+
+
+class _BatchPlace(BaseModel):
+    """Place of a rollout in a trainer's batch; other fields are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    batch_idx: int | None = None
+    sample_idx_in_batch: int | None = None
+
+
+class _Creation(BaseModel):
+    input: Any
+    is_train: bool = True
+    config: _ControllerConfig | None = None
+    metadata: _BatchPlace | None = None
+    rollout_id: str | None = None
+
+
+class _Change(BaseModel):
+    status: StatusChange | None = None
+
+
+_CREATIONS = TypeAdapter(list[_Creation])
+_SERVERS = TypeAdapter(list[ModelServer])
+_STATES = TypeAdapter(list[RolloutState])
+_CONFIG = _ControllerConfig().model_dump()
+_PLACE = _BatchPlace().model_dump()
+
+
+def read_rollouts(body: Any) -> list[NewRollout]:
+    """Return the rollouts that a request asks for.
+
+    Raises:
+        ValidationError: Not a list of rollouts; as from the other ``read_`` functions.
+    """
+    return [
+        NewRollout(
+            rollout_id=item.rollout_id,
+            input=item.input,
+            is_train=item.is_train,
+            config=item.config.model_dump() if item.config else {},
+            metadata=item.metadata.model_dump() if item.metadata else {},
+        )
+        for item in _CREATIONS.validate_python(body)
+    ]
+
+
+def read_change(body: Any) -> StatusChange:
+    """Return the change of a rollout's status that a request asks for."""
+    return _Change.model_validate(body).status or StatusChange()
+
+
+def read_event(body: Any) -> NewEvent:
+    """Return the event that a request reports."""
+    return NewEvent.model_validate(body)
+
+
+def read_servers(body: Any) -> list[ModelServer]:
+    """Return the model servers that a request registers."""
+    return _SERVERS.validate_python(body)
+
+
+def read_states(names: Sequence[str]) -> set[RolloutState]:
+    """Return the states of these names."""
+    return set(_STATES.validate_python(names))
+
+
+def rollout_body(rollout: Rollout) -> Rollout:
+    """Return a rollout with the default of every field that clients may read."""
+    config, metadata = _CONFIG | rollout.config, _PLACE | rollout.metadata
+    return rollout.model_copy(update={"config": config, "metadata": metadata})
+
+
+def ended_body(rollout: Rollout) -> dict[str, Any]:
+    """Return an ended rollout as an item of the list of ended rollouts."""
+    return {
+        "rollout_id": rollout.rollout_id,
+        "state": rollout.status.state,
+        "data_id": _data_id(rollout.input),
+        "is_train": rollout.is_train,
+    }
+
+
+def event_body(
+    event: RecordedEvent, data: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the fields of an event for orjson, with its payload or with ``data``."""
+    return {
+        "event_type": event.event_type,
+        "rollout_id": event.rollout_id,
+        "attempt_id": event.attempt_id,
+        "timestamp": event.timestamp,
+        "data": orjson.Fragment(event.raw) if data is None else data,
+    }
+
+
+def triplet_bodies(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
+    """Return the events in the ``triplet`` format, which a trainer reads.
+
+    The trainer expects one model call per list of prompt ids: of several only the last
+    is kept. Every call is in the other format.
+    """
+    kept: dict[Any, dict[str, Any]] = {}
+    for place, event in enumerate(events):
+        key: Any = place
+        data = None
+        if (call := event.call) is not None:
+            key = tuple(call.completion.prompt_ids) or place
+            data = _triplet(call)
+        elif event.event_type == "reward":
+            wording = {k: v for k, v in event.data.items() if k in ("source", "reason")}
+            data = {"value": event.data.get("value"), **wording}
+        kept.pop(key, None)  # the last one counts, at its own place
+        kept[key] = event_body(event, data)
+    return list(kept.values())
+
+
+def _triplet(call: RecordedCall) -> dict[str, Any]:
+    completion = call.completion
+    triplet = {
+        "prompt_token_ids": completion.prompt_ids,
+        "response_token_ids": completion.response_ids,
+        "response_log_probs": completion.logprobs,
+        "server": call.server,
+        "http_status": call.http_status,
+        "status": "ok" if call.ok else "error",
+    }
+    if call.data.get("routed_experts") is not None:
+        triplet["routed_experts"] = call.data["routed_experts"]
+    if "error" in completion.body:
+        triplet["error"] = completion.body["error"]
+    return triplet
+
+
+def _data_id(task: Any) -> str:
+    """Return the id of a rollout's task in Agent Lightning's data sets."""
+    if not isinstance(task, dict):
+        return ""
+    return str(task.get("data_id") or task.get("instance_id") or "")

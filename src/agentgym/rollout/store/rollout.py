@@ -1,0 +1,113 @@
+"""Types of the store: rollouts with their states, new events, model servers."""
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+FIRST_ATTEMPT = "0"
+
+
+class RolloutState(StrEnum):
+    """State of a rollout; the last two are final."""
+
+    QUEUING = "queuing"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+NEXT_STATES: dict[RolloutState, frozenset[RolloutState]] = {
+    RolloutState.QUEUING: frozenset({RolloutState.RUNNING, RolloutState.FAILED}),
+    RolloutState.RUNNING: frozenset({RolloutState.SUCCEEDED, RolloutState.FAILED}),
+    RolloutState.SUCCEEDED: frozenset(),
+    RolloutState.FAILED: frozenset(),
+}
+"""States that may follow each state when a client changes it."""
+
+FINAL_STATES = frozenset({RolloutState.SUCCEEDED, RolloutState.FAILED})
+
+
+class Lifecycle(BaseModel):
+    """Where a rollout is between its creation and its end.
+
+    Attributes:
+        state: The state.
+        k8s_job_name: Kubernetes job that runs it, as a controller reports it.
+        last_attempt_id: The current attempt; None before the first one.
+        error_message: Why the last attempt failed.
+        version: Number of changes, from 1 on.
+        created_at: Seconds since the epoch.
+        updated_at: Seconds since the epoch, of the last change.
+    """
+
+    state: RolloutState = RolloutState.QUEUING
+    k8s_job_name: str | None = None
+    last_attempt_id: str | None = None
+    error_message: str | None = None
+    version: int = 1
+    created_at: float
+    updated_at: float
+
+
+class NewRollout(BaseModel):
+    """A rollout to queue.
+
+    Attributes:
+        input: The task; see :func:`~agentgym.rollout.task_input.read_task`.
+        is_train: Whether to sample with the training settings.
+        config: Settings of another program that starts a process for each rollout,
+            kept as they are.
+        metadata: ``scenario``, ``group`` and ``step``, or values of another program.
+        rollout_id: Creating the same id twice queues one rollout; None makes an id.
+    """
+
+    input: Any
+    is_train: bool = True
+    config: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    rollout_id: str | None = None
+
+
+class Rollout(NewRollout):
+    """A stored rollout, with its id and its status."""
+
+    rollout_id: str
+    status: Lifecycle
+
+
+class StatusChange(BaseModel):
+    """Fields of a rollout's status to overwrite; those that are not set stay."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: RolloutState | None = None
+    k8s_job_name: str | None = None
+    last_attempt_id: str | None = None
+    error_message: str | None = None
+
+
+class NewEvent(BaseModel):
+    """An event to add to an attempt.
+
+    Attributes:
+        event_type: ``model_request``, ``tool_call``, ``reward`` or any other.
+        data: The payload; its fields depend on the type.
+    """
+
+    event_type: str
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class ModelServer(BaseModel):
+    """A server that answers for a model; one per model and endpoint.
+
+    Attributes:
+        model: Name of the model.
+        endpoint: Base URL, e.g. ``http://127.0.0.1:8000/v1``.
+        version: Training step of the weights that it serves.
+    """
+
+    model: str
+    endpoint: str
+    version: int = 0
