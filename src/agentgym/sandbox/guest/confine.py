@@ -34,7 +34,7 @@ def confine(
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     if rung.landlock:
         imported = (sys.prefix, sys.base_prefix, *sys.path)
-        readable = (*SYSTEM, *SYSTEM_FILES, ZERO, *imported)
+        readable = (*SYSTEM, *SYSTEM_FILES, ZERO, *imported, *settings.readable)
         landlock.restrict(readable=readable, writable=writable, devices=DEVICES)
     if rung.isolates:
         seccomp.install(bytes.fromhex(settings.program))
