@@ -44,9 +44,9 @@ class ResultCache:
     def key(self, job: Job) -> bytes | None:
         """Return a hash of all that decides a result; None if it is not remembered.
 
-        That is the job, the interpreter, the toolchains, the rung, its limits, this package's version,
-        and the contents of the folders of ``python_path``, by their files' times, sizes
-        and numbers.
+        That is the job, the interpreter, the toolchains, the rung, its limits, this
+        package's version, and the contents of the folders of ``python_path``, by their
+        files' times, sizes and numbers.
         """
         if not self._config.cache_entries or not self._config.cache_bytes:
             return None

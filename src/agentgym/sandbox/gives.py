@@ -159,7 +159,7 @@ def _values(result: SandboxResult, language: str) -> dict[str, tuple[str | None,
     Empty after a bad end.
     """
     lines = result.stdout.split("\n") if result.ok else []
-    found = {}
+    found: dict[str, tuple[str | None, str]] = {}
     for number, _, text in (line.partition(" ") for line in lines):
         if language == PYTHON:
             text = text[: plain.MOST_CHARACTERS]

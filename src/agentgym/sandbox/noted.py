@@ -9,6 +9,7 @@ from agentgym.sandbox.commands import (
     Job,
     Program,
     PythonScript,
+    RunTests,
     SandboxConfig,
 )
 from agentgym.sandbox.languages import Steps
@@ -76,11 +77,11 @@ def _words(job: Job) -> str:
             return " ".join(("python", path, *args))
         case Program(path, args):
             return " ".join((path, *args))
-        case Steps(chains):
+        case Steps(chains=chains):
             return "; ".join(" ".join(argv) for chain in chains for argv in chain)
         case Argv(argv):
             return " ".join(argv)
-        case tests:
+        case RunTests() as tests:
             return " ".join((tests.language, "tests", *tests.paths, *tests.select))
 
 

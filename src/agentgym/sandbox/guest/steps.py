@@ -1,4 +1,4 @@
-"""Run command lines of a toolchain, and read the outcomes of tests from their output."""
+"""Run command lines of a toolchain, and read the outcomes of tests."""
 
 import json
 import os
